@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.lake.commit import Head
     from spark_jobs.lake.table import Table
     from spark_jobs.operations.backlog import Backlog
+    from spark_jobs.operations.verified import Verified
     from spark_jobs.silver.compaction_job import Compacted
     from spark_jobs.source.retention_margin import Margin
 
@@ -107,6 +108,9 @@ SECOND_VALUES = "binlog/values_read_twice"
 SECOND_DIFFERENT = "binlog/values_read_differently"
 SECOND_EXCLUDED = "binlog/values_not_compared"
 """How many foreign keys change rows of tables in scope without a record in the log."""
+VERIFIED = "table/verified"
+"""What the last comparison of a table with its server came to, whoever made it; left out where there was none."""
+VERIFIED_AT = "table/verified_at"
 COMMENT = "table/comment"
 """The table's comment at the server; left out where it has none."""
 UNLOGGED_BY = "table/changed_unlogged_by"
@@ -332,6 +336,11 @@ def of_quarantined(events: int) -> Metadata:
 def of_cascades(keys: list[str]) -> Metadata:
     """The foreign keys by which the server changes a table's rows unlogged."""
     return {UNLOGGED_BY: ", ".join(keys)} if keys else {}
+
+
+def of_verified(last: "Verified | None") -> Metadata:
+    """The last comparison of a table with its server; empty where there was none."""
+    return {VERIFIED: last.state, VERIFIED_AT: last.verified_at} if last else {}
 
 
 def of_range(range_: Range) -> Metadata:

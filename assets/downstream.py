@@ -63,7 +63,7 @@ def merge_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             spark = sessions(context, catalog.spark)
             outcome = _merge(pipeline, source, spark, picked, compacted) if is_wanted else None
             steps = merged_tables(catalog, source, outcome) if outcome else {}
-            warnings = _unlogged(lineage, pipeline) if outcome else {}
+            warnings = _doubts(lineage, pipeline) if outcome else {}
         for line in sorted({line for lines in warnings.values() for line in lines}):
             context.log.warning("%s: %s", source, line)
         yield from before.events(context, steps)
@@ -83,14 +83,23 @@ def _merge(
     return merge_source(session, pipeline, source, compacted, tables=picked.names, into=picked.targets)
 
 
-def _unlogged(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]]:
-    """The foreign keys that change rows of downstream tables unlogged, also of tables that have no news."""
+def _doubts(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]]:
+    """Why rows of downstream tables may not be the server's, also of tables that have no news.
+
+    Foreign keys change them unlogged, or the last comparison has found that they differ.
+    """
     from spark_jobs.lake.layout import lake_of
+    from spark_jobs.operations import verified
     from spark_jobs.pipeline.log_gaps import cascades
 
+    # Both are of source tables; a downstream table has those of all that it is made of.
     by_table: dict[Name, list[str]] = defaultdict(list)
-    for cascade in cascades(pipeline, lake_of(pipeline), lineage.source):
+    lake = lake_of(pipeline)
+    for cascade in cascades(pipeline, lake, lineage.source):
         by_table[cascade.table.schema, cascade.table.table].append(str(cascade))
+    for last in verified.read(lake, lineage.source).values():
+        if last.state == verified.DIFFERS:
+            by_table[last.schema, last.table].append(last.doubt(lineage.source))
     return {
         asset.key: lines
         for asset in lineage.downstream

@@ -92,10 +92,15 @@ def resynced(
         yield materialized(key, StepResult(head.position, metadata, version), comparison)
 
 
-def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, step: StepResult) -> None:
-    """The materialization of a table that the graph shows only after a reload, or with another source."""
+def report_step(context: dg.OpExecutionContext, key: dg.AssetKey, step: StepResult) -> None:
+    """The materialization of a table that is no output of the step."""
     tags = checkpoint.version_tag(step.version or str(step.position))
     context.log_event(dg.AssetMaterialization(key, metadata=step.metadata, tags=tags))
+
+
+def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, step: StepResult) -> None:
+    """The materialization of a table that the graph shows only after a reload, or with another source."""
+    report_step(context, key, step)
     if step.is_elsewhere:
         return
     context.log.info("%s is not in the graph yet; it is once the code location is reloaded", key.to_user_string())

@@ -1,6 +1,6 @@
 """What a table's materialization says beside what its commit does.
 
-That is the last GTID, events that are quarantined, and foreign keys that change its rows unlogged.
+That is the last GTID, events that are quarantined, foreign keys that change its rows unlogged, and its last comparison.
 
 Put here: what is read from the lake for that. Not here: the metadata's keys (checkpoint.py).
 """
@@ -26,6 +26,7 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     """Of a source's tables as the lake is now. Bronze is read once a range, without a JVM."""
     from spark_jobs.bronze import table as bronze
     from spark_jobs.lake.layout import lake_of
+    from spark_jobs.operations import verified
     from spark_jobs.pipeline.log_gaps import cascades
     from spark_jobs.silver import quarantine
 
@@ -33,6 +34,8 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     lake = lake_of(pipeline)
     snapshot = bronze.BronzeSnapshot.find(lake, source)
     passed_over = Counter(skip.name for skip in quarantine.read(lake, source))
+
+    compared = verified.read(lake, source)
 
     @cache
     def last_gtid(range_: Range) -> str | None:
@@ -49,6 +52,7 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
 
     def of(name: "TableName", range_: Range) -> Metadata:
         metadata = checkpoint.of_gtid(last_gtid(range_)) | checkpoint.of_quarantined(passed_over[name])
+        metadata |= checkpoint.of_verified(compared.get(str(name)))
         return metadata | checkpoint.of_cascades(keys().get(name, []))
 
     return of

@@ -25,7 +25,7 @@ from benchmarks.usage import Usage, forget_peaks, metered
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.operations import mend
+from spark_jobs.operations import repair
 
 SOURCE = "shop"
 TABLES = 10
@@ -179,7 +179,7 @@ def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pi
         )
         with metered() as usage:
             for at in range(TABLES):
-                mend.reset(spark, pipeline, SOURCE, mend.plan_reset(pipeline, SOURCE, f"full.t{at}"))
+                repair.reset(spark, pipeline, SOURCE, repair.plan_reset(pipeline, SOURCE, f"full.t{at}"))
         requests.append(usage.seconds)
         turns_by_run[f"run after the reset of {TABLES} tables"].append(_turn(spark, pipeline))
     print("\n| run | median, s | processor, s | rows merged | rows/s | Spark jobs |")

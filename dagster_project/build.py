@@ -100,9 +100,16 @@ def _syncing(jobs: Jobs, options: PlacementOptions) -> dg.Definitions:
     """What carries log into tables: jobs, and what starts them."""
     automation = options.get("automation", "off")
     sync, by_source = jobs.all_sources(), {lineage.source: jobs.one_source(lineage) for lineage in jobs.graph}
+    # Rows are read from servers alone: files have none.
     servers = [lineage for lineage in jobs.graph if jobs.catalog.pipeline.sources[lineage.source].mysql]
     return dg.Definitions(
-        jobs=[sync, *by_source.values(), jobs.backfill_range(), *(jobs.load(lineage) for lineage in servers)],
+        jobs=[
+            sync,
+            *by_source.values(),
+            jobs.backfill_range(),
+            *(jobs.load(lineage) for lineage in servers),
+            *(jobs.mend(lineage) for lineage in servers),
+        ],
         sensors=[
             binlog_sensor(jobs, lineage, by_source[lineage.source], is_running=automation == "sensor")
             for lineage in jobs.graph

@@ -18,6 +18,7 @@ from assets.steps import SOURCE_TAG
 from dagster_project.ops.backfill_range import FORM, branch, check_step, range_step
 from dagster_project.ops.load import load_step
 from dagster_project.ops.maintenance import maintain_step
+from dagster_project.ops.mend import mend_step
 
 if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job returns
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -78,14 +79,29 @@ class Jobs:
 
     def load(self, lineage: Lineage) -> dg.JobDefinition:
         """The tables of one source that are older than its log; for sources that are servers."""
-        name = f"load_{lineage.source}"
-        step = load_step(self._pipeline, lineage).alias(name)
+        description = (
+            f"Initial load: reads the rows of {lineage.source} from before its log. tables: names or patterns; none "
+            "means all tables that are not complete."
+        )
+        return self._tables("load", load_step(self._pipeline, lineage), lineage, description)
+
+    def mend(self, lineage: Lineage) -> dg.JobDefinition:
+        """The rows of one source that are not its server's; for sources that are servers."""
+        description = (
+            f"Puts the rows of {lineage.source} in the place of those that differ. Without apply: true it only says "
+            "which."
+        )
+        return self._tables("mend", mend_step(self._pipeline, lineage), lineage, description)
+
+    def _tables(self, verb: str, op: dg.OpDefinition, lineage: Lineage, description: str) -> dg.JobDefinition:
+        """A job of one step, whose configuration names tables of a source."""
+        name = f"{verb}_{lineage.source}"
+        step = op.alias(name)
 
         @dg.job(
             name=self.name(f"{name}_tables"),
             tags={SOURCE_TAG: lineage.source},
-            description=f"Initial load: reads the rows of {lineage.source} from before its log. tables: names or "
-            "patterns; none means all tables that are not complete.",
+            description=description,
             executor_def=self._executor,
         )
         def job() -> None:

@@ -14,7 +14,7 @@ from assets import checkpoint
 from assets.downstream import merged_tables
 from assets.failures import failing, retried
 from assets.lineage import Lineage
-from assets.materialize import StepResult
+from assets.materialize import StepResult, report_step
 from assets.progress import progress, sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.text.counts import counted
@@ -115,11 +115,7 @@ def _report(context: dg.OpExecutionContext, lineage: Lineage, loaded: "Loaded") 
         silver = lake.silver(source, *name)
         head = silver.head()
         if head and head.position:
-            _log(context, catalog.silver(source, name), StepResult(head.position, checkpoint.of_table(head, silver)))
+            step = StepResult(head.position, checkpoint.of_table(head, silver))
+            report_step(context, catalog.silver(source, name), step)
     for key, merged in merged_tables(catalog, source, loaded.outcome, is_live=False).items():
-        _log(context, key, merged)
-
-
-def _log(context: dg.OpExecutionContext, key: dg.AssetKey, step: StepResult) -> None:
-    tags = checkpoint.version_tag(str(step.position))
-    context.log_event(dg.AssetMaterialization(key, metadata=step.metadata, tags=tags))
+        report_step(context, key, merged)

@@ -157,7 +157,7 @@ SECTIONS = {
     "Pipeline": ("run", "extract", "compact", "merge", "deliver", "load", "backfill"),
     "Inspection": ("status", "check", "verify", "schema", "changes", "trace", "events", "export", "report", "dbt"),
     "Subscription": ("consume", "subscriptions"),
-    "Operation": ("skip", "reset", "gc", "maintain", "session", "package"),
+    "Operation": ("mend", "skip", "reset", "gc", "maintain", "session", "package"),
     "First day": ("demo", "init", "docs", "completion"),
 }
 """The verbs as ``--help`` lists them."""

@@ -1,7 +1,7 @@
 """The verbs by which an operator keeps a lake: gc, maintain, skip, reset.
 
 Put here: their options, and what is said before anything is done. Not here: doing it (operations/gc.py,
-operations/maintenance.py, operations/mend.py).
+operations/maintenance.py, operations/repair.py).
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.operations.gc import Collected
     from spark_jobs.operations.maintenance import Upkeep
-    from spark_jobs.operations.mend import Reset
+    from spark_jobs.operations.repair import Reset
 
 
 @cli.command()
@@ -62,7 +62,7 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
     Example: stratalog skip -c pipeline.yaml --source shop --at mysql-bin.000042:1337
     Example: stratalog skip -c pipeline.yaml --source shop --at mysql-bin.000042:1337 --table shop.orders --yes
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.operations.mend import add, plan_skip, plan_undo, remove
+    from spark_jobs.operations.repair import add, plan_skip, plan_undo, remove
 
     # What would be done is printed; only --yes does it.
     pipeline = load(path)
@@ -108,7 +108,7 @@ def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool,
     Example: stratalog reset -c pipeline.yaml --source shop --table shop.orders
     Example: stratalog reset -c pipeline.yaml --source shop --table shop.orders --yes
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.operations import mend
+    from spark_jobs.operations import repair
 
     if undo and drops_older:
         raise click.UsageError("--drop-older-rows says what may go, and --undo takes nothing away")
@@ -118,17 +118,17 @@ def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool,
         _take_back_reset(pipeline, name, table, yes=yes)
     else:
         # Nothing but the commit may need Spark, whose start takes half a minute.
-        planned = mend.plan_reset(pipeline, name, table, drops_older=drops_older)
+        planned = repair.plan_reset(pipeline, name, table, drops_older=drops_older)
         _say_reset(name, planned, yes=yes)
         if yes:
             with spark_of(pipeline, is_lazy=True) as spark:
-                mend.reset(spark, pipeline, name, planned)
+                repair.reset(spark, pipeline, name, planned)
     if not yes:
         ERRORS.print("nothing is changed yet; --yes does it", markup=False)
 
 
 def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) -> None:
-    from spark_jobs.operations.mend import plan_unreset, unreset
+    from spark_jobs.operations.repair import plan_unreset, unreset
 
     entry = plan_unreset(pipeline, source, table)
     echo(f"{source}: {'takes' if yes else 'would take'} back the reset of {table}")

@@ -126,6 +126,8 @@ _REST = """\
 
 # A warning, and exit status 1 of stratalog status, where bronze is further behind.
 # max_lag: 1h
+# The same where a table was not compared with the server (stratalog verify) for so long.
+# max_verify_age: 7d
 
 # How long the log is kept in bronze, and a warning where the source has less left before what is to be read.
 # retention:

@@ -59,7 +59,8 @@ def status(path: Path, source: str | None, form: str, file: Path | None, *, ever
     Retention margins and stopped tables are listed too. Deliveries are left out with --source.
 
     Exit status 1, with a line on standard error that says why, where a table has stopped, a source cannot be read, a
-    limit is passed (retention.margin, max_lag), or the last run failed.
+    limit is passed (retention.margin, max_lag, max_verify_age), verify found rows that are not the server's, or the
+    last run failed.
 
     \b
     Example: stratalog status -c pipeline.yaml --json
@@ -235,9 +236,14 @@ def _say_problems(status: "SourceStatus") -> None:
 
 
 def _state(table: "TableStatus", status: "SourceStatus") -> str:
-    """A table's state, and whether the log does not tell all of its rows."""
-    is_unverified = table.state == "current" and any(key["table"] == table.table for key in status.cascades)
-    return "current, unverified" if is_unverified else table.state
+    """A table's state, and what is known of its rows where they differ, or the log does not tell all of them."""
+    if table.state != "current":
+        return table.state
+    if table.differs:
+        return f"current, differs since {table.verified_at}"
+    if not any(key["table"] == table.table for key in status.cascades):
+        return "current"
+    return f"current, unverified since {table.verified_at}" if table.verified_at else "current, unverified"
 
 
 def _condition(status: "SourceStatus") -> tuple[str, str]:
@@ -253,10 +259,14 @@ def _condition(status: "SourceStatus") -> tuple[str, str]:
         return "near to losing log", "red"
     going = [table for table in status.tables if table.state in ("current", "reset")]
     behind = status.backlog_bytes or any(not table.is_at(status.bronze) for table in going)
-    unverified = {key["table"] for key in status.cascades}
-    if unverified and not behind:
-        return f"up to date, but rows of {counted(len(unverified), 'table')} are changed unlogged", "yellow"
-    return ("behind", "yellow") if behind else ("up to date", "green")
+    # Rows that are known to differ, and those that may, come behind how far the layers are.
+    differing, unverified = sum(table.differs for table in going), {key["table"] for key in status.cascades}
+    word, colour = ("behind", "yellow") if behind else ("up to date", "green")
+    if differing:
+        word, colour = f"{word}, but rows of {counted(differing, 'table')} are not the server's", "red"
+    elif unverified and not behind:
+        word, colour = f"{word}, but rows of {counted(len(unverified), 'table')} are changed unlogged", "yellow"
+    return word, colour
 
 
 def _bronze(status: "SourceStatus") -> str:

@@ -443,6 +443,9 @@ class Pipeline(Model):
     """Whether Dagster has a check ``equals_source`` for every downstream table, which compares it with the source."""
     max_lag: Duration | None = None
     """How far bronze may be behind its source before Dagster's check of it warns; nothing is asked of it without."""
+    max_verify_age: Duration | None = None
+    """How long ago each table may have been compared with its server (``stratalog verify``) before ``status`` ends with
+    exit status 1 and Dagster alerts; not asked without."""
     reports: Reports = Reports()
     """The page of each source."""
     owners: tuple[Annotated[str, AfterValidator(owner_text)], ...] = ()

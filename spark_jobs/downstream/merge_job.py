@@ -21,6 +21,9 @@ from spark_jobs.silver.commit import SilverCommit
 
 ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
 
+_FROM_SERVER = {CommitKind.LOAD: (silver.Op.LOAD,), CommitKind.MEND: silver.MENDED}
+"""Operations of the rows of commits whose rows were read from the server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -84,7 +87,7 @@ class MergeJob:
 def range_of(work: MergeJob, head: Head, delta: "SilverDelta") -> Range | None:
     """What a merge takes from silver; None where it has nothing that the target has not."""
     start, stop = head.position or _first(work.origin), work.pinned.position
-    has_old = bool(delta.redone) or delta.is_loaded or delta.is_renewed
+    has_old = bool(delta.redone) or bool(delta.from_server) or delta.is_renewed
     if stop is None or start is None or delta.waits or (start >= stop and not has_old):
         return None
     return Range(start, max(start, stop))
@@ -144,8 +147,8 @@ class SilverDelta:
     """Windows replaced, or to be merged again."""
     size: int
     """Bytes of log that all of them were decoded from."""
-    is_loaded: bool = False
-    """Whether rows were loaded since something was merged."""
+    from_server: tuple[silver.Op, ...] = ()
+    """Operations of rows that were read from the server since something was merged: loaded, or mended."""
     is_renewed: bool = False
     """Whether all rows and the columns were replaced, silver was restored to a state before what was merged, or the
     target is to have another mode."""
@@ -154,7 +157,7 @@ class SilverDelta:
 
     def restates(self, head: Head) -> bool:
         """Whether keys are merged by all of silver, since it got more than windows. head: the target's."""
-        return bool(self.redone) or (self.is_loaded and not head.design)
+        return bool(self.redone) or (bool(self.from_server) and not head.design)
 
 
 def _is_other_silver(work: MergeJob, last: DownstreamCommit | None, listed: Sequence[tuple[int, Checkpoint]]) -> bool:
@@ -195,7 +198,12 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
         steps=[step for change in changes for step in change.steps or ()],
         redone=[*redone, *replayed],
         size=sum(commit.log_bytes or 0 for commit in commits),
-        is_loaded=any(commit.kind == CommitKind.LOAD for commit in commits),
+        from_server=tuple(
+            operation
+            for kind, operations in _FROM_SERVER.items()
+            if any(commit.kind == kind for commit in commits)
+            for operation in operations
+        ),
         is_renewed=is_renewed,
         waits=is_renewed and here is not None and silver_end is not None and silver_end < here,
     )

@@ -4,8 +4,8 @@ Put here: that part, and the rows that lie in it. Not here: the windows of the l
 of the rows (change_task.py).
 
 A row is where its position is. So a range that was replayed replaces the rows whose positions lie in it. What no change
-in the log says comes from silver: rows that were loaded, rows that came with a table's name, and statements that
-emptied the table.
+in the log says comes from silver: rows that were loaded or mended, rows that came with a table's name, and statements
+that emptied the table.
 """
 
 from collections.abc import Iterable
@@ -39,19 +39,19 @@ class Extent:
     is_all: bool = False
     is_restated: bool = False
     """Whether the target may have rows of it."""
-    has_loads: bool = False
-    """Whether rows that were loaded are taken, in the place of those that the target has."""
+    from_server: tuple[silver.Op, ...] = ()
+    """Operations of rows read from the server that are taken, in the place of those that the target has."""
 
     @classmethod
     def of(cls, work: MergeJob, head: Head, delta: SilverDelta) -> "Extent":
         """What a target at its head lacks of silver at its pinned one."""
         if head.checkpoint is None or delta.is_renewed:
-            return cls(is_all=True, has_loads=True)
+            return cls(is_all=True, from_server=silver.FROM_SERVER)
         assert head.position
         assert work.pinned.position
         pending = [Range(head.position, work.pinned.position)] if head.position < work.pinned.position else []
-        is_restated = bool(delta.redone) or delta.is_loaded
-        return cls(tuple(joined([*delta.redone, *pending])), is_restated=is_restated, has_loads=delta.is_loaded)
+        is_restated = bool(delta.redone) or bool(delta.from_server)
+        return cls(tuple(joined([*delta.redone, *pending])), is_restated=is_restated, from_server=delta.from_server)
 
     @property
     def hull(self) -> Range | None:
@@ -68,11 +68,10 @@ class Extent:
     def of_target(self, rows: pa.Table) -> pa.Array:
         """Which rows of the target the merge replaces. rows: with ``_op`` and ``_position``."""
         op, position = rows.column("_op"), rows.column("_position")
-        is_loaded = pc.equal(op, silver.Op.LOAD)
-        of_log = pc.and_(pc.invert(is_loaded), self._within(position, self.ranges))
+        of_log = pc.and_(pc.invert(silver.is_from_server(op)), self._within(position, self.ranges))
         is_statement = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
         of_log = pc.or_(of_log, pc.and_(is_statement, self._within(position, [self.hull] if self.hull else [])))
-        return pc.or_(of_log, is_loaded) if self.has_loads else of_log
+        return pc.or_(of_log, self._is_from_server(op))
 
     def of_silver(self, rows: pa.Table) -> pa.Array:
         """Which rows of silver the merge takes that no change in the log says. rows: ``_op``, ``_window_start``."""
@@ -81,13 +80,13 @@ class Extent:
         if not self.is_all:
             within = self._within(rows.column("_window_start"), [self.hull] if self.hull else [])
             is_taken = pc.and_(is_taken, within)
-        return pc.or_(is_taken, pc.equal(op, silver.Op.LOAD)) if self.has_loads else is_taken
+        return pc.or_(is_taken, self._is_from_server(op))
 
     def may_be_of(self, file: DataFile, schema: TableSchema) -> bool:
         """Whether a data file of the target may have rows that the merge replaces."""
         if not self.is_restated:
             return False
-        if self.has_loads and has_operation(file, schema, silver.Op.LOAD):
+        if self.from_server and has_operation(file, schema, *self.from_server):
             return True
         lowest, highest = bounds_of(file, schema, "_position")
         ranges = [*self.ranges, self.hull] if self.hull else []
@@ -95,6 +94,10 @@ class Extent:
             (highest is None or highest >= range_.start.order) and (lowest is None or lowest < range_.stop.order)
             for range_ in ranges
         )
+
+    def _is_from_server(self, operations: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Which rows were read from the server, and are taken."""
+        return pc.is_in(operations, pa.array([str(kind) for kind in self.from_server], pa.string()))
 
     def _within(self, places: pa.ChunkedArray, ranges: Iterable[Range]) -> pa.Array:
         is_within = pa.array(np.zeros(len(places), np.bool_))

@@ -29,7 +29,6 @@ from spark_jobs.engine.spark_job import Capacity, packed
 from spark_jobs.engine.version_merge import may_have_current
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver import table as silver
 
 _VERSIONS_BYTES = 64 << 20
 """Bytes of log and data files up to which one task computes the versions of a table, or of a bucket of its keys."""
@@ -66,7 +65,7 @@ def planned(
     # What no change in the log says, and whether a new statement ends all versions.
     floor, is_first = work.floor, extent.is_all
     has_statements = floor is not None and (is_first or extent.is_restated or not floor < _place(head))
-    origin = snapshot_of(work.origin.path, work.pinned.version) if has_statements or extent.has_loads else None
+    origin = snapshot_of(work.origin.path, work.pinned.version) if has_statements or extent.from_server else None
     unit = ChangeUnit(
         number=number,
         name=str(work),
@@ -111,7 +110,7 @@ def _statement_files(
     if last and not (extent.is_all or extent.is_restated):
         new = added_since(work.origin.path, last.silver_version, work.pinned.version)
         files = files if new is None else new
-    operations = (*(STATEMENTS if has_statements else ()), *((silver.Op.LOAD,) if extent.has_loads else ()))
+    operations = (*(STATEMENTS if has_statements else ()), *extent.from_server)
     return tuple(file for file in files if may_have_statements(file, origin.schema, *operations))
 
 

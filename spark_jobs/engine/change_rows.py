@@ -30,7 +30,7 @@ from spark_jobs.silver.slice_runs import gathered
 
 _OF_CHANGES = ("_op", "_gtid", "_position", "_committed_at", "_raw")
 """What decoded changes have beside the source's columns."""
-_OPERATIONS = pa.array([str(silver.Op.TRUNCATE), str(silver.Op.RENAME), str(silver.Op.LOAD)])
+_OPERATIONS = pa.array([str(kind) for kind in (silver.Op.TRUNCATE, silver.Op.RENAME, *silver.FROM_SERVER)])
 Place = tuple[int, ...]
 """Stretch, number and offset of a position."""
 
@@ -81,7 +81,7 @@ def _projected(rows: pa.Table, schema: TableSchema, target: TableSchema) -> pa.T
 
 
 def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, version: int) -> pa.Table:
-    """The rows of silver that no change in the log says: of statements, and those that were loaded.
+    """The rows of silver that no change in the log says: of statements, and those that were read from the server.
 
     Of tables with versions statements besides that emptied the table at any time, as ``new_statements`` tells. Raises
     LakeError.

@@ -34,7 +34,7 @@ _NAMES = ["_op", "_position", "_committed_at"]
 def marked(rows: pa.Table) -> pa.Table:
     """Rows of silver with what a table in which deleted rows stay says of them now."""
     rows = rows.drop_columns([name for name in MODE_COLUMNS[Mode.SOFT_DELETE] if name in rows.column_names])
-    return with_state(rows, pc.equal(rows.column("_op"), silver.Op.DELETE))
+    return with_state(rows, silver.is_delete(rows.column("_op")))
 
 
 def with_state(rows: pa.Table, is_deleted: pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -95,13 +95,13 @@ class Truncations:
         if not self.rows or not len(rows):
             return rows
         is_ended = pa.array(self._first_after(rows) < len(self.rows))
-        is_ended = pc.and_(is_ended, pc.not_equal(rows.column("_op"), silver.Op.DELETE))
+        is_ended = pc.and_not(is_ended, silver.is_delete(rows.column("_op")))
         operations = pc.if_else(is_ended, pa.scalar(str(silver.Op.TRUNCATE)), rows.column("_op"))
         return rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
 
     def deleted(self, rows: pa.Table) -> pa.Table:
         """Rows of silver, one a key, of which those before a statement are deletes by it."""
-        is_alive = pc.not_equal(rows.column("_op"), silver.Op.DELETE)
+        is_alive = pc.invert(silver.is_delete(rows.column("_op")))
         return self._with_first(rows, is_alive, {"_op": pa.scalar(str(silver.Op.DELETE))})
 
     def in_last_segment(self, rows: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -302,12 +302,12 @@ def _new_files(
         return None
     if before is None:
         return new, None
-    # Windows were replayed or rows loaded: the old files show which keys are touched.
+    # Windows were replayed, or rows read from the server: the old files show which keys are touched.
     present = {file.key for file in origin.files}
     restatement = Restatement(
         removed=tuple(file for file in before.files if file.key not in present),
         windows=tuple(delta.redone),
-        is_loaded=delta.is_loaded and not head.design,
+        is_from_server=bool(delta.from_server) and not head.design,
         files=tuple(origin.files),
         before=tuple(before.files) if work.columns.has_partial else (),
     )

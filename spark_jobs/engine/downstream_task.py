@@ -213,7 +213,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         located_rows = LocatedRows(rows, silver_rows, replaced, is_present, is_older)
         rows, never_whole = _completed(unit, unit.lookup, located_rows, row_changes)
     # Of deletes and of older rows nothing is written.
-    is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
+    is_deleted = silver.is_delete(rows.column("_op")).to_numpy()
     is_written = _stays(unit, rows) & ~is_older
     images = rows.filter(pa.array(is_written)).select(unit.stored)
     added = write_rows(unit, sorted_by_key(images, unit.columns.key))
@@ -304,7 +304,7 @@ def _stays(unit: DownstreamUnit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np
     """Which keys have a row in the target: those that are not deleted, or all that silver has a row of."""
     if unit.keeps_deleted:
         return np.asarray(pc.is_valid(rows.column("_position")).to_numpy(), np.bool_)
-    return np.asarray(pc.not_equal(rows.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
+    return np.asarray(pc.invert(silver.is_delete(rows.column("_op"))).to_numpy(), np.bool_)
 
 
 def vanished_rows(unit: DownstreamUnit) -> dict[str, Numbers]:
@@ -401,8 +401,8 @@ def new_rows(unit: DownstreamUnit, file: DataFile, rows: pa.Table) -> pa.Array:
     if file.deletion_vector is not None:
         living = deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))
         is_new = pc.and_(is_new, pa.array(living))
-    if unit.after:  # rows that were loaded are in no window, wherever they count from
-        is_new = pc.and_(is_new, pc.not_equal(rows.column("_op"), silver.Op.LOAD))
+    if unit.after:  # rows that were read from the server are in no window, wherever they count from
+        is_new = pc.and_not(is_new, silver.is_from_server(rows.column("_op")))
         is_new = pc.and_(is_new, at_or_after(rows.column("_window_start"), unit.after))
     if unit.floor:
         is_new = pc.and_(is_new, at_or_after(rows.column("_position"), unit.floor))

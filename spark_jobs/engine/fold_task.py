@@ -178,17 +178,17 @@ def folded(rows: pa.Table, columns: silver.Columns, window: tuple[PositionKey, P
 
 def _last(rows: pa.Table, columns: silver.Columns) -> pa.Table:
     """Of each key its last row, or all of its rows laid over each other; what a key lacks after all stays absent."""
-    is_gone = pc.equal(rows.column("_op"), silver.Op.DELETE)
+    is_gone = silver.is_delete(rows.column("_op"))
     runs = KeyRuns.of(rows, columns.key, is_gone)
     first_rows = pa.array(runs.numbers[runs.starts])
-    # Whether a key was there before its first row, a load does not tell.
+    # Whether a key was there before its first row, what was read from the server does not tell.
     existed = pc.fill_null(rows.column("_existed").take(first_rows), False).combine_chunks()
     if columns.has_partial:
         last, _ = overlaid(rows, runs, list(columns.types))
     else:
         last = rows.take(pa.array(runs.numbers[runs.lasts]))
     op = pc.if_else(existed, str(silver.Op.UPDATE), str(silver.Op.INSERT))
-    is_present = pc.not_equal(last.column("_op"), silver.Op.DELETE)
+    is_present = pc.invert(silver.is_delete(last.column("_op")))
     return sorted_by_key(_with(last, {"_op": op, "_existed": existed}).filter(is_present), columns.key)
 
 

@@ -101,7 +101,7 @@ def of_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
                 yield _part(_as_copies(rows, into).filter(pa.array(living)), source.projection, into)
                 continue
             is_counted = pc.and_(counts(rows, source.emptied), pa.array(living))
-            is_gone = pc.equal(rows.column("_op"), silver.Op.DELETE)
+            is_gone = silver.is_delete(rows.column("_op"))
             yield _part(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
 
 

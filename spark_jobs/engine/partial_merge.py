@@ -74,10 +74,9 @@ class SilverLookup:
         """How many keys of rows of silver were never whole by those that the target has."""
         if self.after is None:
             return 0
-        is_new = pc.and_(
-            at_or_after(rows.column("_window_start"), self.after), pc.not_equal(rows.column("_op"), silver.Op.LOAD)
-        )
-        is_older = pc.invert(pc.fill_null(is_new, False))  # rows that were loaded are in no window
+        is_window = at_or_after(rows.column("_window_start"), self.after)
+        is_new = pc.and_not(is_window, silver.is_from_server(rows.column("_op")))  # these are in no window
+        is_older = pc.invert(pc.fill_null(is_new, False))
         return int(is_never_whole(newest(rows.filter(is_older), self.origin.key)).sum())
 
 

@@ -115,7 +115,7 @@ def _file(task: ReplayedFiles, file: DataFile) -> Iterator[ShuffleBlock | Replac
 
 
 def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.bool_]:
-    """Which rows of silver lie in windows; loaded ones lie in none."""
+    """Which rows of silver lie in windows; those from the server lie in none."""
     op, starts = rows.column("_op"), rows.column("_window_start")
     is_inherited = np.asarray(pc.equal(op, silver.Op.RENAME))
     is_inside = np.zeros(len(rows), np.bool_)
@@ -123,7 +123,7 @@ def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.b
         after = at_or_after(starts, window.range.start), at_or_after(starts, window.range.stop)
         is_here = np.asarray(pc.and_not(*after))
         is_inside |= is_here & is_inherited if window.is_inherited else is_here
-    is_logged = np.asarray(pc.not_equal(op, silver.Op.LOAD), np.bool_)
+    is_logged = ~np.asarray(silver.is_from_server(op), np.bool_)
     inside: NDArray[np.bool_] = is_inside & is_logged
     return inside
 

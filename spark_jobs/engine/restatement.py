@@ -1,4 +1,4 @@
-"""Keys whose rows in silver were replaced, removed or loaded: their state by all of silver.
+"""Keys whose rows in silver were replaced, removed or read from the server: their state by all of silver.
 
 Put here: which keys these are, and the newest row of each wherever in silver it stands. Not here: which windows were
 replayed (pipeline/backfill/), or what the target does with the states (downstream_task.py).
@@ -32,13 +32,13 @@ class Restatement:
     """What of silver changed other than by windows appended, since the version that the target has.
 
     removed: data files, or earlier deletion vectors of them, that silver has not got any more. windows: what was done
-    again. is_loaded: whether rows were loaded. files: all of silver's data files. before: those that it had then.
-    exact: what statements have done since to exact texts, and to names of columns that rows lack.
+    again. is_from_server: whether rows were loaded or mended. files: all of silver's data files. before: those that it
+    had then. exact: what statements have done since to exact texts, and to names of columns that rows lack.
     """
 
     removed: tuple[DataFile, ...]
     windows: tuple[Range, ...]
-    is_loaded: bool
+    is_from_server: bool
     files: tuple[DataFile, ...]
     before: tuple[DataFile, ...] = ()
     exact: tuple[ExactTextChange, ...] = ()
@@ -148,11 +148,11 @@ def touched_rows(
     *,
     after: Position | None,
 ) -> Iterator[pa.Table]:
-    """The keys of rows in windows that were replayed, of loaded rows, and of rows behind a position."""
+    """The keys of rows in windows that were replayed, of rows from the server, and of rows behind a position."""
     for file in files:
         rows = data_files.read_columns(origin.path, file, [*names, "_op", "_window_start"], origin.schema)
         op, start = rows.column("_op"), rows.column("_window_start")
-        is_loaded = pc.equal(op, silver.Op.LOAD)
+        is_from_server = silver.is_from_server(op)
         is_touched = pa.array(np.zeros(len(rows), np.bool_))
         for window in restatement.windows:
             is_touched = pc.or_(
@@ -160,9 +160,9 @@ def touched_rows(
             )
         if after:
             is_touched = pc.or_(is_touched, at_or_after(start, after))
-        is_touched = pc.fill_null(pc.and_not(is_touched, is_loaded), False)  # loaded rows are in no window
-        if restatement.is_loaded:
-            is_touched = pc.or_(is_touched, is_loaded)
+        is_touched = pc.fill_null(pc.and_not(is_touched, is_from_server), False)  # these are in no window
+        if restatement.is_from_server:
+            is_touched = pc.or_(is_touched, is_from_server)
         is_touched = pc.and_(is_touched, pc.not_equal(op, silver.Op.TRUNCATE))
         if file.deletion_vector is not None:
             living = deletion_vectors.living(origin.path, file.deletion_vector, len(rows))

@@ -140,9 +140,9 @@ def _changed_keys(source: SilverSource, file: DataFile, names: Sequence[str], af
     """The keys of rows of a file, of windows after a position."""
     rows = data_files.read_columns(source.path, file, [*names, "_op", "_window_start"], source.schema)
     is_changed = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
-    if after:  # rows that were loaded are in no window
-        is_loaded = pc.equal(rows.column("_op"), silver.Op.LOAD)
-        is_changed = pc.and_(is_changed, pc.or_(is_loaded, at_or_after(rows.column("_window_start"), after)))
+    if after:  # rows that were read from the server are in no window
+        is_read = silver.is_from_server(rows.column("_op"))
+        is_changed = pc.and_(is_changed, pc.or_(is_read, at_or_after(rows.column("_window_start"), after)))
     if file.deletion_vector is not None:
         living = deletion_vectors.living(source.path, file.deletion_vector, len(rows))
         is_changed = pc.and_(is_changed, pa.array(living))
@@ -168,7 +168,7 @@ def _last_of_side(side: Side, number: int, keys: Keys) -> LastChanges:
     )
     positions = positions_of(rows)
     sides = np.full(len(rows), number)
-    is_gone = np.asarray(pc.equal(rows.column("_op"), silver.Op.DELETE), np.bool_)
+    is_gone = np.asarray(silver.is_delete(rows.column("_op")), np.bool_)
     changes = LastChanges(ordinals, side.times.of(rows), positions, is_gone, sides, files, numbers)
     _require_timed(side, rows)
     return _cut(side, changes.last_of_each([*positions]))
@@ -184,7 +184,7 @@ def _require_timed(side: Side, rows: pa.Table) -> None:
     op, begin = rows.column("_op"), side.times.begin
     is_early = pc.invert(at_or_after(rows.column("_position"), begin))
     reasons = {
-        "it has rows that were loaded, and nothing tells when these were written": pc.equal(op, silver.Op.LOAD),
+        "it has rows that were loaded or mended, and nothing tells when these were written": silver.is_from_server(op),
         "it has rows that came with its name, or with a change of its key, and nothing tells when these were "
         "written": pc.equal(op, silver.Op.RENAME),
         f"order times are known from {begin} on ({side.times.path}), and it has rows from before that": is_early,

@@ -34,7 +34,7 @@ def with_intervals(rows: pa.Table, columns: silver.Columns) -> pa.Table:
     """
     op, committed = rows.column("_op"), rows.column("_committed_at").combine_chunks()
     is_marker = _equal(op, silver.Op.TRUNCATE)
-    is_alive = ~(is_marker | _equal(op, silver.Op.DELETE))
+    is_alive = ~(is_marker | np.asarray(silver.is_delete(op).to_numpy(), np.bool_))
     ranks = _ranks(rows.column("_position").combine_chunks())
     ends = np.where(is_alive, _ends(rows, columns, ranks, (is_alive, is_marker)), np.arange(len(rows)))
     is_current = ends == _NONE

@@ -47,6 +47,8 @@ class CommitKind(StrEnum):
     """It moved a silver table over a statement; it says which steps changed the columns."""
     LOAD = "load"
     """It added rows that an initial load read from the server."""
+    MEND = "mend"
+    """It added rows of some keys that were read from the server, since they were not what the log led to."""
     RESET = "reset"
     """It left a silver table without a row, because its log, compacted again, has none."""
     REDO = "redo"

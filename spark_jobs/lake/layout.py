@@ -37,6 +37,10 @@ class Lake:
         """The quarantined events of a source's log, by table."""
         return self._table("skips", source)
 
+    def verified(self, source: str) -> "Table":
+        """What the last comparison of each table with its server came to."""
+        return self._table("verified", source)
+
     def load(self, source: str, schema: str, table: str) -> "Table":
         """Rows of a table that is being loaded."""
         with about(f"{source}: {schema}.{table}"):

@@ -3,19 +3,23 @@
 Put here: the conditions, and what to do about each. Not here: how a source is measured (status.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.operations import failures
-from spark_jobs.operations.status import SourceStatus
+from spark_jobs.operations.status import SourceStatus, TableStatus
+from spark_jobs.operations.verified import NOT_COMPARED
+from spark_jobs.text.counts import counted
 
+KINDS = ("unreachable", "stopped", "differs", "unverified", "retention", "lag", "failed")
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One condition of a source. kind: ``unreachable``, ``stopped``, ``retention``, ``lag`` or ``failed``."""
+    """One condition of a source. kind: one of ``KINDS``."""
 
     kind: str
     message: str
@@ -36,6 +40,14 @@ def _alarms(pipeline: Pipeline, status: SourceStatus) -> Iterator[tuple[str, str
     stopped = [table.table for table in status.tables if table.state == "stopped"]
     if stopped:
         yield "stopped", _stopped(stopped, len(status.tables))
+    # What comparisons with the server have found, and which of them are missing.
+    current = [table for table in status.tables if table.state == "current"]
+    differing = [table.table for table in current if table.differs]
+    if differing:
+        yield "differs", _differing(differing, status.source)
+    unverified = _unverified(pipeline, status.source, current)
+    if unverified and pipeline.max_verify_age:
+        yield "unverified", _not_verified(unverified, len(current), pipeline.max_verify_age, status.source)
     if status.warning:
         yield "retention", _RETENTION
     lag, limit = status.lag_seconds or 0, pipeline.max_lag
@@ -54,10 +66,42 @@ _RETENTION = (
 )
 
 
-def _stopped(names: list[str], tables: int) -> str:
-    rest = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
+def _unverified(pipeline: Pipeline, source: str, tables: Sequence[TableStatus]) -> list[str]:
+    """Tables of a server that were not compared within ``max_verify_age``; without those that cannot be compared."""
+    limit = pipeline.max_verify_age
+    if limit is None or pipeline.sources[source].files is not None:
+        return []
+    return [
+        table.table
+        for table in tables
+        if not (table.verified and table.verified["state"] == NOT_COMPARED)
+        and (table.verified_at is None or datetime.now(UTC) - datetime.fromisoformat(table.verified_at) > limit)
+    ]
+
+
+def _differing(names: list[str], source: str) -> str:
     return (
-        f"{len(names)} of {tables} tables stopped: {', '.join(names[:_SHOWN])}{rest}; do what the reason of each says "
+        f"rows of {counted(len(names), 'table')} are not the server's, as verify found: {_listed(names)}; put the "
+        f"server's in their place: stratalog mend --source {source}"
+    )
+
+
+def _not_verified(names: list[str], tables: int, limit: timedelta, source: str) -> str:
+    hours = f"{limit.total_seconds() / 3600:,.0f} hours"
+    return (
+        f"{len(names)} of {tables} tables were not compared with the server for max_verify_age, {hours}: "
+        f"{_listed(names)}; compare them: stratalog verify --source {source}"
+    )
+
+
+def _listed(names: list[str]) -> str:
+    rest = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
+    return f"{', '.join(names[:_SHOWN])}{rest}"
+
+
+def _stopped(names: list[str], tables: int) -> str:
+    return (
+        f"{len(names)} of {tables} tables stopped: {_listed(names)}; do what the reason of each says "
         "(stratalog docs howto/broken-table), then stratalog run"
     )
 

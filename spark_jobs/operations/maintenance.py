@@ -192,6 +192,7 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, tuple[int, ...]]]:
     yield lake.bronze(source), ()
     yield lake.schema(source), ()
     yield lake.clock(source), ()
+    yield lake.verified(source), ()
     downstream = {target.path for entry in entries for target in entry.into}
     opened = published.versions(lake)
     for entry in entries:

@@ -23,14 +23,12 @@ from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations import failures, runs
-from spark_jobs.operations.alarms import alarms
+from spark_jobs.operations.alarms import KINDS, alarms
 from spark_jobs.operations.status import SourceStatus, TableStatus
 from spark_jobs.operations.status import status as source_status
 from spark_jobs.operations.table_sizes import TableSize, size_of
 
 _AT_ONCE = 16
-ALARMS = ("unreachable", "stopped", "retention", "lag", "failed")
-"""The kinds of alarms, which are ``check`` of stratalog_check_failed."""
 _BRONZE, _SILVER, _DOWNSTREAM = "bronze", "silver", "downstream"
 _TABLE = ("source", "table", "layer")
 
@@ -43,6 +41,8 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "lag_seconds": ("Time since a layer was last at the end of the source's log; 0 where it is there.", _TABLE),
     "table_behind": ("Whether a layer of a table lacks log that bronze has.", _TABLE),
     "table_stopped": ("Whether a table has stopped.", ("source", "table")),
+    "table_differs": ("Whether the last comparison found other rows than the server's.", ("source", "table")),
+    "table_verified_timestamp_seconds": ("When a table was last compared with the server.", ("source", "table")),
     "tables": ("Tables of the source that the lake knows.", ("source",)),
     "tables_stopped": ("Tables of the source that have stopped.", ("source",)),
     "purge_margin_bytes": ("Log that the source still has before bronze's end.", ("source",)),
@@ -144,6 +144,10 @@ def _of_source(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
 
 def _of_table(source: str, table: TableStatus, bronze: str | None) -> Iterator[Sample]:
     yield "table_stopped", (source, table.table), float(table.state == "stopped")
+    if table.verified_at:
+        yield "table_differs", (source, table.table), float(table.differs)
+        at = datetime.fromisoformat(table.verified_at)
+        yield "table_verified_timestamp_seconds", (source, table.table), at.timestamp()
     yield from _position(source, table.table, _SILVER, table.silver)
     yield from _position(source, table.table, _DOWNSTREAM, table.downstream)
     yield "table_behind", (source, table.table, _SILVER), float(table.silver != bronze)
@@ -165,7 +169,7 @@ def _of_runs(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
     failure = failures.read(pipeline.path).get(source)
     yield "failed_runs", (source,), failure.runs if failure else 0
     raised = {alarm.kind for alarm in alarms(pipeline, status)}
-    for kind in ALARMS:
+    for kind in KINDS:
         yield "check_failed", (source, kind), float(kind in raised)
 
 

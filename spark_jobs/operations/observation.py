@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # these import pyspark
 
 log = logging.getLogger(__name__)
 
-WRITING = ("run", "extract", "compact", "merge", "load", "backfill")
+WRITING = ("run", "extract", "compact", "merge", "load", "backfill", "mend")
 """Verbs whose runs have lineage."""
 _SHOWN = 5
 Lineage = tuple[list[Dataset], list[Dataset]]

@@ -23,6 +23,8 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
+from spark_jobs.operations.verified import DIFFERS, NOT_COMPARED
+from spark_jobs.operations.verified import read as read_verified
 from spark_jobs.pipeline.initial_load.commit import READING, progress
 from spark_jobs.pipeline.log_gaps import cascades
 from spark_jobs.silver import quarantine as skips
@@ -60,6 +62,20 @@ class TableStatus:
     mode: str | None = None
     """What its downstream table has (mirror, soft_delete, append, history); null where it goes to several, or nothing
     of it is there."""
+    verified: dict[str, Any] | None = None
+    """What the last comparison with the server came to: state, position, verified_at, reason, and rows that are
+    missing, extra, different or unread; null where there was none."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the last comparison found other rows than the server's, and they were not mended since."""
+        return bool(self.verified and self.verified["state"] == DIFFERS)
+
+    @property
+    def verified_at(self) -> str | None:
+        """When the table was compared last, or mended; None where it was not, or could not be."""
+        last = self.verified
+        return last["verified_at"] if last and last["state"] != NOT_COMPARED else None
 
     def is_at(self, position: str | None) -> bool:
         """Whether every layer has the table up to a position; downstream has none where silver has none."""
@@ -268,10 +284,13 @@ def _tables(pipeline: Pipeline, lake: Lake, name: str) -> list[TableStatus]:
     reached = {
         into: watermark(pipeline, lake, into) for into in {into for targets_ in shared.values() for into in targets_}
     }
-    return [
+    compared = read_verified(lake, name)
+    tables = [
         _with_times(_table(lake, entry), entry, {into: reached[into] for into in shared[entry.name]})
         for entry in entries
     ]
+    last = ((table, compared.get(table.table)) for table in tables)
+    return [replace(table, verified=result.to_json()) if result else table for table, result in last]
 
 
 def _shared(pipeline: Pipeline, source: str, entry: Entry) -> list[Name]:

@@ -416,14 +416,16 @@ def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome
 def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extracted, Outcome]:
     """All three layers of one source, and the publication. Tables that stop are in the outcome."""
     extracted = extract_source(spark, pipeline, name)
-
-    def brought_forward() -> Outcome:
-        outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
-        publish(spark, pipeline, name, outcome)
-        return outcome
-
     # A run that has published more of the log meanwhile is what this one continues from.
+    brought_forward = partial(bring_forward, spark, pipeline, name)
     return extracted, retry_on_conflict(brought_forward, wait=CONFLICT_WAIT)
+
+
+def bring_forward(spark: SparkSession, pipeline: Pipeline, name: str) -> Outcome:
+    """Silver and downstream of one source up to bronze's end, and the publication. Raises LostRace."""
+    outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
+    publish(spark, pipeline, name, outcome)
+    return outcome
 
 
 def _is_same(first: list[Entry], second: list[Entry]) -> bool:

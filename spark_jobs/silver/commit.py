@@ -46,9 +46,19 @@ class LoadedRows:
     """Which commit of the load said that all were read. None where an earlier version of the program did not say."""
 
 
+@dataclass(frozen=True, slots=True)
+class MendedRows:
+    """What a mend changed, in rows, and the position of the snapshot in which it read them."""
+
+    at: Position = field(metadata=member("at", POSITION))
+    inserted: int = field(metadata=member("inserted"))
+    updated: int = field(metadata=member("updated"))
+    deleted: int = field(metadata=member("deleted"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilverCommit(TableCommit):
-    """A commit of a silver table: a window, a statement, loaded rows, windows compacted again."""
+    """A commit of a silver table: a window, a statement, loaded or mended rows, windows compacted again."""
 
     bronze_version: int | None = field(default=None, metadata=member("bronze_version"))
     log_bytes: int | None = field(default=None, metadata=member("log_bytes"))
@@ -84,6 +94,7 @@ class SilverCommit(TableCommit):
     ranges: tuple[Range, ...] = field(default=(), metadata=member("ranges", RANGES))
     """The windows that were replaced."""
     loaded: LoadedRows | None = field(default=None, metadata=member("load", object_of(LoadedRows)))
+    mended: MendedRows | None = field(default=None, metadata=member("mend", object_of(MendedRows)))
 
     @property
     def floor(self) -> Position | None:

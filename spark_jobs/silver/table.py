@@ -9,7 +9,8 @@ silver remembers what was deleted when. Windows are appended, and replaced as a 
 A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
 So are the rows of a table that takes the name, with ``_op`` rename, after the TRUNCATE of what had it before.
 Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it
-(pipeline/initial_load/load.py).
+(pipeline/initial_load/load.py). Rows that were mended are too, with ``_op`` mend or mend_delete: they stand before
+all that the log says from their place on, and after what it said before (pipeline/mending/).
 
 A table whose row images leave columns out (``binlog_row_image``) has ``_absent``: a row of an update may lack columns,
 which are then as they were before its window.
@@ -18,10 +19,12 @@ A table without a key is a **bag**: what tells its rows apart is all that is in 
 of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were afterwards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -44,10 +47,36 @@ class Op(StrEnum):
     """Of a row without a key: a statement emptied the table, and rows before it count no more."""
     LOAD = "load"
     """An initial load read the row."""
+    MEND = "mend"
+    """A mend read the row from the server, since it was not what the log led to."""
+    MEND_DELETE = "mend_delete"
+    """A mend found no row of the key at the server."""
     RENAME = "rename"
     """It came with the table that was given this one's name, as of the statement that did it.
 
     Rows that the table had itself are such too, where a statement changed what they are identified by."""
+
+
+MENDED = (Op.MEND, Op.MEND_DELETE)
+FROM_SERVER = (Op.LOAD, *MENDED)
+"""Of rows that were read from the server: no change in the log says them, and they are in no window."""
+_FROM_SERVER = pa.array([str(kind) for kind in FROM_SERVER])
+_DELETES = pa.array([str(Op.DELETE), str(Op.MEND_DELETE)])
+
+
+def listed(operations: Collection[Op]) -> str:
+    """SQL: what stands behind IN."""
+    return f"({', '.join(literal(kind) for kind in operations)})"
+
+
+def is_from_server(operations: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which rows were read from the server. operations: their ``_op``."""
+    return pc.is_in(operations, _FROM_SERVER)
+
+
+def is_delete(operations: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which rows say that their key has none. operations: their ``_op``."""
+    return pc.is_in(operations, _DELETES)
 
 
 PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
@@ -305,12 +334,12 @@ def place(position: Position) -> Column:
 
 
 def within(windows: Range) -> str:
-    """SQL: the rows whose window lies in a range that is a union of windows; loaded ones lie in none.
+    """SQL: the rows whose window lies in a range that is a union of windows; those from the server lie in none.
 
     Delta and Parquet have bounds of a structure's fields and compare these alone, so the fields are compared too.
     """
     start, stop = place_sql(windows.start), place_sql(windows.stop)
-    bounds = [f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{Op.LOAD}'"]
+    bounds = [f"_window_start >= {start} AND _window_start < {stop} AND _op NOT IN {listed(FROM_SERVER)}"]
     for field, lowest, highest in zip(
         ("stretch", "number", "offset"), windows.start.order, windows.stop.order, strict=True
     ):

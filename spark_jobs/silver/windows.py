@@ -17,7 +17,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.lake.table import Table
 from spark_jobs.silver.positions import FIELDS, PositionKey, bounds_of
-from spark_jobs.silver.table import Op
+from spark_jobs.silver.table import MENDED, Op
 
 WindowKey = tuple[PositionKey, PositionKey]
 """Where a window begins, and where it ends."""
@@ -49,7 +49,8 @@ def windows_of(table: Snapshot, operations: Collection[Op] = OF_CHANGES) -> set[
 def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> set[WindowKey] | None:
     """The windows of a file's rows of some operations; None where its statistics do not tell.
 
-    Rows of two operations that have one window are changes in the log: others have no window in common with them.
+    Rows of two operations that have one window are changes in the log, or were mended: others have no window in common
+    with them.
     """
     bounds = file.bounds(schema, "_op")
     lowest, highest = bounds.minimum, bounds.maximum
@@ -60,7 +61,7 @@ def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> 
     start, stop = _place(file, schema, _START), _place(file, schema, _STOP)
     if start is None or stop is None:
         return None
-    possible = {*OF_CHANGES} if lowest != highest else {Op(lowest)}
+    possible = {Op(lowest)} if lowest == highest else {*(MENDED if lowest == Op.MEND else OF_CHANGES)}
     if possible <= operations:
         return {(start, stop)}
     return None if possible & operations else set()

@@ -109,7 +109,15 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(r"more copies of a row were deleted", "load the table (stratalog docs load#tables-without-a-key)"),
     Kind(
-        r"has no key, (?:so that it is locked|and its engine|and a downstream table)",
+        r"was read at \S+, and|after it was read at",
+        "mend it again once that is done (stratalog docs mend#what-is-not-mended)",
+    ),
+    Kind(
+        r"is locked against writers",
+        "repeat the command once that is done (stratalog docs load#tables-without-a-key)",
+    ),
+    Kind(
+        r"has no key, (?:and its engine|and a downstream table)",
         "load it again once that is done (stratalog docs load#tables-without-a-key)",
     ),
     Kind(

@@ -13,7 +13,9 @@ from assets.keys import downstream_key
 from assets.lineage import Lineage, TableAsset
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline, SourceSettings
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations import backlog as standing
+from spark_jobs.operations.verified import DIFFERS, Verified, note
 from spark_jobs.pipeline.outcome import Outcome
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert, Statement
@@ -53,11 +55,20 @@ def test_a_table_that_a_foreign_key_changes_unlogged_has_a_warning(tmp_path: Pat
         code_location.write(1, Insert("shop.orders", (1, "a")))
         assert code_location.run().success
         code_location.write(2, Statement("shop", rule))
+        last = Verified("shop", "orders", DIFFERS, "b.000001:4", "2026-11-28T10:00:00+00:00", missing=2)
+        note(spark, lake_of(code_location.pipeline), "shop", [last])
         ran = code_location.run()
         assert ran.success
         is_passed, description = ran.checks["downstream/shop/orders"]
         assert not is_passed
-        assert str(description).startswith("shop.orders: is changed by the foreign key f -> shop.customers ON DELETE")
+        by_key, by_comparison = str(description).splitlines()
+        assert by_key.startswith("shop.orders: is changed by the foreign key f -> shop.customers ON DELETE")
+        assert by_comparison.startswith("shop.orders: 2 rows differed from the server's at 2026-11-28T10:00:00+00:00; ")
+        # A table without news is not materialized; one with news says it too.
+        code_location.write(3, Insert("shop.orders", (2, "b")))
+        materialized = code_location.run().materialized["downstream/shop/orders"]
+        assert materialized["table/verified"] == "differs"
+        assert materialized["table/verified_at"] == "2026-11-28T10:00:00+00:00"
 
 
 def test_what_stopped_a_table_in_silver_stops_its_downstream_tables_too() -> None:

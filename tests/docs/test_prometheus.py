@@ -23,7 +23,8 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import GaugeMetricFamily
 
-from spark_jobs.operations.metrics import ALARMS, FAMILIES, exposition
+from spark_jobs.operations.alarms import KINDS
+from spark_jobs.operations.metrics import FAMILIES, exposition
 from tests.docs.panels import as_sent, dashboard
 from tests.lake_recording import SALT
 from tests.recorded_lake import recorded
@@ -135,7 +136,7 @@ def every_metric() -> str:
     for name, (text, labels) in FAMILIES.items():
         gauge = GaugeMetricFamily(f"stratalog_{name}", text, labels=labels)
         layers = LAYERS[-1:] if name.startswith("last_merge") else LAYERS
-        choices = {"layer": layers, "check": ALARMS}
+        choices = {"layer": layers, "check": KINDS}
         combinations = [
             dict(zip(labels, values, strict=True))
             for values in product(*(choices.get(label, (f"a_{label}", f"b_{label}")) for label in labels))

@@ -1,6 +1,6 @@
-"""Runs a pipeline, maintains or loads it, and dies by SIGKILL at one commit. Started by tests of this folder.
+"""Runs a pipeline, maintains, loads or mends it, and dies by SIGKILL at one commit. Started by tests of this folder.
 
-``killed.py CONFIG LAYER before|after [maintain|load [NTH]]``: at the first, or at the NTH, of these commits. The
+``killed.py CONFIG LAYER before|after [maintain|load|mend [NTH]]``: at the first, or at the NTH, of these commits. The
 commits of a layer, or of one table, are identified by the table's path; changes of its columns are commits too. The
 process is gone as a machine without power is: no exit handler, no clean-up, no last word.
 """
@@ -9,12 +9,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.checks.mending import mend_source
 from spark_jobs.config.loader import load
 from spark_jobs.lake import table as lake
 from spark_jobs.lake.commit import Checkpoint, Head
@@ -45,7 +47,13 @@ def main(path: str, layer: str, moment: str, verb: str = "run", nth: str = "1") 
     lake.Table._commit = fatal  # type: ignore[method-assign]
     lake.Table.alter = fatal_alter  # type: ignore[method-assign]
     pipeline = load(Path(path))
-    verbs: dict[str, Callable[..., Any]] = {"maintain": maintain_source, "load": load_source, "run": run_source}
+    mend = partial(mend_source, is_applied=True)
+    verbs: dict[str, Callable[..., Any]] = {
+        "maintain": maintain_source,
+        "load": load_source,
+        "mend": mend,
+        "run": run_source,
+    }
     verbs[verb](spark_session(pipeline.spark), pipeline, next(iter(pipeline.sources)))
 
 

@@ -13,7 +13,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.engine import change_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
-from spark_jobs.operations.mend import plan_reset, reset
+from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillOptions
 from spark_jobs.pipeline.backfill.run import backfill_source
 from tests.fix_pipeline import SOURCE, Shop

@@ -18,7 +18,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import maintain_source
-from spark_jobs.operations.mend import plan_reset, reset
+from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.operations.report import report
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillRequest

@@ -20,7 +20,7 @@ from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations.mend import add, plan_skip
+from spark_jobs.operations.repair import add, plan_skip
 from spark_jobs.pipeline import planner
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from spark_jobs.checks.verify.protocol import Buckets, ComparedSide, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.log.position import Position
+from spark_jobs.operations.verified import DifferingRows
 
 log = logging.getLogger(__name__)
 
@@ -73,30 +74,31 @@ class KeyDifference:
     key: dict[str, str]
     columns: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """How it differs, and the key."""
+        key = ", ".join(f"{name}={value}" for name, value in self.key.items())
+        return f"{self.kind} {key}"
+
     def to_json(self) -> dict[str, Any]:
         pairs = {name: {"source": source, "lake": lake} for name, (source, lake) in self.columns.items()}
         return {"kind": self.kind, "key": self.key, "columns": pairs}
 
 
 @dataclass(frozen=True, slots=True)
-class TableComparison:
+class TableComparison(DifferingRows):
     """What comparing a table has found, in rows."""
 
     source: int
     lake: int
     """``source`` and ``lake``: all rows of each side, each counted as it was read."""
-    missing: int = 0
-    extra: int = 0
-    different: int = 0
-    """``missing``, ``extra`` and ``different``: keys that differ for sure."""
     differences: tuple[KeyDifference, ...] = ()
     """The first of them, with their values."""
+    keys: tuple[bytes, ...] = ()
+    """The texts of all keys that differ for sure."""
     older: int = 0
     """Keys that only the source has, because they are older than the log."""
     changing: int = 0
     """Keys that changed in every round."""
-    unread: int = 0
-    """Rows that differ by their hashes, but were too many to be read again."""
 
 
 class Lag(Protocol):
@@ -189,6 +191,7 @@ def _judged(
         extra=kinds[EXTRA],
         different=kinds[DIFFERENT],
         differences=tuple(values.difference(difference) for _, difference in sorted(by_value.sure.items())),
+        keys=tuple(sorted(difference.key for difference in sure)),
         changing=len(by_digest.moving) + len(by_value.moving),
     )
 

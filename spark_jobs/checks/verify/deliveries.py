@@ -9,7 +9,7 @@ first one: nobody but a delivery writes the target, and a delivery that runs mea
 
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -29,9 +29,9 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import TableStopped, under
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
+from spark_jobs.operations.verified import DIFFERS, EQUAL, NOT_COMPARED
 from spark_jobs.source.server import Server
 
-EQUAL, DIFFERS, NOT_COMPARED = "equal", "differs", "not compared"
 _ANYWHERE = Position("delivered.000001", 4)
 """What stands for a position where none is asked for."""
 
@@ -61,12 +61,12 @@ class DeliveryVerdict:
         """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
         kinds = {MISSING: EXTRA, EXTRA: MISSING}
         for difference in self.differences:
-            key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
+            kind = kinds.get(difference.kind, difference.kind)
             columns = ", ".join(
                 f"{name} is {_or_null(target)} and should be {_or_null(lake)}" if values else name
                 for name, (target, lake) in difference.columns.items()
             )
-            yield f"{self.table} {kinds.get(difference.kind, difference.kind)} {key}{': ' if columns else ''}{columns}"
+            yield f"{self.table} {replace(difference, kind=kind)}{': ' if columns else ''}{columns}"
 
     def to_json(self) -> dict[str, Any]:
         """As an object of JSON; of a difference, ``source`` is the target."""
@@ -122,10 +122,9 @@ class _ComparedDelivery:
         lag = _NoLag(LakeRows(self.spark, self.table.table, layout_))
         rows = self.session.estimate(self.table.schema, self.table.name)
         comparison = compare(layout_, target, lag, _ANYWHERE, buckets_for(rows))
-        is_equal = not (comparison.missing or comparison.extra or comparison.different or comparison.unread)
         self._require_delivered(name)
         return {
-            "state": EQUAL if is_equal else DIFFERS,
+            "state": DIFFERS if comparison.differing else EQUAL,
             "lake_rows": comparison.lake,
             "target_rows": comparison.source,
             "missing": comparison.extra,

@@ -19,6 +19,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver.table import Op, before_sql, place_sql
+from spark_jobs.text.sql import identifier
 
 _KEY = "__stratalog_key"
 _KEYS = pa.schema([(_KEY, pa.binary())])
@@ -69,6 +70,11 @@ class LakeRows:
         for key, *values in zip(*(column.to_pylist() for column in answer.columns), strict=True):
             by_key.setdefault(key, []).append(tuple(values))
         return by_key
+
+    def stored_keys(self, keys: Collection[bytes], names: Sequence[str]) -> pa.Table:
+        """Columns of the rows of some keys, as they are stored."""
+        rows = self._having(self._rows(), keys).selectExpr(*map(identifier, names))
+        return self.table.collect_arrow(rows)
 
     def _rows(self) -> DataFrame:
         return self.table.read(self.spark, self.version).where(self.current)

@@ -4,15 +4,15 @@
     for verdict in verify_source(spark, pipeline, "shop"):
         print(verdict.table, verdict.state, verdict.differences)
 
-Put here: which tables are compared, bringing the lake up to the log, and what is said of a table. Not here: comparing
-one (compare.py), or how a verdict is printed (spark_jobs/cli/check.py).
+Put here: which tables are compared, and bringing the lake up to the log. Not here: comparing one (compare.py), or what
+is said of a table (verdict.py).
 """
 
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -22,10 +22,11 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import LoggedStatement, scan_metadata
 from spark_jobs.bronze.source_endpoints import endpoints_of
-from spark_jobs.checks.verify.compare import KeyDifference, buckets_for, compare
+from spark_jobs.checks.verify.compare import buckets_for, compare
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
 from spark_jobs.checks.verify.row_digest import DigestLayout, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
+from spark_jobs.checks.verify.verdict import FoundKeys, Verdict, verified_of
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.effects import CreateTable, effects
@@ -39,10 +40,13 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
+from spark_jobs.operations import verified
+from spark_jobs.operations.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED, Verified
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
-from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
+from spark_jobs.pipeline.run import bring_forward, extract_source
+from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
@@ -63,101 +67,6 @@ _COUNTED = 5
 
 _CHANGED = {1054, 1146}
 """Numbers of a server's errors: unknown column, no such table. The table was altered while it was read."""
-
-EQUAL, DIFFERS, CHANGING, DROPPED, NOT_COMPARED = "equal", "differs", "changing", "dropped", "not compared"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is known of one table, in rows.
-
-    state: ``equal``; ``differs``; ``changing``: nothing differs for sure, but some rows changed whenever they were
-    read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
-    ``reason`` says why. position: up to where the lake held the log. older: rows that the log never held, of a table
-    whose CREATE it does not have either; they make no difference. unread: rows that differ by their hashes and were too
-    many to be read again. causes: why the log may not tell its rows, of a table that differs. unknown: columns that are
-    not compared, since they were restarted (on_incompatible), and of how many rows the lake has no value of them.
-    """
-
-    source: str
-    table: TableName
-    state: str
-    position: Position | None = None
-    source_rows: int = 0
-    lake_rows: int = 0
-    missing: int = 0
-    extra: int = 0
-    different: int = 0
-    older: int = 0
-    changing: int = 0
-    unread: int = 0
-    unknown: Mapping[str, int] = field(default_factory=dict)
-    differences: tuple[KeyDifference, ...] = ()
-    reason: str | None = None
-    causes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    into: str | None = None
-    """The downstream table that was compared, where the source table goes to several."""
-
-    @property
-    def summary(self) -> str:
-        """What was compared."""
-        return f"{self.table} into {self.into}" if self.into else str(self.table)
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the lake has what it should have."""
-        return self.state in (EQUAL, DROPPED)
-
-    @property
-    def equal(self) -> int:
-        """Rows of the source that the lake has just so."""
-        unlike = self.missing + self.different + self.older + self.changing + self.unread
-        return max(self.source_rows - unlike, 0)
-
-    def lines(self, *, values: bool) -> Iterator[str]:
-        """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
-        for difference in self.differences:
-            key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
-            unlike = (_unlike(name, *pair, values=values) for name, pair in difference.columns.items())
-            columns = ", ".join(unlike)
-            yield f"{self.summary} {difference.kind} {key}{': ' if columns else ''}{columns}"
-
-    def remarks(self) -> Iterator[str]:
-        """Remarks about the table."""
-        # What could not be compared, and why rows may differ.
-        if self.reason:
-            yield self.reason
-        if self.unread:
-            yield f"{self.summary}: {self.unread} more rows differ by their hashes; they were not read again one by one"
-        if self.older:
-            yield f"{self.summary}: {self.older} rows are older than the log, which lacks the table's CREATE too"
-        for cause in self.causes:
-            yield (
-                f"{self.summary}: the table {cause}; mend the table "
-                "(stratalog docs limits#mend-a-table-whose-rows-are-wrong)"
-            )
-        for column, rows in self.unknown.items():
-            yield (
-                f"{self.summary}: column {column} is not compared: it restarted when its type changed, and {rows} "
-                f"rows are from before; stratalog load --source {self.source} --table {self.table} reads them again"
-            )
-        if self.changing:
-            changing = f"{self.changing} rows changed whenever they were read"
-            yield f"{self.summary}: {changing}; verify again when it is quieter"
-
-    def to_json(self) -> dict[str, Any]:
-        fields = asdict(self) | {"table": str(self.table), "position": self.position and str(self.position)}
-        differences = [difference.to_json() for difference in self.differences]
-        return fields | {"equal": self.equal, "seconds": round(self.seconds, 3), "differences": differences}
-
-
-def _unlike(name: str, source: str | None, lake: str | None, *, values: bool) -> str:
-    return f"{name} is {_or_null(lake)} and should be {_or_null(source)}" if values else name
-
-
-def _or_null(value: str | None) -> str:
-    return "NULL" if value is None else value
 
 
 def require_live(pipeline: Pipeline, name: str) -> Server:
@@ -181,7 +90,7 @@ def verify_source(
     """Compares the tables of a source with the server's rows, and yields a verdict for each table.
 
     The lake is first brought up to the end of the source's log, as by a run. Raises ConfigError for a source without a
-    server; SourceError, DecodeError, LakeError.
+    server; SourceError, DecodeError, LakeError. The results are kept in the lake (operations/verified.py).
 
     Args:
         spark: The session.
@@ -197,14 +106,21 @@ def verify_source(
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
         gaps = gaps_of(pipeline, checking.lake, name)
-        for table in names:
-            with doing(f"{name}: comparing {table}"):
-                verdicts = list(checking.verdicts(table, position, into))
-            causes = tuple(map(str, gaps.of(table)))
-            for verdict in verdicts:
-                rows = f"{verdict.source_rows:,}"
-                log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.summary, verdict.state, rows, verdict.seconds)
-                yield verdict if verdict.is_right else replace(verdict, causes=causes)
+        results: list[Verified] = []
+        try:
+            for table in names:
+                with doing(f"{name}: comparing {table}"):
+                    verdicts = list(checking.verdicts(table, position, into))
+                results += verified_of(verdicts)
+                causes = tuple(map(str, gaps.of(table)))
+                for verdict in verdicts:
+                    rows, seconds = f"{verdict.source_rows:,}", verdict.seconds
+                    log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.summary, verdict.state, rows, seconds)
+                    yield verdict if verdict.is_right else replace(verdict, causes=causes)
+        finally:
+            # What was compared is verified_of, also where what comes after it fails, or is not asked for.
+            if results:
+                retry_on_conflict(lambda: verified.note(session_over(spark, 0), checking.lake, name, results))
 
 
 class _ComparedSource:
@@ -241,10 +157,7 @@ class _ComparedSource:
         head = self.lake.bronze(self.name).head()
         if head is None or head.position is None or head.position < position:
             extract_source(self.spark, self.pipeline, self.name, until=position)
-        outcome = merge_source(
-            self.spark, self.pipeline, self.name, compact_source(self.spark, self.pipeline, self.name)
-        )
-        publish(self.spark, self.pipeline, self.name, outcome)
+        outcome = bring_forward(self.spark, self.pipeline, self.name)
         self.end()
         return outcome
 
@@ -456,19 +369,16 @@ class _ComparedTable:
                 "%s: %s: hashing about %s rows, at the server and in the lake", self.source.name, self.name, f"{rows:,}"
             )
         result = compare(self.layout, origin, self, since, buckets_for(rows))
-        differs = result.missing or result.extra or result.different or result.unread
         return {
-            "state": DIFFERS if differs else CHANGING if result.changing else EQUAL,
+            "state": DIFFERS if result.differing else CHANGING if result.changing else EQUAL,
             "source_rows": result.source,
             "lake_rows": result.lake,
-            "missing": result.missing,
-            "extra": result.extra,
-            "different": result.different,
+            **result.counts(),
             "older": result.older,
             "changing": result.changing,
-            "unread": result.unread,
             "unknown": self.unknown,
             "differences": result.differences,
+            "unlike_keys": FoundKeys(self.layout, self.downstream, result.keys),
         }
 
     def older(self, keys: Collection[bytes]) -> set[bytes]:
@@ -485,7 +395,8 @@ class _ComparedTable:
             now = self.end()
             rows = self.source.session.count(self.name.schema, self.name.table)
             here = self.caught_up(self.end()).count()
-            counts = {"source_rows": rows, "lake_rows": here}
+            unlike_keys = FoundKeys(self.layout, self.downstream, ())
+            counts = {"source_rows": rows, "lake_rows": here, "unlike_keys": unlike_keys}
             if rows == here:
                 return counts | {"state": EQUAL}
             if not SilverRows(self.source.spark, self.silver, self.layout).any_since(since):

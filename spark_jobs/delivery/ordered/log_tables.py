@@ -72,7 +72,12 @@ def require_log_alone(lake: Lake, source: str, table: OrderedTable, version: int
     version: of silver, as it was delivered; None where that is not known.
     """
     origin = lake.silver(source, table.name.schema, table.name.table)
-    beside = {CommitKind.LOAD: "loaded", CommitKind.REDO: "replayed", CommitKind.RESET: "rebuilt"}
+    beside = {
+        CommitKind.LOAD: "loaded",
+        CommitKind.MEND: "mended",
+        CommitKind.REDO: "replayed",
+        CommitKind.RESET: "rebuilt",
+    }
     for _, commit in origin.since(version) if version is not None else ():
         if commit.kind in beside:
             raise DeliveryError(

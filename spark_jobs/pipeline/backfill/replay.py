@@ -141,12 +141,12 @@ def _is_emptied_elsewhere(work: CompactionJob) -> bool:
     return _starts_of(work, silver.Op.TRUNCATE) != {turn.range.start.order for turn in _emptying(work)}
 
 
-def _starts_of(work: CompactionJob, operation: silver.Op) -> set[tuple[int, ...]]:
-    """Where windows of an operation begin, as silver shows them."""
+def _starts_of(work: CompactionJob, *operations: silver.Op) -> set[tuple[int, ...]]:
+    """Where windows of operations begin, as silver shows them."""
     assert work.head is not None
     snapshot = snapshot_of(work.table.path, work.head.version)
     assert snapshot is not None
-    return {start for start, _ in windows_of(snapshot, (operation,))}
+    return {start for start, _ in windows_of(snapshot, operations)}
 
 
 def _emptying(work: CompactionJob) -> list[SchemaChange]:
@@ -154,12 +154,13 @@ def _emptying(work: CompactionJob) -> list[SchemaChange]:
 
 
 def _renewed(replayed: ReplayedWindows, columns: silver.Columns) -> tuple[RowDifference, Head | None]:
-    """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows were loaded."""
+    """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows are in no log."""
     work = replayed.work
-    # Loaded rows are in no log: overwriting would lose them.
-    if _starts_of(work, silver.Op.LOAD):
+    # Rows that were read from the server are in no log: overwriting would lose them.
+    if _starts_of(work, *silver.FROM_SERVER):
         raise LakeError(
-            f"{work.table.path} has rows that were loaded, which no log has; under other rules it cannot be replayed"
+            f"{work.table.path} has rows that were loaded or mended, which no log has; under other rules it cannot be "
+            "replayed"
         )
     # All rows, and a marker for each statement that emptied the table, in one commit at the position where it stands.
     commit = replace(_commit(replayed, work.steps[-1].standing, columns), ranges=work.window.ranges, is_overwrite=True)

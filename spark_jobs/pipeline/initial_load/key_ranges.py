@@ -18,7 +18,7 @@ hex. Strings are compared in the column's own character set and collation; ENUM 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pymysql
 from pymysql.cursors import Cursor
@@ -97,6 +97,14 @@ class KeyRange:
         if not bounds:
             return "TRUE", []
         return " AND ".join(text for text, _ in bounds), [value for _, values in bounds for value in values]
+
+
+class RowCondition(Protocol):
+    """Which rows of a table are read."""
+
+    def condition(self, key: Key) -> tuple[str, list[Any]]:
+        """What stands behind WHERE, with ``%s`` for its parameters."""
+        ...
 
 
 def ranges(connection: Connection, key: Key, *, rows: int, after: Boundary | None = None) -> Iterator[KeyRange]:

@@ -72,10 +72,12 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     chunk_rows: int = CHUNK_ROWS,
     max_load: Mapping[str, float] | None = None,
     on_progress: OnProgress = lambda _name, _progress: None,
+    is_again: bool = False,
 ) -> Loaded:
     """Loads the named tables of a source (``DB.TABLE``, patterns), or all in scope that are not complete.
 
-    max_load: limits of the server, over which nothing is read (throttle.py).
+    max_load: limits of the server, over which nothing is read (throttle.py). is_again: whether named tables are read
+    that have no row missing.
 
     Brings them downstream too. What stops one table is in the outcome, and does not stop the others. Raises ConfigError
     for a source without a server and a name that no table has, SourceError, LakeError.
@@ -91,7 +93,7 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
         throttle = Throttle(anchor.server, max_load or {})
         throttle.check()
         load = LoadContext(spark, pipeline, lake_of(pipeline), source, anchor, chunk_rows, on_progress, throttle)
-        planned = select_tables(load, before, patterns, stopped)
+        planned = select_tables(load, before, patterns, stopped, is_again=is_again)
     entries = _with_new(source, before, planned.reading)
     publish(spark, pipeline, source, replace(before, entries=entries))
     # Rows are staged, then the log is read up to where they were read, and both are merged.

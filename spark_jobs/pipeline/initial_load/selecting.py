@@ -14,7 +14,7 @@ from pymysql.cursors import SSCursor
 from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition, written_head
 from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
-from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, in_text
+from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, RowCondition, in_text
 from spark_jobs.pipeline.initial_load.row_images import as_selected, fields_of
 from spark_jobs.source.connection import log_in, refusal
 from spark_jobs.source.result_stream import ResultStream
@@ -28,8 +28,8 @@ SESSION = (
 _LABELLED = (247, 248)
 
 
-def select(definition: TableDefinition, key: Key, part: KeyRange) -> tuple[str, list[Any]]:
-    """The statement that gives a range's rows, and its parameters. definition: as the server declares the table."""
+def select(definition: TableDefinition, key: Key, part: RowCondition) -> tuple[str, list[Any]]:
+    """The statement that gives the rows of a part, and its parameters. definition: as the server declares the table."""
     expressions = ", ".join(_expression(column) for column in definition.columns)
     condition, parameters = part.condition(key)
     return f"SELECT {in_text(expressions)} FROM {in_text(key.table)} WHERE {condition}", parameters
@@ -57,7 +57,7 @@ class Selecting:
         with self.errors(), self.connected() as connection:
             yield from self.rows(connection, part)
 
-    def rows(self, connection: "pymysql.Connection[SSCursor]", part: KeyRange) -> Iterator[Changes]:
+    def rows(self, connection: "pymysql.Connection[SSCursor]", part: RowCondition) -> Iterator[Changes]:
         """The same on a connection that is ``connected``. Raises what PyMySQL raises too."""
         label = f"{self.source}: rows of the server"
         decoder = Decoder(as_selected(self.definition))

@@ -21,6 +21,7 @@ from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
 from spark_jobs.pipeline.initial_load.row_rules import RowRules, job_of
+from spark_jobs.pipeline.initial_load.snapshot import engine_without_snapshots
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver
@@ -28,7 +29,6 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.retired_columns import restarts_of
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.text.remedies import advised
-from spark_jobs.text.sql import is_table
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +72,17 @@ class LoadSelection:
 
 
 def select_tables(
-    load: LoadContext, before: Outcome, patterns: Sequence[Pattern], stopped: dict[TableName, str]
+    load: LoadContext,
+    before: Outcome,
+    patterns: Sequence[Pattern],
+    stopped: dict[TableName, str],
+    *,
+    is_again: bool = False,
 ) -> LoadSelection:
-    """The tables to read; ``stopped`` gets those that cannot be. Raises ConfigError, SourceError, LakeError."""
+    """The tables to read; ``stopped`` gets those that cannot be. Raises ConfigError, SourceError, LakeError.
+
+    is_again: whether complete tables are read that were named.
+    """
     # Names and patterns must match tables of the server; those that are complete are not read again.
     declared = {name: definition for name, definition in on_server(load.server).items() if not is_sequence(definition)}
     names = {name for name in declared if is_named(name, patterns)}
@@ -82,6 +90,7 @@ def select_tables(
     entries = {TableName(*entry.name): entry for entry in before.entries}
     scope = [name for name in declared if load.pipeline.scope.holds(name.schema, name.table)]
     complete = {name for name, entry in entries.items() if entry.complete and not _lacks_values(load, name, names)}
+    complete -= names if is_again else set()
     names_to_load = sorted(names or set(scope) - complete)
     # One position for all that are read by key: from there on the log has every change. Others name their own.
     bronze_end = newest_checkpoint(load.lake.bronze(load.source)).position
@@ -148,10 +157,8 @@ def _require_snapshots(load: LoadContext, name: TableName) -> None:
             f"has no key, and a downstream table of it keeps every change (mode: {mode}): the changes before its "
             "snapshot would count twice; add a primary key, or leave the table out"
         )
-    query = f"SELECT ENGINE engine FROM information_schema.TABLES WHERE {is_table(name.schema, name.table)}"
-    with load.server.connect() as connection:
-        engine = next((row["engine"] for row in load.server.ask(connection, query)), None)
-    if str(engine).upper() != "INNODB":
+    engine = engine_without_snapshots(load.server, name)
+    if engine:
         raise TableStopped(
             f"has no key, and its engine {engine} has no snapshot that all rows could be read in; add a primary key, "
             f"or ALTER TABLE {name.table} ENGINE = InnoDB"

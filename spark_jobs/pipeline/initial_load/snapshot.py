@@ -1,6 +1,6 @@
-"""A table without a key, read in one transaction whose snapshot stands at an exact position of the log.
+"""A table read in one transaction whose snapshot stands at an exact position of the log: all rows, or some keys.
 
-Put here: opening the snapshot, and the tasks that read all rows of it. Not here: rows as the log would have had them
+Put here: opening the snapshot, and the tasks that read rows of it. Not here: rows as the log would have had them
 (selecting.py), what a task writes (range_files.py), when the rows land (landing.py).
 
 MariaDB names the position of a snapshot. MySQL does not: there the table is locked against writers for the
@@ -9,24 +9,26 @@ its rows are committed, so the position has all that the snapshot shows, and the
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 import pymysql
 from pymysql.cursors import SSCursor
 
-from spark_jobs.binlog import Changes
+from spark_jobs.binlog import Changes, TableName
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
+from spark_jobs.pipeline.initial_load.key_ranges import KeyRange, RowCondition
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, files_of, with_raw
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.source.connection import error_number
-from spark_jobs.text.sql import account, identifier
+from spark_jobs.source.server import Server
+from spark_jobs.text.sql import account, identifier, is_table
 
 Connection: TypeAlias = "pymysql.Connection[SSCursor]"
 _ALL = KeyRange(None, None)
@@ -35,33 +37,51 @@ _LOCK_SECONDS, _TRIES, _PAUSE = 3, 5, 1.0
 """How long the lock is waited for at a time, since writers wait behind it, how often, and what is between."""
 _DENIED, _TIMED_OUT, _NO_SUCH_COMMAND = 1044, 1205, 1064
 _UNENDED = (
-    "{}: {}: has no key, so that it is locked against writers for a moment, and a transaction that wrote to it has not "
-    f"ended within {_LOCK_SECONDS * _TRIES} s; load it again once it has"
+    "{}: {}: is locked against writers for the moment in which its snapshot is opened, and a transaction that wrote to "
+    f"it has not ended within {_LOCK_SECONDS * _TRIES} s; try again once it has"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """A table that a task reads whole. target: the table that it writes files of."""
+    """A table that a task reads in one snapshot: whole, or the parts that are named.
+
+    target: the table that it writes files of. key: columns of the key, where it has one.
+    """
 
     selecting: Selecting
     rules: RowRules
     target: FileTarget
+    parts: tuple[RowCondition, ...] = (_ALL,)
+    key: tuple[str, ...] = ()
 
 
 def read_snapshot(task: SnapshotTask) -> Iterator[Position | DataFile | FilteredRows]:
     """The position of the snapshot, the files with its rows, and what rules have filtered."""
     loaded = task.rules.judge()
-    with opened(task.selecting) as (place, changes):
+    with opened(task.selecting, task.parts) as (place, changes):
         yield place
-        rows = (loaded.masked(with_raw(loaded.remaining(batch), (), task.selecting)) for batch in changes)
+        rows = (loaded.masked(with_raw(loaded.remaining(batch), task.key, task.selecting)) for batch in changes)
         yield from files_of(task.target, rows)
     yield from loaded.filtered
 
 
+def engine_without_snapshots(server: Server, name: TableName) -> str | None:
+    """The engine of a table that cannot be read in a snapshot; None where it can be. Raises SourceError."""
+    query = f"SELECT ENGINE engine FROM information_schema.TABLES WHERE {is_table(name.schema, name.table)}"
+    with server.connect() as connection:
+        engine = next((row["engine"] for row in server.ask(connection, query)), None)
+    return None if str(engine).upper() == "INNODB" else str(engine)
+
+
 @contextmanager
-def opened(selecting: Selecting) -> Iterator[tuple[Position, Iterator[Changes]]]:
-    """A snapshot of a table: its position in the server's log, and all rows. Raises SourceError."""
+def opened(
+    selecting: Selecting, parts: Sequence[RowCondition] = (_ALL,)
+) -> Iterator[tuple[Position, Iterator[Changes]]]:
+    """A snapshot of a table: its position in the server's log, and the rows of parts, all of them by default.
+
+    Raises SourceError.
+    """
     with selecting.errors(), selecting.connected() as reading:
         _query(reading, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         _query(reading, _BEGIN)
@@ -70,7 +90,7 @@ def opened(selecting: Selecting) -> Iterator[tuple[Position, Iterator[Changes]]]
             place = _locked_position(selecting, reading)
         # Whoever changes the table's columns waits for a transaction that has touched it.
         _touch(selecting, reading)
-        yield place, selecting.rows(reading, _ALL)
+        yield place, chain.from_iterable(selecting.rows(reading, part) for part in parts)
 
 
 def _named_position(reading: Connection) -> Position | None:
@@ -126,8 +146,8 @@ def _lock(selecting: Selecting, locking: Connection) -> None:
 def _denied(selecting: Selecting, user: str) -> str:
     schema, name = selecting.key.schema, f"{selecting.source}: {selecting.definition.name}"
     return (
-        f"{name}: has no key, so that it is locked against writers for the moment in which its snapshot is opened, and "
-        f"the user may not do that; GRANT LOCK TABLES ON {identifier(schema)}.* TO {account(user)}"
+        f"{name}: is locked against writers for the moment in which its snapshot is opened, and the user may not do "
+        f"that; GRANT LOCK TABLES ON {identifier(schema)}.* TO {account(user)}"
     )
 
 

@@ -175,9 +175,10 @@ def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         KeyDifference("different", {"id": "7", "code": "a"}, {"price": ("0.37", "0.42"), "note": (None, "x")}),
         KeyDifference("missing", {"id": "8", "code": "b"}),
     )
+    orders = TableName("shop", "orders")
     listed = [
         Verdict("shop", TableName("shop", "lines"), "equal", Position("bin.000001", 4), 3, 3),
-        Verdict("shop", TableName("shop", "orders"), "differs", None, 9, 8, 1, 0, 1, differences=differences, unread=2),
+        Verdict("shop", orders, "differs", None, 9, 8, missing=1, different=1, unread=2, differences=differences),
         Verdict("shop", TableName("shop", "bag"), "not compared", reason="shop: shop.bag: stopped"),
         Verdict("shop", TableName("shop", "copied"), "differs", older=1, into="audit.copied"),
     ]

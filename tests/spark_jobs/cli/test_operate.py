@@ -11,7 +11,7 @@ from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations.mend import Reset
+from spark_jobs.operations.repair import Reset
 from spark_jobs.silver.quarantine import Skip
 from tests.fix_cli import Stratalog
 
@@ -31,8 +31,8 @@ def test_an_event_is_passed_over_only_when_told_yes(
         calls.append(about)
         return [SKIP]
 
-    monkeypatch.setattr("spark_jobs.operations.mend.plan_skip", planned)
-    monkeypatch.setattr("spark_jobs.operations.mend.plan_undo", planned)
+    monkeypatch.setattr("spark_jobs.operations.repair.plan_skip", planned)
+    monkeypatch.setattr("spark_jobs.operations.repair.plan_undo", planned)
     about = ("skip", "-c", pipeline_file, "--source", "shop", "--at", "mysql-bin.000001:99")
     ran = stratalog(*about, "--table", "shop.t")
     assert (ran.status, ran.out) == (0, "shop: would quarantine shop.t: mysql-bin.000001:99 (Write_rows event)\n")
@@ -86,10 +86,10 @@ def test_a_table_is_reset_only_when_told_yes(
         calls.append(drops_older)
         return planned
 
-    monkeypatch.setattr("spark_jobs.operations.mend.plan_reset", plan)
-    monkeypatch.setattr("spark_jobs.operations.mend.plan_unreset", lambda *_: entry)
-    monkeypatch.setattr("spark_jobs.operations.mend.reset", lambda *_: calls.append("reset"))
-    monkeypatch.setattr("spark_jobs.operations.mend.unreset", lambda *_: calls.append("unreset"))
+    monkeypatch.setattr("spark_jobs.operations.repair.plan_reset", plan)
+    monkeypatch.setattr("spark_jobs.operations.repair.plan_unreset", lambda *_: entry)
+    monkeypatch.setattr("spark_jobs.operations.repair.reset", lambda *_: calls.append("reset"))
+    monkeypatch.setattr("spark_jobs.operations.repair.unreset", lambda *_: calls.append("unreset"))
     about = ("reset", "-c", pipeline_file, "--source", "shop", "--table", "shop.t")
     ran = stratalog(*about)
     assert (ran.status, calls) == (0, [False])

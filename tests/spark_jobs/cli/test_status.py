@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from spark_jobs.cli.status import say_status
 from spark_jobs.errors import SourceError
 from spark_jobs.operations.failures import noted
 from spark_jobs.operations.status import SourceStatus, TableStatus
+from spark_jobs.operations.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
 from spark_jobs.silver.quarantine import Skip
 from tests.fix_cli import SPEC, Stratalog
 
@@ -166,12 +168,24 @@ def table(name: str, place: str, state: str = "current", **keys: Any) -> TableSt
 
 
 END = "b.000002:900"
+VERIFIED_AT = "2026-11-28T10:00:00+00:00"
 CASCADE = {"table": "a.a", "constraint": "f", "parent": "a.p", "on_delete": "CASCADE", "on_update": "RESTRICT"}
+
+
+def verified(name: str, state: str) -> TableStatus:
+    """A table whose last comparison came to a state."""
+    schema, short = name.split(".")
+    last = Verified(schema, short, state, END, VERIFIED_AT, missing=int(state == DIFFERS))
+    return table(name, END, verified=last.to_json())
+
 
 CONDITIONS: list[tuple[SourceStatus, str]] = [
     (at(END), "up to date"),
     (at(END, tables=[table("a.a", END), table("a.b", "b.000001:4", "ignored")]), "up to date"),
     (at(END, tables=[table("a.a", END)], cascades=[CASCADE]), "up to date, but rows of 1 table are changed unlogged"),
+    (at(END, tables=[verified("a.a", DIFFERS)]), "up to date, but rows of 1 table are not the server's"),
+    (at("b.000001:4", tables=[verified("a.a", DIFFERS)]), "behind, but rows of 1 table are not the server's"),
+    (at(END, tables=[verified("a.a", EQUAL), verified("a.b", MENDED)]), "up to date"),
     (at("b.000001:4", backlog_bytes=1_500, lag_seconds=200.0), "behind"),
     (at(END, tables=[table("a.a", "b.000001:4")]), "behind"),
     (at(END, tables=[table("a.a", END), table("a.b", "b.000001:4", "stopped")]), "1 of 2 tables stopped"),
@@ -193,6 +207,25 @@ def test_a_table_that_is_changed_unlogged_is_not_called_current_alone(capsys: py
     listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("a.")]
     assert listed[0][:3] == ["a.a", "current,", "unverified"], "it is listed among many that are as they should be"
     assert "a.p" not in [words[0] for words in listed]
+
+
+@pytest.mark.parametrize(
+    "name, state, expected",
+    [
+        ("a.a", EQUAL, "current, unverified since 2026-11-28T10:00:00+00:00"),
+        ("a.a", MENDED, "current, unverified since 2026-11-28T10:00:00+00:00"),
+        ("a.a", NOT_COMPARED, "current, unverified"),
+        ("a.a", DIFFERS, "current, differs since 2026-11-28T10:00:00+00:00"),
+        ("a.b", DIFFERS, "current, differs since 2026-11-28T10:00:00+00:00"),
+        ("a.b", EQUAL, "current"),
+    ],
+)
+def test_the_last_comparison_is_in_a_tables_state(
+    capsys: pytest.CaptureFixture[str], name: str, state: str, expected: str
+) -> None:
+    say_status(at(END, tables=[verified(name, state)], cascades=[CASCADE]), everything=True)
+    rows = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert [row[1] for row in rows if row[0] == name and row[1].startswith("current")] == [expected]
 
 
 def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.table import Op
 from tests.timelines import at
 
 NOTHING = SilverDelta(windows=0, steps=[], redone=[], size=0)
@@ -29,7 +30,7 @@ def job(folder: Path, commit: SilverCommit) -> MergeJob:
         (at(500), NOTHING, None),
         (None, NOTHING, None),
         (at(500), SilverDelta(0, [], [Range(at(10), at(20))], 0), Range(at(500), at(500))),
-        (at(500), SilverDelta(0, [], [], 0, is_loaded=True), Range(at(500), at(500))),
+        (at(500), SilverDelta(0, [], [], 0, from_server=(Op.LOAD,)), Range(at(500), at(500))),
         (at(500), SilverDelta(0, [], [], 0, is_renewed=True), Range(at(500), at(500))),
         (at(600), SilverDelta(0, [], [], 0, is_renewed=True), Range(at(600), at(600))),
         (at(100), SilverDelta(0, [], [], 0, is_renewed=True, waits=True), None),
@@ -51,8 +52,8 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
     [
         (MERGED, NOTHING, False),
         (MERGED, replace(NOTHING, redone=[Range(at(10), at(1000))]), True),
-        (MERGED, replace(NOTHING, is_loaded=True), True),
-        (NEW, replace(NOTHING, is_loaded=True), False),
+        (MERGED, replace(NOTHING, from_server=(Op.LOAD,)), True),
+        (NEW, replace(NOTHING, from_server=(Op.LOAD,)), False),
     ],
 )
 def test_keys_are_merged_by_all_of_silver_where_it_got_more_than_windows(

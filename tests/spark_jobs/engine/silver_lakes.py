@@ -26,7 +26,7 @@ from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.table import Columns, Op
+from spark_jobs.silver.table import FROM_SERVER, Columns, Op
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, newest, rows_of, table_of
 from tests.timelines import NAME, OLD
 
@@ -115,10 +115,23 @@ class Silver:
         self.rows += loaded
         self._commit(CommitKind.LOAD, loaded, start=self.stop)
 
+    def mend(self, rows: list[Row]) -> None:
+        """Rows that count as newer than all windows, and as older than all that follow."""
+        place = self.stop - 1
+        ops = {Op.DELETE: Op.MEND_DELETE}
+        mended_keys = {row.key for row in self.rows if row.place == place}
+        mended = [
+            replace(row, op=ops.get(Op(row.op), Op.MEND), window=place, place=place)
+            for row in rows
+            if row.key not in mended_keys
+        ]
+        self.rows += mended
+        self._commit(CommitKind.MEND, mended, start=self.stop)
+
     def redo(self, start: int, rows: list[Row], *, by_vector: bool) -> None:
         """A window's rows are replaced; of files that hold others too they are marked, or these are written again."""
         replayed = [replace(row, window=start, place=start + row.place) for row in rows]
-        self.rows = [row for row in self.rows if row.op == Op.LOAD or row.window != start] + replayed
+        self.rows = [row for row in self.rows if row.op in FROM_SERVER or row.window != start] + replayed
         ranges = (Range(at(start), at(start + 100)),)
         self._commit(
             CommitKind.REDO, replayed, ranges=ranges, is_removed=lambda row: in_window(row, start), by_vector=by_vector
@@ -215,8 +228,8 @@ class Silver:
         match step:
             case "window":
                 self.window(draw(windows()))
-            case "load":
-                self.load([replace(row, op=Op.LOAD) for row in draw(windows())])
+            case "load" | "mend":
+                {"load": self.load, "mend": self.mend}[step](draw(windows()))
             case "redo" | "vector" if start < self.stop:
                 self.redo(start, draw(windows()), by_vector=step == "vector")
             case "compact":
@@ -240,8 +253,9 @@ class Silver:
         state: State = {}
         for row in sorted(self.rows, key=lambda row: row.place):
             ends = [place for place in self.truncations if place > row.place]
-            is_deleted = row.op == Op.DELETE or bool(ends)
-            place = ends[0] if ends and row.op != Op.DELETE else row.place
+            is_delete = row.op in (Op.DELETE, Op.MEND_DELETE)
+            is_deleted = is_delete or bool(ends)
+            place = ends[0] if ends and not is_delete else row.place
             state[row.key[0]] = (row.value, place, is_deleted, row.further)
         return {key: cells for key, cells in state.items() if keeps or not cells[2]}
 
@@ -278,7 +292,7 @@ def evaluated(_: Any, expressions: Iterable[str]) -> dict[str, pa.Scalar]:
 
 
 def in_window(row: dict[str, Any], start: int) -> bool:
-    return bool(row["_op"] != Op.LOAD and row["_window_start"]["offset"] == start)
+    return bool(row["_op"] not in FROM_SERVER and row["_window_start"]["offset"] == start)
 
 
 @st.composite
@@ -289,5 +303,8 @@ def windows(draw: st.DrawFn) -> list[Row]:
 
 
 STEPS = st.sampled_from(
-    ["window", "window", "load", "redo", "vector", "compact", "renew", "truncate", "rename", "add", "merge", "again"]
+    [
+        *("window", "window", "load", "mend", "redo", "vector", "compact", "renew", "truncate", "rename", "add"),
+        *("merge", "again"),
+    ]
 )

@@ -13,7 +13,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.table import Columns
+from spark_jobs.silver.table import MENDED, Columns, Op
 from tests.spark_jobs.engine.lake_rows import at
 from tests.timelines import NAME
 
@@ -29,7 +29,10 @@ WORK = MergeJob(
 )
 MERGED = Head(3, 4, DownstreamCommit(at(400), "b", silver_version=2, mode="append"))
 NEWS = SilverDelta(windows=1, steps=[], redone=[], size=9)
-ROWS = [("load", 300), ("insert", 50), ("update", 70), ("truncate", 150), ("insert", 150), ("insert", 450)]
+ROWS = [
+    ("load", 300), ("insert", 50), ("update", 70), ("truncate", 150), ("insert", 150), ("insert", 450), ("mend", 180),
+    ("mend_delete", 180),
+]  # fmt: skip
 
 
 def taken_from(extent: Extent) -> tuple[list[int], list[int]]:
@@ -52,10 +55,12 @@ def test_a_merge_takes_what_is_new_what_was_replayed_or_all() -> None:
     assert taken_from(replayed) == ([1, 3, 5], [3])
     assert replayed.with_ranges([Range(at(55), at(80))]).ranges[0] == Range(at(50), at(80))
     merged_before = replace(MERGED, checkpoint=DownstreamCommit(at(500), "b", silver_version=2))
-    loaded = Extent.of(WORK, merged_before, replace(NEWS, is_loaded=True))
+    loaded = Extent.of(WORK, merged_before, replace(NEWS, from_server=(Op.LOAD,)))
     assert (loaded.ranges, loaded.hull) == ((), None)
     assert taken_from(loaded) == ([0], [0])
+    mended = Extent.of(WORK, merged_before, replace(NEWS, from_server=MENDED))
+    assert (mended.is_restated, taken_from(mended)) == (True, ([6, 7], [6, 7]))
     for head, news in ((TARGET.new({}, {}), NEWS), (MERGED, replace(NEWS, is_renewed=True))):
         complete = Extent.of(WORK, head, news)
         assert (complete.ranges, complete.is_all) == ((), True)
-        assert taken_from(complete)[1] == [0, 3]
+        assert taken_from(complete)[1] == [0, 3, 6, 7]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.operations.alarms import alarms
 from spark_jobs.operations.failures import noted
 from spark_jobs.operations.status import SourceStatus, TableStatus
+from spark_jobs.operations.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
 from spark_jobs.text.remedies import DEFAULTS
 from tests.ran import without_codes
 
@@ -74,6 +77,47 @@ def test_a_source_that_is_well_raises_none(tmp_path: Path) -> None:
 )
 def test_each_condition_says_what_to_do(tmp_path: Path, keys: dict[str, Any], kind: str, message: str) -> None:
     assert kinds(tmp_path, "max_lag: 1h\n", **keys) == [(kind, f"shop: {message}")]
+
+
+def compared(name: str, state: str, hours: float, at: str = "current") -> TableStatus:
+    """A table that was compared so long ago."""
+    verified_at = datetime.now(UTC) - timedelta(hours=hours)
+    verified = Verified("a", name, state, END, verified_at.isoformat(timespec="seconds"))
+    return replace(table(f"a.{name}", at), verified=verified.to_json())
+
+
+def test_rows_that_are_known_to_differ_are_told_until_they_are_mended(tmp_path: Path) -> None:
+    tables = [compared("x", DIFFERS, 1), compared("y", MENDED, 1), compared("z", DIFFERS, 1, "stopped")]
+    (differs, stopped) = sorted(kinds(tmp_path, tables=tables))
+    assert stopped[0] == "stopped"
+    assert differs == (
+        "differs",
+        (
+            "shop: rows of 1 table are not the server's, as verify found: a.x; put the server's in their place: "
+            "stratalog mend --source shop"
+        ),
+    )
+
+
+def test_tables_are_to_be_compared_within_max_verify_age(tmp_path: Path) -> None:
+    tables = [
+        compared("fresh", EQUAL, 1), compared("old", EQUAL, 30), compared("mended", MENDED, 30),
+        compared("never_can", NOT_COMPARED, 30), table("a.new", "current"), table("a.stopped", "reset"),
+    ]  # fmt: skip
+    assert kinds(tmp_path, tables=tables) == []
+    # Files cannot be asked.
+    assert kinds(tmp_path, "max_verify_age: 1d\n", tables=tables) == []
+    (tmp_path / "pipeline.yaml").write_text("lake: ./lake\nsources: {shop: {mysql: {host: h, user: u}}}\n")
+    status = SourceStatus("shop", END, END, 0, 0.0, None, None, 0, None, None, tables)
+    pipeline = load(tmp_path / "pipeline.yaml").model_copy(update={"max_verify_age": timedelta(days=1)})
+    (alarm,) = alarms(pipeline, status)
+    assert (alarm.kind, alarm.message) == (
+        "unverified",
+        (
+            "shop: 3 of 5 tables were not compared with the server for max_verify_age, 24 hours: a.old, a.mended, "
+            "a.new; compare them: stratalog verify --source shop"
+        ),
+    )
 
 
 def test_runs_that_fail_are_one(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.fold_windows import why_not
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import Upkeep, maintain_source
-from spark_jobs.operations.mend import plan_reset, reset
+from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit

@@ -17,8 +17,9 @@ from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations import maintenance
+from spark_jobs.operations import maintenance, verified
 from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source, superseded
+from spark_jobs.operations.verified import EQUAL, Verified
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.lazy_session import lazy_session
@@ -65,8 +66,10 @@ def all_contents(logs: Logs) -> dict[str, Any]:
 
 def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_path: Path) -> None:
     before, start = all_contents(logs), consistent(logs.spark, logs.lake, SOURCE)
+    verified.note(logs.spark, logs.lake, SOURCE, [Verified("shop", "orders", EQUAL, "b.000001:4", verified.now())])
     upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
     assert upkeep.stopped == {}
+    assert done_to(upkeep, logs.lake.verified(SOURCE)).files_after == 1
     for table in tables(logs).values():
         maintained_ = done_to(upkeep, table)
         assert (maintained_.files_before > 1, maintained_.files_after, maintained_.kept_hours) == (True, 1, 7 * 24), (

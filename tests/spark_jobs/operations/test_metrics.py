@@ -14,8 +14,8 @@ from spark_jobs.config.loader import load
 from spark_jobs.delivery.status import DeliveredTable, DeliveryStatus
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations import runs
-from spark_jobs.operations.alarms import _alarms
-from spark_jobs.operations.metrics import ALARMS, FAMILIES, exposition, families, families_of
+from spark_jobs.operations.alarms import KINDS, _alarms
+from spark_jobs.operations.metrics import FAMILIES, exposition, families, families_of
 from spark_jobs.operations.status import SourceStatus, TableStatus
 from spark_jobs.subscriptions.lag import GroupStatus
 from tests.fix_cli import SPEC, Stratalog
@@ -146,7 +146,7 @@ def test_a_run_that_goes_on_has_no_success_yet(pipeline_file: Path) -> None:
 
 def test_every_kind_of_alarm_is_a_check() -> None:
     source = Path(_alarms.__code__.co_filename).read_text(encoding="utf-8")
-    assert set(re.findall(r'yield "(\w+)"', source)) == set(ALARMS)
+    assert set(re.findall(r'yield "(\w+)"', source)) == set(KINDS)
 
 
 def test_names_are_prometheus_own_style() -> None:

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import new_table
-from spark_jobs.silver.table import Columns, Op
+from spark_jobs.silver.table import MENDED, Columns, Op
 from spark_jobs.silver.windows import OF_CHANGES, windows_of
 from tests.fix_hypothesis import examples
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, stored, table_of
 
 COLUMNS = Columns({"id": "INT", "v": "INT"}, ("id",))
-LOADED, RENAMED, EMPTIED = 50, 1000, 2000
+LOADED, RENAMED, EMPTIED, MENDED_AT = 50, 1000, 2000, 3000
 """Where rows of no window of the log stand."""
 
 changes = st.builds(
@@ -28,6 +28,8 @@ other_names = st.sampled_from(
         Row((1,), 1, LOADED, Op.LOAD, LOADED),
         Row((2,), 1, RENAMED, Op.RENAME, RENAMED),
         Row((None,), None, EMPTIED, Op.TRUNCATE, EMPTIED),
+        Row((3,), 1, MENDED_AT, Op.MEND, MENDED_AT),
+        Row((4,), 1, MENDED_AT, Op.MEND_DELETE, MENDED_AT),
     ]
 )
 
@@ -55,7 +57,7 @@ def test_the_windows_of_rows_are_found(tmp_path: Path) -> None:
             else table
         )
         alive = [row for at, rows in enumerate(files) for nth, row in enumerate(rows) if nth not in dead[at]]
-        for operations in (OF_CHANGES, (Op.DELETE,), (Op.LOAD,), (Op.TRUNCATE,), (Op.RENAME,)):
+        for operations in (OF_CHANGES, (Op.DELETE,), (Op.LOAD,), (Op.TRUNCATE,), (Op.RENAME,), MENDED):
             expected = {row.window for row in alive if row.op in operations}
             windows = windows_of(table, operations)
             assert {start[2] for start, _ in windows} == expected

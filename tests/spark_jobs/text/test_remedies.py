@@ -72,8 +72,8 @@ def test_every_stop_of_a_table_has_a_remedy_of_its_own_kind() -> None:
     stops = [
         (place, text)
         for place, cls, text in raised()
-        # What verify says of a table stops none, and operations/mend.py repeats the message of a stop.
-        if issubclass(cls, TableStopped) and not place.startswith(("checks/verify/", "operations/mend.py"))
+        # What verify says of a table stops none, and operations/repair.py repeats the message of a stop.
+        if issubclass(cls, TableStopped) and not place.startswith(("checks/verify/", "operations/repair.py"))
     ]
     assert len(stops) > 80
     filled = [(place, text, re.sub(r"\{[^}]*\}", "x", text)) for place, text in stops]

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from spark_jobs.checks.verify.deliveries import DIFFERS, EQUAL, NOT_COMPARED, verify_delivery
+from spark_jobs.checks.verify.deliveries import verify_delivery
 from spark_jobs.config.table_patterns import Scope
+from spark_jobs.operations.verified import DIFFERS, EQUAL, NOT_COMPARED
 from tests.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]

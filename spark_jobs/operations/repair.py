@@ -177,8 +177,9 @@ def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool
             {
                 "--table": f"{table}: {lost_rows}. To keep them, replay its log without resetting it "
                 "(stratalog backfill), or bring back what gc removed "
-                f"(stratalog extract --source {source} --archive DIR). With --drop-older-rows they go, and "
-                f"stratalog load --source {source} --table {table} reads them from the server behind the next run"
+                f"(stratalog extract --source {source} --archive DIR). With --drop-older-rows they go, and behind the "
+                f"next run stratalog load --source {source} --table {table} reads loaded rows from the server again, "
+                "and stratalog mend those that the log does not tell"
             }
         )
     # Every downstream table that has rows of it.
@@ -255,9 +256,11 @@ def _lost_rows(work: CompactionJob, head: Head, oldest: Position) -> str | None:
     emptied = SilverCommit.of(head.checkpoint).emptied_at
     # The first reason in the order of what is lost most.
     loses_some = is_complete(head) and not work.standing.is_complete
-    loaded, removed = _older_rows(work.table.path, head, emptied, oldest, counts_loaded=loses_some)
-    if loaded:
+    loaded, mended, removed = _older_rows(work.table.path, head, emptied, oldest)
+    if loaded and loses_some:
         return f"{loaded:,} of its rows in silver were loaded, and bronze does not have them"
+    if mended:
+        return f"{mended:,} of its rows in silver were mended, and bronze does not have them"
     if removed:
         return f"{removed:,} of its rows in silver are from before {oldest}, where bronze begins since gc"
     bases = sorted({str(base.name) for base in _bases(work)})
@@ -266,22 +269,18 @@ def _lost_rows(work: CompactionJob, head: Head, oldest: Position) -> str | None:
     return f"its first rows are from before {oldest}, where bronze begins" if loses_some else None
 
 
-def _older_rows(
-    path: str, head: Head, emptied: Position | None, oldest: Position, *, counts_loaded: bool
-) -> tuple[int, int]:
-    """Living rows of silver that were loaded, where they are counted, and those from before bronze begins.
+def _older_rows(path: str, head: Head, emptied: Position | None, oldest: Position) -> tuple[int, int, int]:
+    """Living rows of silver that were loaded, that were mended, and those of the log from before bronze begins.
 
     emptied: where the last statement stands that emptied the table. Raises LakeError.
     """
     snapshot = snapshot_of(path, head.version)
     assert snapshot is not None
-    loaded = removed = 0
+    loaded = mended = removed = 0
     for file in snapshot.files:
-        # Files that statistics tell to be from after that are not read.
-        lowest, highest = bounds_of(file, snapshot.schema, "_position")
+        # Files that statistics tell to be from before the statement are not read.
+        _, highest = bounds_of(file, snapshot.schema, "_position")
         if emptied and highest is not None and highest < emptied.order:
-            continue
-        if not counts_loaded and lowest is not None and lowest >= oldest.order:
             continue
         rows = data_files.read_columns(path, file, ["_op", "_position"], snapshot.schema)
         op, position = rows.column("_op"), rows.column("_position")
@@ -290,10 +289,12 @@ def _older_rows(
         if emptied:
             is_alive = pc.and_(is_alive, at_or_after(position, emptied))
         is_loaded = pc.equal(op, silver.Op.LOAD)
+        is_mended = pc.is_in(op, pa.array([str(kind) for kind in silver.MENDED]))
+        is_older = pc.invert(pc.or_(at_or_after(position, oldest), pc.or_(is_loaded, is_mended)))
         loaded += pc.sum(pc.and_(is_alive, is_loaded)).as_py() or 0
-        is_older = pc.invert(pc.or_(at_or_after(position, oldest), is_loaded))
+        mended += pc.sum(pc.and_(is_alive, is_mended)).as_py() or 0
         removed += pc.sum(pc.and_(is_alive, is_older)).as_py() or 0
-    return loaded if counts_loaded else 0, removed
+    return loaded, mended, removed
 
 
 def _bases(work: CompactionJob) -> Iterator[TableContents]:

@@ -7,7 +7,7 @@ from spark_jobs.ddl.classify import classify
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import Position
-from spark_jobs.operations.mend import _entry_of, _nearest, _StoppingEvent, _why_not
+from spark_jobs.operations.repair import _entry_of, _nearest, _StoppingEvent, _why_not
 from spark_jobs.silver.quarantine import Skip
 
 HERE, LATER = Position("mysql-bin.000042", 1337), Position("mysql-bin.000042", 9000)

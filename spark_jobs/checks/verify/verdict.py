@@ -1,0 +1,147 @@
+"""What a comparison says of one table, in rows and for people.
+
+Put here: states, counts and lines. Not here: comparing (tables.py, compare.py), or printing (spark_jobs/cli/check.py).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify.compare import KeyDifference
+from spark_jobs.checks.verify.row_digest import DigestLayout
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+from spark_jobs.operations import verified
+from spark_jobs.operations.verified import (
+    CHANGING,
+    DIFFERS,
+    DROPPED,
+    EQUAL,
+    NOT_COMPARED,
+    DifferingRows,
+    Verified,
+)
+
+_SEVERITY = (DROPPED, EQUAL, NOT_COMPARED, CHANGING, DIFFERS)
+"""States from the best to the worst."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKeys:
+    """Keys that differ, by their texts, and the downstream table that was compared.
+
+    layout: of a table without a key, it has none either.
+    """
+
+    layout: DigestLayout
+    downstream: Table
+    keys: tuple[bytes, ...]
+
+    @property
+    def are_counted(self) -> bool:
+        """Whether rows have no key, and were counted."""
+        return not self.layout.key
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(DifferingRows):
+    """What is known of one table, in rows.
+
+    state: ``equal``; ``differs``; ``changing``: nothing differs for sure, but some rows changed whenever they were
+    read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
+    ``reason`` says why. position: up to where the lake held the log. older: rows that the log never held, of a table
+    whose CREATE it does not have either; they make no difference. causes: why the log may not tell its rows, of a table
+    that differs. unknown: columns that are not compared, since they were restarted (on_incompatible), and of how many
+    rows the lake has no value of them.
+    """
+
+    source: str
+    table: TableName
+    state: str
+    position: Position | None = None
+    source_rows: int = 0
+    lake_rows: int = 0
+    older: int = 0
+    changing: int = 0
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    differences: tuple[KeyDifference, ...] = ()
+    reason: str | None = None
+    causes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    into: str | None = None
+    """The downstream table that was compared, where the source table goes to several."""
+    unlike_keys: FoundKeys | None = field(default=None, repr=False)
+    """All keys that differ for sure; None where no rows were compared."""
+
+    @property
+    def summary(self) -> str:
+        """What was compared."""
+        return f"{self.table} into {self.into}" if self.into else str(self.table)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the lake has what it should have."""
+        return self.state in (EQUAL, DROPPED)
+
+    @property
+    def equal(self) -> int:
+        """Rows of the source that the lake has just so."""
+        unlike = self.missing + self.different + self.older + self.changing + self.unread
+        return max(self.source_rows - unlike, 0)
+
+    def lines(self, *, values: bool) -> Iterator[str]:
+        """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
+        for difference in self.differences:
+            unlike = (_unlike(name, *pair, values=values) for name, pair in difference.columns.items())
+            columns = ", ".join(unlike)
+            yield f"{self.summary} {difference}{': ' if columns else ''}{columns}"
+
+    def remarks(self) -> Iterator[str]:
+        """Remarks about the table."""
+        # What could not be compared, and why rows may differ.
+        if self.reason:
+            yield self.reason
+        if self.unread:
+            yield f"{self.summary}: {self.unread} more rows differ by their hashes; they were not read again one by one"
+        if self.older:
+            yield f"{self.summary}: {self.older} rows are older than the log, which lacks the table's CREATE too"
+        for cause in self.causes:
+            yield (
+                f"{self.summary}: the table {cause}; mend the table: stratalog mend --source {self.source} --table "
+                f"{self.table}"
+            )
+        for column, rows in self.unknown.items():
+            yield (
+                f"{self.summary}: column {column} is not compared: it restarted when its type changed, and {rows} "
+                f"rows are from before; stratalog load --source {self.source} --table {self.table} reads them again"
+            )
+        if self.changing:
+            changing = f"{self.changing} rows changed whenever they were read"
+            yield f"{self.summary}: {changing}; verify again when it is quieter"
+
+    def to_json(self) -> dict[str, Any]:
+        cells = asdict(replace(self, unlike_keys=None))
+        del cells["unlike_keys"]
+        first = {"source": self.source, "table": str(self.table), "state": self.state}
+        cells |= first | {"position": self.position and str(self.position)}
+        differences = [difference.to_json() for difference in self.differences]
+        return first | cells | {"equal": self.equal, "seconds": round(self.seconds, 3), "differences": differences}
+
+
+def _unlike(name: str, source: str | None, lake: str | None, *, values: bool) -> str:
+    return f"{name} is {_or_null(lake)} and should be {_or_null(source)}" if values else name
+
+
+def _or_null(value: str | None) -> str:
+    return "NULL" if value is None else value
+
+
+def verified_of(verdicts: Sequence[Verdict]) -> list[Verified]:
+    """What is kept of a table's verdicts, the worst of them; none of a table that has none."""
+    if not verdicts:
+        return []
+    worst = max(verdicts, key=lambda verdict: (_SEVERITY.index(verdict.state), verdict.differing))
+    position = str(worst.position) if worst.position else None
+    name, state = worst.table, worst.state
+    return [Verified(name.schema, name.table, state, position, verified.now(), worst.reason, **worst.counts())]

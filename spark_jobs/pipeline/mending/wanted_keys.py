@@ -1,0 +1,90 @@
+"""The keys that a mend is about: how the server finds their rows, and how the lake does.
+
+Put here: keys in parts of one statement each, and keys that a user gives as text. Not here: reading their rows
+(mend.py).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.errors import ConfigError
+from spark_jobs.pipeline.initial_load.key_ranges import Key
+from spark_jobs.silver import table as silver
+from spark_jobs.text.sql import identifier
+
+_PAIR = re.compile(r",(?=[^,=]+=)")
+"""Between two columns of a key; a value may have commas."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """The rows of some keys, as the server finds them: SQL with ``%s`` for parameters.
+
+    It may find more rows than those, since a collation takes several texts for one.
+    """
+
+    sql: str
+    parameters: tuple[Any, ...] = ()
+
+    def condition(self, key: Key) -> tuple[str, list[Any]]:  # noqa: ARG002 - as a range of the key has it
+        return self.sql, list(self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedKeys:
+    """Keys of one table.
+
+    parts: what the server is asked, a statement each. lake_keys: those keys that the lake may have and the server not,
+    with the key's columns and ``_raw``.
+    """
+
+    parts: tuple[WantedRows, ...]
+    lake_keys: pa.Table
+
+
+def parsed(text: str) -> dict[str, str]:
+    """The values of a key by column, of ``COLUMN=VALUE,…``. Raises ConfigError."""
+    pairs = [part.partition("=") for part in _PAIR.split(text)]
+    if not all(name.strip() and separator for name, separator, _ in pairs):
+        raise ConfigError({"--key": f"{text!r} is no COLUMN=VALUE, such as id=1 or order_id=100,line=1"})
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def keys_of_texts(texts: Sequence[Mapping[str, str]], columns: silver.Columns, fields: pa.Schema) -> WantedKeys:
+    """Keys that a user gives, a text for each column. fields: of silver's columns. Raises ConfigError."""
+    for text in texts:
+        if set(text) != set(columns.key):
+            raise ConfigError(
+                {"--key": f"the key has the columns {', '.join(columns.key)}, and {', '.join(text)} given"}
+            )
+    # The lake is asked by values of its own types, the server by texts, which it converts.
+    cells = {name: [text[name] for text in texts] for name in columns.key}
+    arrays = [_typed(name, cells[name], fields.field(name).type) for name in columns.key]
+    raw = pa.nulls(len(texts), fields.field("_raw").type)
+    lake_keys = pa.table(
+        [*arrays, raw], schema=pa.schema([*(fields.field(name) for name in columns.key), fields.field("_raw")])
+    )
+    condition = " AND ".join(f"{identifier(name).replace('%', '%%')} = %s" for name in columns.key)
+    parts = (
+        WantedRows(condition, tuple(_parameter(text[name], fields.field(name).type) for name in columns.key))
+        for text in texts
+    )
+    return WantedKeys(tuple(parts), lake_keys)
+
+
+def _typed(name: str, texts: Sequence[str], kind: pa.DataType) -> pa.Array:
+    try:
+        if pa.types.is_binary(kind):
+            return pa.array([_parameter(text, kind) for text in texts], kind)
+        return pa.array(texts, pa.string()).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise ConfigError({"--key": f"{name}: {texts[0]!r} is no value of a column of type {kind}"}) from error
+
+
+def _parameter(text: str, kind: pa.DataType) -> Any:
+    """What the server compares with: bytes are given in hex."""
+    return bytes.fromhex(text.removeprefix("0x")) if pa.types.is_binary(kind) else text

@@ -1,0 +1,43 @@
+"""The mend job's step on a real server."""
+
+import dagster as dg
+import pytest
+
+from dagster_project.build import build_defs
+from dagster_project.ops.mend import MendConfig
+from tests.code_location import GivenSession
+from tests.fix_pipeline import Shop, require_same
+
+
+@pytest.mark.dagster
+def test_the_launchpad_shows_every_key() -> None:
+    assert MendConfig.to_config_schema().as_field().default_value == {"tables": [], "keys": [], "apply": False}
+
+
+@pytest.mark.dagster
+@pytest.mark.spark
+@pytest.mark.mysql
+@pytest.mark.long
+def test_a_table_is_mended_where_that_is_asked_for(shop: Shop) -> None:
+    shop.execute(f"GRANT LOCK TABLES ON {shop.database.name}.* TO repl")
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    pipeline = shop.pipeline(live=True)
+    shop.run(pipeline)
+    shop.execute("SET sql_log_bin = 0", "DELETE FROM t WHERE id = 2", "SET sql_log_bin = 1")
+    key = dg.AssetKey(["silver", "shop", shop.database.name, "t"])
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = build_defs(pipeline, {"spark": GivenSession(shop.spark)}).resolve_job_def("mend_shop_tables")
+        assert job.execute_in_process(instance=instance).success
+        assert len(shop.merged(pipeline, "t")) == 2
+        config = {"ops": {"mend_shop": {"config": {"tables": [f"{shop.database.name}.t"], "apply": True}}}}
+        assert job.execute_in_process(run_config=config, instance=instance).success
+        records = instance.fetch_observations(key, limit=9).records
+        metadata = [record.asset_observation.metadata for record in records if record.asset_observation]
+        mends = [(of["mend/applied"].value, of["mend/state"].value, of["mend/deleted"].value) for of in metadata]
+        assert mends == [(True, "mended", 1), (False, "mended", 1)]
+        assert metadata[0]["mend/keys"].value == f"{shop.database.name}.t extra id=2"
+        event = instance.get_latest_materialization_event(dg.AssetKey(["downstream", shop.database.name, "t"]))
+        assert event
+        assert event.asset_materialization
+        assert event.asset_materialization.metadata["rows/deleted"].value == 1
+    assert require_same(shop, pipeline, "t") == 1

@@ -1,0 +1,79 @@
+"""What a comparison says of one table. Whole comparisons: test_tables.py."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify.compare import KeyDifference
+from spark_jobs.checks.verify.row_digest import DigestLayout
+from spark_jobs.checks.verify.verdict import FoundKeys, Verdict, verified_of
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+from spark_jobs.operations.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED
+
+ORDERS = TableName("shop", "orders")
+AT = Position("b.000001", 400)
+
+
+def test_of_several_downstream_tables_the_worst_is_kept() -> None:
+    verdicts = [
+        Verdict("shop", ORDERS, EQUAL, AT, 9, 9, into="shop.orders"),
+        Verdict("shop", ORDERS, DIFFERS, AT, 9, 8, missing=1, into="audit.orders"),
+        Verdict("shop", ORDERS, DIFFERS, AT, 9, 9, missing=1, extra=2, different=3, unread=4, into="copy.orders"),
+        Verdict("shop", ORDERS, NOT_COMPARED, reason="it has stopped", into="x.orders"),
+    ]
+    (last,) = verified_of(verdicts)
+    assert (last.name, last.state, last.position) == ("shop.orders", DIFFERS, "b.000001:400")
+    assert (last.missing, last.extra, last.different, last.unread, last.differing) == (1, 2, 3, 4, 10)
+    assert datetime.now(UTC) - datetime.fromisoformat(last.verified_at) < timedelta(minutes=1)
+    # A reason is kept with the table that could not be compared.
+    states = (DROPPED, EQUAL, NOT_COMPARED, CHANGING, DIFFERS)
+    for better, worse in pairwise(states):
+        of_both = [Verdict("shop", ORDERS, worse, reason="it has stopped"), Verdict("shop", ORDERS, better)]
+        (last,) = verified_of(of_both)
+        assert (last.state, last.reason, last.position) == (worse, "it has stopped", None)
+    assert verified_of([]) == []
+
+
+def test_a_cause_names_the_mend() -> None:
+    verdict = Verdict(
+        "shop", ORDERS, DIFFERS, AT, 20, 19, missing=2, changing=3, older=4, unread=5, causes=("is changed by key f",)
+    )
+    assert [*verdict.remarks()] == [
+        "shop.orders: 5 more rows differ by their hashes; they were not read again one by one",
+        "shop.orders: 4 rows are older than the log, which lacks the table's CREATE too",
+        "shop.orders: the table is changed by key f; mend the table: stratalog mend --source shop --table shop.orders",
+        "shop.orders: 3 rows changed whenever they were read; verify again when it is quieter",
+    ]
+    assert (verdict.is_right, verdict.equal) == (False, 6)
+
+
+def test_keys_that_differ_are_lines_and_json() -> None:
+    differences = (
+        KeyDifference("different", {"id": "7"}, {"v": ("1", None), "w": ("2", "3")}),
+        KeyDifference("extra", {"id": "8"}),
+    )
+    unlike = FoundKeys(DigestLayout("shop", "orders", (), ()), Table("none", plain=False), (b"7", b"8"))
+    verdict = Verdict(
+        "shop",
+        ORDERS,
+        DIFFERS,
+        AT,
+        9,
+        9,
+        extra=1,
+        different=1,
+        differences=differences,
+        unlike_keys=unlike,
+    )
+    assert [*verdict.lines(values=False)] == ["shop.orders different id=7: v, w", "shop.orders extra id=8"]
+    assert next(verdict.lines(values=True)) == (
+        "shop.orders different id=7: v is NULL and should be 1, w is 3 and should be 2"
+    )
+    document = json.loads(json.dumps(verdict.to_json()))
+    assert [*document][:3] == ["source", "table", "state"]
+    assert (document["table"], document["position"], document["equal"]) == ("shop.orders", "b.000001:400", 8)
+    assert (document["missing"], document["extra"], document["different"], document["unread"]) == (0, 1, 1, 0)
+    assert document["differences"][0]["columns"]["v"] == {"source": "1", "lake": None}
+    assert "unlike_keys" not in document, "as many as rows"
