@@ -57,7 +57,7 @@ def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             position = published_position(pipeline, source)
             comparison = compared(context, {key: position})[key]
             work.note(merged)
-            entries = _published(pipeline, source, spark, merged) if merged else before
+            entries = _published(pipeline, source, merged) if merged else before
             _catalogued(context, pipeline, spark)
         now = merged.position if merged else position
         # Published again where a position, an entry or Dagster's copy differs.
@@ -129,10 +129,10 @@ def _entries(pipeline: Pipeline, source: str) -> "list[Entry]":
     return publication.read(lake_of(pipeline), source)
 
 
-def _published(pipeline: Pipeline, source: str, spark: Sessions, outcome: "Outcome") -> "list[Entry]":
+def _published(pipeline: Pipeline, source: str, outcome: "Outcome") -> "list[Entry]":
     from spark_jobs.pipeline.run import publish
 
-    publish(lazy_session(spark.session), pipeline, source, outcome)
+    publish(pipeline, source, outcome)
     return _entries(pipeline, source)
 
 

@@ -179,7 +179,7 @@ def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pi
         )
         with metered() as usage:
             for at in range(TABLES):
-                repair.reset(spark, pipeline, SOURCE, repair.plan_reset(pipeline, SOURCE, f"full.t{at}"))
+                repair.reset(pipeline, SOURCE, repair.plan_reset(pipeline, SOURCE, f"full.t{at}"))
         requests.append(usage.seconds)
         turns_by_run[f"run after the reset of {TABLES} tables"].append(_turn(spark, pipeline))
     print("\n| run | median, s | processor, s | rows merged | rows/s | Spark jobs |")

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.told import say
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -56,7 +57,7 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     run_source(spark, pipeline, SOURCE)
     say(f"writing {WINDOWS} windows, {rows:,} rows")
     append_windows(pipeline, rows)
-    _forget(spark, pipeline)
+    _forget(pipeline)
     silver = lake_of(pipeline).silver(SOURCE, NAME.schema, NAME.table)
     lines = [_line("as runs left it", spark, pipeline, silver)]
     (entry,) = publication.read(lake_of(pipeline), SOURCE)
@@ -146,7 +147,7 @@ def _window(
     return pa.table({name: pa.array(cells[name]).cast(schema.field(name).type) for name in schema.names})
 
 
-def _forget(spark: SparkSession, pipeline: Pipeline) -> None:
+def _forget(pipeline: Pipeline) -> None:
     """Bronze and ``published`` as they are once all of it was read, and gc has removed nine tenths of the log."""
     lake = lake_of(pipeline)
     table, end = lake.bronze(SOURCE), begin_of(2 + WINDOWS)
@@ -155,12 +156,12 @@ def _forget(spark: SparkSession, pipeline: Pipeline) -> None:
     assert head.checkpoint is not None
     commit = BronzeCommit.of(head.checkpoint)
     next_commit = replace(commit, position=end, batch=new_batch(), oldest=begin_of(2 + WINDOWS * 9 // 10))
-    table.append(table.read(spark).where("false"), head, next_commit)
+    table.append_rows(bronze.ARROW.empty_table(), head, next_commit)
     entries = publication.read(lake, SOURCE)
     silver = lake.silver(SOURCE, NAME.schema, NAME.table).head()
     assert silver is not None
     moved = [replace(entry, position=str(end), surveyed=str(end), silver_version=silver.version) for entry in entries]
-    publication.write(spark, lake, SOURCE, moved, end)
+    publication.write(lake, SOURCE, moved, end)
 
 
 def _line(label: str, spark: SparkSession, pipeline: Pipeline, silver: Table) -> str:
@@ -170,7 +171,7 @@ def _line(label: str, spark: SparkSession, pipeline: Pipeline, silver: Table) ->
     say(f"silver {label}: a fresh downstream table")
     outcome, seconds = _timed(lambda: merge_source(spark, pipeline, SOURCE))
     assert outcome.stopped == {}
-    publish(spark, pipeline, SOURCE, outcome)
+    publish(pipeline, SOURCE, outcome)
     count = target.read(spark).count()
     return f"| {label} | {rows:,} | {len(files):,} | {sum(files) / 1e6:,.1f} | {seconds:.1f} | {count:,} |"
 

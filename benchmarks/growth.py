@@ -27,6 +27,7 @@ from benchmarks import runs
 from benchmarks.told import say
 from benchmarks.usage import memory, metered
 from spark_jobs.bronze import extract, landing
+from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -136,8 +137,8 @@ def _commit(pipeline: Pipeline) -> int:
     source = endpoints_of(pipeline, SOURCE).first(lambda source: source)
     planned = extract.plan(table, source, "earliest")
     upon = driver_commit.snapshot_upon(table.path, planned.head, appends=True)
-    assert upon is not None
-    slicing = extract.slicing_task(SOURCE, planned.stretch.number, planned.parts, planned.uuid, source.reading())
+    parts = extract.LogParts(SOURCE, planned.stretch.number, planned.parts, source.reading(), planned.uuid)
+    slicing = extract.slicing_task(parts, bronze.ARROW)
     groups = landing.row_groups(slicing(iter([_ids(len(planned.parts))])))
     data_file = data_files.write_parts(
         table.path, groups, upon.schema, dict(upon.configuration), **landing.layout_of(upon.schema)

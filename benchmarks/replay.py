@@ -33,7 +33,7 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
         end = head.position
         say(f"writing {folding.WINDOWS} windows, {count:,} rows")
         folding.append_windows(pipeline, count)
-        publish(spark, pipeline, folding.SOURCE, merge_source(spark, pipeline, folding.SOURCE))
+        publish(pipeline, folding.SOURCE, merge_source(spark, pipeline, folding.SOURCE))
         silver = lake.silver(folding.SOURCE, folding.NAME.schema, folding.NAME.table)
         range_ = Range(folding.begin_of(1), end)
         for is_damaged in (False, True):

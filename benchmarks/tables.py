@@ -171,7 +171,7 @@ def _run(spark: SparkSession, pipeline: Pipeline, label: str, merges: int) -> No
         times.append(time.perf_counter())
         merged = merge_source(spark, pipeline, SOURCE, compacted)
         times.append(time.perf_counter())
-        publish(spark, pipeline, SOURCE, merged)
+        publish(pipeline, SOURCE, merged)
         times.append(time.perf_counter())
     assert (merged.stopped, len(merged.merged)) == ({}, merges), merged.stopped
     steps = [later - earlier for earlier, later in pairwise(times)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.extract import ExtractionPlan, slicing_task
+from spark_jobs.bronze.extract import ExtractionPlan, LogParts, slicing_task
 from spark_jobs.bronze.resume import Onward, beginning, onward
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
@@ -99,7 +99,8 @@ def land(table: Table, source: Source, start: str = "earliest") -> Onward:
     planned = ExtractionPlan(
         "shop", head, next_range.range, next_range.parts, next_range.log.uuid, begin, next_range.stretches
     )
-    task = slicing_task("shop", planned.stretch.number, planned.parts, planned.uuid, source.reading())
+    parts = LogParts("shop", planned.stretch.number, planned.parts, source.reading(), planned.uuid)
+    task = slicing_task(parts, bronze.ARROW)
     ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(planned.parts)), pa.int64())})
     rows = pa.Table.from_batches(task(iter([ids])), schema=bronze.ARROW)
     commit_metadata = {"userMetadata": planned.commit().upon(head).to_json()}

@@ -6,7 +6,7 @@ deltalake misreads them. STRATALOG_READS=spark has Spark read everything (make t
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import Row, SparkSession
 
 from spark_jobs.delta.log_files import opened_by_deltalake
+from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.lake.table import Table
 
 BY_SPARK = os.environ.get("STRATALOG_READS") == "spark"
@@ -31,6 +32,23 @@ def table_rows(table: Table, version: int | None = None) -> list[Row]:
         if not table.head():
             raise
     return rows_by_spark(table, version)
+
+
+def schema_of(columns: Mapping[str, str]) -> pa.Schema:
+    """Arrow's schema of a table with columns of Spark's types."""
+    return new_table("t", columns, {}).schema.arrow(physical=False)
+
+
+def no_rows(table: Table) -> pa.Table:
+    """With the columns of a table."""
+    return schema_of(table.columns()).empty_table()
+
+
+def marked_rows(table: Table) -> int:
+    """Rows in the newest version's files that are marked as deleted."""
+    snapshot = snapshot_of(table.path)
+    assert snapshot
+    return sum(file.deletion_vector.cardinality for file in snapshot.files if file.deletion_vector)
 
 
 def rows_by_spark(table: Table, version: int | None = None) -> list[Row]:

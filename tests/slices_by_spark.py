@@ -15,6 +15,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import parts_of
 from spark_jobs.bronze.xa import HELD, LOGGED, LOGGED_AT, OF_XA, Xa, by_bytes
 from spark_jobs.log.position import Position, Range
+from spark_jobs.text import sql
 
 _STEP = (
     "step STRING, xid STRING, said_in STRING, said STRING, stretch INT, number BIGINT, start BIGINT, stop BIGINT, "
@@ -63,7 +64,7 @@ def cut(slices: DataFrame, positions: Collection[Position]) -> DataFrame:
         inside = sorted(at.offset for at in here if row["start"] < at.offset < row["stop"])
         cells = pa.RecordBatch.from_pylist([row], schema=bronze.ARROW)
         parts += parts_of(cells, inside) if inside else [row]
-    return slices.sparkSession.createDataFrame(pa.Table.from_pylist(parts, bronze.ARROW), bronze.DDL)
+    return slices.sparkSession.createDataFrame(pa.Table.from_pylist(parts, bronze.ARROW), sql.columns(bronze.COLUMNS))
 
 
 def effective(slices: DataFrame, within: Range, xa: Xa) -> DataFrame:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Slicer
 from spark_jobs.bronze import table as bronze
@@ -30,7 +29,6 @@ from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range, file_number
-from spark_jobs.runtime.executors import checked
 from spark_jobs.source.protocol import FilePart, PartReader, Source
 from spark_jobs.source.retention_margin import Margin, margin
 from spark_jobs.text.counts import counted
@@ -101,6 +99,29 @@ class ExtractionPlan:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LogParts:
+    """Parts of the files of one log generation, and how a task reads them.
+
+    uuid: the server's, where it is known. redact: the tables whose rows are blanked before anything is written.
+    """
+
+    source: str
+    stretch: int
+    files: tuple[FilePart, ...]
+    reading: PartReader
+    uuid: str | None = None
+    redact: Redaction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LandedSlices:
+    """Bronze after a commit of slices, and what was counted of them."""
+
+    head: Head
+    totals: Totals
+
+
 def extract(
     spark: SparkSession,
     lake: Lake,
@@ -133,7 +154,7 @@ def carried_out(spark: SparkSession, lake: Lake, source: Source, planned: Extrac
             )
         if not planned.parts:
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
-            return _settled(spark, table, planned)
+            return _settled(table, planned)
         log.info(
             "%s: reading up to %s, %d bytes in %s",
             *(source.name, planned.range.stop, _size(planned), counted(len(planned.parts), "file")),
@@ -186,11 +207,14 @@ def _plan(table: Table, source: Source, start: str, until: Position | None) -> E
 
 def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: PartReader, began: float) -> Extracted:
     """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
-    head, totals = _landed(spark, table, planned, reading)
+    parts = LogParts(planned.source, planned.stretch.number, planned.parts, reading, planned.uuid, planned.redact)
+    landed = land_parts(spark, table, planned.head, parts, planned.commit())
+    # What tasks counted of their slices is what a run says of them.
+    totals = landed.totals
     return Extracted(
         source=planned.source,
         range=planned.range,
-        head=head,
+        head=landed.head,
         files=len(planned.parts),
         bytes=_size(planned),
         slices=totals.slices,
@@ -207,92 +231,44 @@ def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: Pa
     )
 
 
-def _landed(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: PartReader) -> tuple[Head, Totals]:
-    """The head after the commit; by the driver, or by Spark where it has to be."""
-    source, stretch, parts = planned.source, planned.stretch.number, planned.parts
-    upon = None if planned.redact else driver_commit.snapshot_upon(table.path, planned.head, appends=True)
-    if upon is not None and {*upon.schema.names} == {*bronze.ARROW.names}:  # no column of what was redacted once
-        slicing = slicing_task(source, stretch, parts, planned.uuid, reading)
-        landed = land_slices(spark, upon, len(parts), tasks_for(parts), slicing)
-        return table.append_files(upon, landed.files, planned.head, planned.commit()), landed.totals
-    observation = Observation()
-    slices = slices_of(spark, source, stretch, parts, reading, uuid=planned.uuid, redact=planned.redact)
-    sums_ = _SUMS | (_REDACTED_SUMS if planned.redact else {})
-    slices = slices.observe(observation, *(F.expr(sql).alias(name) for name, sql in sums_.items()))
-    head = append(table, slices, planned.head, planned.commit())
-    sums = observation.get
-    return head, Totals(
-        slices=sums["slices"],
-        transactions=sums["transactions"] or 0,
-        events=sums["events"] or 0,
-        ignored=sums["ignored"] or 0,
-        committed_at=sums["committed_at"],
-        last_gtid=(0, 0, sums["gtid"]) if sums["gtid"] else None,
-        redacted_events=sums.get("redacted_events") or 0,
-        redacted_bytes=sums.get("redacted_bytes") or 0,
-    )
+def land_parts(spark: SparkSession, table: Table, head: Head, parts: LogParts, commit: Checkpoint) -> LandedSlices:
+    """Reads parts of a log in tasks, which write their slices, and commits these upon a head.
 
-
-def append(table: Table, slices: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
-    """Appends slices to bronze, which gets the column of what is redacted with the first that have it.
-
-    Raises LostRace.
+    A table gets the column of what is redacted with the first slices that have it. Raises SourceError, DecodeError,
+    LostRace, LakeError.
     """
-    has_redacted = "redacted" in slices.columns
-    if head.design and has_redacted:
-        head = replace(head, design=replace(head.design, columns=head.design.columns | bronze.REDACTED_COLUMN))
-    return table.append(slices, replace(head, widens=has_redacted), checkpoint)
+    upon = driver_commit.snapshot_upon(table.path, head, appends=True)
+    upon, added = driver_commit.with_columns(upon, bronze.REDACTED_COLUMN if parts.redact else {})
+    with about(table.path):
+        columns = bronze.arrow_schema(upon.schema.arrow(physical=False))
+    slicing = slicing_task(parts, columns)
+    landed = land_slices(spark, upon, len(parts.files), tasks_for(parts.files), slicing)
+    return LandedSlices(table.append_files(upon, landed.files, head, commit, **added), landed.totals)
 
 
 _TASKS = 8
 """At least so many tasks, where there are as many files: dump connections at once, as far as there are cores."""
 _A_TASK = 16 << 20
 """Bytes of log that are worth a task."""
-_SUMS = {
-    "slices": "count(*)",
-    "transactions": "sum(transactions)",
-    "events": "sum(events)",
-    "ignored": "sum(ignored)",
-    "committed_at": "max(unix_micros(committed_at))",
-    "gtid": "max_by(gtid, if(gtid IS NULL, NULL, struct(number, start)))",  # heads and ROTATEs have none
-}
-"""What is counted of the slices while they are written, as SQL."""
-_REDACTED_SUMS = {"redacted_events": "sum(redacted.events)", "redacted_bytes": "sum(redacted.bytes)"}
 
 
 def _utc(micros: int | None) -> datetime | None:
     return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
 
 
-def _settled(spark: SparkSession, table: Table, planned: ExtractionPlan) -> Extracted:
+def _settled(table: Table, planned: ExtractionPlan) -> Extracted:
     """Nothing to read. A source that starts at its end still gets a checkpoint, or later runs would start later still.
 
     So does one that is at the end of another log, or later runs would look for that end again.
     """
     head = planned.head
     if head.checkpoint is None or planned.opens:
-        head = table.append_rows(spark, bronze.ARROW.empty_table(), head, planned.commit())
+        head = table.append_rows(bronze.ARROW.empty_table(), head, planned.commit())
     return Extracted(planned.source, planned.range, head, stretch=planned.stretch)
 
 
 def _size(planned: ExtractionPlan) -> int:
     return sum(part.stop - part.start for part in planned.parts)
-
-
-def slices_of(  # noqa: PLR0913 - a part's place and its reader
-    spark: SparkSession,
-    source: str,
-    stretch: int,
-    parts: tuple[FilePart, ...],
-    reading: PartReader,
-    *,
-    uuid: str | None,
-    redact: Redaction | None = None,
-) -> DataFrame:
-    """Bronze rows of parts of files, to be written: each task reads those that its rows' ids stand for, in order."""
-    ids = bronze.writing(spark).range(0, len(parts), 1, tasks_for(parts))
-    columns = bronze.REDACTED_DDL if redact else bronze.DDL
-    return ids.mapInArrow(checked(slicing_task(source, stretch, parts, uuid, reading, redact=redact)), columns)
 
 
 def tasks_for(parts: Sequence[FilePart]) -> int:
@@ -304,23 +280,15 @@ def tasks_for(parts: Sequence[FilePart]) -> int:
 Batches = Iterator[pa.RecordBatch]
 
 
-def slicing_task(
-    source: str,
-    stretch: int,
-    parts: tuple[FilePart, ...],
-    uuid: str | None,
-    reading: PartReader,
-    *,
-    redact: Redaction | None = None,
-) -> Callable[[Batches], Batches]:
-    """A mapInArrow function from ids of parts to bronze rows."""
+def slicing_task(parts: LogParts, columns: pa.Schema) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from ordinals of parts to slices with these columns; null where they have no such."""
 
     def run(ids: Batches) -> Batches:
         for batch in ids:
             for at in batch.column(0).to_pylist():
-                with about(source):
-                    for cut in _read(parts[at], reading, redact):
-                        yield _bronze_rows(cut, stretch, uuid, bronze.REDACTED_ARROW if redact else bronze.ARROW)
+                with about(parts.source):
+                    for cut in _read(parts.files[at], parts.reading, parts.redact):
+                        yield _bronze_rows(cut, parts.stretch, parts.uuid, columns)
 
     return run
 
@@ -338,15 +306,12 @@ def _read(part: FilePart, reading: PartReader, redact: Redaction | None) -> Batc
         )
 
 
-def _bronze_rows(
-    cut: pa.RecordBatch, stretch: int, uuid: str | None, columns: pa.Schema = bronze.ARROW
-) -> pa.RecordBatch:
+def _bronze_rows(cut: pa.RecordBatch, stretch: int, uuid: str | None, columns: pa.Schema) -> pa.RecordBatch:
     file = cut.column("file")[0].as_py()
     added = {"stretch": stretch, "number": file_number(file), "server_uuid": uuid}
-    arrays = [
-        pa.repeat(pa.scalar(added[field.name], field.type), cut.num_rows)
-        if field.name in added
-        else cut.column(field.name)
-        for field in columns
-    ]
+    cells = {name: cut.column(name) for name in cut.schema.names}
+    cells |= {
+        name: pa.repeat(pa.scalar(value, columns.field(name).type), cut.num_rows) for name, value in added.items()
+    }
+    arrays = [cells[field.name] if field.name in cells else pa.nulls(cut.num_rows, field.type) for field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)

@@ -25,7 +25,6 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.runtime.spark_session import own_session
-from spark_jobs.text import sql
 
 COLUMNS = {
     "stretch": "INT",
@@ -58,12 +57,19 @@ REDACTED_COLUMN = {
 it. Other sources' tables do not have the column."""
 
 PROPERTIES = {"delta.dataSkippingNumIndexedCols": "4"}
-DDL = sql.columns(COLUMNS)
-REDACTED_DDL = sql.columns(COLUMNS | REDACTED_COLUMN)
 
 _ADDED = {"stretch": pa.int32(), "number": pa.int64(), "server_uuid": pa.string()}
 ARROW = pa.schema([(name, _ADDED[name]) if name in _ADDED else SLICE_SCHEMA.field(name) for name in COLUMNS])
 REDACTED_ARROW = ARROW.append(SLICE_SCHEMA.field("redacted"))
+
+
+def arrow_schema(stored: pa.Schema) -> pa.Schema:
+    """Slices with the columns of a table, of which those that another tool added are kept. Raises LakeError."""
+    lacking = [name for name in ARROW.names if name not in stored.names]
+    if lacking:
+        raise LakeError(f"it lacks the column {lacking[0]}, which another tool dropped; restore the table's _delta_log")
+    return pa.schema([REDACTED_ARROW.field(f.name) if f.name in REDACTED_ARROW.names else f for f in stored])
+
 
 READING = {
     # A batch of the defaults (4,096 and 10,000 rows) of 1 MiB payloads would be gigabytes.
@@ -72,15 +78,6 @@ READING = {
     # Splits follow payload bytes, so that a window is decoded by as many tasks as it is worth.
     "spark.sql.files.maxPartitionBytes": str(32 << 20),
     "spark.sql.files.openCostInBytes": str(1 << 20),
-}
-
-WRITING = {
-    # A page ends at 1 MB; by default nobody looks before row 100, and readers and writers hold 100 MiB of slices whole.
-    "parquet.page.size.row.check.min": "1",
-    # Until a row group ends, its writer keeps its pages, packed.
-    "parquet.block.row.count.limit": "32",
-    # And the least and the greatest value of each page, as they are: three slices for one, which nobody asks for.
-    **{f"parquet.column.statistics.enabled#{name}": "false" for name in ("payload", "context", "maps.list.element")},
 }
 
 
@@ -334,11 +331,6 @@ def _span(row: dict[str, Any]) -> Range:
 def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:
     """The slices that begin within a range, at one Delta version."""
     return read_all(spark, bronze, version).where(inside(within))
-
-
-def writing(spark: SparkSession) -> SparkSession:
-    """A session for rows that are to be written to bronze: a task holds a few slices, however large the log is."""
-    return own_session(spark, WRITING)
 
 
 def read_all(spark: SparkSession, bronze: Table, version: int) -> DataFrame:

@@ -229,8 +229,7 @@ class _Mending:
         """Says in the lake that what had differed is mended. Keys that were given are not all of a table's."""
         mended = [_as_verified(table) for table in tables if table.is_whole]
         if mended:
-            spark = session_over(self.spark, 0)
-            retry_on_conflict(lambda: verified.note(spark, self.lake, self.source, mended))
+            retry_on_conflict(lambda: verified.note(self.lake, self.source, mended))
 
     @property
     def context(self) -> LoadContext:

@@ -383,7 +383,7 @@ def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", 
 
     def layer_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         outcome = layer(spark, pipeline, name)
-        publish(spark, pipeline, name, outcome)
+        publish(pipeline, name, outcome)
         say_outcome(name, outcome)
         return outcome
 

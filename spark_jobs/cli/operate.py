@@ -18,7 +18,6 @@ from spark_jobs.cli.app import (
     each_source,
     echo,
     source_option,
-    spark_of,
     yes_option,
 )
 from spark_jobs.cli.output import print_grid
@@ -78,11 +77,10 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
     if not yes:
         ERRORS.print("nothing is changed yet; --yes does it", markup=False)
         return
-    with spark_of(pipeline, is_lazy=True) as spark:
-        if not undo:
-            add(spark, pipeline, name, skips)
-        for line in remove(spark, pipeline, name, skips) if undo else ():
-            echo(line)
+    if not undo:
+        add(pipeline, name, skips)
+    for line in remove(pipeline, name, skips) if undo else ():
+        echo(line)
 
 
 @cli.command()
@@ -117,12 +115,10 @@ def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool,
     if undo:
         _take_back_reset(pipeline, name, table, yes=yes)
     else:
-        # Nothing but the commit may need Spark, whose start takes half a minute.
         planned = repair.plan_reset(pipeline, name, table, drops_older=drops_older)
         _say_reset(name, planned, yes=yes)
         if yes:
-            with spark_of(pipeline, is_lazy=True) as spark:
-                repair.reset(spark, pipeline, name, planned)
+            repair.reset(pipeline, name, planned)
     if not yes:
         ERRORS.print("nothing is changed yet; --yes does it", markup=False)
 
@@ -133,8 +129,7 @@ def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) 
     entry = plan_unreset(pipeline, source, table)
     echo(f"{source}: {'takes' if yes else 'would take'} back the reset of {table}")
     if yes:
-        with spark_of(pipeline, is_lazy=True) as spark:
-            unreset(spark, pipeline, source, entry)
+        unreset(pipeline, source, entry)
 
 
 def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:

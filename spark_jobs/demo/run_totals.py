@@ -50,7 +50,7 @@ def run(spark: SparkSession, pipeline: Pipeline, totals: RunTotals) -> None:
     extracted = totals.timed("bronze", lambda: extract_source(spark, pipeline, SOURCE))
     compacted = totals.timed("silver", lambda: compact_source(spark, pipeline, SOURCE))
     merged = totals.timed("downstream", lambda: merge_source(spark, pipeline, SOURCE, compacted))
-    totals.timed("published", lambda: publish(spark, pipeline, SOURCE, merged))
+    totals.timed("published", lambda: publish(pipeline, SOURCE, merged))
     totals.runs += 1
     totals.ranges.append(extracted.range)
     totals.bytes += extracted.bytes

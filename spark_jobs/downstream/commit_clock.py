@@ -31,6 +31,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.downstream.commit import ClockCommit
 from spark_jobs.errors import TableStopped
+from spark_jobs.lake import driver_commit, task_files
 from spark_jobs.lake.commit import Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.retry import retry_on_conflict
@@ -46,6 +47,7 @@ _LATE_SCHEMA = pa.schema(
     [("stretch", pa.int32()), *((name, pa.int64()) for name in ("number", "start", "stop", "order_at"))]
 )
 _INSTANT = pa.timestamp("us", "UTC")
+_ROWS = _LATE_SCHEMA.set(4, pa.field("order_at", _INSTANT))
 _SPAN = "stretch INT, number BIGINT, start BIGINT, stop BIGINT, least BIGINT, greatest BIGINT, rises BOOLEAN"
 _SPAN_SCHEMA = pa.schema(
     [
@@ -136,7 +138,7 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
     commit = ClockCommit(
         max(since, end), new_batch(), begin=before.begin, reached=reached, has_late=before.has_late or late.are_any
     )
-    return Clock.of(source, table, late.appended(spark, table, head or table.new(COLUMNS, {}), commit))
+    return Clock.of(source, table, late.appended(table, head or table.new(COLUMNS, {}), commit))
 
 
 def _is_soon(now: datetime, reached: int | None) -> bool:
@@ -147,7 +149,7 @@ def _is_soon(now: datetime, reached: int | None) -> bool:
 class LateTransactions:
     """Late transactions of a part of bronze, and the order time reached after it.
 
-    slices: those that are late as a whole, a row each. mixed: rows of the late ones in others, which may be many.
+    slices: those that are late as a whole, a row each. mixed: the slices of which some are late, for ``_late_task``.
     """
 
     slices: pa.Table = field(default_factory=_LATE_SCHEMA.empty_table)
@@ -159,13 +161,13 @@ class LateTransactions:
         """Whether there may be any."""
         return bool(len(self.slices)) or self.mixed is not None
 
-    def appended(self, spark: SparkSession, table: Table, head: Head, commit: ClockCommit) -> Head:
-        """Commits them; without a JVM where tasks have no rows of them. Raises LostRace."""
-        if self.mixed is None:
-            rows = self.slices.set_column(4, "order_at", self.slices.column("order_at").cast(_INSTANT))
-            return table.append_rows(spark, rows, head, commit)
-        rows = self.mixed.sparkSession.createDataFrame(self.slices).union(self.mixed)
-        return table.append(rows.withColumn("order_at", F.timestamp_micros("order_at")), head, commit)
+    def appended(self, table: Table, head: Head, commit: ClockCommit) -> Head:
+        """Commits them; tasks write the rows of mixed slices, which may be many. Raises LostRace."""
+        upon = driver_commit.snapshot_upon(table.path, head, appends=True)
+        rows = self.slices.set_column(4, "order_at", self.slices.column("order_at").cast(_INSTANT))
+        files = driver_commit.of_rows(upon, rows, head)["adds"]
+        files += [] if self.mixed is None else task_files.write_in_tasks(self.mixed, _late_task, upon)
+        return table.append_files(upon, files, head, commit)
 
 
 def _looked_through(
@@ -182,15 +184,14 @@ def _looked_through(
     is_late, mixed = late_slices(spans, floor)
     places = spans.select(["stretch", "number", "start", "stop"]).append_column("order_at", pa.array(floor))
     whole_slices = places.filter(pa.array(is_late)).cast(_LATE_SCHEMA)
-    mixed_rows = None
-    # Mixed slices are decoded in tasks, which give their late transactions one by one.
+    mixed_slices = None
+    # Mixed slices are decoded in tasks, which write their late transactions one by one.
     if mixed.any():
         mixed_places = places.filter(pa.array(mixed)).rename_columns(["stretch", "number", "start", "_stop", "_floor"])
-        mixed_slices = slices.join(F.broadcast(session.createDataFrame(mixed_places)), ["stretch", "number", "start"])
-        names = ("stretch", "number", "file", "start", "context", "payload", "_floor")
-        mixed_rows = mixed_slices.select(*names).mapInArrow(checked(_late_task), _ddl(_LATE_SCHEMA))
+        joined = slices.join(F.broadcast(session.createDataFrame(mixed_places)), ["stretch", "number", "start"])
+        mixed_slices = joined.select("stretch", "number", "file", "start", "context", "payload", "_floor")
     reached = max((int(time_) for time_ in (*greatest[-1:], *floor[-1:]) if time_ > _NEVER), default=before)
-    return LateTransactions(whole_slices, mixed_rows, reached)
+    return LateTransactions(whole_slices, mixed_slices, reached)
 
 
 def _spans(slices: DataFrame) -> DataFrame:
@@ -255,7 +256,7 @@ def _late_task(slices: Batches) -> Batches:
         arrays = [
             pa.array(cells).cast(field.type) for cells, field in zip([*places, *columns], _LATE_SCHEMA, strict=True)
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_LATE_SCHEMA)
+        yield pa.RecordBatch.from_arrays(arrays, schema=_LATE_SCHEMA).cast(_ROWS)
 
 
 def _rows(slices: Batches) -> Iterator[dict[str, Any]]:
@@ -276,10 +277,6 @@ def _transactions(slice_: dict[str, Any]) -> tuple[Micros, Micros, Micros]:
 
 
 _TOLD = ("start", "stop", "committed")
-
-
-def _ddl(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {'INT' if field.type == pa.int32() else 'BIGINT'}" for field in schema)
 
 
 def _micros(at: datetime) -> int:

@@ -198,9 +198,6 @@ class PartTable(Table):
         )
         return with_parts(all_parts, parts)
 
-    def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
-        return self._own_head(super()._landed(head, checkpoint))
-
     def _own_head(self, table_head: Head) -> Head:
         commit = DownstreamCommit.of_head(table_head)
         if commit is not None and commit.parts is None:

@@ -19,7 +19,7 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.downstream.commit import PublishedCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.driver_commit import Cells
 from spark_jobs.lake.layout import Lake, downstream_name
 from spark_jobs.lake.retry import retry_on_conflict
@@ -199,7 +199,7 @@ def _row(entry: Entry) -> dict[str, object]:
     return asdict(entry) | {"targets": targets or None, "modes": list(entry.modes) or None}
 
 
-def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
+def write(lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
     """Replaces the source's rows, its own among them, in one commit.
 
     A table that was reset since the entries were read stays so. Raises LostRace where another run of the source has
@@ -212,14 +212,14 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
         entries_ = [reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries]
         return [*map(_row, entries_), _row_of_source(lake, source, position)]
 
-    _put(spark, lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
+    _put(lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
 
 def _is_reset_since(entry: Entry, stored: Entry | None) -> bool:
     return stored is not None and (stored.resets or 0) > (entry.resets or 0)
 
 
-def overwrite(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:
+def overwrite(lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:
     """Puts what the rows of a source's tables, as they are now, are changed to in their place, in one commit.
 
     Nothing is written where that is what they are. Raises LostRace where other writers keep winning.
@@ -232,10 +232,10 @@ def overwrite(spark: SparkSession, lake: Lake, source: str, change: Callable[[En
         now = surveyed(lake, source) or position
         return [*(_row(change(entry)) for entry in read(lake, source)), _row_of_source(lake, source, now)]
 
-    _put(spark, lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
+    _put(lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
 
-def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
+def amend(lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
     """Puts what a table's row, as it is now, is changed to in its place, in one commit; returns that.
 
     Raises LostRace where other writers keep winning, and what ``change`` raises.
@@ -252,19 +252,18 @@ def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry
     position = surveyed(lake, entry.source)
     assert position is not None
     cells = {"source": entry.source, "schema": entry.schema, "table": entry.table}
-    _put(spark, lake, cells, rows, PublishedCommit(position, new_batch(), source=entry.source))
+    _put(lake, cells, rows, PublishedCommit(position, new_batch(), source=entry.source))
     return entries[-1]
 
 
-def _put(
-    spark: SparkSession, lake: Lake, cells: Cells, rows: Callable[[], list[dict[str, object]]], checkpoint: Checkpoint
-) -> None:
+def _put(lake: Lake, cells: Cells, rows: Callable[[], list[dict[str, object]]], checkpoint: Checkpoint) -> None:
     """Replaces rows by what is asked for again upon each head."""
     table = lake.published()
 
     def put() -> None:
-        head = _with_all_columns(spark, table) or table.new(COLUMNS, {})
-        table.replace_rows(spark, pa.Table.from_pylist(rows(), schema=_SCHEMA), cells, head, checkpoint)
+        head = table.head() or table.new(COLUMNS, {})
+        # A table of an earlier version may lack columns.
+        table.replace_rows(pa.Table.from_pylist(rows(), schema=_SCHEMA), cells, head, checkpoint, columns=COLUMNS)
 
     retry_on_conflict(put)  # another source may publish meanwhile; its rows are not ours
 
@@ -282,15 +281,6 @@ def _require_no_further(lake: Lake, source: str, position: Position) -> None:
         raise LostRace(
             f"{source}: this run has done the log up to {position}, and another writer up to {published_to} by now"
         )
-
-
-def _with_all_columns(spark: SparkSession, table: Table) -> Head | None:
-    """The table's head, after the columns were added that it does not have from an earlier version of this."""
-    columns_ = table.columns()
-    missing = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if columns_ and name not in columns_)
-    if missing:
-        table.run(spark, {}, f"ALTER TABLE {table.sql} ADD COLUMNS ({missing})")
-    return table.head()
 
 
 def _row_of_source(lake: Lake, source: str, position: Position) -> dict[str, object]:

@@ -15,11 +15,8 @@ from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
-from pyspark.sql import DataFrame
-
 from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.log.position import Position, Range
-from spark_jobs.text.sql import identifier
 
 APPLICATION = "stratalog"
 _STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
@@ -198,8 +195,7 @@ class Checkpoint:
             ) from error
 
     def to_json(self) -> str:
-        """Spark replaces ``${…}`` in the value of a setting, whatever it reads statements like; names may have it."""
-        return json.dumps({APPLICATION: self.members()}).replace("${", "\\u0024{")
+        return json.dumps({APPLICATION: self.members()})
 
     @classmethod
     def from_json(cls, text: str | None) -> Self | None:
@@ -224,12 +220,6 @@ class Design:
     columns: dict[str, str]
     properties: dict[str, str]
 
-    def of(self, rows: DataFrame) -> DataFrame:
-        """The rows with these columns and no others, in order."""
-        return rows.selectExpr(
-            *(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in self.columns.items())
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -241,8 +231,6 @@ class Head:
     design: "Design | None" = None
     """Of a table that is not there yet, or is to be rebuilt: its next commit makes it, or puts rows and columns in the
     place of all that it has, and holds a position as any other."""
-    widens: bool = False
-    """Whether its next commit adds columns that the table does not have; they are an error otherwise."""
     all_parts: Checkpoint | None = None
     """What the newest commit says of all, where ``checkpoint`` is what it says of a part (multi_source.py)."""
 

@@ -1,12 +1,11 @@
 """What commits that the driver makes itself, without a JVM, consist of: rows of small Arrow tables, and files.
 
-Put here: which tables take such commits, rows appended, and rows that replace those of some values. Not here: Delta's
-log format (delta/), committing (table.py), or what silver and downstream commit (engine/).
-
-A table that delta/ does not write goes by Spark: on a store that is none of ours, or with such features.
+Put here: what such commits are made upon, columns and rows added, and rows that replace those of some values. Not here:
+Delta's log format (delta/), committing (table.py), or what silver and downstream commit (engine/).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.delta import data_files, deletion_vectors, features
-from spark_jobs.delta.log_files import UnsupportedTable, why_not_store
+from spark_jobs.delta import data_files, deletion_vectors, features, schema_changes
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.errors import LakeError
@@ -27,20 +25,31 @@ Cells = Mapping[str, str]
 """Values by column name; rows that have all of them are meant, and all rows where there are none."""
 
 
-def snapshot_upon(path: str, head: Head, *, appends: bool = False) -> Snapshot | None:
-    """What a commit upon a head is made upon; None where Spark has to make it.
+def snapshot_upon(path: str, head: Head, *, appends: bool = False) -> Snapshot:
+    """What a commit upon a head is made upon: a version of the table, or the design of one that is not there yet.
 
-    appends: whether the commit adds files and nothing else. What files the table has is not read for it.
+    appends: whether the commit adds files and nothing else. What files the table has is not read for it. Raises
+    LakeError where another tool gave the table what is not written here.
     """
-    if head.widens or (head.design and head.version >= 0) or why_not_store(path):
-        return None
     if head.design:
         return new_table(path, head.design.columns, head.design.properties)
-    try:
-        snapshot = snapshot_of(path, head.version)
-    except UnsupportedTable:
-        return None
-    return None if snapshot is None or features.why_not(snapshot, appends=appends) else snapshot
+    snapshot = snapshot_of(path, head.version)
+    if snapshot is None:
+        raise LakeError(f"{path}: has no version {head.version} any more; restore the table's _delta_log")
+    features.require_written(snapshot, appends=appends)
+    return snapshot
+
+
+def with_columns(snapshot: Snapshot, columns: Mapping[str, str]) -> tuple[Snapshot, CommitArguments]:
+    """A table with the columns that it lacks, by name and Spark type, and what a commit has that adds them."""
+    design = schema_changes.design_of(snapshot)
+    for name, kind in columns.items():
+        if name not in snapshot.schema.names:
+            design = schema_changes.add_column(design, name, kind)
+    if design.schema == snapshot.schema:
+        return snapshot, {}
+    wider = replace(snapshot, metadata=design.metadata, protocol=design.protocol)
+    return wider, {"metadata": wider.metadata, "protocol": wider.protocol}
 
 
 def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
@@ -66,7 +75,13 @@ def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None 
     """
     rows = rows.select(list(head.design.columns)) if head.design else rows
     removed, kept_rows = (None, []) if cells is None else _split(snapshot, cells)
-    table = pa.concat_tables([*kept_rows, _in_columns(rows, snapshot.schema)])
+    try:
+        table = pa.concat_tables([*kept_rows, _in_columns(rows, snapshot.schema)])
+    except pa.ArrowException as error:
+        raise LakeError(
+            f"{snapshot.path}: has columns of other types than what is written: {error}; take back what another tool "
+            "changed"
+        ) from error
     added = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)] if table.num_rows else []
     return of_files(added, removed)
 

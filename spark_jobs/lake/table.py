@@ -3,16 +3,15 @@
 Put here: what a head says, and how a commit is made. Not here: where tables lie (layout.py), or what the rows mean
 (bronze/extract.py, engine/silver_job.py, engine/downstream_job.py).
 
-Every table has one transaction id (``APPLICATION``) and a **commit counter** as its version: head + 1, read together
-with the head's checkpoint when the work is planned. Delta skips a commit whose counter is not above the table's, so a
-plan made on an old head can not land, however late it comes. A skipped commit says nothing; the writer looks for its
-own batch in the log afterwards (``_landed``) and reports ``LostRace`` where it is not there.
+A commit is planned upon a head, and creates the version after it exclusively (delta/commits.py): a plan made on an old
+head can not land, however late it comes, and its writer reports ``LostRace``. Every commit has one transaction id
+(``APPLICATION``) with a **commit counter** as its version, which tells commits of ours from those of other tools.
 """
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -23,14 +22,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit, own_commits
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, Design, Head
 from spark_jobs.lake.rows import all_of, rows_of
 from spark_jobs.runtime.engine_errors import translated
-from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.storage.files import is_stored, reason, stored_path
-from spark_jobs.text.sql import delta, identifier, literal
+from spark_jobs.text.sql import delta
 
 log = logging.getLogger(__name__)
 
@@ -175,34 +173,19 @@ class Table:
         opened = own_commits.opened(self.path)
         return [] if opened is None else opened.history(limit)
 
-    def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
-        """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
-        checkpoint, properties = self._claimed(head, checkpoint), {}
-        if head.design:
-            rows, properties = head.design.of(rows), head.design.properties
-        options = _commit_options(head, checkpoint) | properties | ({"mergeSchema": "true"} if head.widens else {})
-        writer = rows.write.format("delta").mode("append").options(**options)
-        return self._commit(head, checkpoint, lambda: writer.save(self.path))
-
-    def replace(self, rows: DataFrame, condition: str, head: Head, checkpoint: Checkpoint) -> Head:
-        """Replaces the rows that satisfy ``condition`` in one commit upon ``head``. Raises LostRace."""
-        if head.design:
-            return self.append(rows, head, checkpoint)
-        checkpoint = self._claimed(head, checkpoint)
-        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", condition)
-        writer = writer.options(**_commit_options(head, checkpoint))
-        return self._commit(head, checkpoint, lambda: writer.save(self.path))
-
-    def append_rows(self, spark: SparkSession, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
-        """Appends a small table; by the driver alone, or by Spark where it has to be. Raises LostRace."""
+    def append_rows(self, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
+        """Appends a small table. Raises LostRace, LakeError."""
         upon = driver_commit.snapshot_upon(self.path, head, appends=True)
-        if upon is None:
-            return self.append(spark.createDataFrame(rows).coalesce(1), head, checkpoint)
         return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head))
 
-    def append_files(self, upon: Snapshot, files: Sequence[DataFile], head: Head, checkpoint: Checkpoint) -> Head:
-        """Appends files that tasks wrote. upon: of ``driver_commit.snapshot_upon``. Raises LostRace."""
-        return self.land(upon, head, checkpoint, **driver_commit.of_files(files))
+    def append_files(
+        self, upon: Snapshot, files: Sequence[DataFile], head: Head, checkpoint: Checkpoint, **changes: Any
+    ) -> Head:
+        """Appends files that tasks wrote.
+
+        upon: of ``driver_commit.snapshot_upon``. changes: what the commit has besides, as in ``land``. Raises LostRace.
+        """
+        return self.land(upon, head, checkpoint, **changes, **driver_commit.of_files(files))
 
     def land(self, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
         """Commits what tasks wrote: ``changes`` are those of ``delta.commits.commit``. Raises LostRace.
@@ -212,59 +195,24 @@ class Table:
         driver_commit.require_shared(upon, changes)
         checkpoint = self._claimed(head, checkpoint)
         transaction, text = (APPLICATION, head.counter + 1), checkpoint.to_json()
-        return self._commit(
-            head, checkpoint, lambda: commits.commit(upon, transaction=transaction, user_metadata=text, **changes)
-        )
+        version = commits.commit(upon, transaction=transaction, user_metadata=text, **changes)
+        return Head(version, head.counter + 1, checkpoint)
 
     def replace_rows(
-        self, spark: SparkSession, rows: pa.Table, cells: driver_commit.Cells, head: Head, checkpoint: Checkpoint
+        self,
+        rows: pa.Table,
+        cells: driver_commit.Cells,
+        head: Head,
+        checkpoint: Checkpoint,
+        *,
+        columns: Mapping[str, str] | None = None,
     ) -> Head:
-        """Puts a small table in place of the rows that have all the cells, as ``append_rows`` does. Raises LostRace."""
-        upon = driver_commit.snapshot_upon(self.path, head)
-        if upon is None:
-            condition = (
-                " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items()) or "true"
-            )
-            return self.replace(spark.createDataFrame(rows).coalesce(1), condition, head, checkpoint)
-        return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head, cells))
+        """Puts a small table in place of the rows that have all the cells. Raises LostRace, LakeError.
 
-    def statement(
-        self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]
-    ) -> Head:
-        """Runs one DML statement as one commit upon ``head``, in a session of its own. Raises LostRace.
-
-        The transaction id is a session setting here; in a shared session it would make later statements of others
-        do nothing.
+        columns: by name and Spark type, those that the table gets where it lacks them.
         """
-        checkpoint = self._claimed(head, checkpoint)
-        session = own_session(
-            spark,
-            {
-                "spark.databricks.delta.write.txnAppId": APPLICATION,
-                "spark.databricks.delta.write.txnVersion": str(head.counter + 1),
-                "spark.databricks.delta.commitInfo.userMetadata": checkpoint.to_json(),
-            },
-        )
-        return self._commit(head, checkpoint, lambda: run(session))
-
-    def rearrange(self, spark: SparkSession, head: Head, confs: dict[str, str], statements: Sequence[str]) -> None:
-        """Takes the next counter upon ``head``, then runs statements that move rows between files. Raises LostRace.
-
-        Delta gives such statements (OPTIMIZE, REORG) no transaction id. The empty commit before them makes writers
-        lose that planned earlier. Of those that commit in between Delta lets the ones by that took no row away: what
-        these say is then what the table says (own_commits.py).
-        """
-        assert head.checkpoint is not None
-        claim = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)
-        self.append(self.read(spark, head.version).where("false"), head, claim)
-        settings = {"spark.databricks.delta.commitInfo.userMetadata": claim.to_json()}
-        for statement in statements:
-            self.run(spark, confs | settings, statement)
-
-    def run(self, spark: SparkSession, confs: dict[str, str], statement: str) -> DataFrame:
-        """Runs one statement about the table in a session of its own. Raises LostRace, LakeError."""
-        with translated(self.path):
-            return own_session(spark, confs).sql(statement)
+        upon, added = driver_commit.with_columns(driver_commit.snapshot_upon(self.path, head), columns or {})
+        return self.land(upon, head, checkpoint, **added, **driver_commit.of_rows(upon, rows, head, cells))
 
     def files(self) -> list[int]:
         """Bytes of each data file of the newest version; none where there is no table."""
@@ -278,43 +226,9 @@ class Table:
         opened = own_commits.opened(self.path)
         return 0 if opened is None else sum(map(int, opened.get_add_actions().column("num_records").to_pylist()))
 
-    def marked_rows(self, spark: SparkSession) -> int:
-        """Rows in the newest version's files that are marked as deleted: more are written there than the table has."""
-        opened = own_commits.opened(self.path)
-        return 0 if opened is None else self.rows_written() - self.read(spark, opened.version()).count()
-
-    def alter(self, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
-        """ALTER TABLE as one commit upon ``head``. Raises LostRace.
-
-        Delta takes no transaction id for it, so the counter stays, and the head is looked at just before.
-        """
-        now = self.head()
-        if now is None or (now.version, now.counter) != (head.version, head.counter):
-            raise LostRace(f"{self.path}: planned on version {head.version}, but another writer committed first")
-        session = own_session(spark, {"spark.databricks.delta.commitInfo.userMetadata": checkpoint.to_json()})
-        with translated(self.path):
-            session.sql(f"ALTER TABLE {self.sql} {action}")
-        return replace(self._landed(head, checkpoint), counter=head.counter)
-
     def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         """What a commit upon ``head`` says."""
         return checkpoint.upon(head)
-
-    def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
-        with translated(self.path):
-            version = write()
-        if isinstance(version, int):  # created exclusively
-            return Head(version, head.counter + 1, checkpoint)
-        return self._landed(head, checkpoint)
-
-    def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
-        for version, commit in self.since(head.version):
-            if commit.batch == checkpoint.batch:
-                return Head(version, head.counter + 1, commit)
-        raise LostRace(
-            f"{self.path}: planned on version {head.version}, but another writer committed first; "
-            "nothing of this run is in the table, and the next run resumes from its head"
-        )
 
 
 def spark_type(kind: Any) -> str:
@@ -331,14 +245,6 @@ def spark_type(kind: Any) -> str:
 
 
 _NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-
-
-def _commit_options(head: Head, checkpoint: Checkpoint) -> dict[str, str]:
-    return {
-        "txnAppId": APPLICATION,
-        "txnVersion": str(head.counter + 1),
-        "userMetadata": checkpoint.to_json(),
-    }
 
 
 def is_local(path: str) -> bool:

@@ -249,19 +249,8 @@ class _Collection:
         """Removes the files before a position, in one commit upon ``head``. Raises LostRace."""
         stretch, number, _ = oldest.order
         upon = driver_commit.snapshot_upon(self.table.path, head)
-        if upon is not None:
-            task_bytes = self.pipeline.spark.task_bytes
-            changes = without_log_before(self.spark, upon, (stretch, number), task_bytes)
-            return self.table.land(upon, head, checkpoint, **changes)
-        # Spark alone writes the table; it passes over data files by these columns' minima and maxima.
-        condition = f"stretch < {stretch} OR (stretch = {stretch} AND number < {number})"
-
-        def delete(session: SparkSession) -> None:
-            for key, value in bronze.READING.items():
-                session.conf.set(key, value)
-            session.sql(f"DELETE FROM {self.table.sql} WHERE {condition}").collect()
-
-        return self.table.statement(self.spark, head, checkpoint, delete)
+        changes = without_log_before(self.spark, upon, (stretch, number), self.pipeline.spark.task_bytes)
+        return self.table.land(upon, head, checkpoint, **changes)
 
 
 def _of_changes(entry: Entry, begin: Position) -> Iterator[Reader]:

@@ -7,10 +7,6 @@ changes a row.
 Small files are written together, and those in which many rows are marked as deleted are written without them, of all
 tables in one Spark job (engine/rewrite.py). Data files that no version within reach names are removed
 (delta/vacuum.py).
-
-A table that Spark alone writes is maintained by its statements (OPTIMIZE, REORG, VACUUM). Delta commits these without a
-transaction id, so the table's next counter is taken first: a writer that planned before loses and plans again, and one
-that commits in between makes the statement fail, which is then tried again.
 """
 
 import logging
@@ -24,7 +20,6 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze import table as bronze
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import vacuum
 from spark_jobs.delta.snapshot import Snapshot, snapshot_of
@@ -50,18 +45,6 @@ from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
 
-_OPTIMIZE = {
-    "spark.databricks.delta.optimize.minFileSize": str(rewrite.SMALL),
-    "spark.databricks.delta.optimize.maxFileSize": str(rewrite.SMALL),
-    "spark.databricks.delta.optimize.maxDeletedRowsRatio": str(rewrite.DEAD),
-}
-_VACUUM = {
-    # A table's versions are for what its rows are; and retention.versions is what is asked for, if less than a week.
-    "spark.databricks.delta.vacuum.logging.enabled": "false",
-    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    # Delta lists folders by so many tasks, whatever there is to list; a table of ours is a few folders, not 10,000.
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
-}
 _HOUR = timedelta(hours=1)
 
 
@@ -111,7 +94,7 @@ class _MaintenanceJob:
 def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, purge: bool = False) -> Upkeep:
     """Maintains every table of a source, and ``published``; what stops one does not stop the others.
 
-    Spark starts where windows are folded or files written again, and for tables that it alone writes.
+    Spark starts where windows are folded or files written again.
 
     Args:
         spark: the session, which may be a lazy one.
@@ -144,8 +127,8 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     for work in works:
         with _noted(upkeep, source, work.table):
             if work.table.path not in upkeep.stopped:
-                upkeep.tables.append(_maintained(spark, work, pipeline.retention.versions, purge=purge))
-    _publish(spark, lake, source, {table_.path: table_ for table_ in upkeep.tables})
+                upkeep.tables.append(_maintained(work, pipeline.retention.versions))
+    _publish(lake, source, {table_.path: table_ for table_ in upkeep.tables})
     return upkeep
 
 
@@ -224,7 +207,7 @@ def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep, capac
 
 
 def _groups(unit: int, work: _MaintenanceJob, *, purge: bool) -> list[FileGroup]:
-    """The groups of a table's files that are worth writing again; none where Spark alone writes the table."""
+    """The groups of a table's files that are worth writing again; none without a table."""
     snapshot = _written_here(work.table)
     if snapshot is None:
         return []
@@ -233,12 +216,12 @@ def _groups(unit: int, work: _MaintenanceJob, *, purge: bool) -> list[FileGroup]
 
 
 def _written_here(table: Table) -> Snapshot | None:
-    """The newest version of a table; None where Spark alone writes it."""
+    """The newest version of a table; None where there is none. Raises LakeError where it is not written here."""
     head = table.head()
     return driver_commit.snapshot_upon(table.path, head) if head else None
 
 
-def _maintained(spark: SparkSession, work: _MaintenanceJob, retention_: timedelta, *, purge: bool) -> Maintained:
+def _maintained(work: _MaintenanceJob, retention_: timedelta) -> Maintained:
     """Commits what was written of a table, and removes what no version within reach names. Raises LostRace."""
     table, head = work.table, work.head
     errors = [result.error for result in work.results if result.error]
@@ -249,15 +232,11 @@ def _maintained(spark: SparkSession, work: _MaintenanceJob, retention_: timedelt
     # What its versions need no more goes, by the same rule as VACUUM's.
     hours = _hours(table, min(work.pinned, default=None), retention_)
     snapshot = _written_here(table)
-    if snapshot is None:
-        if _is_worth_it(start_session(spark), table, table.files()):
-            _rewrite(spark, table, purge=purge)
-        table.run(spark, _VACUUM, f"VACUUM {table.sql} RETAIN {hours} HOURS")
-    else:
-        older = (snapshot_of(table.path, version) for version in work.pinned if version < snapshot.version)
-        vacuum.remove(table.path, vacuum.unnamed_files(snapshot, hours, [version for version in older if version]))
-        vacuum.remove(table.path, vacuum.expired_log(snapshot, work.pinned))
-        key_index.remove_stale(table.path)
+    assert snapshot is not None
+    older = (snapshot_of(table.path, version) for version in work.pinned if version < snapshot.version)
+    vacuum.remove(table.path, vacuum.unnamed_files(snapshot, hours, [version for version in older if version]))
+    vacuum.remove(table.path, vacuum.expired_log(snapshot, work.pinned))
+    key_index.remove_stale(table.path)
     files, after = len(table.files()), _after(table, head.version)
     return Maintained(table.path, work.files_before, files, head.version, after, hours, work.folded)
 
@@ -271,29 +250,6 @@ def _after(table: Table, version: int) -> int:
     return newest if len(maintenance) == newest - version else version
 
 
-def _is_worth_it(spark: SparkSession, table: Table, files: list[int]) -> bool:
-    """Whether files can be written together, or have rows marked as deleted."""
-    return sum(size < rewrite.SMALL for size in files) > 1 or table.marked_rows(spark) > 0
-
-
-def _rewrite(spark: SparkSession, table: Table, *, purge: bool) -> None:
-    """Writes small files together, upon the head as it is now; again where another writer came first."""
-    statements = [f"REORG TABLE {table.sql} APPLY (PURGE)"] if purge else []
-    # Bronze's rows are up to 1 MiB each and more, and have to be read a few at a time.
-    confs = _OPTIMIZE | (bronze.READING | bronze.WRITING if _is_bronze(table) else {})
-
-    def rearrange() -> None:
-        head = table.head()
-        assert head is not None
-        table.rearrange(spark, head, confs, [*statements, f"OPTIMIZE {table.sql}"])
-
-    retry_on_conflict(rearrange)
-
-
-def _is_bronze(table: Table) -> bool:
-    return "payload" in table.columns()
-
-
 def _hours(table: Table, needed_version: int | None, retention_: timedelta) -> int:
     """How long data files are kept that the newest version does not name; longer where a reader needs an older one."""
     since = superseded(table, needed_version) if needed_version is not None else None
@@ -301,12 +257,12 @@ def _hours(table: Table, needed_version: int | None, retention_: timedelta) -> i
     return math.ceil(max(retention_, age) / _HOUR)
 
 
-def _publish(spark: SparkSession, lake: Lake, source: str, maintained: dict[str, Maintained]) -> None:
+def _publish(lake: Lake, source: str, maintained: dict[str, Maintained]) -> None:
     """Names the versions after maintenance where those before it are published; they hold the same rows.
 
     Also after maintenance that was killed before it did; and as others have published meanwhile.
     """
-    published.overwrite(spark, lake, source, lambda entry: _renewed(entry, lake, maintained))
+    published.overwrite(lake, source, lambda entry: _renewed(entry, lake, maintained))
 
 
 def _renewed(entry: Entry, lake: Lake, maintained: dict[str, Maintained]) -> Entry:

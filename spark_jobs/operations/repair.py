@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import EventAt, TableName, events_of
 from spark_jobs.bronze import table as bronze
@@ -33,7 +32,6 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.planner import Planner
-from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
@@ -97,15 +95,15 @@ def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None 
     return matching
 
 
-def add(spark: SparkSession, pipeline: Pipeline, source: str, new: Sequence[Skip]) -> None:
+def add(pipeline: Pipeline, source: str, new: Sequence[Skip]) -> None:
     """Records quarantined events. Raises LostRace."""
-    quarantine.edit(spark, lake_of(pipeline), source, lambda skips: [*skips, *new])
+    quarantine.edit(lake_of(pipeline), source, lambda skips: [*skips, *new])
 
 
-def remove(spark: SparkSession, pipeline: Pipeline, source: str, removed: Sequence[Skip]) -> list[str]:
+def remove(pipeline: Pipeline, source: str, removed: Sequence[Skip]) -> list[str]:
     """Takes records back; says what to do for the tables that have passed the event already. Raises LostRace."""
     lake = lake_of(pipeline)
-    quarantine.edit(spark, lake, source, lambda skips: [skip for skip in skips if skip not in removed])
+    quarantine.edit(lake, source, lambda skips: [skip for skip in skips if skip not in removed])
     lines = []
     for skip in removed:
         head = lake.silver(source, skip.schema, skip.table).head()
@@ -204,11 +202,11 @@ def _row_count(target: Table) -> int:
     return count
 
 
-def reset(spark: SparkSession, pipeline: Pipeline, source: str, planned: Reset) -> Entry:
+def reset(pipeline: Pipeline, source: str, planned: Reset) -> Entry:
     """Records that a table is to be rebuilt, in one commit. Raises LostRace where others keep publishing."""
     lake = lake_of(pipeline)
     resets = silver.resets(lake.silver(source, *planned.entry.name).head())
-    return publication.amend(session_over(spark, 0), lake, planned.entry, lambda now: _reset(now, resets))
+    return publication.amend(lake, planned.entry, lambda now: _reset(now, resets))
 
 
 def plan_unreset(pipeline: Pipeline, source: str, table: str) -> Entry:
@@ -219,7 +217,7 @@ def plan_unreset(pipeline: Pipeline, source: str, table: str) -> Entry:
     return entry
 
 
-def unreset(spark: SparkSession, pipeline: Pipeline, source: str, entry: Entry) -> Entry:
+def unreset(pipeline: Pipeline, source: str, entry: Entry) -> Entry:
     """Undoes a reset, in one commit: the table continues where silver is. Raises ConfigError, LostRace."""
     lake = lake_of(pipeline)
 
@@ -230,7 +228,7 @@ def unreset(spark: SparkSession, pipeline: Pipeline, source: str, entry: Entry) 
         resets = (now.resets or 0) + 1
         return replace(now, state="current", reason=None, position=str(head.position), resets=resets)
 
-    return publication.amend(session_over(spark, 0), lake, entry, back)
+    return publication.amend(lake, entry, back)
 
 
 def _require_untouched(entry: Entry, head: Head | None) -> None:

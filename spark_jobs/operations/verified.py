@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.layout import Lake
@@ -103,7 +102,7 @@ def read(lake: Lake, source: str) -> dict[str, Verified]:
     return {verified.name: verified for verified in rows}
 
 
-def note(spark: SparkSession, lake: Lake, source: str, new: Iterable[Verified]) -> None:
+def note(lake: Lake, source: str, new: Iterable[Verified]) -> None:
     """Puts comparisons in the place of the earlier ones of their tables, in one commit.
 
     Raises LostRace where another writer came between: the head is read before the rows.
@@ -115,4 +114,4 @@ def note(spark: SparkSession, lake: Lake, source: str, new: Iterable[Verified]) 
     positions = [Position.parse(verified.position) for verified in newest.values() if verified.position]
     last = max([*positions, *([head.position] if head.position else [])], default=None)
     if last is not None:
-        table.replace_rows(spark, rows, {}, head, Checkpoint(last, new_batch()))
+        table.replace_rows(rows, {}, head, Checkpoint(last, new_batch()))

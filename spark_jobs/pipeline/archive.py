@@ -51,7 +51,7 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
     else:
         with about(name):
             restored = _into(brief, lake, files, snapshot, start, redact=redact)
-    follow(brief, lake, name)
+    follow(lake, name)
     return restored
 
 

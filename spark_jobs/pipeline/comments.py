@@ -10,8 +10,6 @@ import logging
 import threading
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
@@ -24,7 +22,6 @@ from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.information_schema import of_users
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
-from spark_jobs.text.sql import identifier, literal
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +76,7 @@ def _ask(source: Source) -> dict[TableName, TableComments]:
     return {name: TableComments(row["comment"] or "", columns.get(name, {})) for name, row in tables.items()}
 
 
-def commented(spark: SparkSession, table: Table, head: Head, comments: TableComments) -> Head:
+def commented(table: Table, head: Head, comments: TableComments) -> Head:
     """The table's head after its comments are those of the source. Raises LakeError, LostRace."""
     snapshot = snapshot_of(table.path, head.version)
     if snapshot is None or head.checkpoint is None:
@@ -88,17 +85,8 @@ def commented(spark: SparkSession, table: Table, head: Head, comments: TableComm
     if metadata == snapshot.metadata:
         return head
     checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)
-    if driver_commit.snapshot_upon(table.path, head) is not None:
-        return table.land(snapshot, head, checkpoint, metadata=metadata, operation="SET COMMENTS")
-    # Spark SQL has a statement a comment.
-    before = {column.name: column.metadata.get(COMMENT, "") for column in snapshot.schema.columns}
-    after = {column.name: column.metadata.get(COMMENT, "") for column in metadata.schema.columns}
-    actions = [f"ALTER COLUMN {identifier(n)} COMMENT {literal(after[n])}" for n in after if after[n] != before[n]]
-    if metadata.rest.get(_DESCRIPTION) != snapshot.metadata.rest.get(_DESCRIPTION):
-        actions.append(f"SET TBLPROPERTIES ('{COMMENT}' = {literal(comments.table)})")
-    for action in actions:
-        head = table.alter(spark, head, replace(checkpoint, batch=new_batch()), action)
-    return head
+    upon = driver_commit.snapshot_upon(table.path, head)
+    return table.land(upon, head, checkpoint, metadata=metadata, operation="SET COMMENTS")
 
 
 def _with_comments(metadata: Metadata, comments: TableComments) -> Metadata:

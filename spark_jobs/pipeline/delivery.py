@@ -118,7 +118,7 @@ class TableMerge:
         comments = self.comments.of(self.origin)
         if comments is None:
             return result
-        head = commented(self.spark, result.target, result.downstream, comments)
+        head = commented(result.target, result.downstream, comments)
         return replace(result, downstream=head, merged=replace(result.merged, head=head))
 
     def _with_names(self, error: StratalogError) -> StratalogError:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import FileHead, read_head, same_but_redacted
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit, stretches
-from spark_jobs.bronze.extract import append, slices_of
+from spark_jobs.bronze.extract import LogParts, land_parts
 from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.seek import LogSeeker
@@ -100,7 +100,7 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
         missing_log = MissingLog(snapshot, origins_of(pipeline, name, archive))
         brief = session_over(spark, 0)
         fetched = land(brief, snapshot, missing_log.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
-        schema_history.follow(brief, lake_of(pipeline), name)
+        schema_history.follow(lake_of(pipeline), name)
         return fetched
 
 
@@ -375,10 +375,11 @@ def land(
         summary = (sequence.parts[0].file, sequence.parts[-1].file, sequence.bytes, sequence.origin.label)
         log.info("%s: putting back %s to %s, %d bytes, from %s", name, *summary)
         reading = sequence.origin.source.reading()
-        slices = slices_of(spark, name, oldest.stretch, sequence.parts, reading, uuid=sequence.uuid, redact=redact)
+        parts = LogParts(name, oldest.stretch, tuple(sequence.parts), reading, sequence.uuid, redact)
         commit = BronzeCommit.of(head.checkpoint)
         commit = replace(commit, oldest=sequence.first, stretches=_index(commit, sequence))
-        head = append(snapshot.table, slices, head, replace(commit, batch=new_batch(), kind=CommitKind.RESTORED))
+        commit = replace(commit, batch=new_batch(), kind=CommitKind.RESTORED)
+        head = land_parts(spark, snapshot.table, head, parts, commit).head
         files = len({part.file for part in sequence.parts})
         fetched.append(Fetched(name, Range(sequence.first, oldest), files, sequence.bytes, sequence.origin.label))
     return fetched

@@ -99,7 +99,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
             known_tables.add(pipeline.tables_file, set(), {name: _server_kind(source, extracted)})
         if unreadable:
             raise unreadable
-        follow(brief, lake, name, reading, declared)
+        follow(lake, name, reading, declared)
         if shares:
             try:
                 commit_clock.advance(brief, lake, name, now)
@@ -398,7 +398,7 @@ def _bring(units: Units, delivery: "TableMerge") -> "DeliveryResult":
 
 
 @span("publish", layer="published")
-def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome) -> None:
+def publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     """Writes what a run left, in one commit, where it differs from what is published."""
     lake = lake_of(pipeline)
     published = publication.surveyed(lake, name)
@@ -409,7 +409,7 @@ def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]
     with doing(f"{name}: publishing"):
-        publication.write(session_over(spark, 0), lake, name, entries, outcome.position)
+        publication.write(lake, name, entries, outcome.position)
     log.info("%s: published up to %s", name, outcome.position)
 
 
@@ -424,7 +424,7 @@ def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extr
 def bring_forward(spark: SparkSession, pipeline: Pipeline, name: str) -> Outcome:
     """Silver and downstream of one source up to bronze's end, and the publication. Raises LostRace."""
     outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
-    publish(spark, pipeline, name, outcome)
+    publish(pipeline, name, outcome)
     return outcome
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import deltalake
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,28 +19,13 @@ from pyspark.sql import functions as F
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import StratalogError
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS, SILENT_CLASSES, own_session, spark_session
-from spark_jobs.text.sql import delta
-
-_MERGE = """
-    MERGE WITH SCHEMA EVOLUTION INTO {table} AS t USING news AS n ON t.id = n.id
-    WHEN MATCHED AND n.id = 6 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
-"""
-_PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
 
 
 def exercise(spark: SparkSession, table: Path) -> int:
-    """Rows through Arrow and Python into a Delta table, merged, replaced and read. Returns how many there are."""
-    _write(_rows(spark, range(8)), table)
+    """Rows through Arrow and Python, shuffled by a key, and those of a Delta table read. Returns how many there are."""
     for session in (spark, own_session(spark, {"spark.sql.codegen.wholeStage": "false"})):
-        _rows(session, range(6, 12)).createOrReplaceTempView("news")
-        session.sql(_MERGE.format(table=delta(str(table)))).collect()
-    replaced = _rows(spark, range(20, 22)).write.format("delta").mode("overwrite").option("replaceWhere", "id >= 20")
-    replaced.save(str(table))
+        deltalake.write_deltalake(table, _rows(session, range(8)).toArrow(), mode="append")
     return spark.read.format("delta").load(str(table)).groupBy("name").agg(F.max("id")).count()
-
-
-def _write(rows: DataFrame, table: Path) -> None:
-    rows.write.format("delta").mode("append").options(**_PROPERTIES).save(str(table))
 
 
 def _rows(spark: SparkSession, ids: range) -> DataFrame:

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from spark_jobs import errors
 from spark_jobs.config.store import store_scheme
-from spark_jobs.errors import LakeError, LostRace, StratalogError
+from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.runtime import connect, executors, jvm, yarn
 from spark_jobs.storage.messages import meaning as of_store
 from spark_jobs.text.disclosure import foreign
 
-_CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
 _PY4J = re.compile(r"\AAn error occurred while calling \S+\s*:\s*(?:[\w$.]+(?:Exception|Error): )?")
 _NO_WRITE = re.compile(
     r"(?:IOException|FileNotFoundException|FileSystemException)[^\n]*?"
@@ -51,7 +50,7 @@ _FRAMES = re.compile(r"\n\s*0: .*", re.DOTALL)
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """What Spark and Delta raise inside, as LostRace, JvmEnded or LakeError; what a task of ours raised, as it was.
+    """What Spark and Delta raise inside, as JvmEnded or LakeError; what a task of ours raised, as it was.
 
     path: of the table, opens the message; empty where it is about several.
     """
@@ -86,8 +85,6 @@ def explained(path: str, text: str) -> StratalogError:
     """The error that a text of Spark's means."""
     prefix = f"{path}: " if path else ""
     # From the most particular to the most general: what a task raised beats what Spark says of it.
-    if _CONFLICT.search(text):
-        return LostRace(f"{prefix}another writer committed at the same time; run again")
     translation = executors.explained(text) or from_task(text)
     if translation:
         return translation

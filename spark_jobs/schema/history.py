@@ -16,7 +16,6 @@ from functools import cache
 from typing import Self
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName, read_session, read_session_variables
 from spark_jobs.bronze.commit import stretches
@@ -211,7 +210,6 @@ class _Update:
 
 
 def follow(
-    spark: SparkSession,
     lake: Lake,
     source: str,
     reading: ServerReading | None = None,
@@ -220,7 +218,6 @@ def follow(
     """Brings the history to bronze's end; the versions that it gained. Raises LostRace, LakeError.
 
     Args:
-        spark: the session that writes.
         lake: where bronze and the history are.
         source: its name.
         reading: what a server or a schema dump told beside the log.
@@ -252,14 +249,17 @@ def follow(
         versions, _ = _followed(stored, [*facts, *answers], start)
     if not versions and update.dump and not is_rebuilt and start >= update.end and update.before and declared is None:
         return []
-    # Rebuilt versions replace those from the start on; otherwise they are appended.
-    rows = pa.Table.from_pylist([row_of(version) for version in versions], schema=ARROW)
+    # Where versions are rebuilt from the start on, those before it are written again beside them.
     upon = head or table.new(COLUMNS, {})
     if is_rebuilt:
-        table.replace(spark.createDataFrame(rows).coalesce(1), _behind(start), upon, commit)
+        table.replace_rows(_rows([*stored, *versions]), {}, upon, commit)
     else:
-        table.append_rows(spark, rows, upon, commit)
+        table.append_rows(_rows(versions), upon, commit)
     return versions
+
+
+def _rows(versions: Sequence[TableVersion]) -> pa.Table:
+    return pa.Table.from_pylist([row_of(version) for version in versions], schema=ARROW)
 
 
 def _declared_facts(declared: ServerFacts | None, dump: ServerAnswer | None, end: Position) -> ServerFacts | None:
@@ -397,13 +397,6 @@ def _reason(version: TableVersion) -> str | None:
     if version.holds:
         return None
     return version.note or f"{'; '.join(version.differs)}, and the dump, at {version.at}, says {version.definition}"
-
-
-def _behind(start: Position) -> str:
-    """SQL: the rows from a position on."""
-    stretch, number, offset = start.order
-    in_file = f"stretch = {stretch} AND number = {number} AND offset >= {offset}"
-    return f"stretch > {stretch} OR (stretch = {stretch} AND number > {number}) OR ({in_file})"
 
 
 def _facts(snapshot: BronzeSnapshot, within: Range) -> Iterator[Fact]:

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.filters import Filters
@@ -54,7 +53,7 @@ def read(lake: Lake, source: str) -> list[Skip]:
     return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda skip: (skip.name, skip.place))
 
 
-def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) -> None:
+def edit(lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) -> None:
     """Puts what the change makes of those that the lake has in their place, in one commit.
 
     Raises LostRace where another edit came between: the head is read before the rows.
@@ -67,7 +66,7 @@ def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Sk
     rows = pa.Table.from_pylist(listed, schema=_ARROW)
     last = max((skip.place for skip in skips), default=head.position)
     assert last is not None
-    table.replace_rows(spark, rows, {}, head, Checkpoint(last, new_batch()))
+    table.replace_rows(rows, {}, head, Checkpoint(last, new_batch()))
 
 
 def with_skips(filters: Filters, lake: Lake, source: str) -> Filters:

@@ -35,7 +35,7 @@ def scheme_of(path: str) -> str:
 
 
 def is_stored(path: str) -> bool:
-    """Whether a path is on a file system or on a store that is read and written here; Spark alone does others."""
+    """Whether a path is on a file system or on a store that is read and written here."""
     return scheme_of(path) == "file" or store_scheme(path) is not None
 
 

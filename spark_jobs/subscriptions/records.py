@@ -79,7 +79,7 @@ class Records:
         if not is_stored(lake.root):
             raise ConfigError(
                 f"{lake.root}: subscriptions need a lake on a file system, s3a:// or abfss://; "
-                f"{scheme_of(lake.root)}: is written by Spark alone"
+                f"{scheme_of(lake.root)}: is not written"
             )
         self.source = source
         self._folder: StoredPath = stored_path(lake.subscriptions(source))

@@ -256,7 +256,7 @@ def test_a_table_that_was_reset_is_done_over_by_a_run_that_finds_nothing_else(sh
     for table in (lake.silver("shop", "shop", "orders"), lake.downstream("shop", "orders")):
         shop.spark.sql(f"UPDATE {table.sql} SET note = 'spoilt'")
     assert not backlog(shop.pipeline, "shop").left_behind
-    reset(shop.spark, shop.pipeline, "shop", plan_reset(shop.pipeline, "shop", "shop.orders"))
+    reset(shop.pipeline, "shop", plan_reset(shop.pipeline, "shop", "shop.orders"))
     assert backlog(shop.pipeline, "shop").left_behind, "the sensor asks for a run"
     second = shop.run()
     assert second.success

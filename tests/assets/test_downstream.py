@@ -56,7 +56,7 @@ def test_a_table_that_a_foreign_key_changes_unlogged_has_a_warning(tmp_path: Pat
         assert code_location.run().success
         code_location.write(2, Statement("shop", rule))
         last = Verified("shop", "orders", DIFFERS, "b.000001:4", "2026-11-28T10:00:00+00:00", missing=2)
-        note(spark, lake_of(code_location.pipeline), "shop", [last])
+        note(lake_of(code_location.pipeline), "shop", [last])
         ran = code_location.run()
         assert ran.success
         is_passed, description = ran.checks["downstream/shop/orders"]

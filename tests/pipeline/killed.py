@@ -1,7 +1,7 @@
 """Runs a pipeline, maintains, loads or mends it, and dies by SIGKILL at one commit. Started by tests of this folder.
 
 ``killed.py CONFIG LAYER before|after [maintain|load|mend [NTH]]``: at the first, or at the NTH, of these commits. The
-commits of a layer, or of one table, are identified by the table's path; changes of its columns are commits too. The
+commits of a layer, or of one table, are identified by the table's path. The
 process is gone as a machine without power is: no exit handler, no clean-up, no last word.
 """
 
@@ -14,10 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.checks.mending import mend_source
 from spark_jobs.config.loader import load
+from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.lake import table as lake
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
@@ -28,24 +27,17 @@ from spark_jobs.runtime.spark_session import spark_session
 
 
 def main(path: str, layer: str, moment: str, verb: str = "run", nth: str = "1") -> None:
-    commit, alter, commits = Table._commit, Table.alter, count(1)
+    land, commits = Table.land, count(1)
 
-    def at(self: Table, write: Callable[[], Head]) -> Head:
-        if f"/{layer}" not in self.path or next(commits) < int(nth):
-            return write()
-        if moment == "after":
-            write()
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("still alive")
+    def fatal(self: Table, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
+        is_it = f"/{layer}" in self.path and next(commits) >= int(nth)
+        landed = None if is_it and moment == "before" else land(self, upon, head, checkpoint, **changes)
+        if is_it:
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert landed, "still alive"
+        return landed
 
-    def fatal(self: Table, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
-        return at(self, lambda: commit(self, head, checkpoint, write))
-
-    def fatal_alter(self: Table, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
-        return at(self, lambda: alter(self, spark, head, checkpoint, action))
-
-    lake.Table._commit = fatal  # type: ignore[method-assign]
-    lake.Table.alter = fatal_alter  # type: ignore[method-assign]
+    lake.Table.land = fatal  # type: ignore[method-assign]
     pipeline = load(Path(path))
     mend = partial(mend_source, is_applied=True)
     verbs: dict[str, Callable[..., Any]] = {

@@ -21,7 +21,7 @@ from spark_jobs.pipeline.run import extract_source, publish, run_source, silver_
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop, killed_at
 from tests.fix_spark import LIGHT
-from tests.lake_tables import table_rows
+from tests.lake_tables import no_rows, table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -109,12 +109,7 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
     stale = replace(old, version=old.version - 1, counter=old.counter - 1)
     assert old.checkpoint is not None
     with pytest.raises(LostRace):
-        target.statement(
-            shop.spark,
-            stale,
-            replace(old.checkpoint, batch="late"),
-            lambda session: session.sql(f"DELETE FROM {target.sql}").collect(),
-        )
+        target.replace_rows(no_rows(target), {}, stale, replace(old.checkpoint, batch="late"))
     assert contents(shop, pipeline) == before
 
 
@@ -131,7 +126,7 @@ def test_a_run_that_slept_while_another_went_on_sets_nothing_back(shop: Shop) ->
     with pytest.raises(LostRace, match="another writer has gone on"):
         Planner(pipeline, lake, snapshot).plan(entries)
     with pytest.raises(LostRace, match="and another writer up to"):
-        publish(shop.spark, pipeline, SOURCE, slept)
+        publish(pipeline, SOURCE, slept)
     assert heads(pipeline, shop) == now
 
 

@@ -40,7 +40,7 @@ class CaseRuns:
     pipeline: Pipeline
     first: Outcome
     second: Outcome
-    """The same in a lake of its own, of which every table goes by Spark SQL."""
+    """Of the statements that come then."""
 
 
 def execute(shop: Shop, script: str) -> None:

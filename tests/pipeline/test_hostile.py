@@ -137,7 +137,7 @@ def test_everything_that_is_done_to_tables_of_such_names(hostile: Shop, caplog: 
     require_equal(shop, pipeline)
     outcome = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True)
     assert outcome.stopped == {}
-    reset(shop.spark, pipeline, SOURCE, plan_reset(pipeline, SOURCE, f"{SCHEMA}.{KEYED}"))
+    reset(pipeline, SOURCE, plan_reset(pipeline, SOURCE, f"{SCHEMA}.{KEYED}"))
     assert shop.run(pipeline)[1].stopped == {}
     require_equal(shop, pipeline)
     verdicts = list(verify_source(shop.spark, pipeline, SOURCE))

@@ -6,6 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.loader import load
+from spark_jobs.downstream import publication
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
 from tests.fix_cli import Stratalog
 
@@ -29,3 +31,9 @@ def test_a_verb_with_nothing_to_do_starts_no_spark(
     for verb, output in VERBS.items():
         ran = stratalog(*verb, "-c", pipeline_file)
         assert (ran.status, output in ran.out) == (0, True), (verb, ran)
+    (entry, *_) = publication.read(lake_of(load(pipeline_file)), "shop")
+    about = ("reset", "-c", pipeline_file, "--source", "shop", "--table", ".".join(entry.name), "--yes")
+    for words, state in ((about, "reset"), ((*about, "--undo"), "current")):
+        assert stratalog(*words).status == 0
+        states = {row.name: row.state for row in publication.read(lake_of(load(pipeline_file)), "shop")}
+        assert states[entry.name] == state

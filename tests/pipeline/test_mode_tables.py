@@ -198,7 +198,7 @@ def test_gc_waits_for_a_table_that_is_made_of_every_change(shop: Shop) -> None:
     assert run(shop, pipeline) == {}
     shop.execute("UPDATE t SET id = 2", "FLUSH BINARY LOGS", "UPDATE t SET id = 3")
     extract_source(shop.spark, pipeline, SOURCE)
-    publish(shop.spark, pipeline, SOURCE, compact_source(shop.spark, pipeline, SOURCE))
+    publish(pipeline, SOURCE, compact_source(shop.spark, pipeline, SOURCE))
     waiting = gc_source(shop.spark, pipeline, SOURCE, now=later()).kept_for
     assert "mode: history" in str(waiting)
     assert run(shop, pipeline) == {}

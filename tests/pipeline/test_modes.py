@@ -42,7 +42,7 @@ def replay(shop: Shop, pipeline: Pipeline, range_: Range) -> None:
 
 def was_reset(shop: Shop, pipeline: Pipeline, table: str) -> None:
     planned = plan_reset(pipeline, SOURCE, f"{shop.database.name}.{table}")
-    reset(shop.spark, pipeline, SOURCE, planned)
+    reset(pipeline, SOURCE, planned)
 
 
 def states(shop: Shop, pipeline: Pipeline) -> dict[Any, tuple[tuple[Any, ...], bool]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 import yaml
 from pyspark.sql import SparkSession
@@ -25,6 +26,7 @@ from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.delivery import TableMerge
 from spark_jobs.pipeline.run import run_source
+from tests.lake_tables import schema_of
 from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Update
 from tests.segment_spec import Table as Logged
 from tests.segment_types import DOUBLE, FLOAT, INT, VARCHAR
@@ -215,24 +217,22 @@ def test_of_two_writers_on_one_head_the_later_one_lands_nothing(spark: SparkSess
             columns=types,
         )
 
-    def rows(part: PartTable) -> Any:
-        marks = [f"'{value}' AS {name}" for name, value in part.marks.items()]
-        beside = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in merge_job.ADDED.items()]
-        return spark.range(1).selectExpr("CAST(id AS INT) AS id", *marks, *beside)
+    def rows(part: PartTable) -> pa.Table:
+        return pa.Table.from_pylist([{"id": 0} | part.marks], schema=schema_of(types | MARKS | merge_job.ADDED))
 
     eu, us = (PartTable(Table(str(lake / "t"), plain=False), owner) for owner in (EU, US))
-    eu.append(rows(eu), eu.new(types | MARKS | merge_job.ADDED, {}), commit(eu, 10))
+    eu.append_rows(rows(eu), eu.new(types | MARKS | merge_job.ADDED, {}), commit(eu, 10))
     stale, head = us.head(), eu.head()
     assert stale
     assert head
-    landed = eu.append(rows(eu), head, commit(eu, 20))
+    landed = eu.append_rows(rows(eu), head, commit(eu, 20))
     assert landed.position == Position("bin.000001", 20)
     with pytest.raises(LostRace):
-        us.append(rows(us), stale, commit(us, 99))
+        us.append_rows(rows(us), stale, commit(us, 99))
     current = us.head()
     assert current
     assert current.position is None
-    us.append(rows(us), current, commit(us, 99))
+    us.append_rows(rows(us), current, commit(us, 99))
     assert {part.owner: part.position.offset for part in parts_of(_checkpoint(Table(eu.path, plain=False)))} == {
         EU: 20,
         US: 99,

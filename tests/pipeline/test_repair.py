@@ -36,7 +36,7 @@ def refused(pipeline: Pipeline, position: str, table: str | None = None) -> str:
 
 
 def skipped(shop: Shop, pipeline: Pipeline, position: str) -> None:
-    add(shop.spark, pipeline, SOURCE, plan_skip(pipeline, SOURCE, position))
+    add(pipeline, SOURCE, plan_skip(pipeline, SOURCE, position))
 
 
 def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: Shop) -> None:
@@ -73,7 +73,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     assert (planned.name, planned.position, planned.event) == (t, first, "Update_rows event")
     assert planned.reason == outcome.stopped[t]
     assert quarantine.read(lake_of(pipeline), SOURCE) == []
-    add(shop.spark, pipeline, SOURCE, [planned])
+    add(pipeline, SOURCE, [planned])
     assert "is quarantined already" in refused(pipeline, first)
 
     shop.execute(AS_STATEMENT[0], "INSERT INTO t VALUES (4, 4)", AS_STATEMENT[1], "INSERT INTO t VALUES (5, 5)")
@@ -102,7 +102,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
 
     with pytest.raises(ConfigError, match="no event is quarantined at"):
         plan_undo(pipeline, SOURCE, before)
-    messages = remove(shop.spark, pipeline, SOURCE, plan_undo(pipeline, SOURCE, first))
+    messages = remove(pipeline, SOURCE, plan_undo(pipeline, SOURCE, first))
     advice = f"stratalog backfill --source {SOURCE} --from {first} --to {head.position} --table {t}"
     assert messages == [f"{t} is at {head.position} and has passed it; to take the event in: {advice}"]
     assert place_in(backfill(shop.spark, pipeline, request).stopped[t]) == first

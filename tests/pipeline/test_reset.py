@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, consistent
 from spark_jobs.engine import silver_job
@@ -44,7 +45,7 @@ def planned(pipeline: Pipeline, table: str, *, drops_older: bool = False) -> Res
 
 
 def was_reset(spark: SparkSession, pipeline: Pipeline, table: str, *, drops_older: bool = False) -> Entry:
-    return reset(spark, pipeline, SOURCE, planned(pipeline, table, drops_older=drops_older))
+    return reset(pipeline, SOURCE, planned(pipeline, table, drops_older=drops_older))
 
 
 def refused(pipeline: Pipeline, table: str) -> str:
@@ -55,18 +56,18 @@ def refused(pipeline: Pipeline, table: str) -> str:
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, part: str, nth: int, moment: str, do: Callable[[], object]) -> None:
     """Does something, and ends it at the nth commit of tables with this in their paths, before or behind that."""
-    commit, commits = Table._commit, list[str]()
+    land, commits = Table.land, list[str]()
 
-    def fatal(self: Table, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
+    def fatal(self: Table, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
         commits.extend([self.path] if part in self.path else [])
         if part not in self.path or len(commits) != nth:
-            return commit(self, head, checkpoint, write)
+            return land(self, upon, head, checkpoint, **changes)
         if moment == "behind":
-            write()
+            land(self, upon, head, checkpoint, **changes)
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Table, "_commit", fatal)
+        patched.setattr(Table, "land", fatal)
         with pytest.raises(Killed):
             do()
 
@@ -110,7 +111,7 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     with pytest.raises(ConfigError, match=f"{name} is not reset"):
         plan_unreset(pipeline, SOURCE, name)
     assert "is no table of shop that a run has seen" in refused(pipeline, "shop.none")
-    reset(spark, pipeline, SOURCE, plan)
+    reset(pipeline, SOURCE, plan)
     requested = entry(lake, "t")
     assert (requested.state, requested.position, requested.resets) == ("reset", None, 1)
     assert (requested.merged, requested.downstream_version) == (before.merged, before.downstream_version)
@@ -124,7 +125,7 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     assert snapshot_rows is not None
     assert len(rows(snapshot_rows)) == plan.rows
 
-    unreset(spark, pipeline, SOURCE, plan_unreset(pipeline, SOURCE, name))
+    unreset(pipeline, SOURCE, plan_unreset(pipeline, SOURCE, name))
     shop.run(pipeline)
     assert (origin.head(), target.head()) == heads, "taken back, it is as if it had not been said"
     assert entry(lake, "t").state == "current"
@@ -157,7 +158,7 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
     shop.run(pipeline)
     plan = planned(pipeline, name)
     before = entry(lake, "t")
-    killed_at(monkeypatch, "/published", 1, "before", lambda: reset(spark, pipeline, SOURCE, plan))
+    killed_at(monkeypatch, "/published", 1, "before", lambda: reset(pipeline, SOURCE, plan))
     assert entry(lake, "t") == before
     for at, (part, nth, moment) in enumerate(
         [
@@ -261,7 +262,7 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
     logs.run()
     entries, slow = publication.read(lake, SOURCE), compact_source(spark, pipeline, SOURCE)
     was_reset(spark, pipeline, "shop.orders")
-    publish(spark, pipeline, SOURCE, merge_source(spark, pipeline, SOURCE, slow))
+    publish(pipeline, SOURCE, merge_source(spark, pipeline, SOURCE, slow))
     assert entry(lake, "orders").state == "reset", "what is published by a run of before leaves it so"
 
     logs.write(3, Insert("shop.orders", (3, "c")), Commit())

@@ -76,7 +76,7 @@ def test_the_history_is_the_server_s_tables_at_every_pause(
     pipeline = shop.pipeline(live=True)
     shop.execute(*STATEMENTS[:4])
     extract_source(shop.spark, pipeline, SOURCE)
-    publish(shop.spark, pipeline, SOURCE, compact_source(shop.spark, pipeline, SOURCE))
+    publish(pipeline, SOURCE, compact_source(shop.spark, pipeline, SOURCE))
     require_as_on_server(shop, pipeline)
     middle = shop.end()
 
@@ -125,7 +125,7 @@ def test_the_history_is_the_server_s_tables_at_every_pause(
     at_once, pieced = (schema_history.read(lake_of(pipeline), SOURCE) for pipeline in (once, parts))
     assert at_once == pieced
     assert {version.origin for version in at_once.versions} == {"ddl", "table_map"}
-    follow(shop.spark, lake_of(once), SOURCE)
+    follow(lake_of(once), SOURCE)
     head = lake_of(once).schema(SOURCE).head()
     extract_source(shop.spark, once, SOURCE)
     assert lake_of(once).schema(SOURCE).head() == head, "no commit that says nothing"

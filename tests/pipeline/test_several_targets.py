@@ -1,7 +1,6 @@
 """One source table in several downstream tables (``to: [..]``): each is what the server has, and goes on by itself."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.publication import Entry, consistent, read
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
@@ -243,17 +243,17 @@ def test_a_run_that_dies_at_one_targets_commit_is_finished_by_the_next(
     fan.run()
     before = fan.counters()
     shop.execute("UPDATE orders SET name = 'news' WHERE id = 2", "INSERT INTO orders VALUES (4,'d')")
-    commit = Table._commit
+    land = Table.land
 
-    def fatal(self: Table, head: Head, checkpoint: Any, write: Callable[[], Any]) -> Head:
+    def fatal(self: Table, upon: Snapshot, head: Head, checkpoint: Any, **changes: Any) -> Head:
         if not self.path.endswith("audit/orders"):
-            return commit(self, head, checkpoint, write)
+            return land(self, upon, head, checkpoint, **changes)
         if moment == "after":
-            write()
+            land(self, upon, head, checkpoint, **changes)
         raise KeyError("dies here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Table, "_commit", fatal)
+        patched.setattr(Table, "land", fatal)
         for _ in range(2 if moment == "before" else 1):
             with pytest.raises(KeyError, match="dies here"):
                 fan.run()
@@ -267,15 +267,15 @@ def test_a_run_that_dies_at_one_targets_commit_is_finished_by_the_next(
 def test_a_target_that_cannot_be_committed_to_is_named(fan: Fan, monkeypatch: pytest.MonkeyPatch) -> None:
     fan.run()
     fan.shop.execute("INSERT INTO orders VALUES (4,'d')")
-    commit = Table._commit
+    land = Table.land
 
-    def full(self: Table, head: Head, checkpoint: Any, write: Callable[[], Any]) -> Head:
+    def full(self: Table, upon: Snapshot, head: Head, checkpoint: Any, **changes: Any) -> Head:
         if self.path.endswith("audit/orders"):
             raise LakeError(f"{self.path}: no space left")
-        return commit(self, head, checkpoint, write)
+        return land(self, upon, head, checkpoint, **changes)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Table, "_commit", full)
+        patched.setattr(Table, "land", full)
         stopped = fan.run().stopped_into
     name = TableName(fan.shop.database.name, "orders")
     assert list(stopped) == [(name, AUDIT)]
@@ -292,7 +292,7 @@ def test_a_reset_does_each_over(fan: Fan) -> None:
     fan.run()
     planned = plan_reset(pipeline, SOURCE, f"{shop.database.name}.orders")
     assert planned.rows == 12, "four rows in each of three"
-    reset(shop.spark, pipeline, SOURCE, planned)
+    reset(pipeline, SOURCE, planned)
     shop.spark.sql(f"DELETE FROM {fan.table(AUDIT).sql}")
     assert fan.run().stopped == {}
     fan.require_same()

@@ -36,7 +36,7 @@ AS_STATEMENT = ("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION binlog_f
 def run_up_to(shop: Shop, pipeline: Pipeline, until: Position | None = None) -> Outcome:
     extract_source(shop.spark, pipeline, SOURCE, until=until)
     outcome = merge_source(shop.spark, pipeline, SOURCE, compact_source(shop.spark, pipeline, SOURCE))
-    publish(shop.spark, pipeline, SOURCE, outcome)
+    publish(pipeline, SOURCE, outcome)
     return outcome
 
 
@@ -123,7 +123,7 @@ def test_the_transactions_before_a_row_that_cannot_be_taken_are_in_the_lake(shop
 
     for rows_ in ([(1, 1), (2, 2), (3, 3), (7, 7)], [(1, 1), (2, 2), (3, 3), (4, 4), (7, 7)]):
         (event,) = [word for word in outcome.stopped[t].split() if word.startswith(place.file)][:1]
-        add(shop.spark, pipeline, SOURCE, plan_skip(pipeline, SOURCE, event.rstrip(":")))
+        add(pipeline, SOURCE, plan_skip(pipeline, SOURCE, event.rstrip(":")))
         shop.execute(f"INSERT INTO t VALUES ({len(rows_)}, {len(rows_)})") if len(rows_) == 4 else None
         _, outcome = shop.run(pipeline)
         assert shop.merged(pipeline, "t") == rows_

@@ -196,7 +196,7 @@ def test_a_commit_whose_rows_bronze_does_not_hold(spark: SparkSession, tmp_path:
     (reason,) = logs.run().stopped.values()
     place = re.search(r"which XA COMMIT at (\S+) commits, was prepared before the log begins that bronze holds", reason)
     assert place, reason
-    add(spark, logs.pipeline(), SOURCE, plan_skip(logs.pipeline(), SOURCE, place[1]))
+    add(logs.pipeline(), SOURCE, plan_skip(logs.pipeline(), SOURCE, place[1]))
     assert logs.run().stopped == {}
     assert [row[0] for row in logs.rows("orders")] == [1, 3, 4]
 

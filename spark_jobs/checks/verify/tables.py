@@ -46,7 +46,6 @@ from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import bring_forward, extract_source
-from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
@@ -120,7 +119,7 @@ def verify_source(
         finally:
             # What was compared is verified_of, also where what comes after it fails, or is not asked for.
             if results:
-                retry_on_conflict(lambda: verified.note(session_over(spark, 0), checking.lake, name, results))
+                retry_on_conflict(lambda: verified.note(checking.lake, name, results))
 
 
 class _ComparedSource:

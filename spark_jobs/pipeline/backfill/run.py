@@ -112,16 +112,16 @@ def backfill_source(
     # Downstream takes what silver replaced, or, where only downstream was asked for, the windows of the range.
     if DOWNSTREAM not in options.layers:
         if before:
-            publish(spark, pipeline, name, before)
+            publish(pipeline, name, before)
         return Outcome(publication.read(lake, name), publication.surveyed(lake, name), replaced, stopped=stopped)
     windows = _merged_again(pipeline, name, replays, replaces=replaces)
     merge = partial(merge_source, spark, pipeline, name, before, tables=tables, repeated=windows)
-    outcome = retry_on_conflict(lambda: _published(spark, pipeline, name, merge()), wait=CONFLICT_WAIT)
+    outcome = retry_on_conflict(lambda: _published(pipeline, name, merge()), wait=CONFLICT_WAIT)
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
 
 
-def _published(spark: SparkSession, pipeline: Pipeline, source: str, outcome: Outcome) -> Outcome:
-    publish(spark, pipeline, source, outcome)
+def _published(pipeline: Pipeline, source: str, outcome: Outcome) -> Outcome:
+    publish(pipeline, source, outcome)
     return outcome
 
 

@@ -95,7 +95,7 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
         load = LoadContext(spark, pipeline, lake_of(pipeline), source, anchor, chunk_rows, on_progress, throttle)
         planned = select_tables(load, before, patterns, stopped, is_again=is_again)
     entries = _with_new(source, before, planned.reading)
-    publish(spark, pipeline, source, replace(before, entries=entries))
+    publish(pipeline, source, replace(before, entries=entries))
     # Rows are staged, then the log is read up to where they were read, and both are merged.
     read_tables = each_table(planned.reading, partial(read_table, load), stopped)
     after = _compacted(spark, pipeline, source)
@@ -121,7 +121,7 @@ def _brought_forward(
         outcome = next(compacted, None) or compact_source(spark, pipeline, source)
         entries = [_after(entry, landed.get(TableName(*entry.name))) for entry in outcome.entries]
         outcome = merge_source(spark, pipeline, source, replace(outcome, entries=entries))
-        publish(spark, pipeline, source, outcome)
+        publish(pipeline, source, outcome)
         return outcome
 
     return retry_on_conflict(merged, wait=CONFLICT_WAIT)

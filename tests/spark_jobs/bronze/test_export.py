@@ -36,8 +36,9 @@ def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession
     head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
     first, second = (bronze_rows(name, CONTENT, target=1) for name in ("b.999999", "b.1000000"))
     later = second.filter(pa.compute.greater(second["start"], 4)).slice(1)
-    rows = spark.createDataFrame(pa.concat_tables([later, first])).repartition(3)
-    table.append(rows, head, Checkpoint(Position("b.1000000", len(CONTENT)), new_batch()))
+    at = Position("b.1000000", len(CONTENT))
+    for rows in (later, first):
+        head = table.append_rows(rows, head, Checkpoint(at, new_batch()))
 
     start = later["start"][0].as_py()
     exported = list(export(spark, filled, "shop", tmp_path / "out"))
@@ -73,8 +74,8 @@ def test_a_damaged_event_is_named_and_no_file_is_left(spark: SparkSession, lake:
     damaged = bytearray(rows_[at]["payload"])
     damaged[-6] ^= 1
     rows_[at]["payload"] = bytes(damaged)
-    rows = spark.createDataFrame(pa.Table.from_pylist(rows_, schema=bronze.ARROW))
-    table.append(rows, head, Checkpoint(Position("b.000001", len(CONTENT)), new_batch()))
+    rows = pa.Table.from_pylist(rows_, schema=bronze.ARROW)
+    table.append_rows(rows, head, Checkpoint(Position("b.000001", len(CONTENT)), new_batch()))
 
     with pytest.raises(LakeError) as refused:
         list(export(spark, filled, "shop", tmp_path / "out"))

@@ -1,5 +1,6 @@
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,16 +11,16 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import FormatDescription, list_events
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.extract import ExtractionPlan, extract, slicing_task, tasks_for
+from spark_jobs.bronze.extract import ExtractionPlan, LogParts, extract, slicing_task, tasks_for
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.redaction import Redaction
-from spark_jobs.errors import DecodeError
+from spark_jobs.errors import DecodeError, LakeError
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import FileReading, Files
 from spark_jobs.source.protocol import FilePart
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 
 RECORDED = Path(__file__).parents[2] / "recorded"
@@ -31,7 +32,7 @@ def read(*parts: FilePart) -> list[pa.RecordBatch]:
     """What a Spark task makes of the parts; the task has gone through pickle, as tasks do."""
     task = pickle.loads(pickle.dumps(FileReading(RECORDED)))  # noqa: S301 - our own, just made
     ids = pa.RecordBatch.from_pydict({"id": list(range(len(parts)))})
-    return list(slicing_task("shop", 3, parts, "a-uuid", task)(iter([ids])))
+    return list(slicing_task(LogParts("shop", 3, parts, task, "a-uuid"), bronze.ARROW)(iter([ids])))
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in RECORDED.glob("*.000001")))
@@ -40,10 +41,11 @@ def test_a_table_without_spark_has_what_was_redacted_and_its_sums(tmp_path: Path
     size = (RECORDED / file).stat().st_size
     ids, part = pa.RecordBatch.from_pydict({"id": [0]}), FilePart(file, 0, size)
     table = Lake(str(tmp_path)).bronze("shop")
-    plain = list(slicing_task("shop", 1, (part,), None, FileReading(RECORDED))(iter([ids])))
+    parts = LogParts("shop", 1, (part,), FileReading(RECORDED))
+    plain = list(slicing_task(parts, bronze.ARROW)(iter([ids])))
     deltalake.write_deltalake(table.path, pa.Table.from_batches(plain))
     assert bronze.redacted_in_all(table, 0) == (0, 0)
-    task = slicing_task("shop", 2, (part,), None, FileReading(RECORDED), redact=Redaction.of(["*.*"]))
+    task = slicing_task(replace(parts, stretch=2, redact=Redaction.of(["*.*"])), bronze.REDACTED_ARROW)
     batches = list(pickle.loads(pickle.dumps(list(task(iter([ids]))))))  # noqa: S301 - as they leave a task
     assert all(batch.schema == bronze.REDACTED_ARROW for batch in batches)
     deltalake.write_deltalake(table.path, pa.Table.from_batches(batches), mode="append", schema_mode="merge")
@@ -92,8 +94,9 @@ def test_an_error_in_a_task_names_the_source() -> None:
         return None, iter([b"#!/bin/sh\n" * 20])
 
     ids = pa.RecordBatch.from_pydict({"id": [0]})
+    parts = LogParts("shop", 1, (FilePart("mysql-bin.000001", 0, 200),), broken)
     with pytest.raises(DecodeError, match=r"^shop: mysql-bin\.000001: .*not a binlog"):
-        list(slicing_task("shop", 1, (FilePart("mysql-bin.000001", 0, 200),), None, broken)(iter([ids])))
+        list(slicing_task(parts, bronze.ARROW)(iter([ids])))
 
 
 def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None:
@@ -140,3 +143,44 @@ def test_files_that_share_a_task_are_whole_and_in_order(spark: SparkSession, lak
     for number in range(1, 21):
         file_bytes = b"".join(bytes(row["payload"]) for row in rows if row["number"] == number)
         assert file_bytes == (folder / f"b.{number:06d}").read_bytes()
+
+
+@pytest.mark.spark
+def test_a_bronze_that_is_redacted_in_turns_stays_one_table(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
+    folder, table = tmp_path / "binlogs", Lake(str(lake)).bronze("shop")
+    folder.mkdir()
+    redact = Redaction.of(["shop.secrets"])
+    tables = [Table(f"shop.{name}", key=["id"], id=INT.NOT_NULL) for name in ("t", "secrets")]
+    totals = (0, 0)
+    for number, rules in enumerate((None, redact, None, redact), 1):
+        changes: list[Change] = [Insert("shop.t", (number,)), Insert("shop.secrets", (number,)), Commit()]
+        spec = SegmentSpec(tables, changes, first_number=number, rotate_to=f"b.{number + 1:06d}")
+        (folder / f"b.{number:06d}").write_bytes(spec.to_bytes())
+        extracted = extract(spark, Lake(str(lake)), Files("shop", folder), "earliest", redact=rules)
+        assert (extracted.redacted_events > 0, extracted.redacted_bytes > 0) == ((rules is not None),) * 2
+        assert table.columns() == bronze.COLUMNS | (bronze.REDACTED_COLUMN if number > 1 else {})
+        head = table.head()
+        assert head
+        assert (head.version, head.position) == (extracted.head.version, extracted.range.stop)
+        totals = totals[0] + extracted.redacted_events, totals[1] + extracted.redacted_bytes
+    rows = table.rows()
+    with_redacted = {
+        number: sum(row["redacted"] is not None for row in rows if row["number"] == number) for number in range(1, 5)
+    }
+    assert with_redacted == {1: 0, 2: 1, 3: 0, 4: 1}
+    assert bronze.redacted_in_all(table, 3) == totals
+    for number in range(1, 5):
+        payloads = [row["payload"] for row in sorted(rows, key=lambda row: row["start"]) if row["number"] == number]
+        is_whole = b"".join(payloads) == (folder / f"b.{number:06d}").read_bytes()
+        assert is_whole == (number % 2 == 1)
+
+
+def test_columns_that_another_tool_added_are_null_and_those_that_it_dropped_are_refused() -> None:
+    wider = bronze.ARROW.append(pa.field("more", pa.int32()))
+    task = slicing_task(
+        LogParts("shop", 1, (FilePart(FILE, 0, SIZE),), FileReading(RECORDED)), bronze.arrow_schema(wider)
+    )
+    (batch, *_) = task(iter([pa.RecordBatch.from_pydict({"id": [0]})]))
+    assert (batch.schema, batch.column("more").null_count) == (wider, batch.num_rows)
+    with pytest.raises(LakeError, match="it lacks the column payload, which another tool dropped"):
+        bronze.arrow_schema(bronze.ARROW.remove(bronze.ARROW.get_field_index("payload")))

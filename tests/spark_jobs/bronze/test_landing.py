@@ -1,4 +1,4 @@
-"""Slices as tasks write them: row groups, totals, and the same table as Spark's way makes."""
+"""Slices as tasks write them: row groups and totals."""
 
 import pickle
 from collections.abc import Iterator
@@ -7,20 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.extract import extract, slicing_task
+from spark_jobs.bronze.extract import LogParts, slicing_task
 from spark_jobs.bronze.landing import Landed, Totals, _writing, row_groups
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.errors import DecodeError
-from spark_jobs.lake.layout import Lake
-from spark_jobs.source.files import FileReading, Files
+from spark_jobs.source.files import FileReading
 from spark_jobs.source.protocol import FilePart
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 FILE = "mysql-8.0-transactions.000001"
 SIZE = (RECORDED / FILE).stat().st_size
+PARTS = LogParts("shop", 1, (FilePart(FILE, 0, SIZE),), FileReading(RECORDED), "u")
 
 
 def ids() -> Iterator[pa.RecordBatch]:
@@ -28,7 +27,7 @@ def ids() -> Iterator[pa.RecordBatch]:
 
 
 def slices() -> list[pa.RecordBatch]:
-    return list(slicing_task("shop", 1, (FilePart(FILE, 0, SIZE),), "u", FileReading(RECORDED))(ids()))
+    return list(slicing_task(PARTS, bronze.ARROW)(ids()))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_totals_add_up() -> None:
 
 def test_a_task_writes_one_file_without_bounds_of_what_nobody_asks_for(tmp_path: Path) -> None:
     table = new_table(str(tmp_path), bronze.COLUMNS, bronze.PROPERTIES)
-    slicing = slicing_task("shop", 1, (FilePart(FILE, 0, SIZE),), "u", FileReading(RECORDED))
+    slicing = slicing_task(PARTS, bronze.ARROW)
     (row_,) = _writing(table.path, table.schema, dict(table.configuration), slicing)(ids())
     landed: Landed = pickle.loads(row_.column("value")[0].as_py())  # noqa: S301 - our own
     (file,) = landed.files
@@ -78,26 +77,3 @@ def test_a_log_that_is_damaged_in_its_middle_leaves_no_file(tmp_path: Path) -> N
     with pytest.raises(DecodeError):
         list(_writing(table.path, table.schema, dict(table.configuration), slicing)(ids()))
     assert list(tmp_path.rglob("*.parquet")) == []
-
-
-@pytest.mark.spark
-def test_the_driver_s_commit_is_as_spark_s(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "log").mkdir()
-    (tmp_path / "log" / "b.000001").write_bytes((RECORDED / FILE).read_bytes())
-    source = Files("shop", tmp_path / "log")
-    lakes = Lake(str(tmp_path / "driver")), Lake(str(tmp_path / "spark"))
-    driver_result = extract(spark, lakes[0], source, "earliest")
-    monkeypatch.setattr("spark_jobs.lake.driver_commit.snapshot_upon", lambda *_, **__: None)
-    spark_result = extract(spark, lakes[1], source, "earliest")
-    counts = ("range", "files", "bytes", "slices", "transactions", "events", "ignored", "committed_at", "gtid")
-    assert [getattr(driver_result, name) for name in counts] == [getattr(spark_result, name) for name in counts]
-    frames = [lake.bronze("shop").read(spark).sort("number", "start") for lake in lakes]
-    assert frames[0].schema == frames[1].schema
-    assert frames[0].collect() == frames[1].collect()
-    monkeypatch.undo()
-    (tmp_path / "log" / "b.000002").write_bytes((RECORDED / FILE).read_bytes())
-    next_results = [extract(spark, lake, source, "earliest") for lake in lakes]
-    assert [result.slices for result in next_results] == [driver_result.slices] * 2, "upon a table of Spark's too"
-    assert frames[0].collect() != []

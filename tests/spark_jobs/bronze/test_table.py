@@ -5,7 +5,6 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -121,7 +120,8 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
     columns = "stretch INT, number BIGINT, start BIGINT, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
     table = Lake(str(lake)).bronze("shop")
     head = table.new({k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES)
-    head = table.append(spark.createDataFrame(rows, columns), head, Checkpoint(Position("b.1000000", 4), new_batch()))
+    arrow = spark.createDataFrame(rows, columns).toArrow()
+    head = table.append_rows(arrow, head, Checkpoint(Position("b.1000000", 4), new_batch()))
 
     def starts(start: str, stop: str) -> list[tuple[int, int, int]]:
         within = Range(Position.parse(start), Position.parse(stop))
@@ -132,19 +132,3 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
     assert starts("b.999999:500", "b.1000000:300") == orders[1:3]
     assert starts("b.999999:501", "2/b.000001:0") == orders[2:4]
     assert starts("b.1000000:300", "b.1000000:300") == []
-
-
-@pytest.mark.spark
-def test_what_a_writer_holds_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
-    """A slice has a mebibyte: pages of one or two, row groups of 32, and no least and greatest slice beside each."""
-    slices = "encode(repeat(uuid(), 30000), 'utf-8')"
-    values = {"payload": slices, "maps": "array(unhex('00'))", "context": "unhex('01')"}
-    cells = [f"{values.get(name, f'CAST(NULL AS {kind})')} AS {name}" for name, kind in bronze.COLUMNS.items()]
-    bronze.writing(spark).range(0, 70, 1, 1).selectExpr(*cells).write.parquet(str(tmp_path / "bronze"))
-    (file,) = (tmp_path / "bronze").glob("*.parquet")
-    metadata = pq.ParquetFile(file).metadata
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    assert [group.num_rows for group in groups] == [32, 32, 6]
-    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-    large = {"payload", "context", "maps.list.element"}
-    assert {column.path_in_schema for column in columns if not column.is_stats_set} == large

@@ -8,6 +8,7 @@ import pytest
 from spark_jobs.binlog import Slicer, TableName
 from spark_jobs.binlog.slices import slicer as transactions
 from spark_jobs.bronze.extract import _bronze_rows
+from spark_jobs.bronze.table import ARROW
 from spark_jobs.changes.feed import _cut, changes_of_files
 from spark_jobs.changes.lines import JsonChanges, wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
@@ -231,7 +232,7 @@ def test_a_column_that_the_image_leaves_out_has_no_key() -> None:
 
 def _bronze_like(path: Path, target: int) -> list[pa.RecordBatch]:
     slicer = Slicer(path.name, 0, None, target=target)
-    batches = [_bronze_rows(batch, 1, None) for batch in [*slicer.feed(path.read_bytes()), *slicer.finish()]]
+    batches = [_bronze_rows(batch, 1, None, ARROW) for batch in [*slicer.feed(path.read_bytes()), *slicer.finish()]]
     return [batch.slice(at, 1) for batch in batches for at in range(batch.num_rows)]
 
 

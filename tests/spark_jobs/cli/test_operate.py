@@ -1,4 +1,3 @@
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.repair import Reset
+from spark_jobs.silver import quarantine
 from spark_jobs.silver.quarantine import Skip
 from tests.fix_cli import Stratalog
 
@@ -24,7 +24,6 @@ SKIP = Skip("shop", "t", "mysql-bin.000001:99", "Write_rows event", "shop.t: a d
 def test_an_event_is_passed_over_only_when_told_yes(
     stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No JVM is started for what is only planned."""
     calls: list[tuple[object, ...]] = []
 
     def planned(_: object, *about: object) -> list[Skip]:
@@ -42,6 +41,21 @@ def test_an_event_is_passed_over_only_when_told_yes(
     assert calls == [("shop", "mysql-bin.000001:99", "shop.t"), ("shop", "mysql-bin.000001:99", None)]
 
 
+def test_skips_are_recorded_and_taken_back_without_spark(
+    stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.runtime.spark_session.spark_session", lambda _: pytest.fail("Spark is started"))
+    monkeypatch.setattr("spark_jobs.operations.repair.plan_skip", lambda *_: [SKIP])
+    lake = lake_of(load(pipeline_file))
+    monkeypatch.setattr("spark_jobs.operations.repair.plan_undo", lambda *_: quarantine.read(lake, "shop"))
+    about = ("skip", "-c", pipeline_file, "--source", "shop", "--at", "mysql-bin.000001:99", "--yes")
+    assert stratalog(*about).status == 0
+    (recorded,) = quarantine.read(lake, "shop")
+    assert (recorded.name, recorded.place, recorded.reason) == (SKIP.name, SKIP.place, SKIP.reason)
+    assert stratalog(*about, "--undo").status == 0
+    assert quarantine.read(lake, "shop") == []
+
+
 def test_nothing_is_passed_over_of_a_bronze_that_is_empty(stratalog: Stratalog, pipeline_file: Path) -> None:
     ran = stratalog("skip", "-c", pipeline_file, "--source", "shop", "--at", "mysql-bin.000001:99")
     empty = "shop: bronze holds nothing yet; the first run of the source fills it\n"
@@ -51,10 +65,9 @@ def test_nothing_is_passed_over_of_a_bronze_that_is_empty(stratalog: Stratalog, 
     assert ran.err.startswith("--at: 'yesterday' is not a position")
 
 
-def test_an_unknown_table_is_refused_before_spark_is_started(
+def test_an_unknown_table_is_refused(
     stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda *_, **__: pytest.fail("Spark is started"))
     publish(pipeline_file, Entry("shop", "shop", "t", "current"))
     ran = stratalog("reset", "-c", pipeline_file, "--source", "shop", "--table", "shop.none", "--yes")
     assert (ran.status, ran.out) == (2, "")
@@ -75,12 +88,6 @@ def test_a_table_is_reset_only_when_told_yes(
     entry = Entry("shop", "shop", "t", "stopped", reason="shop.t: a damaged value", merged="mysql-bin.000002:99")
     planned = Reset(entry, Position("mysql-bin.000001", 4), 1234, "2 of its rows were loaded")
     calls: list[object] = []
-
-    def session(*_: object, **__: object) -> AbstractContextManager[None]:
-        calls.append("session")
-        return nullcontext()
-
-    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", session)
 
     def plan(*_: object, drops_older: bool) -> Reset:
         calls.append(drops_older)
@@ -105,12 +112,12 @@ def test_a_table_is_reset_only_when_told_yes(
     ran = stratalog(*about, "--drop-older-rows", "--yes")
     assert (ran.status, calls[1:], "would" in ran.out, "nothing is changed" in ran.err) == (
         0,
-        [True, "session", "reset"],
+        [True, "reset"],
         False,
         False,
     )
     ran = stratalog(*about, "--undo")
-    assert (ran.status, ran.out, calls[4:]) == (0, "shop: would take back the reset of shop.t\n", [])
+    assert (ran.status, ran.out, calls[3:]) == (0, "shop: would take back the reset of shop.t\n", [])
     ran = stratalog(*about, "--undo", "--yes")
-    assert (ran.status, ran.out, calls[4:]) == (0, "shop: takes back the reset of shop.t\n", ["session", "unreset"])
+    assert (ran.status, ran.out, calls[3:]) == (0, "shop: takes back the reset of shop.t\n", ["unreset"])
     assert stratalog(*about, "--undo", "--drop-older-rows").status == 2

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Slicer, read_commits
 from spark_jobs.bronze import table as bronze
@@ -24,6 +25,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT
+from tests.slicing import bronze_rows
 
 T = Table("s.t", key=["id"], id=INT.NOT_NULL)
 _HELD = ("file", "start", "stop", "transaction_start", "context", "payload", "transactions", "committed_at", "kind")
@@ -72,12 +74,19 @@ def late_ones(slices: list[dict[str, Any]], before: int | None) -> tuple[list[La
         elif mixed[at]:
             slice_ = by_place[row["number"], row["start"]]
             for part in commit_clock._late_task(batches([slice_ | {"_floor": int(floor[at])}])):
-                names = ("number", "start", "stop", "order_at")
-                late_rows += [tuple(late[name] for name in names) for late in part.to_pylist()]
+                late_rows += late_of(part)
     reached = max(
         int(time_) for time_ in (*table.column("greatest").to_pylist(), *floor) if time_ > commit_clock._NEVER
     )
     return late_rows, reached
+
+
+def late_of(rows: pa.RecordBatch | pa.Table) -> list[Late]:
+    """Rows of a clock."""
+    columns = rows.select(["number", "start", "stop", "order_at"]).to_pylist()
+    return [
+        (*(row[name] for name in ("number", "start", "stop")), commit_clock._micros(row["order_at"])) for row in columns
+    ]
 
 
 def batches(rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
@@ -148,7 +157,7 @@ def test_late_slices_and_an_idle_source_are_committed_without_a_jvm(tmp_path: Pa
     assert late.are_any
     table = lake.clock("shop")
     commit = ClockCommit(end, new_batch(), begin=Position("bin.000001", 4), has_late=True)
-    late.appended(no_spark, table, table.new(commit_clock.COLUMNS, {}), commit)
+    late.appended(table, table.new(commit_clock.COLUMNS, {}), commit)
     (row,) = table.rows()
     assert row == cells | {"order_at": datetime.fromtimestamp(1_600_000_000, UTC)}
     # An idle source moves on by its own clock.
@@ -159,3 +168,29 @@ def test_late_slices_and_an_idle_source_are_committed_without_a_jvm(tmp_path: Pa
     second = commit_clock.advance(no_spark, lake, "shop", now)
     assert second
     assert second.version == 1, "not more than once in a while"
+
+
+@pytest.mark.spark
+def test_transactions_of_mixed_slices_are_written_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    base = 1_600_000_000_000_000
+    files = [[base + at for at in times] for times in ([5, 3, 6, 2, 9, 9], [1, 2, 3], [7, 10, 8, 11])]
+    lake = Lake(str(tmp_path))
+    head = lake.bronze("shop").new(bronze.COLUMNS, bronze.PROPERTIES)
+    late: list[Late] = []
+    before: int | None = None
+    # A run a file; those of the second are late as a whole, of the others some.
+    for number, times in enumerate(files, 1):
+        rows = bronze_rows(f"bin.{number:06d}", file_of(number, times), target=1 << 20)
+        end = Position(f"bin.{number:06d}", rows["stop"][-1].as_py())
+        begin = Position("bin.000001", 4)
+        head = lake.bronze("shop").append_rows(rows, head, BronzeCommit(end, new_batch(), start=begin, begin=begin))
+        late_rows, before = late_ones(slices_of(number, times, 1 << 20), before)
+        late += late_rows
+        clock = commit_clock.advance(spark, lake, "shop")
+        assert clock
+        assert clock.reached
+        assert (clock.position, commit_clock._micros(clock.reached)) == (end, before)
+    rows_ = lake.clock("shop").rows()
+    assert sorted(late_of(pa.Table.from_pylist(rows_))) == sorted(late)
+    assert [number for number, *_ in sorted(late)] == [1, 1, 2, 3, 3]
+    assert {row["stretch"] for row in rows_} == {1}

@@ -2,6 +2,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
+from tests.lake_tables import schema_of
 from tests.logs import SOURCE, Logs
 from tests.segment_spec import Commit, Insert, Statement, Update
 
@@ -130,11 +132,11 @@ def test_targets_are_read_as_they_were_written_beside_rows_from_before_there_wer
     filled = Lake(str(lake))
     old = {name: kind for name, kind in COLUMNS.items() if name != "targets"}
     table = filled.published()
-    row = spark.createDataFrame([tuple(getattr(FULL, name) for name in old)], ", ".join(map(" ".join, old.items())))
-    table.append(row, table.new(old, {}), PublishedCommit(AT, new_batch(), source="shop"))
+    row = pa.Table.from_pylist([{name: getattr(FULL, name) or None for name in old}], schema=schema_of(old))
+    table.append_rows(row, table.new(old, {}), PublishedCommit(AT, new_batch(), source="shop"))
     assert read(filled, "shop") == [FULL]
     entry = replace(FULL.with_targets([replace(HERE, keys_never_whole=1), replace(THERE, reason="why")]), source="crm")
-    write(spark, filled, "crm", [entry, replace(BARE, source="crm")], AT)
+    write(filled, "crm", [entry, replace(BARE, source="crm")], AT)
     assert read(filled, "crm") == [entry, replace(BARE, source="crm")]
     assert read(filled, "shop") == [FULL]
     assert versions(filled) == {HERE.path: 7, THERE.path: 2}
@@ -146,8 +148,8 @@ def test_a_source_without_tables_is_published_too(spark: SparkSession, lake: Pat
     assert surveyed(filled, "shop") is None
     with pytest.raises(LakeError, match="shop: nothing was published yet"):
         consistent(spark, filled, "shop")
-    write(spark, filled, "shop", [], AT)
-    write(spark, filled, "crm", [replace(FULL, source="crm")], Position("b.1000000", 4))
+    write(filled, "shop", [], AT)
+    write(filled, "crm", [replace(FULL, source="crm")], Position("b.1000000", 4))
     assert (read(filled, "shop"), surveyed(filled, "shop")) == ([], AT)
     assert surveyed(filled, "crm") == Position("b.1000000", 4)
     consistent_set = consistent(spark, filled, "shop")
@@ -189,26 +191,26 @@ def test_a_consistent_set_stays_as_it_was_published_while_later_runs_go_on(spark
 @pytest.mark.spark
 def test_a_table_that_was_reset_stays_so_whatever_a_run_of_before_publishes(spark: SparkSession, lake: Path) -> None:
     filled = Lake(str(lake))
-    write(spark, filled, "shop", [FULL, BARE], AT)
-    write(spark, filled, "crm", [replace(FULL, source="crm")], AT)
-    amend(spark, filled, FULL, lambda now: replace(now, state="reset", position=None, resets=1))
+    write(filled, "shop", [FULL, BARE], AT)
+    write(filled, "crm", [replace(FULL, source="crm")], AT)
+    amend(filled, FULL, lambda now: replace(now, state="reset", position=None, resets=1))
     moved = replace(BARE, surveyed="b.000003:4")
-    write(spark, filled, "shop", [FULL, moved], Position("b.000003", 4))
+    write(filled, "shop", [FULL, moved], Position("b.000003", 4))
     by_name = {entry.name: entry for entry in read(filled, "shop")}
     assert (by_name[FULL.name].is_reset, by_name[FULL.name].merged, by_name[BARE.name]) == (True, FULL.merged, moved)
     assert read(filled, "crm") == [replace(FULL, source="crm")]
-    write(spark, filled, "shop", [replace(FULL, resets=1), moved], Position("b.000003", 4))
+    write(filled, "shop", [replace(FULL, resets=1), moved], Position("b.000003", 4))
     assert {entry.name: entry.is_reset for entry in read(filled, "shop")}[FULL.name] is False
 
 
 @pytest.mark.spark
 def test_a_source_replaces_its_own_rows_alone(spark: SparkSession, lake: Path) -> None:
     filled = Lake(str(lake))
-    write(spark, filled, "shop", [FULL, BARE], AT)
+    write(filled, "shop", [FULL, BARE], AT)
     entry = replace(FULL, source="crm")
-    write(spark, filled, "crm", [entry], Position("b.000009", 4))
+    write(filled, "crm", [entry], Position("b.000009", 4))
     assert sorted(read(filled, "shop"), key=lambda entry_: entry_.table) == [BARE, FULL]
-    write(spark, filled, "shop", [FULL], AT)
+    write(filled, "shop", [FULL], AT)
     assert (read(filled, "shop"), read(filled, "crm")) == ([FULL], [entry])
     head = filled.published().head()
     assert head is not None

@@ -10,12 +10,6 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.log.position import Position
 
 
-def test_a_checkpoint_has_no_variable_that_a_setting_would_have_replaced() -> None:
-    checkpoint = Checkpoint(Position("bin.000001", 4), "b", unnamed_members={"table": "s.${env:PW} {x} $5"})
-    assert "${" not in checkpoint.to_json()
-    assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint
-
-
 @given(
     st.builds(Position, st.sampled_from(["mysql-bin.000001", "ü.1000000"]), st.integers(0, 1 << 40), st.integers(1, 3)),
     st.text(max_size=9),

@@ -1,7 +1,8 @@
-"""Small tables that the driver writes, as deltalake and Spark read them."""
+"""Small tables that the driver writes, as deltalake and Spark read them; what they refuse."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from pyspark.sql import SparkSession
 from spark_jobs.delta import commits, data_files, deletion_vectors
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake.commit import Checkpoint, Head, new_batch
-from spark_jobs.lake.driver_commit import require_shared, snapshot_upon
+from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.driver_commit import require_shared, snapshot_upon, with_columns
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.runtime.lazy_session import lazy_session
+from tests.lake_tables import table_rows
 
 COLUMNS = {"source": "STRING", "name": "STRING", "at": "TIMESTAMP", "parts": "ARRAY<STRUCT<id: BIGINT, text: STRING>>"}
 SCHEMA = pa.schema(
@@ -45,20 +46,6 @@ def checkpoint(offset: int) -> Checkpoint:
     return Checkpoint(Position("${x}ä.000001", offset), new_batch())
 
 
-def never() -> SparkSession:
-    pytest.fail("Spark is started")
-
-
-class LazyTable(Table):
-    """A table whose small commits start no Spark."""
-
-    def add(self, rows: pa.Table, head: Head, commit: Checkpoint) -> Head:
-        return self.append_rows(lazy_session(never), rows, head, commit)
-
-    def put(self, rows: pa.Table, cells: dict[str, str], head: Head, commit: Checkpoint) -> Head:
-        return self.replace_rows(lazy_session(never), rows, cells, head, commit)
-
-
 def sources(table: Table) -> list[tuple[str | None, str]]:
     """Of all rows, as DataFusion reads them."""
     query = deltalake.QueryBuilder().register("small", deltalake.DeltaTable(table.path))
@@ -67,93 +54,114 @@ def sources(table: Table) -> list[tuple[str | None, str]]:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> LazyTable:
-    return LazyTable(str(tmp_path / "small"), plain=False)
+def table(tmp_path: Path) -> Table:
+    return Table(str(tmp_path / "small"), plain=False)
 
 
 @pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}])
-def test_rows_are_appended_and_replaced(table: LazyTable, properties: dict[str, str]) -> None:
-    first = table.add(rows_of(), table.new(COLUMNS, properties), checkpoint(1))
+def test_rows_are_appended_and_replaced(table: Table, properties: dict[str, str]) -> None:
+    first = table.append_rows(rows_of(), table.new(COLUMNS, properties), checkpoint(1))
     assert first == table.head()
-    second = table.add(rows_of(row("a", "x"), row("b", "y"), row(None, "z")), first, checkpoint(2))
-    third = table.put(rows_of(row("a", "x2"), row("a", "x3")), {"source": "a"}, second, checkpoint(3))
+    second = table.append_rows(rows_of(row("a", "x"), row("b", "y"), row(None, "z")), first, checkpoint(2))
+    third = table.replace_rows(rows_of(row("a", "x2"), row("a", "x3")), {"source": "a"}, second, checkpoint(3))
     assert third == table.head()
     assert sources(table) == [("a", "x2"), ("a", "x3"), ("b", "y"), (None, "z")]
-    fourth = table.put(rows_of(row("a", "x4")), {"source": "a", "name": "x2"}, third, checkpoint(4))
+    fourth = table.replace_rows(rows_of(row("a", "x4")), {"source": "a", "name": "x2"}, third, checkpoint(4))
     assert sources(table) == [("a", "x3"), ("a", "x4"), ("b", "y"), (None, "z")]
     assert len(table.files()) == 1, "files that lose rows are written anew"
-    fifth = table.put(rows_of(), {}, fourth, checkpoint(5))
+    fifth = table.replace_rows(rows_of(), {}, fourth, checkpoint(5))
     assert (sources(table), table.head()) == ([], fifth)
     assert (fifth.version, fifth.counter) == (4, 5)
 
 
-def test_whoever_planned_on_an_older_version_loses(table: LazyTable) -> None:
+def test_whoever_planned_on_an_older_version_loses(table: Table) -> None:
     new = table.new(COLUMNS, {})
-    first = table.add(rows_of(row("a", "x")), new, checkpoint(1))
+    first = table.append_rows(rows_of(row("a", "x")), new, checkpoint(1))
     with pytest.raises(LostRace, match="another writer committed first"):
-        table.add(rows_of(row("a", "y")), new, checkpoint(1))
-    table.add(rows_of(row("b", "x")), first, checkpoint(2))
+        table.append_rows(rows_of(row("a", "y")), new, checkpoint(1))
+    table.append_rows(rows_of(row("b", "x")), first, checkpoint(2))
     with pytest.raises(LostRace):
-        table.put(rows_of(), {}, first, checkpoint(2))
+        table.replace_rows(rows_of(), {}, first, checkpoint(2))
     assert sources(table) == [("a", "x"), ("b", "x")]
 
 
-def test_rows_that_a_vector_deletes_do_not_come_back(table: LazyTable) -> None:
+def test_rows_that_a_vector_deletes_do_not_come_back(table: Table) -> None:
     new = table.new(COLUMNS, PROPERTIES | {"delta.columnMapping.mode": "none"})
-    table.add(rows_of(row("a", "x"), row("a", "gone"), row("b", "y")), new, checkpoint(1))
+    table.append_rows(rows_of(row("a", "x"), row("a", "gone"), row("b", "y")), new, checkpoint(1))
     snapshot = snapshot_of(table.path)
     assert snapshot
     (vector,) = deletion_vectors.write(table.path, [BitMap64([1])], snapshot.configuration)
     commits.commit(snapshot, dv_updates=[(snapshot.files[0], vector)])
     head = table.head()
     assert head
-    table.put(rows_of(row("b", "y2")), {"source": "b"}, head, checkpoint(2))
+    table.replace_rows(rows_of(row("b", "y2")), {"source": "b"}, head, checkpoint(2))
     assert sources(table) == [("a", "x"), ("b", "y2")]
 
 
-def test_a_column_that_the_rows_lack_is_null(table: LazyTable) -> None:
-    head = table.add(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
-    table.add(rows_of(row("b", "y")).drop_columns(["at"]), head, checkpoint(2))
+def test_a_column_that_the_rows_lack_is_null(table: Table) -> None:
+    head = table.append_rows(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
+    table.append_rows(rows_of(row("b", "y")).drop_columns(["at"]), head, checkpoint(2))
     assert [fields["at"] for fields in sorted(table.rows(), key=lambda fields: str(fields["source"]))] == [NOON, None]
 
 
 @pytest.mark.parametrize(
-    "path, head",
+    "feature, reason",
     [
-        ("hdfs://name/table", Head(0, 1, None)),
-        ("", Head(0, 1, None, widens=True)),
-        ("", Head(0, 1, None, Table("x", plain=False).new(COLUMNS, {}).design)),
-        ("", Head(0, 1, None)),  # of a table with a feature that delta/ does not write
+        ({"delta.enableRowTracking": "true"}, "its property delta.enableRowTracking is true"),
+        ({"delta.checkpoint.writeStatsAsJson": "false"}, "its property delta.checkpoint.writeStatsAsJson is false"),
     ],
 )
-def test_spark_makes_the_commits_that_the_driver_does_not(tmp_path: Path, path: str, head: Head) -> None:
-    feature = {"delta.checkpoint.writeStatsAsJson": "false"}
-    deltalake.write_deltalake(tmp_path, rows_of(row("a", "x")), configuration=feature)
-    assert snapshot_upon(path or str(tmp_path), head) is None
+def test_a_table_with_another_tool_s_feature_is_refused_by_its_name(
+    table: Table, feature: dict[str, str], reason: str
+) -> None:
+    head = table.append_rows(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
+    deltalake.DeltaTable(table.path).alter.set_table_properties(feature, raise_if_not_exists=False)
+    upon = replace(head, version=1)
+    for write in (table.append_rows, partial(table.replace_rows, cells={})):
+        with pytest.raises(LakeError) as refused:
+            write(rows_of(row("b", "y")), head=upon, checkpoint=checkpoint(2))
+        assert str(refused.value).startswith(f"{table.path}: {reason}: Stratalog does not write such a table; take ")
+    assert table.head() == upon
+    assert (sources(table), len([*Path(table.path).glob("*.parquet")])) == ([("a", "x")], 1)
+
+
+def test_a_version_that_is_gone_is_named(table: Table) -> None:
+    head = table.append_rows(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
+    with pytest.raises(LakeError, match="has no version 7 any more; restore the table's _delta_log"):
+        table.append_rows(rows_of(), replace(head, version=7), checkpoint(2))
+
+
+@pytest.mark.parametrize("properties", [{}, PROPERTIES])
+def test_columns_that_a_table_lacks_are_added_by_the_commit_that_needs_them(
+    table: Table, properties: dict[str, str]
+) -> None:
+    narrow = {name: kind for name, kind in COLUMNS.items() if name not in ("at", "parts")}
+    old_rows = rows_of(row("a", "x"), row("b", "y")).drop_columns(["at", "parts"])
+    head = table.append_rows(old_rows, table.new(narrow, properties), checkpoint(1))
+    snapshot = snapshot_upon(table.path, head)
+    assert with_columns(snapshot, narrow) == (snapshot, {}), "it lacks none"
+    head = table.replace_rows(rows_of(row("b", "z")), {"source": "b"}, head, checkpoint(2), columns=COLUMNS)
+    assert (table.columns(), head.version) == (COLUMNS, 1)
+    cells = sorted((fields.source, fields.name, fields.at is None, fields.parts) for fields in table_rows(table))
+    assert cells == [("a", "x", True, None), ("b", "z", False, [(1, "z")])]
+    later = table.replace_rows(rows_of(), {"source": "b"}, head, checkpoint(3), columns=COLUMNS)
+    assert "metaData" not in (Path(table.path) / "_delta_log" / f"{later.version:020}.json").read_text()
 
 
 @pytest.mark.spark
-def test_spark_and_the_driver_take_turns(spark: SparkSession, table: LazyTable) -> None:
-    first = table.add(rows_of(row("a", "x"), row("b", "y")), table.new(COLUMNS, PROPERTIES), checkpoint(1))
-    frame = spark.createDataFrame(rows_of(row("c", "z")))
-    by_spark = table.append(frame, first, checkpoint(2))
-    assert by_spark == replace(by_spark, version=1, counter=2)
-    by_driver = table.put(rows_of(row("b", "y2")), {"source": "b"}, by_spark, checkpoint(3))
-    with pytest.raises(LostRace):
-        table.append(frame, by_spark, checkpoint(4))
-    table.replace(frame, "source = 'c'", by_driver, checkpoint(5))
+def test_spark_reads_what_the_driver_wrote(spark: SparkSession, table: Table) -> None:
+    head = table.append_rows(rows_of(row("a", "x"), row("b", "y")), table.new(COLUMNS, PROPERTIES), checkpoint(1))
+    table.replace_rows(rows_of(row("b", "y2")), {"source": "b"}, head, checkpoint(2))
     rows_ = sorted((row.source, row.name, row.at, row.parts[0].text) for row in table.read(spark).collect())
-    assert [cells[:2] for cells in rows_] == [("a", "x"), ("b", "y2"), ("c", "z")]
-    assert rows_[1][3] == "y2"
+    assert [(source, name, text) for source, name, _, text in rows_] == [("a", "x", "x"), ("b", "y2", "y2")]
     assert sources(table) == [cells[:2] for cells in rows_]
 
 
 def test_a_file_that_another_machine_has_is_not_committed(tmp_path: Path) -> None:
     """A task on a machine without the lake's file system writes the file into a folder of its own."""
-    table = LazyTable(str(tmp_path / "table"), plain=False)
-    head = table.add(rows_of(row("shop", "a")), table.new(COLUMNS, PROPERTIES), checkpoint(4))
+    table = Table(str(tmp_path / "table"), plain=False)
+    head = table.append_rows(rows_of(row("shop", "a")), table.new(COLUMNS, PROPERTIES), checkpoint(4))
     upon = snapshot_upon(table.path, head)
-    assert upon is not None
     file = data_files.write(table.path, rows_of(row("shop", "b")), upon.schema, upon.configuration)
     require_shared(upon, {"adds": [file]})
     file.location(table.path).unlink()

@@ -34,6 +34,7 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver import table as silver
+from tests.lake_tables import no_rows
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Change, Commit, Delete, Insert, Update
 
@@ -148,7 +149,7 @@ def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkS
     assert reason in outcome.stopped[SHOP]
     assert logs.rows("orders") == TRUTH
 
-    reset(spark, keeping(logs), SOURCE, plan_reset(keeping(logs), SOURCE, str(SHOP)))
+    reset(keeping(logs), SOURCE, plan_reset(keeping(logs), SOURCE, str(SHOP)))
     assert "it is reset" in maintained(logs).unfolded[SHOP]
     assert logs.run().stopped == {}
     assert (logs.rows("orders"), silver.folded(head(table))) == (TRUTH, None)
@@ -190,7 +191,7 @@ def test_a_table_waits_where_something_is_still_to_come_by(
         if self.path == table.path and not raced:
             raced.append(self.path)
             assert upon.checkpoint is not None
-            self.append(self.read(spark).where("false"), upon, replace(upon.checkpoint, batch=new_batch()))
+            self.append_rows(no_rows(self), upon, replace(upon.checkpoint, batch=new_batch()))
         return right(self, snapshot, upon, commit, **changes)
 
     monkeypatch.setattr(Table, "land", overtaken)

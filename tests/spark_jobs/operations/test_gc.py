@@ -17,6 +17,7 @@ from spark_jobs.changes.feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import deliver
+from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
@@ -259,14 +260,17 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
 
 
 @pytest.mark.spark
-def test_of_a_bronze_that_spark_alone_writes_the_same_files_go(logs: Logs) -> None:
+def test_a_bronze_with_another_tool_s_feature_is_refused_by_its_name(logs: Logs) -> None:
     logs.run()
     path = logs.lake.bronze(SOURCE).path
-    foreign = {"delta.checkpoint.writeStatsAsJson": "false"}
+    foreign = {"delta.enableRowTracking": "true"}
     DeltaTable(path).alter.set_table_properties(foreign, raise_if_not_exists=False)
-    assert names(gc(logs)) == [file(1), file(2), file(3)]
-    assert kept_files(logs) == [4, 5]
-    assert DeltaTable(path).history(1)[0]["engineInfo"].startswith("Apache-Spark")
+    before = kept_files(logs)
+    with pytest.raises(
+        LakeError, match=f"{path}: its property delta.enableRowTracking is true: Stratalog does not wri"
+    ):
+        gc(logs)
+    assert kept_files(logs) == before
 
 
 @pytest.mark.thorough
@@ -280,18 +284,18 @@ def test_gc_that_dies_between_batches_is_finished_by_the_next(
 
     logs.run()
     monkeypatch.setattr(retention, "_BATCH", 1)
-    commit, commits = Table._commit, []
+    land, commits = Table.land, []
 
-    def fatal(table: Table, head: Head, checkpoint: Checkpoint, write: Any) -> Head:
+    def fatal(table: Table, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
         commits.append(checkpoint)
         if len(commits) < 2:
-            return commit(table, head, checkpoint, write)
+            return land(table, upon, head, checkpoint, **changes)
         if moment == "after":
-            write()
+            land(table, upon, head, checkpoint, **changes)
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Table, "_commit", fatal)
+        patched.setattr(Table, "land", fatal)
         with pytest.raises(Killed):
             gc(logs)
     assert kept_files(logs) == ([2, 3, 4, 5] if moment == "before" else [3, 4, 5])

@@ -23,6 +23,7 @@ from spark_jobs.operations.verified import EQUAL, Verified
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.lazy_session import lazy_session
+from tests.lake_tables import marked_rows, no_rows
 from tests.logs import SOURCE, Logs, file
 from tests.segment_spec import Commit, Insert, Update
 
@@ -66,7 +67,7 @@ def all_contents(logs: Logs) -> dict[str, Any]:
 
 def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_path: Path) -> None:
     before, start = all_contents(logs), consistent(logs.spark, logs.lake, SOURCE)
-    verified.note(logs.spark, logs.lake, SOURCE, [Verified("shop", "orders", EQUAL, "b.000001:4", verified.now())])
+    verified.note(logs.lake, SOURCE, [Verified("shop", "orders", EQUAL, "b.000001:4", verified.now())])
     upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
     assert upkeep.stopped == {}
     assert done_to(upkeep, logs.lake.verified(SOURCE)).files_after == 1
@@ -76,7 +77,7 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
             table.path
         )
         assert len(table.files()) == 1
-        assert table.marked_rows(logs.spark) == 0
+        assert marked_rows(table) == 0
     assert all_contents(logs) == before
     assert start.tables["shop", "orders"].rows is not None
     assert start.tables["shop", "orders"].rows.count() == 3, "a reader of older versions goes on"
@@ -103,10 +104,10 @@ def test_a_purge_removes_every_marked_row(logs: Logs, monkeypatch: pytest.Monkey
     monkeypatch.setattr(rewrite, "DEAD", 2.0)
     monkeypatch.setattr(rewrite, "SMALL", 1)
     maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert table.marked_rows(logs.spark) > 0, "too few to be worth it"
+    assert marked_rows(table) > 0, "too few to be worth it"
     before = all_contents(logs)
     maintain_source(logs.spark, logs.pipeline(), SOURCE, purge=True)
-    assert table.marked_rows(logs.spark) == 0
+    assert marked_rows(table) == 0
     assert all_contents(logs) == before
 
 
@@ -163,14 +164,14 @@ def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_f
     def slow(target: Table, upon: Any, head: Any, *files: Any) -> Any:
         if target.path == table.path and not raced:
             raced.append(target.path)
-            target.append(target.read(logs.spark).where("false"), head, first)
+            target.append_rows(no_rows(target), head, first)
         return right(target, upon, head, *files)
 
     monkeypatch.setattr(rewrite, "land", slow)
     upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
     assert (upkeep.stopped, len(table.files()), raced) == ({}, 1, [table.path])
     with pytest.raises(LostRace):
-        table.append(table.read(logs.spark).where("false"), planned, late)
+        table.append_rows(no_rows(table), planned, late)
 
 
 def test_what_lands_while_files_are_written_together_stays_the_newest_that_a_table_says(
@@ -216,13 +217,22 @@ def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(
     assert lake_of(logs.pipeline()).bronze(SOURCE).path == bronze
 
 
-def test_a_table_that_spark_alone_writes_is_maintained_by_its_statements(logs: Logs) -> None:
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ("ADD CONSTRAINT positive CHECK (id > 0)", "it has the constraint positive"),
+        ("SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "its protocol has the table feature rowTracking"),
+    ],
+)
+def test_a_table_with_another_tool_s_feature_is_left_as_it_is_by_name(logs: Logs, change: str, reason: str) -> None:
     table = tables(logs)["downstream"]
-    logs.spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('delta.checkpoint.writeStatsAsJson' = 'false')")
-    before = all_contents(logs)
-    assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
-    assert (len(table.files()), all_contents(logs)) == (1, before)
-    assert "OPTIMIZE" in {entry["operation"] for entry in table.history(2)}
+    logs.spark.sql(f"ALTER TABLE {table.sql} {change}")
+    before, head = all_contents(logs), table.head()
+    upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert [*upkeep.stopped] == [table.path]
+    assert f"{table.path}: {reason}: Stratalog does not write such a table" in upkeep.stopped[table.path]
+    assert done_to(upkeep, tables(logs)["silver"]).files_after == 1, "others go on"
+    assert (table.head(), all_contents(logs)) == (head, before)
 
 
 def test_no_session_is_made_where_nothing_is_written(logs: Logs) -> None:

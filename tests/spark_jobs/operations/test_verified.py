@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,16 +9,13 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.operations import verified
 from spark_jobs.operations.verified import DIFFERS, EQUAL, Verified
 
-SPARK: Any = None
-"""The driver commits such a small table itself."""
-
 
 def test_the_newest_comparison_of_each_table_is_kept(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     assert verified.read(lake, "shop") == {}
     first = Verified("shop", "t", DIFFERS, "b.000001:200", "2026-11-28T10:00:00+00:00", missing=1, extra=2, unread=4)
     equal = Verified("shop", "u", EQUAL, "b.000001:200", verified.now())
-    verified.note(SPARK, lake, "shop", [first, equal])
+    verified.note(lake, "shop", [first, equal])
     assert verified.read(lake, "shop") == {"shop.t": first, "shop.u": equal}
     assert verified.read(lake, "another") == {}
     assert (first.differing, equal.differing) == (7, 0)
@@ -27,7 +23,7 @@ def test_the_newest_comparison_of_each_table_is_kept(tmp_path: Path) -> None:
     assert first.to_json()["verified_at"] == "2026-11-28T10:00:00+00:00"
     # Another table's comparison leaves it, its own takes its place; the position never goes back.
     second = Verified("shop", "t", "not compared", None, verified.now(), "it has stopped")
-    verified.note(SPARK, lake, "shop", [second])
+    verified.note(lake, "shop", [second])
     assert verified.read(lake, "shop") == {"shop.t": second, "shop.u": equal}
     head = lake.verified("shop").head()
     assert head
@@ -38,5 +34,5 @@ def test_the_newest_comparison_of_each_table_is_kept(tmp_path: Path) -> None:
 def test_any_state_comes_back(tmp_path: Path, state: str) -> None:
     lake = Lake(str(tmp_path))
     last = Verified("shop", "t", state, "2/b.000001:4", verified.now())
-    verified.note(SPARK, lake, "shop", [last])
+    verified.note(lake, "shop", [last])
     assert verified.read(lake, "shop")["shop.t"] == last

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
 
-from spark_jobs.errors import DecodeError, LakeError, LostRace, StratalogError, TableStopped
+from spark_jobs.errors import DecodeError, LakeError, StratalogError, TableStopped
 from spark_jobs.runtime.engine_errors import explained, from_task, of_delta, translated
 
 TASK = (
@@ -18,7 +18,6 @@ TASK = (
 @pytest.mark.parametrize(
     "text, kind, message",
     [
-        ("io.delta.exceptions.ConcurrentAppendException: x", LostRace, "/l/t: another writer committed at the same"),
         (TASK, TableStopped, "b.000001:4: shop.t: why"),
         (
             "An error occurred while calling o1.save.\n: java.io.IOException: No space left on device\n\tat java.base",

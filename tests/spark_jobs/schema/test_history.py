@@ -10,10 +10,13 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.model import SchemaDump
 from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
+from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from spark_jobs.schema import dump, history_rows
@@ -21,10 +24,12 @@ from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact, TableVersion
 from spark_jobs.schema.history import (
+    ServerReading,
     ask_server,
     by_history,
     complete_names,
     declared_facts,
+    follow,
     new_facts,
     read,
     reading_of,
@@ -33,6 +38,8 @@ from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import ask
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
+from tests.segment_spec import SegmentSpec, Statement
+from tests.slicing import bronze_rows
 
 NAME = TableName("shop", "t.`x")
 UNNAMED = TableDefinition(NAME, (Column(None, 3), Column(None, 15, 40, charset=255)))
@@ -258,6 +265,63 @@ def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
     assert reading_of(lake, source, schema_dump) is None
     with pytest.raises(StratalogError):  # it is read, and its place is looked for in the log
         reading_of(lake, source, schema_dump.model_copy(update={"at": "bin.000001:5"}))
+
+
+LOG = [
+    [Statement("shop", "CREATE TABLE a (id INT PRIMARY KEY)"), Statement("shop", "CREATE TABLE b (v INT)")],
+    [Statement("shop", "ALTER TABLE a ADD COLUMN note INT"), Statement("shop", "CREATE TABLE c LIKE b")],
+    [Statement("shop", "DROP TABLE b"), Statement("shop", "RENAME TABLE c TO d")],
+]
+
+
+def land_file(lake: Lake, number: int, **says: Any) -> None:
+    """A file of ``LOG`` in bronze. says: what the commit says besides, as one that puts files before others."""
+    file, table = f"bin.{number:06d}", lake.bronze("shop")
+    rows = bronze_rows(file, SegmentSpec([], LOG[number - 1], rotate_to=f"bin.{number + 1:06d}").to_bytes(), target=1)
+    head, end = table.head(), Position(file, rows["stop"][-1].as_py())
+    begin, last = (
+        (bronze.begin(head.checkpoint), head.position) if head and head.checkpoint else (Position(file, 4), end)
+    )
+    assert last
+    commit = BronzeCommit(max(last, end), new_batch(), start=begin, begin=begin, **says)
+    table.append_rows(rows, head or table.new(bronze.COLUMNS, bronze.PROPERTIES), commit)
+
+
+def history_rows_of(lake: Lake) -> list[dict[str, Any]]:
+    return sorted(lake.schema("shop").rows(), key=lambda row: (row["number"], row["offset"], row["table"]))
+
+
+def test_a_history_that_is_rebuilt_has_the_rows_of_one_that_was_followed_from_the_beginning(tmp_path: Path) -> None:
+    followed, pieces = (Lake(str(tmp_path / name)) for name in ("followed", "pieces"))
+    for number in (1, 2, 3):
+        land_file(followed, number)
+        follow(followed, "shop")
+    for number in (2, 3):
+        land_file(pieces, number)
+        follow(pieces, "shop")
+    expected = history_rows_of(followed)
+    assert len(expected) == 7
+    assert history_rows_of(pieces) != expected, "of a table whose CREATE is not there nothing is known"
+    land_file(pieces, 1, kind=CommitKind.RESTORED, oldest=Position("bin.000001", 4))
+    assert len(follow(pieces, "shop")) == 7
+    assert history_rows_of(pieces) == expected
+    assert read(pieces, "shop") == read(followed, "shop")
+
+
+def test_what_is_before_the_place_that_a_history_is_rebuilt_from_stays(tmp_path: Path) -> None:
+    """The first file went by gc, and then a dump comes."""
+    lake, oldest = Lake(str(tmp_path)), Position("bin.000002", 4)
+    for number in (1, 2, 3):
+        land_file(lake, number, **({"oldest": oldest, "removed_to": oldest} if number == 3 else {}))
+        follow(lake, "shop") if number == 2 else None
+    before = history_rows_of(lake)
+    dumped = TableDefinition(TableName("shop", "dumped"), (Column("id", 3),), ())
+    follow(lake, "shop", ServerReading(ServerAnswer(oldest, (dumped,), origin="dump", is_whole=False), False, "dump"))
+    rows = history_rows_of(lake)
+    assert [row for row in rows if row["number"] == 1] == [row for row in before if row["number"] == 1] != []
+    assert [(row["table"], row["origin"]) for row in rows if row["table"] == "dumped"] == [("dumped", "dump")]
+    assert [row for row in rows if row["number"] == 2 and row["origin"] == "ddl"] == before[2:]
+    assert [row["dropped"] for row in rows if row["number"] == 3] == [True, True, False]
 
 
 def ddl_at(offset: int, text: str) -> StatementFact:

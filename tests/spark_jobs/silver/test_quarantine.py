@@ -23,11 +23,11 @@ def test_without_any_the_rules_are_those_of_the_configuration(lake: Path) -> Non
 @pytest.mark.spark
 def test_they_are_read_as_they_were_written_and_each_is_about_one_table(spark: SparkSession, lake: Path) -> None:
     of = Lake(str(lake))
-    quarantine.edit(spark, of, "shop", lambda _: [ORDERS])
+    quarantine.edit(of, "shop", lambda _: [ORDERS])
     (first,) = quarantine.read(of, "shop")
     assert (first.name, first.place, first.reason) == (ORDERS.name, Position.parse(HERE), ORDERS.reason)
     assert first.skipped_at
-    quarantine.edit(spark, of, "shop", lambda skips: [*skips, CARTS])
+    quarantine.edit(of, "shop", lambda skips: [*skips, CARTS])
     assert quarantine.read(of, "shop")[1] == first, "what was recorded keeps its time"
     filters = with_skips(Filters(), of, "shop")
     assert filters.skipped("shop", "orders") == {Position.parse(HERE)}
@@ -39,8 +39,8 @@ def test_they_are_read_as_they_were_written_and_each_is_about_one_table(spark: S
 @pytest.mark.spark
 def test_the_last_one_that_is_taken_back_leaves_none(spark: SparkSession, lake: Path) -> None:
     of = Lake(str(lake))
-    quarantine.edit(spark, of, "shop", lambda _: [ORDERS])
-    quarantine.edit(spark, of, "shop", lambda _: [])
+    quarantine.edit(of, "shop", lambda _: [ORDERS])
+    quarantine.edit(of, "shop", lambda _: [])
     assert quarantine.read(of, "shop") == []
 
 
@@ -49,9 +49,9 @@ def test_of_two_edits_at_once_none_is_lost_in_silence(spark: SparkSession, lake:
     of = Lake(str(lake))
 
     def while_another_adds(skips: list[Skip]) -> list[Skip]:
-        quarantine.edit(spark, of, "shop", lambda skips_now: [*skips_now, ORDERS])
+        quarantine.edit(of, "shop", lambda skips_now: [*skips_now, ORDERS])
         return [*skips, CARTS]
 
     with pytest.raises(LostRace):
-        quarantine.edit(spark, of, "shop", while_another_adds)
+        quarantine.edit(of, "shop", while_another_adds)
     assert [skip.name for skip in quarantine.read(of, "shop")] == [ORDERS.name]
