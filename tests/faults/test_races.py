@@ -12,9 +12,14 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import create_commit
+from spark_jobs.delta.snapshot import commit_info_of
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.pipeline import run
 from tests.faults import runs
 from tests.faults.campaign import Log, Scenario
-from tests.faults.changes import SCHEMA
+from tests.faults.changes import SCHEMA, SOURCE
 from tests.faults.checking import Checks
 from tests.faults.runs import LAYOUTS
 
@@ -97,3 +102,25 @@ def _commits_of_overtaken(pipeline: Pipeline, rival: Pipeline, number: int, monk
         patched.setattr(commits, "create_commit", overtake)
         assert runs.run(pipeline, number) == {}
     return count
+
+
+def test_a_run_that_is_overtaken_before_it_merges_publishes_one_moment(tmp_path: Path) -> None:
+    """What is published holds its position, and nothing of the log behind it."""
+    (tmp_path / "lake").mkdir()
+    with runs.without_spark():
+        scenario = Scenario(1, Log(4, tmp_path / "log"), tmp_path / "lake")
+        pipeline = scenario.pipeline
+        scenario._grow(0)
+        with runs.scheduled(1):
+            compacted = run.compact_source(runs.SPARK, pipeline, SOURCE)
+        scenario._grow(3)
+        with runs.scheduled(2):
+            run.compact_source(runs.SPARK, pipeline, SOURCE)
+        with runs.scheduled(3):
+            merged = run.merge_source(runs.SPARK, pipeline, SOURCE, compacted)
+            run.publish(runs.SPARK, pipeline, SOURCE, merged)
+    entries = publication.read(lake_of(pipeline), SOURCE)
+    assert entries
+    for target in (target for entry in entries for target in entry.into):
+        commit = DownstreamCommit.from_json(commit_info_of(target.path, target.version)["userMetadata"])
+        assert str(commit.position) == target.merged
