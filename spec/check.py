@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,28 @@ SECONDS = 1_800
 """After which a run of TLC is ended: no bound here comes near."""
 
 
+class Definition(str):
+    """The name of a definition that a constant is."""
+
+
 @dataclass(frozen=True)
 class Model:
-    """A module with bounds. checks: names of invariants; properties: of temporal formulas, liveness among them."""
+    """A module with bounds.
+
+    checks: names of invariants. properties: of temporal formulas, liveness among them. is_complete: whether behaviours
+    may end anywhere; otherwise one that cannot go on is an error.
+    """
 
     module: str
     constants: Mapping[str, Any]
     checks: Sequence[str]
     properties: Sequence[str] = ()
+    specification: str = "Spec"
+    is_complete: bool = True
 
     def within(self, **constants: Any) -> "Model":
         """The same with other bounds."""
-        return Model(self.module, {**self.constants, **constants}, self.checks, self.properties)
+        return replace(self, constants={**self.constants, **constants})
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,8 @@ class Checked:
     seconds: float
     steps: tuple[str, ...] = ()
     """The actions that lead there."""
+    last: Mapping[str, int] = field(default_factory=dict)
+    """Of the state there, variables that are numbers."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +183,7 @@ def check(model: Model, *, without: Sequence[str] = (), workers: int = 0, folder
         Path(scratch, "model.cfg").write_text(_configuration(model, without), encoding="utf-8")
         command = [
             *(f"{home}/bin/java" if home else "java", *java, "-Xss8m", f"-Djava.io.tmpdir={scratch}"),
-            *("-cp", str(tools()), "tlc2.TLC", "-deadlock", "-workers", str(workers or os.cpu_count() or 1)),
+            *("-cp", str(tools()), "tlc2.TLC", *(["-deadlock"] if model.is_complete else []), "-workers", str(workers or os.cpu_count() or 1)),
             *("-metadir", f"{scratch}/states", "-config", "model.cfg", f"{model.module}.tla"),
         ]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, cwd=scratch)
@@ -179,9 +191,12 @@ def check(model: Model, *, without: Sequence[str] = (), workers: int = 0, folder
 
 
 def _configuration(model: Model, without: Sequence[str]) -> str:
-    lines = ["SPECIFICATION Spec", "CONSTANTS"]
+    lines = [f"SPECIFICATION {model.specification}", "CONSTANTS"]
     constants = {**model.constants, "Off": set(without)}
-    lines += [f"  {name} = {_value(name, value)}" for name, value in constants.items()]
+    lines += [
+        f"  {name} {'<-' if isinstance(value, Definition) else '='} {_value(name, value)}"
+        for name, value in constants.items()
+    ]
     lines += [f"INVARIANT {name}" for name in model.checks] + [f"PROPERTY {name}" for name in model.properties]
     return "\n".join(lines) + "\n"
 
@@ -191,13 +206,14 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, set):
         is_text = name == "Off"
         return "{" + ", ".join(f'"{item}"' if is_text else str(item) for item in sorted(value)) + "}"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return f'"{value}"' if type(value) is str else str(value)
 
 
 _VIOLATED = (
     r"Error: Invariant (\w+) is violated",
     r"Error: (Action property) ",
     r"Error: (Temporal properties) were violated",
+    r"Error: (Deadlock) reached",
 )
 
 
@@ -207,7 +223,8 @@ def _said(output: str, seconds: float) -> Checked:
     for pattern in _VIOLATED:
         if match := re.search(pattern, output):
             steps = re.findall(r"^State \d+: <(\w+) line", output, re.MULTILINE)
-            return Checked(match[1], states, seconds, tuple(steps))
+            numbers = re.findall(r"^/\\ (\w+) = (\d+)$", output, re.MULTILINE)
+            return Checked(match[1], states, seconds, tuple(steps), {name: int(text) for name, text in numbers})
     if "Model checking completed. No error has been found." not in output:
         raise SystemExit(f"TLC failed:\n{output[-4000:]}")
     return Checked(None, states, seconds)

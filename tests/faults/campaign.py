@@ -26,7 +26,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults import runs
-from tests.faults.changes import SOURCE, Changes, bronze_tables
+from tests.faults.changes import SCHEMA, SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenameChecks, RenamedChanges
@@ -44,6 +44,7 @@ from tests.faults.runs import (
     SOFT_KEYLESS,
     SOFT_PARTIAL,
 )
+from tests.faults.tracing import Trace
 from tests.slicing import FILE
 
 _STEPS = 5
@@ -129,6 +130,18 @@ class Scenario:
             last_calls = "\n".join(self.trace[-6:])
             raise Wrong(f"seed {self.seed}: {type(error).__name__}: {error}\n{last_calls}") from error
 
+    def traces(self) -> Iterator[Trace]:
+        """What happened so far, a trace for each downstream table of a source table; of renamed tables none."""
+        checks, lake = self.log.checks, lake_of(self.pipeline)
+        for table in checks.changes.keys if isinstance(checks, Checks) else ():
+            changes = [end for end, event in checks.changes.events if event.table == table]
+            silver = lake.silver(SOURCE, SCHEMA, table).path
+            for schema, name in checks.targets(table):
+                target = lake.downstream(schema, name).path
+                paths = [str(Path(path).relative_to(lake.root)) for path in (silver, target)]
+                title = f"seed {self.seed}, {table} into {schema}.{name}"
+                yield self.disk.recorder.trace(title, changes, *paths)
+
     def _grow(self, step: int) -> None:
         """Bronze has the log up to a step, unless a run that took over had more already."""
         self.step = max(step, self.step)
@@ -136,6 +149,7 @@ class Scenario:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(self.log.bronze[self.step][0])
+        self.disk.recorder.grown(self._until())
 
     def _load(self) -> None:
         """Commits all rows that tables have as rows that a load read, as it does."""
@@ -188,7 +202,7 @@ class Scenario:
         return self.log.bronze[self.step][1]
 
     def _settle(self) -> None:
-        with self.disk.acting(None):
+        with self.disk.acting(None), self.disk.recorder.running():
             runs.settle(self.pipeline, self.random.randrange(1 << 30), staged=self._landing)
             self._landed()
             self.log.checks.check(self.pipeline, self._until())
@@ -239,7 +253,7 @@ class Scenario:
     def _run(self, actor: Actor) -> str:
         """A run as an actor; how it failed."""
         try:
-            with self.disk.acting(actor):
+            with self.disk.acting(actor), self.disk.recorder.running():
                 stopped = runs.run(
                     self.pipeline, self.random.randrange(1 << 30), replays=self.has_replays, staged=self._landing
                 )
@@ -262,7 +276,8 @@ class Scenario:
         failures: list[BaseException] = []
 
         def run(number: int) -> None:
-            with self.disk.acting(Actor(step=lambda: turns.next(number))), turns.taking_part(number):
+            actor = Actor(step=lambda: turns.next(number))
+            with self.disk.acting(actor), turns.taking_part(number), self.disk.recorder.running():
                 try:
                     runs.run(self.pipeline, seeds[number])
                 except BaseException as error:  # noqa: BLE001 - raised by the thread that waits; a lost race too
@@ -315,10 +330,12 @@ def play(
     layout: str = "mirrors",
     *,
     to_first_wrong: bool = False,
+    traces: Path | None = None,
 ) -> tuple[Counter[str], Counter[str], list[str]]:
     """Faults by kind and by call of the scenarios of some seeds, and what was wrong in which.
 
-    layout: as in runs.py. to_first_wrong: whether a scenario in which something was wrong is the last.
+    layout: as in runs.py. to_first_wrong: whether a scenario in which something was wrong is the last. traces: a folder
+    for what happened.
     """
     logging.disable(logging.CRITICAL)  # of thousands of runs that fail
     counts, by_call, wrong = Counter[str](), Counter[str](), list[str]()
@@ -334,6 +351,9 @@ def play(
                 scenario.play()
             except Wrong as error:
                 wrong.append(str(error))
+            if traces:
+                lines = "".join(trace.to_lines() for trace in scenario.traces())
+                Path(traces, f"{layout} {seed}.jsonl").write_text(lines, encoding="utf-8")
             counts += scenario.counts
             by_call += scenario.by_call
             shutil.rmtree(home)

@@ -67,7 +67,7 @@ class Checks:
             reached, versions = self._check_silver(table, lake.silver(SOURCE, SCHEMA, table).path)
             merged = min(
                 self._check_downstream((schema, table), lake.downstream(schema, name).path, versions)
-                for schema, name in self._targets(table)
+                for schema, name in self.targets(table)
             )
             if until is None:
                 continue
@@ -78,7 +78,7 @@ class Checks:
                 raise Wrong(
                     f"{table}: lost: silver is at {reached}, downstream at {merged}, and it has changes to {end}"
                 )
-            for target in self._targets(table) if table in self.loads else ():
+            for target in self.targets(table) if table in self.loads else ():
                 if self._merged.get(target, -1) < self.loads[table][1]:
                     raise Wrong(f"{table} ({target[0]}): lost: rows that were loaded")
 
@@ -89,7 +89,7 @@ class Checks:
         """
         lake = lake_of(pipeline)
         for table in self.changes.keys:
-            for schema, name in self._targets(table):
+            for schema, name in self.targets(table):
                 snapshot = snapshot_of(lake.downstream(schema, name).path)
                 if snapshot is None:
                     continue
@@ -175,7 +175,7 @@ class Checks:
         """What silver says of a row; of a key that was deleted the columns say nothing."""
         return None if op == "delete" and self.changes.keys[table] else _cells(row)
 
-    def _targets(self, table: str) -> list[tuple[str, str]]:
+    def targets(self, table: str) -> list[tuple[str, str]]:
         """The downstream tables of a source table, by schema and name."""
         if self._layout in (MERGED, SHARED):
             return [(SCHEMA, MERGED)]

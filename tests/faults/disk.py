@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.delta import log_files
+from tests.faults.tracing import Recorder
 
 CALLS = {
     "link": 6,
@@ -94,6 +95,7 @@ class Disk:
     def __init__(self, root: Path, seed: int) -> None:
         self.root = f"{root}/"
         self.random = random.Random(seed)
+        self.recorder = Recorder(root)
         self.opened: dict[tuple[Any, ...], Any] = {}
         """Tables that deltalake has opened, by all that their logs consist of: opening takes a third of a run."""
         self._local = threading.local()
@@ -183,6 +185,7 @@ class Disk:
                     shutil.rmtree(path)
                 else:
                     path.unlink(missing_ok=True)
+        self.recorder.power_cut()
         self.forget()
 
     def forget(self) -> None:
@@ -240,7 +243,14 @@ class Disk:
 
         def linking(source: Any, target: Any) -> None:
             def make_link() -> None:
-                link(source, target)
+                with open(source, "rb") as file:  # noqa: PTH123 - not one of the numbered calls
+                    content = file.read() if str(target).startswith(disk.root) else b""
+                try:
+                    link(source, target)
+                except FileExistsError:
+                    disk.recorder.linked(str(target), content, is_created=False)
+                    raise
+                disk.recorder.linked(str(target), content, is_created=True)
                 disk.add_name(Path(target))
 
             call("link", target, make_link)

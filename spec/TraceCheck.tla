@@ -1,0 +1,91 @@
+----------------------------- MODULE TraceCheck -----------------------------
+(***************************************************************************)
+(* What real runs did to one table, event by event, as steps of Lake: each *)
+(* commit has to be one that Lake's plans and guards allow there, and all  *)
+(* of Lake's invariants hold after it.  A trace with an event that cannot  *)
+(* happen ends there, which TLC reports as a deadlock.                     *)
+(*                                                                         *)
+(* Traces.tla is generated: tests/faults/tracing.py.  Positions are        *)
+(* numbered so that odd ones end a part of the log that changes the table. *)
+(* Version v of Delta is Lake's v + 2.                                     *)
+(***************************************************************************)
+EXTENDS Lake, Traces
+
+VARIABLES trace, at,
+  dead,        \* runs that were killed
+  newest       \* by run the table of its newest commit, whose answer it may lack
+
+traceVars == <<trace, at, dead, newest>>
+Event == Traces[trace][at]
+Odd == {p \in 1 .. LogEnd : p % 2 = 1}
+Untouched == UNCHANGED <<published, run, command, upkeep, gc, group, kept, promised, left>>
+Plan(e) == [upon |-> e.upon + 2, counter |-> e.counter]
+By(e) == e.run \notin dead /\ newest' = [r \in DOMAIN newest \cup {e.run} |-> IF r = e.run THEN e.do ELSE newest[r]]
+         /\ UNCHANGED dead
+
+(* The source wrote on, and bronze has it. *)
+Grow(e) ==
+  /\ e.to > HeadOf(bronze).pos /\ written' = e.to
+  /\ bronze' = Append(bronze, ExtractCommit(PlanUpon(bronze) @@ [from |-> HeadOf(bronze).pos, to |-> e.to]))
+  /\ UNCHANGED <<silver, down, dead, newest>>
+
+(* A window of silver begins where the one before it ended, or later, where nothing changes the table in between. *)
+SilverWindow(e) ==
+  LET plan == Plan(e) @@ [from |-> e.from, anew |-> FALSE, rows |-> TRUE] IN
+  /\ Fits(silver, plan) /\ By(e)
+  /\ e.from >= HeadOf(silver).pos /\ ~IsTouched(HeadOf(silver).pos, e.from) /\ e.to <= HeadOf(bronze).pos
+  /\ silver' = Landed(silver, plan, WindowCommit(plan, e.to))
+  /\ UNCHANGED <<written, bronze, down>>
+
+(* Rows that a load read are no part of the log, and move nothing. *)
+SilverLoad(e) ==
+  /\ Fits(silver, Plan(e)) /\ By(e) /\ e.to = HeadOf(silver).pos
+  /\ silver' = Append(silver, [Last(silver) EXCEPT !.kind = "load", !.counter = e.counter])
+  /\ UNCHANGED <<written, bronze, down>>
+
+(* A merge takes what silver's version has after the target's, and says the position of that version. *)
+DownMerge(e) ==
+  LET plan == MergePlan(e.silver + 2)
+      again == [plan EXCEPT !.redone = silver[plan.silver].rows]   \* windows that are merged again
+  IN
+  /\ e.silver + 2 <= Len(silver) /\ By(e)
+  /\ plan.upon = e.upon + 2 /\ plan.counter = e.counter /\ plan.from = e.from /\ plan.pos = e.to /\ ~plan.waits
+  /\ down' = Landed(down, plan, MergeCommit(IF plan.isEmpty THEN again ELSE plan))
+  /\ UNCHANGED <<written, bronze, silver>>
+
+(* Another source table's part of a table of several: its commit takes the counter, and leaves this part as it is. *)
+DownOther(e) ==
+  /\ Fits(down, Plan(e)) /\ By(e)
+  /\ down' = Append(down, [Last(down) EXCEPT !.counter = e.counter])
+  /\ UNCHANGED <<written, bronze, silver>>
+
+(* A commit that was refused: the version was there. *)
+Refused(e, table) == ~Fits(table, Plan(e)) /\ UNCHANGED <<written, bronze, silver, down, dead, newest>>
+
+Killed(e) == dead' = dead \cup {e.run} /\ UNCHANGED <<written, bronze, silver, down, newest>>
+
+(* A power cut takes a commit that nobody had the answer to: the newest of its table, and of a run that it ended. *)
+Gone(e) ==
+  /\ e.run \in dead /\ newest[e.run] = e.do
+  /\ IF e.do = "down" THEN Len(down) > 1 /\ down' = SubSeq(down, 1, Len(down) - 1) /\ UNCHANGED silver
+     ELSE Len(silver) > 1 /\ silver' = SubSeq(silver, 1, Len(silver) - 1) /\ UNCHANGED down
+  /\ UNCHANGED <<written, bronze, dead, newest>>
+
+Happens(e) ==
+  CASE e.what = "grow" -> Grow(e)
+    [] e.what = "window" -> SilverWindow(e)
+    [] e.what = "load" -> SilverLoad(e)
+    [] e.what = "merge" -> DownMerge(e)
+    [] e.what = "other" -> DownOther(e)
+    [] e.what = "refused" -> Refused(e, IF e.do = "down" THEN down ELSE silver)
+    [] e.what = "killed" -> Killed(e)
+    [] e.what = "gone" -> Gone(e)
+
+TraceInit == Init /\ trace \in 1 .. Len(Traces) /\ at = 1 /\ dead = {} /\ newest = [r \in {} |-> ""]
+
+TraceNext ==
+  \/ at <= Len(Traces[trace]) /\ Happens(Event) /\ at' = at + 1 /\ UNCHANGED trace /\ Untouched
+  \/ at > Len(Traces[trace]) /\ UNCHANGED vars /\ UNCHANGED traceVars
+
+TraceSpec == TraceInit /\ [][TraceNext]_<<vars, traceVars>>
+=============================================================================

@@ -1,0 +1,233 @@
+"""Traces of runs with faults, and whether the model of the protocol allows them.
+
+A trace is what happened to one downstream table and the silver table that it is made of, in one scenario: commits,
+refusals, kills, what a power cut took. ``spec/TraceCheck.tla`` takes it event by event as steps of ``spec/Lake.tla``.
+
+Put here: recording, traces as lines of JSON and as a module of TLA+, what TLC says of many of them at once. Not here:
+the model (spec/), or which runs there are (campaign.py).
+"""
+
+import json
+import re
+import tempfile
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.lake.commit import APPLICATION
+from spark_jobs.log.position import Position
+from spec.check import Definition, Model, check
+
+_COMMIT = re.compile(r"(.+)/_delta_log/(\d{20})\.json")
+_NOT_YET = -1
+"""The version of a table that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One abstract action.
+
+    what: grow, window, load, merge, other, refused, killed, gone. do: the table, ``silver`` or ``down``. run: who.
+    upon: the version that the commit was planned on; start, stop: offsets of the log; silver: the version merged.
+    """
+
+    what: str
+    do: str = ""
+    run: int = 0
+    upon: int = _NOT_YET
+    counter: int = 0
+    start: int = 0
+    stop: int = 0
+    silver: int = _NOT_YET
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Events of one table. changes: offsets at which transactions end that change it."""
+
+    title: str
+    changes: tuple[int, ...]
+    events: tuple[Event, ...]
+
+    def to_lines(self) -> str:
+        """One line of JSON for what it is about, and one for each event."""
+        head = {"trace": self.title, "changes": list(self.changes)}
+        return "".join(f"{json.dumps(line)}\n" for line in (head, *map(asdict, self.events)))
+
+    @classmethod
+    def all_of(cls, lines: Iterable[str]) -> "list[Trace]":
+        """The traces of a file."""
+        traces: list[Trace] = []
+        for line in map(json.loads, lines):
+            if "trace" in line:
+                traces.append(cls(line["trace"], tuple(line["changes"]), ()))
+            else:
+                traces[-1] = replace(traces[-1], events=(*traces[-1].events, Event(**line)))
+        return traces
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What happened, of all tables: path is the table's folder in the lake; ``of`` the source table of a merge."""
+
+    path: str
+    event: Event
+    of: str = ""
+
+
+class Recorder:
+    """What happens in a lake, in its order."""
+
+    def __init__(self, lake: Path) -> None:
+        self._lake = lake
+        self._recorded: list[_Recorded] = []
+        self._runs = count(1)
+        self._local = threading.local()
+        self._writers: dict[tuple[str, int], int] = {}
+        """By table and version the run that committed it."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """What this thread does is a run of its own while the context lasts; one that is left by Killed is dead."""
+        before, self._local.run = self._run, next(self._runs)
+        number = self._run
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._recorded.append(_Recorded("", Event("killed", run=number)))
+            raise
+        finally:
+            self._local.run = before
+
+    @property
+    def _run(self) -> int:
+        return getattr(self._local, "run", 0)
+
+    @property
+    def runs(self) -> int:
+        """How many there were."""
+        return len({recorded.event.run for recorded in self._recorded} - {0})
+
+    def grown(self, stop: int) -> None:
+        """Bronze has the log up to an offset."""
+        self._recorded.append(_Recorded("", Event("grow", stop=stop)))
+
+    def linked(self, target: str, content: bytes, *, is_created: bool) -> None:
+        """A file got its name, or another one has it. Commits of tables are what is recorded."""
+        match = _COMMIT.fullmatch(target.removeprefix(f"{self._lake}/"))
+        if match is None:
+            return
+        actions = [json.loads(line) for line in content.splitlines()[:4]]
+        info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+        counter = next((action["txn"]["version"] for action in actions if "txn" in action), 0)
+        commit = json.loads(info.get("userMetadata") or "{}").get(APPLICATION)
+        if commit is None:
+            return
+        path, version, layer = match[1], int(match[2]), match[1].partition("/")[0]
+        of = str(commit.get("table") or "").rpartition(".")[2]
+        event = Event(
+            what={"downstream": "merge"}.get(layer, "load" if commit["kind"] == "load" else "window"),
+            do="down" if layer == "downstream" else layer,
+            run=self._run,
+            upon=version - 1,
+            counter=counter,
+            start=_offset(commit.get("start")),
+            stop=_offset(commit["position"]),
+            silver=commit.get("silver_version", _NOT_YET),
+        )
+        if is_created:
+            self._writers[path, version] = self._run
+        self._recorded.append(_Recorded(path, event if is_created else replace(event, what="refused"), of))
+
+    def power_cut(self) -> None:
+        """Notes the commits that are not there any more, the newest of a table first."""
+        for path, version in sorted(self._writers, reverse=True):
+            if not (self._lake / path / "_delta_log" / f"{version:020}.json").exists():
+                run = self._writers.pop((path, version))
+                layer = "down" if path.startswith("downstream/") else path.partition("/")[0]
+                self._recorded.append(_Recorded(path, Event("gone", layer, run, version - 1)))
+
+    def trace(self, title: str, changes: Sequence[int], silver: str, target: str) -> Trace:
+        """Of one table. silver, target: the folders of both tables in the lake."""
+        table = silver.rpartition("/")[2]
+        events: list[Event] = []
+        for recorded in self._recorded:
+            event, own = recorded.event, recorded.path in ("", silver, target)
+            if not own or (event.what == "grow" and event.stop <= max((e.stop for e in events), default=0)):
+                continue
+            is_other = event.what == "merge" and recorded.of not in ("", table)
+            events.append(replace(event, what="other") if is_other else event)
+        return Trace(title, tuple(changes), tuple(events))
+
+
+def _offset(position: str | None) -> int:
+    return Position.parse(position).offset if position else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A trace that the model does not allow, and why. at: its first event that cannot happen, from 0 on."""
+
+    trace: Trace
+    at: int
+    why: str
+
+    def __str__(self) -> str:
+        event = self.trace.events[self.at] if self.at < len(self.trace.events) else "its end"
+        return f"{self.trace.title}: {self.why} at event {self.at}: {event}"
+
+
+def rejected(traces: Sequence[Trace]) -> Rejected | None:
+    """The first trace that the model does not allow; None where it allows all."""
+    numbered = [_numbered(trace) for trace in traces]
+    end = max((number for _, numbers in numbered for number in numbers.values()), default=0) + 1
+    with tempfile.TemporaryDirectory(prefix="stratalog-traces-") as folder:
+        listed = ",\n".join(f"<<{', '.join(map(_tla, events))}>>" for events, _ in numbered)
+        Path(folder, "Traces.tla").write_text(
+            f"---- MODULE Traces ----\nEXTENDS Integers\nTraces == <<\n{listed}\n>>\n====\n", encoding="utf-8"
+        )
+        said = check(_model(end), workers=1, folder=Path(folder))
+    if said.violated is None:
+        return None
+    why = "cannot happen" if said.violated == "Deadlock" else f"{said.violated} does not hold"
+    at = said.last["at"] - 1 if said.violated == "Deadlock" else said.last["at"] - 2
+    return Rejected(traces[said.last["trace"] - 1], at, why)
+
+
+def _model(end: int) -> Model:
+    return Model(
+        "TraceCheck",
+        {
+            **{"LogEnd": end, "Touching": Definition("Odd"), "Statements": set(), "Runs": {"r1"}, "Way": "file"},
+            **dict.fromkeys(("Faults", "Replays", "Rewrites", "Resets", "Removals", "Groups"), 0),
+        },
+        ("Fenced", "Contiguous", "SilverOnce", "DownOnce", "Monotone"),
+        specification="TraceSpec",
+        is_complete=False,
+    )
+
+
+def _numbered(trace: Trace) -> tuple[list[Event], dict[int, int]]:
+    """The events with small numbers in the place of offsets: an odd one ends log that changes the table."""
+    offsets = {offset for event in trace.events for offset in (event.start, event.stop)} | {0}
+    changes, numbers, before = sorted(trace.changes), {0: 0}, 0
+    for offset in sorted(offsets - {0}):
+        is_changed = bisect_right(changes, offset) > bisect_right(changes, before)
+        number = numbers[before] + 1
+        numbers[offset] = number if number % 2 == is_changed else number + 1
+        before = offset
+    return [replace(event, start=numbers[event.start], stop=numbers[event.stop]) for event in trace.events], numbers
+
+
+def _tla(event: Event) -> str:
+    names: Mapping[str, Any] = {"from": event.start, "to": event.stop} | {
+        name: getattr(event, name) for name in ("what", "do", "run", "upon", "counter", "silver")
+    }
+    cells = (f'{name} |-> "{value}"' if isinstance(value, str) else f"{name} |-> {value}" for name, value in names.items())
+    return f"[{', '.join(cells)}]"
