@@ -286,10 +286,10 @@ class Arrivals:
         # What the deliveries wrote counts; without any, the entry stays as it is.
         landed = [self.results.get((name, leg.name)) for leg in legs]
         pinned = next((result.silver for result in landed if result and result.silver and result.downstream), None)
-        if pinned:
+        if pinned and not _is_beyond(pinned, entry):
             complete, unnamed = is_complete(pinned), silver.is_numbered(pinned) or None
             entry = replace(entry, silver_version=pinned.version, complete=complete, numbered=unnamed)
-        elif name not in self.stopped and all((name, leg.name) not in self.unchanged for leg in legs):
+        elif not pinned and name not in self.stopped and all((name, leg.name) not in self.unchanged for leg in legs):
             return entry
         targets = list(self._targets(entry, legs))
         return entry.with_targets(targets) if targets else entry
@@ -308,8 +308,13 @@ class Arrivals:
                 yield _reached(target, entry, self.results.get(name), mode)
 
 
+def _is_beyond(head: Head, entry: Entry) -> bool:
+    """Whether a table has log that is behind what the run publishes: another run has gone on, and publishes that."""
+    return head.position is not None and entry.checkpoint is not None and head.position > entry.checkpoint
+
+
 def _reached(target: Target, entry: Entry, result: DeliveryResult | None, mode: Mode) -> Target:
-    if result is None or result.downstream is None:
+    if result is None or result.downstream is None or _is_beyond(result.downstream, entry):
         return target
     merged = str(result.downstream.position) if result.stopped else entry.position
     version = result.downstream.version

@@ -16,7 +16,9 @@ from spark_jobs.delta.snapshot import commit_info_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Position
 from spark_jobs.pipeline import run
+from spark_jobs.pipeline.outcome import Outcome
 from tests.faults import runs
 from tests.faults.campaign import Log, Scenario
 from tests.faults.changes import SCHEMA, SOURCE
@@ -112,15 +114,34 @@ def test_a_run_that_is_overtaken_before_it_merges_publishes_one_moment(tmp_path:
         pipeline = scenario.pipeline
         scenario._grow(0)
         with runs.scheduled(1):
+            _publish(pipeline, run.compact_source(runs.SPARK, pipeline, SOURCE))
+        scenario._grow(1)
+        with runs.scheduled(2):
             compacted = run.compact_source(runs.SPARK, pipeline, SOURCE)
         scenario._grow(3)
-        with runs.scheduled(2):
-            run.compact_source(runs.SPARK, pipeline, SOURCE)
         with runs.scheduled(3):
-            merged = run.merge_source(runs.SPARK, pipeline, SOURCE, compacted)
-            run.publish(runs.SPARK, pipeline, SOURCE, merged)
-    entries = publication.read(lake_of(pipeline), SOURCE)
-    assert entries
-    for target in (target for entry in entries for target in entry.into):
-        commit = DownstreamCommit.from_json(commit_info_of(target.path, target.version)["userMetadata"])
-        assert str(commit.position) == target.merged
+            overtaking = run.compact_source(runs.SPARK, pipeline, SOURCE)
+            _publish(pipeline, compacted)
+            of_overtaken = _published_positions(pipeline)
+            _publish(pipeline, overtaking)
+    assert of_overtaken
+    assert all(holds == says for holds, says in of_overtaken)
+    assert {*_published_positions(pipeline)} == {(overtaking.position, overtaking.position)}
+
+
+def _publish(pipeline: Pipeline, compacted: Outcome) -> None:
+    run.publish(runs.SPARK, pipeline, SOURCE, run.merge_source(runs.SPARK, pipeline, SOURCE, compacted))
+
+
+def _published_positions(pipeline: Pipeline) -> list[tuple[Position, Position]]:
+    """Of each published version the position that it holds, and the one that is published."""
+    targets = [target for entry in publication.read(lake_of(pipeline), SOURCE) for target in entry.into]
+    positions = []
+    for target in targets:
+        if target.version is None:  # nothing of it is published yet
+            continue
+        assert target.merged
+        commit = DownstreamCommit.from_json((commit_info_of(target.path, target.version) or {}).get("userMetadata"))
+        assert commit
+        positions.append((commit.position, Position.parse(target.merged)))
+    return positions
