@@ -87,6 +87,12 @@ site: $(SITE) ## the pages as a site in build/site, with search and llms.txt; a 
 	@$(STEP) 'The site in build/site'
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
 
+BOUNDS ?= full
+.PHONY: spec
+spec: java $(DEV) ## the models in spec by TLC, and each without one of its guards: minutes (BOUNDS=small: one)
+	@$(STEP) 'The models, and what each guard is for'
+	@$(PY) -m spec.check $(BOUNDS)
+
 ##@ Longer tests
 
 .PHONY: test-thorough
@@ -143,6 +149,7 @@ test-versions: java $(DEV) delta ## a few tests with the lowest and with the hig
 .PHONY: test-nightly
 test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leaves out: long tests, all of Azure, every kernel checked, half an hour of faults: hours
 	@failed=; run() { $(STEP) "$$1"; title=$$1; shift; env "$$@" || failed="$$failed, $$title"; }; \
+	run 'the models' $(MAKE) spec; \
 	run 'long tests' $(PYTEST) -m 'long and not cluster'; \
 	run 'pipelines, by Spark alone' STRATALOG_READS=spark STRATALOG_TASKS=spark $(PYTEST) -m 'spark and not long and not stores and not cluster' $(READING); \
 	run 'every verb on clusters' $(PY) -m pytest -m 'cluster and long' tests/cluster; \

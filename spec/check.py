@@ -29,6 +29,8 @@ SECONDS = 1_800
 class Definition(str):
     """The name of a definition that a constant is."""
 
+    __slots__ = ()
+
 
 @dataclass(frozen=True)
 class Model:
@@ -109,7 +111,9 @@ MODELS: dict[str, dict[str, Model]] = {
     "small": {
         "two runs": _LAKE.within(Faults=1),
         "two runs, liveness": _LIVE.within(Faults=1),
-        "two runs, Spark commits": _LAKE.within(Faults=1, Rewrites=1, LogEnd=2, Touching={1, 2}, Statements={1}, **_SPARK),
+        "two runs, Spark commits": _LAKE.within(
+            Faults=1, Rewrites=1, LogEnd=2, Touching={1, 2}, Statements={1}, **_SPARK
+        ),
         "replay and rewrite": _LAKE.within(Faults=1, Replays=1, Rewrites=1, **_ONE),
         "reset and gc": _LAKE.within(Resets=1, Removals=1, LogEnd=2, Touching={1, 2}, Statements={1}),
         "a reader and gc": _LAKE.within(Removals=1, Groups=1, **_ONE),
@@ -183,7 +187,14 @@ def check(model: Model, *, without: Sequence[str] = (), workers: int = 0, folder
         Path(scratch, "model.cfg").write_text(_configuration(model, without), encoding="utf-8")
         command = [
             *(f"{home}/bin/java" if home else "java", *java, "-Xss8m", f"-Djava.io.tmpdir={scratch}"),
-            *("-cp", str(tools()), "tlc2.TLC", *(["-deadlock"] if model.is_complete else []), "-workers", str(workers or os.cpu_count() or 1)),
+            *(
+                "-cp",
+                str(tools()),
+                "tlc2.TLC",
+                *(["-deadlock"] if model.is_complete else []),
+                "-workers",
+                str(workers or os.cpu_count() or 1),
+            ),
             *("-metadir", f"{scratch}/states", "-config", "model.cfg", f"{model.module}.tla"),
         ]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, cwd=scratch)
@@ -247,7 +258,9 @@ def main(arguments: Sequence[str]) -> int:
             found = check(MODELS["small"][mutant.model].within(**mutant.constants), without=[mutant.guard], workers=1)
             status |= found.violated is None
             outcome = found.violated or "NOTHING"
-            print(f"| {mutant.guard} | {mutant.model} | {outcome} | {found.states:,} | {found.seconds:.1f} |", flush=True)
+            print(
+                f"| {mutant.guard} | {mutant.model} | {outcome} | {found.states:,} | {found.seconds:.1f} |", flush=True
+            )
     return status
 
 

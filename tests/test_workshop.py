@@ -116,7 +116,10 @@ def continuous_integration(folder: Path, makefile: str) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": path})
 
 
-STEPS = ("install", "fetch", "lint", "site", "test-thorough", "test-stores", "test-cluster", "test-checked")
+STEPS = (
+    *("install", "fetch", "lint", "spec BOUNDS=small", "site"),
+    *("test-thorough", "test-stores", "test-cluster", "test-checked"),
+)
 """Of continuous integration, each a target of the Makefile."""
 SUMMARY = "=== 7 passed, 2 skipped in 60.12s (0:01:00) ==="
 

@@ -74,7 +74,8 @@ class Entry:
     """Up to where the source's bronze was looked at by the run that wrote the row."""
     published_at: datetime | None = None
     bronze_version: int | None = None
-    """In the source's own row alone, whose ``schema`` and ``table`` are null."""
+    """In the source's own row, whose ``schema`` and ``table`` are null. In the row of a table that was reset, without
+    consent to lose rows, the version that this was planned with: bronze is to begin there still when it is rebuilt."""
     complete: bool | None = None
     """Whether the table has the rows from before the log begins, if there were any; null where it has no row at all."""
     keys_never_whole: int | None = None

@@ -24,7 +24,8 @@ from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit, own_commits
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, Design, Head
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.rows import all_of, rows_of
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.storage.files import is_stored, reason, stored_path
@@ -213,6 +214,20 @@ class Table:
         """
         upon, added = driver_commit.with_columns(driver_commit.snapshot_upon(self.path, head), columns or {})
         return self.land(upon, head, checkpoint, **added, **driver_commit.of_rows(upon, rows, head, cells))
+
+    def fence(self) -> None:
+        """Takes the next counter and changes nothing: what others have planned by now loses, and is planned again.
+
+        Raises LakeError, LostRace where other writers keep winning.
+        """
+
+        def claim() -> None:
+            head = self.head()
+            if head and head.checkpoint:
+                upon = driver_commit.snapshot_upon(self.path, head, appends=True)
+                self.land(upon, head, replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE))
+
+        retry_on_conflict(claim)
 
     def files(self) -> list[int]:
         """Bytes of each data file of the newest version; none where there is no table."""

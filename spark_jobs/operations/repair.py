@@ -126,6 +126,8 @@ class Reset:
     begin: Position
     rows: int
     lost_rows: str | None = None
+    bronze_version: int | None = None
+    """As ``Entry`` has it; None with consent to lose rows."""
 
     @property
     def name(self) -> TableName:
@@ -182,7 +184,8 @@ def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool
         )
     # Every downstream table that has rows of it.
     into = [downstream_of(lake, source, name, destination) for destination in destinations_of(pipeline, source, name)]
-    return Reset(entry, planner.snapshot.oldest, sum(map(_row_count, into)), lost_rows)
+    version = None if drops_older else snapshot.version
+    return Reset(entry, planner.snapshot.oldest, sum(map(_row_count, into)), lost_rows, version)
 
 
 def _row_count(target: Table) -> int:
@@ -206,7 +209,11 @@ def reset(pipeline: Pipeline, source: str, planned: Reset) -> Entry:
     """Records that a table is to be rebuilt, in one commit. Raises LostRace where others keep publishing."""
     lake = lake_of(pipeline)
     resets = silver.resets(lake.silver(source, *planned.entry.name).head())
-    return publication.amend(lake, planned.entry, lambda now: _reset(now, resets))
+
+    def to_rebuild(now: Entry) -> Entry:
+        return replace(_reset(now, resets), bronze_version=planned.bronze_version)
+
+    return publication.amend(lake, planned.entry, to_rebuild)
 
 
 def plan_unreset(pipeline: Pipeline, source: str, table: str) -> Entry:
@@ -226,7 +233,8 @@ def unreset(pipeline: Pipeline, source: str, entry: Entry) -> Entry:
         _require_untouched(now, head)
         assert head is not None
         resets = (now.resets or 0) + 1
-        return replace(now, state="current", reason=None, position=str(head.position), resets=resets)
+        position = str(head.position)
+        return replace(now, state="current", reason=None, position=position, resets=resets, bronze_version=None)
 
     return publication.amend(lake, entry, back)
 

@@ -165,7 +165,7 @@ class Planner:
         if name in planned.sequences:
             return replace(entry, state="ignored", reason=sequences.REASON, position=str(self.snapshot.end))
         entry = self._compacted(entry, job) if job else entry
-        return replace(entry, state="current", reason=None, position=str(self.snapshot.end))
+        return replace(entry, state="current", reason=None, position=str(self.snapshot.end), bronze_version=None)
 
     def _stopped(self, entry: Entry, job: Compacted | None, reason: str, place: Position | None) -> Entry:
         """The row of a table that has stopped, which stands where it stopped if silver has it.

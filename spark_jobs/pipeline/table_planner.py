@@ -10,11 +10,13 @@ from functools import partial
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.bronze.scan import RangeScan
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.labels import without_labels
+from spark_jobs.delta.snapshot import commit_info_of
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import (
     LakeError,
@@ -86,6 +88,8 @@ class TablePlanner:
         head = table.head()
         resets, resets_done = entry.resets or 0, silver.resets(head)
         is_rebuilt = head is not None and entry.is_reset and resets > resets_done
+        if is_rebuilt:
+            self._require_as_planned(entry, name)
         position = head.position if head and not is_rebuilt else None
         start = self._start(entry, since, position, resets_done)
         filters = filters_of(self.inputs.filters, self.source, name)
@@ -119,6 +123,18 @@ class TablePlanner:
         if name in self.scan.tables or entry.is_reset or since < self.snapshot.complete_from:
             return True
         return bool(self.scan.about(name, since) or self.scan.indexes(name, since) or self.scan.xa.unknown)
+
+    def _require_as_planned(self, entry: Entry, name: TableName) -> None:
+        """Raises TableStopped where gc removed log of a table between the plan of its reset and the reset."""
+        # Where that commit is not in bronze's log any more, gc has waited for the table since.
+        info = None if entry.bronze_version is None else commit_info_of(self.snapshot.table.path, entry.bronze_version)
+        planned = BronzeCommit.from_json(info.get("userMetadata")) if info else None
+        if planned and bronze.oldest(planned) < self.snapshot.oldest:
+            raise TableStopped(
+                f"{self.source}: {name}: gc has removed log up to {self.snapshot.oldest} since the table was reset, so "
+                "that rebuilt it would lack rows; take the reset back (stratalog reset --undo --yes), which keeps its "
+                "rows, and reset it again, which says what would be lost"
+            )
 
     def _start(self, entry: Entry, since: Position, position: Position | None, resets_done: int) -> Position:
         """Where a table's window begins.

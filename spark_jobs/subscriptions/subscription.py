@@ -133,10 +133,24 @@ class Subscription:
             lease=self._lease_seconds,
             wait=self._wait_seconds,
         )
+        if self._lease.record.version == 1:
+            self._begin(self._lease)
         record = self._lease.record
         self._reader = EntryReader(self._lake, self.source, wanted_tables(record.tables), self._output)
         self._outstanding.clear()
         self._rewind(record.cursor)
+
+    def _begin(self, lease: Lease) -> None:
+        """Has gc wait for a new group: a removal of log that did not see its record loses.
+
+        A group that starts with the earliest log starts behind what went before. Raises LakeError, LostRace, StratalogError where another consumer has taken over.
+        """
+        self._lake.bronze(self.source).fence()
+        if (
+            self._start == "earliest"
+            and lease.record.cursor.position < BronzeSnapshot.of(self._lake, self.source).oldest
+        ):
+            lease.move(self._new().cursor, lease.record.batch)
 
     def close(self) -> None:
         """Gives the group free at once. What is not acknowledged comes again."""

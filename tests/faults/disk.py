@@ -213,7 +213,7 @@ class Disk:
                 stack.enter_context(patch.object(owner, name, replacement))
             yield
 
-    def _replacements(self) -> list[tuple[Any, str, Any]]:  # noqa: C901 - one function a call
+    def _replacements(self) -> list[tuple[Any, str, Any]]:  # noqa: C901, PLR0915 - one function a call
         disk, call = self, self.call
         mkdir, open_, read_bytes, unlink, exists, stat = (
             getattr(Path, name) for name in ("mkdir", "open", "read_bytes", "unlink", "exists", "stat")

@@ -32,6 +32,7 @@ from tests.faults.runs import (
     SOFT_KEYLESS,
     SOFT_PARTIAL,
 )
+from tests.faults.tracing import Trace, rejected
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
@@ -41,6 +42,14 @@ pytestmark = [
 _SHOWED = (range(1011, 1012), range(1231, 1232))
 """Seeds that showed errors: parts of new rows of which no key has a value; a directory that was not synced."""
 _SEED = os.environ.get("STRATALOG_FAULT_SEED")
+_AT_ONCE = 2_000
+"""Traces that TLC follows in one run: its module is some 5 MB then."""
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what the scenarios of this module's tests did; the last of them has the model follow all of it."""
+    return tmp_path_factory.mktemp("traces")
 
 
 def require_nothing_wrong(title: str, results: list[tuple[Counter[str], Counter[str], list[str]]]) -> list[str]:
@@ -60,9 +69,10 @@ def require_nothing_wrong(title: str, results: list[tuple[Counter[str], Counter[
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
+def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, traces: Path, summary: list[str]) -> None:
     seed_ranges = [range(int(_SEED), int(_SEED) + 1)] if _SEED else [range(100, 118), *_SHOWED]
-    summary += require_nothing_wrong("engine, faults", [play(seeds, tmp_path / f"{seeds[0]}") for seeds in seed_ranges])
+    results = [play(seeds, tmp_path / f"{seeds[0]}", traces=traces) for seeds in seed_ranges]
+    summary += require_nothing_wrong("engine, faults", results)
 
 
 @pytest.mark.slow
@@ -77,14 +87,14 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: li
     "count", [pytest.param(3, marks=pytest.mark.thorough), pytest.param(24, marks=pytest.mark.long)]
 )
 def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
-    layout: str, tmp_path: Path, summary: list[str], count: int
+    layout: str, tmp_path: Path, traces: Path, summary: list[str], count: int
 ) -> None:
     seeds = range(int(_SEED), int(_SEED) + 1) if _SEED else range(200, 200 + count)
-    summary += require_nothing_wrong(f"engine, {layout}, faults", [play(seeds, tmp_path, layout=layout)])
+    summary += require_nothing_wrong(f"engine, {layout}, faults", [play(seeds, tmp_path, layout=layout, traces=traces)])
 
 
 @pytest.mark.long
-def test_thousands_of_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
+def test_thousands_of_faults_lose_and_double_nothing(tmp_path: Path, traces: Path, summary: list[str]) -> None:
     count, share = 720, 20
     starts = range(1000, 1000 + count, share)
     context = multiprocessing.get_context("spawn")
@@ -93,7 +103,7 @@ def test_thousands_of_faults_lose_and_double_nothing(tmp_path: Path, summary: li
         for start in starts:
             folder = tmp_path / str(start)
             folder.mkdir()
-            running.append(pool.submit(play, range(start, min(start + share, 1000 + count)), folder))
+            running.append(pool.submit(play, range(start, min(start + share, 1000 + count)), folder, traces=traces))
         results = [campaign.result() for campaign in running]
     lines = require_nothing_wrong("engine, faults", results)
     summary += lines
@@ -139,3 +149,19 @@ def test_what_breaks_a_commit_is_seen(
     monkeypatch.setattr(module, name, broken)
     *_, wrong = play(range(104, 112), tmp_path, kinds, layout, to_first_wrong=True)
     assert wrong
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_the_model_allows_what_the_scenarios_did(tmp_path: Path, traces: Path, summary: list[str]) -> None:
+    """After the tests above, whose scenarios it follows; alone it has some of its own."""
+    if not list(traces.iterdir()):
+        require_nothing_wrong("engine, faults", [play(range(100, 103), tmp_path, traces=traces)])
+    recorded = [trace for file in sorted(traces.iterdir()) for trace in Trace.all_of(file.read_text().splitlines())]
+    for begin in range(0, len(recorded), _AT_ONCE):
+        refused = rejected(recorded[begin : begin + _AT_ONCE])
+        assert refused is None, str(refused)
+    events = Counter(event.what for trace in recorded for event in trace.events)
+    listed = ", ".join(f"{name} {count}" for name, count in events.most_common())
+    summary.append(f"model: {len(recorded)} traces, 0 rejected: {listed}")
+    assert len(recorded) >= 6

@@ -204,7 +204,11 @@ def _model(end: int) -> Model:
     return Model(
         "TraceCheck",
         {
-            **{"LogEnd": end, "Touching": Definition("Odd"), "Statements": set(), "Runs": {"r1"}, "Way": "file"},
+            "LogEnd": end,
+            "Touching": Definition("Odd"),
+            "Statements": set(),
+            "Runs": {"r1"},
+            "Way": "file",
             **dict.fromkeys(("Faults", "Replays", "Rewrites", "Resets", "Removals", "Groups"), 0),
         },
         ("Fenced", "Contiguous", "SilverOnce", "DownOnce", "Monotone"),
@@ -229,5 +233,7 @@ def _tla(event: Event) -> str:
     names: Mapping[str, Any] = {"from": event.start, "to": event.stop} | {
         name: getattr(event, name) for name in ("what", "do", "run", "upon", "counter", "silver")
     }
-    cells = (f'{name} |-> "{value}"' if isinstance(value, str) else f"{name} |-> {value}" for name, value in names.items())
+    cells = (
+        f'{name} |-> "{value}"' if isinstance(value, str) else f"{name} |-> {value}" for name, value in names.items()
+    )
     return f"[{', '.join(cells)}]"

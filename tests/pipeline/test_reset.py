@@ -252,6 +252,30 @@ def test_what_bronze_no_longer_has_is_not_dropped_in_silence(spark: SparkSession
     assert entry(logs.lake, "lines").reason == reason
 
 
+def test_log_that_gc_removes_behind_the_plan_of_a_reset_stops_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Whoever reset it was told that bronze has all of its rows."""
+    logs = Logs(spark, tmp_path)
+    logs.write(1, Statement("shop", "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))"))
+    logs.write(2, Insert("shop.orders", (1, "old")), Commit())
+    logs.write(3, Insert("shop.orders", (2, "new")), Commit())
+    logs.write(4, Insert("shop.orders", (3, "new")), Commit())
+    pipeline = logs.pipeline(retention={"bronze": "1d"})
+    logs.run(pipeline)
+    plan = planned(pipeline, "shop.orders")
+    gc_source(spark, pipeline, SOURCE, now=day(3.5))
+    reset(spark, pipeline, SOURCE, plan)
+    (reason,) = logs.run(pipeline).stopped.values()
+    assert "gc has removed log up to mysql-bin.000003:4 since the table was reset" in reason
+    assert rows(logs.lake.downstream("shop", "orders").read(spark)) == [(1, "old"), (2, "new"), (3, "new")]
+
+    # Taken back, the table continues; reset with consent, it is done over.
+    unreset(spark, pipeline, SOURCE, plan_unreset(pipeline, SOURCE, "shop.orders"))
+    assert logs.run(pipeline).stopped == {}
+    was_reset(spark, pipeline, "shop.orders", drops_older=True)
+    assert logs.run(pipeline).stopped == {}
+    assert rows(logs.lake.downstream("shop", "orders").read(spark)) == [(2, "new"), (3, "new")]
+
+
 def test_a_run_that_began_before_the_reset_sets_nothing_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

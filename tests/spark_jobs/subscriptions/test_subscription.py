@@ -1,15 +1,27 @@
 import json
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.errors import ConfigError, DecodeError, LakeError, StratalogError
+from spark_jobs.delta import commits, data_files
+from spark_jobs.delta.snapshot import new_table
+from spark_jobs.errors import ConfigError, DecodeError, LakeError, LostRace, StratalogError
+from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
+from spark_jobs.lake.driver_commit import snapshot_upon
+from spark_jobs.log.position import Position
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.entries import LogEntry
+from spark_jobs.subscriptions.records import Record, Records
 from tests.consumers import SOURCE, SPEC, Shop, ids, order, orders
 from tests.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
 from tests.xa import XA, prepared
@@ -45,6 +57,55 @@ def test_batches_are_acknowledged_in_order_and_what_is_not_comes_again(shop: Sho
             subscription.rollback(7)
     with shop.subscription() as subscription:
         assert ids(subscription.get_without_ack(9)) == [3, 4, 5, 6]
+
+
+def as_extracted(shop: Shop) -> None:
+    """Makes bronze anew as extraction does, with a data file for each file of the log."""
+    table = shop.lake.bronze(SOURCE)
+    head, rows = table.head(), pa.Table.from_pylist(table.rows(), bronze.ARROW)
+    assert head
+    assert head.checkpoint
+    shutil.rmtree(table.path)
+    upon = new_table(table.path, bronze.COLUMNS, bronze.PROPERTIES)
+    columns = upon.schema.arrow(physical=False)
+    files = [
+        data_files.write(upon.path, rows.filter(pc.equal(rows["number"], number)).cast(columns), upon.schema, {})
+        for number in (1, 2)
+    ]
+    commits.commit(upon, adds=files, transaction=(APPLICATION, 1), user_metadata=head.checkpoint.to_json())
+
+
+def planned_removal(shop: Shop) -> Callable[[], object]:
+    """What commits the removal of the first file of the log, upon bronze as it is now."""
+    planned, table = BronzeSnapshot.of(shop.lake, SOURCE), shop.lake.bronze(SOURCE)
+    upon, oldest = snapshot_upon(table.path, planned.head), Position("b.000002", 4)
+    assert upon
+    removal = replace(planned.checkpoint, batch=new_batch(), kind=CommitKind.GC, oldest=oldest, removed_to=oldest)
+    going = [file for file in upon.files if file.stats["maxValues"]["number"] == 1]
+    return partial(table.land, upon, planned.head, removal, removes=going)
+
+
+def test_a_removal_of_log_that_was_planned_before_a_group_loses(shop: Shop) -> None:
+    as_extracted(shop)
+    remove = planned_removal(shop)
+    with shop.subscription() as subscription:
+        with pytest.raises(LostRace):
+            remove()
+        assert ids(subscription.get(6)) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_group_begins_behind_log_that_went_while_it_was_made(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_extracted(shop)
+    write = Records.write
+
+    def overtaken(self: Records, record: Record) -> Record:
+        monkeypatch.undo()
+        planned_removal(shop)()
+        return write(self, record)
+
+    monkeypatch.setattr(Records, "write", overtaken)
+    with shop.subscription() as subscription:
+        assert ids(subscription.get(9)) == [3, 4, 5, 6]
 
 
 def test_a_position_may_lie_inside_a_transaction(shop: Shop) -> None:

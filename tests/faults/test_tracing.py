@@ -1,0 +1,83 @@
+"""The model follows a trace as it was recorded, and not one in which something else happened."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.faults.campaign import play
+from tests.faults.tracing import Event, Trace, rejected
+
+TRACE = Trace(
+    "a table that two runs bring forward, one of which is killed",
+    (120, 450, 900),
+    (
+        Event("grow", stop=500),
+        Event("window", "silver", 1, -1, 1, 0, 300),
+        Event("refused", "silver", 2, -1, 1, 0, 500),
+        Event("window", "silver", 1, 0, 2, 300, 500),
+        Event("merge", "down", 1, -1, 1, 0, 500, silver=1),
+        Event("grow", stop=950),
+        Event("window", "silver", 3, 1, 3, 500, 950),
+        Event("killed", run=3),
+        Event("gone", "silver", 3, 1),
+        Event("window", "silver", 4, 1, 3, 500, 950),
+        Event("merge", "down", 4, 0, 2, 500, 950, silver=2),
+    ),
+)
+Change = Callable[[list[Event]], Sequence[Event]]
+
+
+def test_the_model_follows_what_happened() -> None:
+    assert rejected([TRACE, TRACE]) is None
+
+
+@pytest.mark.parametrize(
+    "at, change",
+    [
+        (1, lambda events: [events[0], *events[2:]]),
+        (3, lambda events: [*events[:3], *events[4:]]),
+        (9, lambda events: [*events[:4], *events[5:]]),
+        (4, lambda events: [*events[:4], events[3], *events[4:]]),
+        (5, lambda events: [*events[:5], events[4], *events[5:]]),
+        (3, lambda events: [*events[:3], events[4], events[3], *events[5:]]),
+        (1, lambda events: [events[0], events[3], events[2], events[1], *events[4:]]),
+        (8, lambda events: [*events[:8], *events[9:]]),
+        (9, lambda events: [*events[:9], replace(events[9], run=3), *events[10:]]),
+        (9, lambda events: [*events[:9], replace(events[9], start=920), *events[10:]]),
+        (9, lambda events: [*events[:9], replace(events[9], counter=4), *events[10:]]),
+        (10, lambda events: [*events[:10], replace(events[10], silver=1)]),
+        (10, lambda events: [*events[:10], replace(events[10], stop=500)]),
+    ],
+    ids=[
+        *("the first window dropped", "a window dropped", "a merge dropped", "a window doubled", "a merge doubled"),
+        *("a merge before its window", "windows swapped", "a commit that is there made again"),
+        *("by a run that was killed", "a gap", "a counter left out", "an older version merged", "a position behind"),
+    ],
+)
+def test_the_model_follows_nothing_else(at: int, change: Change) -> None:
+    changed = replace(TRACE, events=tuple(change([*TRACE.events])))
+    refused = rejected([TRACE, changed])
+    assert refused is not None
+    assert (refused.trace, refused.at) == (changed, at), str(refused)
+
+
+def test_a_trace_is_lines_of_json() -> None:
+    assert Trace.all_of([*TRACE.to_lines().splitlines(), *TRACE.to_lines().splitlines()]) == [TRACE, TRACE]
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_recorded_commit_that_is_swapped_dropped_or_doubled_is_seen(tmp_path: Path) -> None:
+    play(range(200, 201), tmp_path, traces=tmp_path)
+    (file,) = tmp_path.glob("*.jsonl")
+    trace = Trace.all_of(file.read_text().splitlines())[0]
+    assert rejected([trace]) is None
+    first, second = [at for at, event in enumerate(trace.events) if event.what in ("window", "merge")][-2:]
+    events = trace.events
+    swapped = (*events[:first], events[second], *events[first + 1 : second], events[first], *events[second + 1 :])
+    dropped = (*events[:first], *events[first + 1 :])
+    doubled = (*events[: first + 1], *events[first:])
+    for changed in (swapped, dropped, doubled):
+        assert rejected([replace(trace, events=changed)]) is not None
