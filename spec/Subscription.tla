@@ -35,7 +35,7 @@ Spend(what) == left[what] > 0 /\ left' = [left EXCEPT ![what] = @ - 1]
 (* records.py::write: the version after the one that is known, if it is the newest, and that one is there still. *)
 Fits(version) ==
   /\ version + 1 \notin DOMAIN files \/ ~On("exclusive")
-  /\ (version + 1 > Top /\ version \in DOMAIN files) \/ ~On("newest")
+  /\ (version + 1 >= Top /\ version \in DOMAIN files) \/ ~On("newest")
 
 Write(version, record) ==
   LET stays == {v \in DOMAIN files : v > version + 1 - Kept} \cup {version + 1} IN
@@ -46,7 +46,6 @@ Write(version, record) ==
 Read(c) ==
   /\ consumer[c].at = "away" /\ files[Top].cursor < LogEnd
   /\ \/ files[Top].holder = Nobody /\ UNCHANGED left
-     \/ ~On("lease") /\ UNCHANGED left
      \/ Spend("takeovers")                                  \* the lease is over, whether or not its consumer is
   /\ Goes(c, [at |-> "takes", version |-> Top, cursor |-> files[Top].cursor, given |-> files[Top].cursor])
   /\ UNCHANGED <<files, newest, acked, seen>>

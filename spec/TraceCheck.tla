@@ -72,14 +72,14 @@ Gone(e) ==
   /\ UNCHANGED <<written, bronze, dead, newest>>
 
 Happens(e) ==
-  CASE e.what = "grow" -> Grow(e)
-    [] e.what = "window" -> SilverWindow(e)
-    [] e.what = "load" -> SilverLoad(e)
-    [] e.what = "merge" -> DownMerge(e)
-    [] e.what = "other" -> DownOther(e)
-    [] e.what = "refused" -> Refused(e, IF e.do = "down" THEN down ELSE silver)
-    [] e.what = "killed" -> Killed(e)
-    [] e.what = "gone" -> Gone(e)
+  CASE e.kind = "grow" -> Grow(e)
+    [] e.kind = "window" -> SilverWindow(e)
+    [] e.kind = "load" -> SilverLoad(e)
+    [] e.kind = "merge" -> DownMerge(e)
+    [] e.kind = "other" -> DownOther(e)
+    [] e.kind = "refused" -> Refused(e, IF e.do = "down" THEN down ELSE silver)
+    [] e.kind = "killed" -> Killed(e)
+    [] e.kind = "gone" -> Gone(e)
 
 TraceInit == Init /\ trace \in 1 .. Len(Traces) /\ at = 1 /\ dead = {} /\ newest = [r \in {} |-> ""]
 

@@ -143,7 +143,9 @@ class Subscription:
     def _begin(self, lease: Lease) -> None:
         """Has gc wait for a new group: a removal of log that did not see its record loses.
 
-        A group that starts with the earliest log starts behind what went before. Raises LakeError, LostRace, StratalogError where another consumer has taken over.
+        A group that starts with the earliest log starts behind what went before.
+
+        Raises LakeError, LostRace, StratalogError where another consumer has taken over.
         """
         self._lake.bronze(self.source).fence()
         if (

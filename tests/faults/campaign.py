@@ -133,7 +133,9 @@ class Scenario:
     def traces(self) -> Iterator[Trace]:
         """What happened so far, a trace for each downstream table of a source table; of renamed tables none."""
         checks, lake = self.log.checks, lake_of(self.pipeline)
-        for table in checks.changes.keys if isinstance(checks, Checks) else ():
+        if not isinstance(checks, Checks):
+            return
+        for table in checks.changes.keys:
             changes = [end for end, event in checks.changes.events if event.table == table]
             silver = lake.silver(SOURCE, SCHEMA, table).path
             for schema, name in checks.targets(table):
@@ -149,7 +151,7 @@ class Scenario:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(self.log.bronze[self.step][0])
-        self.disk.recorder.grown(self._until())
+        self.disk.recorder.note_growth(self._until())
 
     def _load(self) -> None:
         """Commits all rows that tables have as rows that a load read, as it does."""

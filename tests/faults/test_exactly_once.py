@@ -32,7 +32,7 @@ from tests.faults.runs import (
     SOFT_KEYLESS,
     SOFT_PARTIAL,
 )
-from tests.faults.tracing import Trace, rejected
+from tests.faults.tracing import Trace, first_rejection
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
@@ -159,9 +159,9 @@ def test_the_model_allows_what_the_scenarios_did(tmp_path: Path, traces: Path, s
         require_nothing_wrong("engine, faults", [play(range(100, 103), tmp_path, traces=traces)])
     recorded = [trace for file in sorted(traces.iterdir()) for trace in Trace.all_of(file.read_text().splitlines())]
     for begin in range(0, len(recorded), _AT_ONCE):
-        refused = rejected(recorded[begin : begin + _AT_ONCE])
+        refused = first_rejection(recorded[begin : begin + _AT_ONCE])
         assert refused is None, str(refused)
-    events = Counter(event.what for trace in recorded for event in trace.events)
+    events = Counter(event.kind for trace in recorded for event in trace.events)
     listed = ", ".join(f"{name} {count}" for name, count in events.most_common())
     summary.append(f"model: {len(recorded)} traces, 0 rejected: {listed}")
     assert len(recorded) >= 6

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.campaign import play
-from tests.faults.tracing import Event, Trace, rejected
+from tests.faults.tracing import Event, Trace, first_rejection
 
 TRACE = Trace(
     "a table that two runs bring forward, one of which is killed",
@@ -30,7 +30,7 @@ Change = Callable[[list[Event]], Sequence[Event]]
 
 
 def test_the_model_follows_what_happened() -> None:
-    assert rejected([TRACE, TRACE]) is None
+    assert first_rejection([TRACE, TRACE]) is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_model_follows_what_happened() -> None:
 )
 def test_the_model_follows_nothing_else(at: int, change: Change) -> None:
     changed = replace(TRACE, events=tuple(change([*TRACE.events])))
-    refused = rejected([TRACE, changed])
+    refused = first_rejection([TRACE, changed])
     assert refused is not None
     assert (refused.trace, refused.at) == (changed, at), str(refused)
 
@@ -73,11 +73,11 @@ def test_a_recorded_commit_that_is_swapped_dropped_or_doubled_is_seen(tmp_path: 
     play(range(200, 201), tmp_path, traces=tmp_path)
     (file,) = tmp_path.glob("*.jsonl")
     trace = Trace.all_of(file.read_text().splitlines())[0]
-    assert rejected([trace]) is None
-    first, second = [at for at, event in enumerate(trace.events) if event.what in ("window", "merge")][-2:]
+    assert first_rejection([trace]) is None
+    first, second = [at for at, event in enumerate(trace.events) if event.kind in ("window", "merge")][-2:]
     events = trace.events
     swapped = (*events[:first], events[second], *events[first + 1 : second], events[first], *events[second + 1 :])
     dropped = (*events[:first], *events[first + 1 :])
     doubled = (*events[: first + 1], *events[first:])
     for changed in (swapped, dropped, doubled):
-        assert rejected([replace(trace, events=changed)]) is not None
+        assert first_rejection([replace(trace, events=changed)]) is not None

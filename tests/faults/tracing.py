@@ -32,11 +32,11 @@ _NOT_YET = -1
 class Event:
     """One abstract action.
 
-    what: grow, window, load, merge, other, refused, killed, gone. do: the table, ``silver`` or ``down``. run: who.
+    kind: grow, window, load, merge, other, refused, killed, gone. do: the table, ``silver`` or ``down``. run: who.
     upon: the version that the commit was planned on; start, stop: offsets of the log; silver: the version merged.
     """
 
-    what: str
+    kind: str
     do: str = ""
     run: int = 0
     upon: int = _NOT_YET
@@ -114,7 +114,7 @@ class Recorder:
         """How many there were."""
         return len({recorded.event.run for recorded in self._recorded} - {0})
 
-    def grown(self, stop: int) -> None:
+    def note_growth(self, stop: int) -> None:
         """Bronze has the log up to an offset."""
         self._recorded.append(_Recorded("", Event("grow", stop=stop)))
 
@@ -132,7 +132,7 @@ class Recorder:
         path, version, layer = match[1], int(match[2]), match[1].partition("/")[0]
         of = str(commit.get("table") or "").rpartition(".")[2]
         event = Event(
-            what={"downstream": "merge"}.get(layer, "load" if commit["kind"] == "load" else "window"),
+            kind={"downstream": "merge"}.get(layer, "load" if commit["kind"] == "load" else "window"),
             do="down" if layer == "downstream" else layer,
             run=self._run,
             upon=version - 1,
@@ -143,7 +143,7 @@ class Recorder:
         )
         if is_created:
             self._writers[path, version] = self._run
-        self._recorded.append(_Recorded(path, event if is_created else replace(event, what="refused"), of))
+        self._recorded.append(_Recorded(path, event if is_created else replace(event, kind="refused"), of))
 
     def power_cut(self) -> None:
         """Notes the commits that are not there any more, the newest of a table first."""
@@ -158,11 +158,11 @@ class Recorder:
         table = silver.rpartition("/")[2]
         events: list[Event] = []
         for recorded in self._recorded:
-            event, own = recorded.event, recorded.path in ("", silver, target)
-            if not own or (event.what == "grow" and event.stop <= max((e.stop for e in events), default=0)):
+            event, is_own = recorded.event, recorded.path in ("", silver, target)
+            if not is_own or (event.kind == "grow" and event.stop <= max((e.stop for e in events), default=0)):
                 continue
-            is_other = event.what == "merge" and recorded.of not in ("", table)
-            events.append(replace(event, what="other") if is_other else event)
+            is_other = event.kind == "merge" and recorded.of not in ("", table)
+            events.append(replace(event, kind="other") if is_other else event)
         return Trace(title, tuple(changes), tuple(events))
 
 
@@ -172,18 +172,18 @@ def _offset(position: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A trace that the model does not allow, and why. at: its first event that cannot happen, from 0 on."""
+    """A trace that the model does not allow, and the reason. at: its first event that cannot happen, from 0 on."""
 
     trace: Trace
     at: int
-    why: str
+    reason: str
 
     def __str__(self) -> str:
         event = self.trace.events[self.at] if self.at < len(self.trace.events) else "its end"
-        return f"{self.trace.title}: {self.why} at event {self.at}: {event}"
+        return f"{self.trace.title}: {self.reason} at event {self.at}: {event}"
 
 
-def rejected(traces: Sequence[Trace]) -> Rejected | None:
+def first_rejection(traces: Sequence[Trace]) -> Rejected | None:
     """The first trace that the model does not allow; None where it allows all."""
     numbered = [_numbered(trace) for trace in traces]
     end = max((number for _, numbers in numbered for number in numbers.values()), default=0) + 1
@@ -192,12 +192,12 @@ def rejected(traces: Sequence[Trace]) -> Rejected | None:
         Path(folder, "Traces.tla").write_text(
             f"---- MODULE Traces ----\nEXTENDS Integers\nTraces == <<\n{listed}\n>>\n====\n", encoding="utf-8"
         )
-        said = check(_model(end), workers=1, folder=Path(folder))
-    if said.violated is None:
+        result = check(_model(end), workers=1, folder=Path(folder))
+    if result.violated is None:
         return None
-    why = "cannot happen" if said.violated == "Deadlock" else f"{said.violated} does not hold"
-    at = said.last["at"] - 1 if said.violated == "Deadlock" else said.last["at"] - 2
-    return Rejected(traces[said.last["trace"] - 1], at, why)
+    reason = "cannot happen" if result.violated == "Deadlock" else f"{result.violated} does not hold"
+    at = result.last["at"] - 1 if result.violated == "Deadlock" else result.last["at"] - 2
+    return Rejected(traces[result.last["trace"] - 1], at, reason)
 
 
 def _model(end: int) -> Model:
@@ -231,7 +231,7 @@ def _numbered(trace: Trace) -> tuple[list[Event], dict[int, int]]:
 
 def _tla(event: Event) -> str:
     names: Mapping[str, Any] = {"from": event.start, "to": event.stop} | {
-        name: getattr(event, name) for name in ("what", "do", "run", "upon", "counter", "silver")
+        name: getattr(event, name) for name in ("kind", "do", "run", "upon", "counter", "silver")
     }
     cells = (
         f'{name} |-> "{value}"' if isinstance(value, str) else f"{name} |-> {value}" for name, value in names.items()
