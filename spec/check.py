@@ -239,7 +239,7 @@ def _result_of(output: str, seconds: float) -> Checked:
             steps = re.findall(r"^State \d+: <(\w+) line", output, re.MULTILINE)
             numbers = re.findall(r"^/\\ (\w+) = (\d+)$", output, re.MULTILINE)
             return Checked(match[1], states, seconds, tuple(steps), {name: int(text) for name, text in numbers})
-    if "Model checking completed. No error has been result." not in output:
+    if "Model checking completed. No error has been found." not in output:
         raise SystemExit(f"TLC failed:\n{output[-4000:]}")
     return Checked(None, states, seconds)
 

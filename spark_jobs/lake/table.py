@@ -11,7 +11,7 @@ head can not land, however late it comes, and its writer reports ``LostRace``. E
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
