@@ -82,8 +82,8 @@ PlanUpon(table) == [upon |-> Len(table), counter |-> Last(table).counter + 1]
 IsTouched(from, to) == \E p \in Touching : from < p /\ p <= to
 
 RowsOf(windows) ==
-  [p \in 1 .. LogEnd |->
-    LET all == {w \in windows : p \in Touching /\ w.from < p /\ p <= w.to} IN
+  [p \in Touching |->
+    LET all == {w \in windows : w.from < p /\ p <= w.to} IN
     IF all = {} THEN <<>>
     ELSE IF Cardinality(all) > 1 THEN <<0, 0>>      \* doubled
     ELSE <<(CHOOSE w \in all : TRUE).gen>>]
@@ -113,10 +113,10 @@ MergeCommit(plan) ==
   LET content == RowsOf(silver[plan.silver].rows)
       new == RowsOf(plan.added)
       base == IF On("exclusive") THEN Last(down) ELSE down[plan.upon]
-      again == {p \in 1 .. LogEnd : \E w \in plan.redone : w.from < p /\ p <= w.to}
+      again == {p \in Touching : \E w \in plan.redone : w.from < p /\ p <= w.to}
   IN [kind |-> "live", counter |-> plan.counter, from |-> plan.from, pos |-> plan.pos, silver |-> plan.silver,
       rows |-> IF plan.anew THEN content
-               ELSE [p \in 1 .. LogEnd |-> IF p \in again THEN content[p] ELSE base.rows[p] \o new[p]]]
+               ELSE [p \in Touching |-> IF p \in again THEN content[p] ELSE base.rows[p] \o new[p]]]
 
 (***************************************************************************)
 (* A run.  Each step either reads and plans, or commits what was planned.  *)
@@ -349,7 +349,7 @@ Init ==
   /\ written = 0
   /\ bronze = <<Nothing @@ [oldest |-> 0]>>
   /\ silver = <<Nothing @@ [rows |-> {}, redone |-> {}, resets |-> 0, begin |-> 0]>>
-  /\ down = <<Nothing @@ [silver |-> 1, rows |-> [p \in 1 .. LogEnd |-> <<>>]]>>
+  /\ down = <<Nothing @@ [silver |-> 1, rows |-> [p \in Touching |-> <<>>]]>>
   /\ published = [version |-> 0, end |-> 0, pos |-> 0, merged |-> 0, silver |-> 1, down |-> 1,
                 resets |-> 0, isReset |-> FALSE]
   /\ run = [r \in Runs |-> Idle] /\ command = Idle /\ upkeep = Idle /\ gc = Idle /\ group = [at |-> "none", pos |-> 0]

@@ -6,7 +6,8 @@
 (* happen ends there, which TLC reports as a deadlock.                     *)
 (*                                                                         *)
 (* Traces.tla is generated: tests/faults/tracing.py.  Positions are        *)
-(* numbered so that odd ones end a part of the log that changes the table. *)
+(* numbered so that multiples of Stride end log that changes the table, and  *)
+(* no number between two positions is one if nothing does.                 *)
 (* Version v of Delta is Lake's v + 2.                                     *)
 (***************************************************************************)
 EXTENDS Lake, Traces
@@ -17,7 +18,7 @@ VARIABLES trace, at,
 
 traceVars == <<trace, at, dead, newest>>
 Event == Traces[trace][at]
-Odd == {p \in 1 .. LogEnd : p % 2 = 1}
+Changing == {Stride * part : part \in 1 .. LogEnd \div Stride}
 Untouched == UNCHANGED <<published, run, command, upkeep, gc, group, kept, promised, left>>
 Plan(e) == [upon |-> e.upon + 2, counter |-> e.counter]
 By(e) == e.run \notin dead /\ newest' = [r \in DOMAIN newest \cup {e.run} |-> IF r = e.run THEN e.do ELSE newest[r]]

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -185,12 +185,15 @@ class Rejected:
 
 def first_rejection(traces: Sequence[Trace]) -> Rejected | None:
     """The first trace that the model does not allow; None where it allows all."""
-    numbered = [_numbered(trace) for trace in traces]
-    end = max((number for _, numbers in numbered for number in numbers.values()), default=0) + 1
+    # More than there are positions between two changes.
+    step = 1 + max(len({offset for event in trace.events for offset in (event.start, event.stop)}) for trace in traces)
+    numbered = [_numbered(trace, step) for trace in traces]
+    end = max(event.stop for events in numbered for event in events) + step
     with tempfile.TemporaryDirectory(prefix="stratalog-traces-") as folder:
-        listed = ",\n".join(f"<<{', '.join(map(_tla, events))}>>" for events, _ in numbered)
+        listed = ",\n".join(f"<<{', '.join(map(_tla, events))}>>" for events in numbered)
         Path(folder, "Traces.tla").write_text(
-            f"---- MODULE Traces ----\nEXTENDS Integers\nTraces == <<\n{listed}\n>>\n====\n", encoding="utf-8"
+            f"---- MODULE Traces ----\nEXTENDS Integers\nStride == {step}\nTraces == <<\n{listed}\n>>\n====\n",
+            encoding="utf-8",
         )
         result = check(_model(end), workers=1, folder=Path(folder))
     if result.violated is None:
@@ -205,7 +208,7 @@ def _model(end: int) -> Model:
         "TraceCheck",
         {
             "LogEnd": end,
-            "Touching": Definition("Odd"),
+            "Touching": Definition("Changing"),
             "Statements": set(),
             "Runs": {"r1"},
             "Way": "file",
@@ -217,16 +220,14 @@ def _model(end: int) -> Model:
     )
 
 
-def _numbered(trace: Trace) -> tuple[list[Event], dict[int, int]]:
-    """The events with small numbers in the place of offsets: an odd one ends log that changes the table."""
-    offsets = {offset for event in trace.events for offset in (event.start, event.stop)} | {0}
-    changes, numbers, before = sorted(trace.changes), {0: 0}, 0
-    for offset in sorted(offsets - {0}):
+def _numbered(trace: Trace, step: int) -> list[Event]:
+    """The events with small numbers in the place of offsets: multiples of the step end log that changes the table."""
+    offsets = sorted({offset for event in trace.events for offset in (event.start, event.stop)} | {0})
+    changes, numbers = sorted(trace.changes), {0: 0}
+    for before, offset in pairwise(offsets):
         is_changed = bisect_right(changes, offset) > bisect_right(changes, before)
-        number = numbers[before] + 1
-        numbers[offset] = number if number % 2 == is_changed else number + 1
-        before = offset
-    return [replace(event, start=numbers[event.start], stop=numbers[event.stop]) for event in trace.events], numbers
+        numbers[offset] = (numbers[before] // step + 1) * step if is_changed else numbers[before] + 1
+    return [replace(event, start=numbers[event.start], stop=numbers[event.stop]) for event in trace.events]
 
 
 def _tla(event: Event) -> str:

@@ -20,7 +20,8 @@ def guards(module: str) -> set[str]:
 def test_each_guard_has_a_mutant_and_a_place_in_the_code(module: str) -> None:
     of_module = {mutant.guard for mutant in MUTANTS if MODELS["small"][mutant.model].module == module}
     assert of_module == guards(module)
-    listed = re.findall(rf"^\| {module.lower()} \| `(\w+)` \|", PAGE, re.MULTILINE)
+    _, _, section = PAGE.partition("## Guards")
+    listed = re.findall(rf"^\| {module.lower()} \| `(\w+)` \|", section, re.MULTILINE)
     assert sorted(listed) == sorted(of_module)
 
 
