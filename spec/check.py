@@ -126,7 +126,7 @@ MODELS: dict[str, dict[str, Model]] = {
         "two runs, Spark commits": _LAKE.within(Faults=1, Rewrites=1, **_SPARK),
         "two runs and a replay": _LAKE.within(Replays=1),
         "replay and rewrite": _LAKE.within(Faults=1, Replays=2, Rewrites=1, **_ONE),
-        "reset and gc": _LAKE.within(Resets=1, Removals=1, Faults=1),
+        "reset and gc": _LAKE.within(Resets=1, Removals=1),
         "a reader and gc": _LAKE.within(Removals=2, Groups=1, Faults=1, **_ONE),
         "delivery, one transaction": _DELIVERY.within(Versions=3, Faults=3, Takeovers=3),
         "delivery, open windows": _DELIVERY.within(Versions=3, Parts=3, Faults=3, Takeovers=3),
