@@ -110,7 +110,7 @@ _SPARK = {"Way": "counter"}
 MODELS: dict[str, dict[str, Model]] = {
     "small": {
         "two runs": _LAKE.within(Faults=1),
-        "two runs, liveness": _LIVE.within(Faults=1),
+        "two runs, liveness": _LIVE.within(Faults=1, LogEnd=2, Touching={1, 2}, Statements={1}),
         "two runs, Spark commits": _LAKE.within(
             Faults=1, Rewrites=1, LogEnd=2, Touching={1, 2}, Statements={1}, **_SPARK
         ),
