@@ -218,11 +218,7 @@ class Table:
     def fence(self) -> None:
         """Takes the next counter and changes nothing: what others have planned by now loses, and is planned again.
 
-<<<<<<< HEAD
         Raises LakeError, LostRace where other writers keep winning.
-=======
-        A table that Spark alone writes stays unchanged. Raises LakeError, LostRace where other writers keep winning.
->>>>>>> a89333c3 (docs: list the record of the models in its place)
         """
 
         def claim() -> None:

@@ -130,7 +130,7 @@ def test_a_run_that_is_overtaken_before_it_merges_publishes_one_moment(tmp_path:
 
 
 def _publish(pipeline: Pipeline, compacted: Outcome) -> None:
-    run.publish(runs.SPARK, pipeline, SOURCE, run.merge_source(runs.SPARK, pipeline, SOURCE, compacted))
+    run.publish(pipeline, SOURCE, run.merge_source(runs.SPARK, pipeline, SOURCE, compacted))
 
 
 def _published_positions(pipeline: Pipeline) -> list[tuple[Position, Position]]:

@@ -79,7 +79,6 @@ def planned_removal(shop: Shop) -> Callable[[], object]:
     """What commits the removal of the first file of the log, upon bronze as it is now."""
     planned, table = BronzeSnapshot.of(shop.lake, SOURCE), shop.lake.bronze(SOURCE)
     upon, oldest = snapshot_upon(table.path, planned.head), Position("b.000002", 4)
-    assert upon
     removal = replace(planned.checkpoint, batch=new_batch(), kind=CommitKind.GC, oldest=oldest, removed_to=oldest)
     going = [file for file in upon.files if file.stats["maxValues"]["number"] == 1]
     return partial(table.land, upon, planned.head, removal, removes=going)
