@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spark_jobs.errors import StratalogError
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.log_store import Store
+    from spark_jobs.pipeline.as_of.api import as_of
     from spark_jobs.runtime.spark_session import spark_session
     from spark_jobs.subscriptions.subscription import Subscription
 
@@ -42,6 +43,7 @@ __all__ = [
     "StratalogComponent",
     "StratalogError",
     "Subscription",
+    "as_of",
     "bronze_key",
     "build_defs",
     "consistent",
@@ -67,6 +69,7 @@ _MODULES = {
     "StratalogComponent": "dagster_project.component",
     "StratalogError": "spark_jobs.errors",
     "Subscription": "spark_jobs.subscriptions.subscription",
+    "as_of": "spark_jobs.pipeline.as_of.api",
     "bronze_key": "assets.keys",
     "build_defs": "dagster_project.build",
     "consistent": "spark_jobs.downstream.publication",

@@ -155,7 +155,19 @@ def _be_quiet(_: click.Context, __: click.Parameter, value: bool) -> None:
 
 SECTIONS = {
     "Pipeline": ("run", "extract", "compact", "merge", "deliver", "load", "backfill"),
-    "Inspection": ("status", "check", "verify", "schema", "changes", "trace", "events", "export", "report", "dbt"),
+    "Inspection": (
+        "status",
+        "check",
+        "verify",
+        "schema",
+        "at",
+        "changes",
+        "trace",
+        "events",
+        "export",
+        "report",
+        "dbt",
+    ),
     "Subscription": ("consume", "subscriptions"),
     "Operation": ("mend", "skip", "reset", "gc", "maintain", "session", "package"),
     "First day": ("demo", "init", "docs", "completion"),

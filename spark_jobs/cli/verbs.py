@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from spark_jobs.cli import (
+    at,
     check,
     consume,
     dbt,
@@ -30,6 +31,7 @@ from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.text.remedies import advised
 
 __all__ = [
+    "at",
     "check",
     "cli",
     "consume",

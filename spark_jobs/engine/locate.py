@@ -171,13 +171,18 @@ def _equal(left_values: pa.Array, right_values: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(is_same, np.bool_)
 
 
-def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) -> Iterator[Hit]:
-    """The rows of a table's files that have wanted keys and are not marked as deleted. path: the table's."""
+def hits(
+    path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys, *, builds_index: bool = True
+) -> Iterator[Hit]:
+    """The rows of a table's files that have wanted keys and are not marked as deleted.
+
+    path: the table's. builds_index: whether a large file without an index gets one; readers write nothing.
+    """
     for file in files:
         bounds = keys.bounds_of(file, schema)
         if not keys.first.meet(bounds.minimum, bounds.maximum):
             continue
-        rows, key_ordinals = _by_index(path, file, schema, keys)
+        rows, key_ordinals = _by_index(path, file, schema, keys, builds_index=builds_index)
         if len(rows) and file.deletion_vector is not None:
             alive = ~np.isin(rows, deletion_vectors.row_numbers(path, file.deletion_vector))
             rows, key_ordinals = rows[alive], key_ordinals[alive]
@@ -185,7 +190,9 @@ def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) 
             yield Hit(file, rows, key_ordinals)
 
 
-def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
+def _by_index(
+    path: str, file: DataFile, schema: TableSchema, keys: Keys, *, builds_index: bool
+) -> tuple[Numbers, Numbers]:
     """By the file's index where it is large and the keys are few, else by reading its key columns."""
     near_keys, folder = keys.between(keys.bounds_of(file, schema)), directory(path)
     is_small = (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(near_keys))
@@ -196,7 +203,7 @@ def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tup
     physical = [f"{column.physical_name} {column.ddl}" for column in map(schema.column, keys.key)]
     physical += ["all bytes"] if keys.is_keyless else []
     index = key_index.opened(folder, file, physical)
-    if index is None:
+    if index is None and builds_index:
         key_index.build(folder, file, physical, keys.hashed(_key_rows(path, file, schema, keys)))
         index = key_index.opened(folder, file, physical)
     if index is None:

@@ -1,15 +1,17 @@
 """A Spark job whose tasks are given: one partition each, and at most one shuffle between two steps.
 
-Put here: how tasks and their results travel through Spark. Not here: what they do (silver_task.py, downstream_task.py).
+Put here: how tasks and their results travel through Spark, or are carried out in this process. Not here: what they do
+(silver_task.py, downstream_task.py).
 
 Only DataFrames are used, so that it runs through Spark Connect too. Tasks travel in the function, which PySpark
 broadcasts where it is large; what they give comes back as pickled values in a binary column.
 """
 
 import pickle
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -65,6 +67,24 @@ class ShuffleBlock:
     rows: bytes
 
 
+class _TasksHere:
+    """In the place of a session: jobs run in this process, and queries in a session that their first one starts."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+
+def tasks_here(spark: SparkSession) -> SparkSession:
+    """In the place of a session, for jobs that are too small for one: their tasks run one after the other, here.
+
+    spark: what evaluates SQL; a lazy session (runtime/lazy_session.py), which most jobs do not start.
+    """
+    return cast("SparkSession", _TasksHere(spark))
+
+
 def run(
     spark: SparkSession,
     tasks: Sequence[Task],
@@ -75,7 +95,7 @@ def run(
     """The results of all tasks, in no order.
 
     Args:
-        spark: the session.
+        spark: the session, or ``tasks_here``.
         tasks: pickled into the job; each is one Spark task.
         work: from a task to results, and blocks for ``finish``.
         finish: from the blocks of a bucket, of all tasks, to results; without it there are no blocks.
@@ -86,12 +106,33 @@ def run(
     """
     if not tasks:
         return []
+    if isinstance(spark, _TasksHere):
+        return [*_run_here(tasks, work, finish, buckets)]
     rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(checked(carried(_first(tasks, work, buckets))), _DDL)
     if finish is not None:
         rows = rows.repartitionById(buckets, "bucket").mapInArrow(checked(carried(_second(finish))), _DDL)
     with translated(""):
         answers = rows.select("value").toArrow()
     return [pickle.loads(value) for value in answers.column("value").to_pylist()]  # noqa: S301 - our own tasks' values
+
+
+def _run_here(
+    tasks: Sequence[Task],
+    work: Callable[[Task], Iterable[Any]],
+    finish: Callable[[Iterator[ShuffleBlock]], Iterable[Any]] | None,
+    buckets: int,
+) -> Iterator[Any]:
+    """The results of all tasks, carried out here one after the other. Raises what they raise."""
+    blocks_by_bucket = defaultdict[int, list[ShuffleBlock]](list)
+    for task in tasks:
+        for value in work(task):
+            if isinstance(value, ShuffleBlock):
+                blocks_by_bucket[value.bucket].append(value)
+            else:
+                yield value
+    for bucket in range(buckets if finish else 0):
+        assert finish
+        yield from finish(iter(blocks_by_bucket[bucket]))
 
 
 def _first(tasks: Sequence[Task], work: Callable[[Task], Iterable[Any]], buckets: int) -> Callable[[Batches], Batches]:

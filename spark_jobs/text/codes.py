@@ -90,3 +90,8 @@ def _with(text: str, code: str) -> str:
 def codes_in(text: str) -> list[str]:
     """The codes of a text that was reported, in order."""
     return re.findall(r"\[(SL-\d{4})\]", text)
+
+
+def uncoded(text: str) -> str:
+    """A reported text without codes, as a part of a message that has a code of its own."""
+    return _CODED.sub("", text)

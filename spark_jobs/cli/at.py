@@ -1,0 +1,176 @@
+"""The verb ``at``: tables as they were.
+
+Put here: its options, and what it shows. Not here: the rows (spark_jobs/pipeline/as_of).
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_jobs.cli.app import ERRORS, chosen_sources, cli, complete_sources, config_option, echo, tables_option
+from spark_jobs.cli.output import print_grid, print_pieces
+from spark_jobs.cli.streams import streaming
+from spark_jobs.config.loader import load
+from spark_jobs.errors import ConfigError
+from spark_jobs.log.location import parse_place
+from spark_jobs.text.counts import counted
+
+if TYPE_CHECKING:
+    from spark_jobs.config.model import Pipeline
+    from spark_jobs.pipeline.as_of.table_rows import QueryRows, TableAt
+    from spark_jobs.pipeline.as_of.tables_at import SourceAt
+
+_TO_FOLDER = ("parquet", "delta")
+_FORMATS = ("table", "csv", "jsonl", *_TO_FOLDER)
+
+
+@cli.command()
+@click.argument("place", metavar="P")
+@config_option
+@click.option(
+    "--source",
+    metavar="NAME",
+    shell_complete=complete_sources,
+    help="The source whose tables are shown; required where there are several.",
+)
+@tables_option("This table as it was called then, or a pattern such as 'shop.*'")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="VALUE",
+    help="Only the row of this key; of a key of several columns the values with commas, in the key's order; may be "
+    "given several times.",
+)
+@click.option("--where", "condition", metavar="CONDITION", help="Only rows for which it is TRUE.")
+@click.option("--raw", "is_raw", is_flag=True, help="As the source had the rows: without masks and filters.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="table for people; csv and jsonl to standard output or --to; parquet and delta to --to. "
+    "Default: table, with --to parquet.",
+)
+@click.option("--to", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write to this new folder.")
+@click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Rows of a table on the terminal.",
+)
+def at(  # noqa: PLR0913 - options
+    *,
+    place: str,
+    path: Path,
+    source: str | None,
+    tables: tuple[str, ...],
+    keys: tuple[str, ...],
+    condition: str | None,
+    is_raw: bool,
+    form: str | None,
+    folder: Path | None,
+    limit: int,
+) -> None:
+    """Show tables as they were at a position, GTID set or time.
+
+    A place inside a transaction is where that begins; all tables are of one place. Columns are those of then, masks
+    and filters those of now. Needs no server and no JVM. What the lake cannot tell is refused, with the oldest
+    position that it can.
+
+    \b
+    Example: stratalog at 2026-11-21T08:00:00Z --table shop.orders --key 42
+    Example: stratalog at mysql-bin.000042:1337 --table shop.orders --where "status = 'open'"
+    Example: stratalog at mysql-bin.000042:1337 --table 'shop.*' --to ./shop-then --format delta
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.pipeline.as_of.table_rows import RowQuery
+    from spark_jobs.pipeline.as_of.tables_at import tables_at
+
+    form = _form(form, folder, tables)
+    parse_place(place)
+    choice = RowQuery.of(keys, condition)
+    pipeline = load(path)
+    names = chosen_sources(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    if folder is not None:
+        _require_target(folder, pipeline)
+    with tables_at(pipeline, names[0], tables, place, choice=choice, is_raw=is_raw) as source_at:
+        _show(source_at, form, folder, limit)
+
+
+def _form(form: str | None, folder: Path | None, tables: tuple[str, ...]) -> str:
+    """How rows are written. Raises UsageError for options that do not go together."""
+    form = form or ("parquet" if folder else "table")
+    if not tables:
+        raise click.UsageError("--table: name a table, or a pattern such as 'shop.*'")
+    if folder is None and form in _TO_FOLDER:
+        raise click.UsageError(f"--format {form} writes files: give --to DIR with it")
+    if folder is not None and form == "table":
+        raise click.UsageError("--format table is for the terminal: leave --to out, or choose another format")
+    return form
+
+
+def _require_target(folder: Path, pipeline: "Pipeline") -> None:
+    from spark_jobs.pipeline.as_of import row_files
+
+    row_files.require_target(folder, pipeline.lake)
+
+
+def _show(source_at: "SourceAt", form: str, folder: Path | None, limit: int) -> None:
+    from spark_jobs.pipeline.as_of import row_files
+
+    _say_absent(source_at)
+    if folder is None and form != "table":
+        _stream(source_at, form)
+        return
+    for table in source_at.tables:
+        if folder is None:
+            _print(table, limit)
+            continue
+        path, count = row_files.write_files(table.selection(), form, folder)
+        echo(f"{path}\t{counted(count, 'row')} of {table.name} at {table.at}")
+        _say_lacking(table)
+
+
+def _say_absent(source_at: "SourceAt") -> None:
+    for reason in source_at.absent.values():
+        ERRORS.print(f"warning: left out: {reason}", style="yellow", markup=False, highlight=False)
+
+
+def _say_lacking(table: "TableAt") -> None:
+    if table.keys_never_whole:
+        text = f"warning: {table.name} lacks {counted(table.keys_never_whole, 'key')}: no row image had all columns"
+        ERRORS.print(text, style="yellow", markup=False, highlight=False)
+
+
+def _print(table: "TableAt", limit: int) -> None:
+    from spark_jobs.pipeline.as_of import row_files
+
+    selection = table.selection()
+    rows = selection.table()
+    first_rows = rows.slice(0, limit)
+    rest = f", of which {limit} are shown (--limit)" if len(rows) > limit else ""
+    echo(f"{table.name} at {table.at}: {counted(len(rows), 'row')}{rest}")
+    print_grid(rows.column_names, [["NULL" if c is None else c for c in row] for row in row_files.texts(first_rows)])
+    _say_lacking(table)
+
+
+def _stream(source_at: "SourceAt", form: str) -> None:
+    """The rows of one table to standard output."""
+    from spark_jobs.pipeline.as_of import row_files
+
+    if len(source_at.tables) != 1:
+        names = ", ".join(str(table.name) for table in source_at.tables)
+        raise ConfigError({"--table": f"matches {names}, and one table goes to standard output; give --to DIR with it"})
+    selection: QueryRows = source_at.tables[0].selection()
+    if form == "jsonl":
+        print_pieces(line for rows in selection.batches() for line in row_files.json_lines(rows))
+    else:
+        with streaming(sys.stdout):
+            row_files.write_csv(selection, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+    _say_lacking(source_at.tables[0])
