@@ -163,6 +163,7 @@ SECTIONS = {
         "at",
         "changes",
         "trace",
+        "undo",
         "events",
         "export",
         "report",

@@ -4,15 +4,16 @@ Put here: options, and where output goes. Not here: which changes there are (row
 (trace_text.py).
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import Verb, chosen_sources, cli, complete_sources, config_option
+from spark_jobs.cli.app import Verb, chosen_sources, cli, complete_sources, config_option, echo
 from spark_jobs.cli.inspect import require_tables
-from spark_jobs.cli.output import print_pieces
+from spark_jobs.cli.output import print_grid, print_pieces
 from spark_jobs.cli.trace_text import TraceText, has_colours
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -22,6 +23,8 @@ from spark_jobs.log.location import require_places
 if TYPE_CHECKING:
     from spark_jobs.binlog import TableName
     from spark_jobs.row_history.trace import Selection
+    from spark_jobs.row_history.undo import Undo
+    from spark_jobs.row_history.undo_steps import UndoStep
 
 
 def choice_options(verb: Verb) -> Verb:
@@ -114,6 +117,75 @@ def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json
             yield from [view.line(entry)] if as_json else text.lines(entry)
 
     print_pieces(pieces())
+
+
+@cli.command()
+@click.argument("tables", metavar="DB.TABLE...", nargs=-1, required=True)
+@config_option
+@choice_options
+@click.option("--check", "is_check", is_flag=True, help="Ask the server which changes could not be taken back now.")
+@click.option(
+    "--raw", "is_raw", is_flag=True, help="Of tables with rules about columns or rows too: rows as in bronze."
+)
+def undo(tables: tuple[str, ...], path: Path, source: str | None, *, is_check: bool, **options: Any) -> None:
+    """Print SQL that takes changes back.
+
+    Changes are taken back in reverse order, each transaction as one. A statement does nothing where its row is not as
+    the change left it, and the next one prints the conflict. Nothing is executed: read the SQL, then give it to a
+    client of the server. With --check, the server is asked which statements would do nothing, and no SQL is printed.
+
+    \b
+    Example: stratalog undo shop.orders -c pipeline.yaml \\
+                 --gtid 3e11fa47-71ca-11e1-9e33-c80aa9429562:17 > undo.sql
+    Example: stratalog undo shop.orders shop.order_items -c pipeline.yaml --connection 4711 \\
+                 --from 2026-11-21T08:00:00Z --to 2026-11-21T08:05:00Z --check
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.row_history.undo import Undo
+
+    # All of a table's changes are never meant; a range or a maker names those that are.
+    selection = selection_of(options)
+    chosen_by = ("start", "stop", "keys", "condition", "gtids", "connections", "pattern")
+    if not any(options[name] for name in chosen_by):
+        raise click.UsageError("say which changes: --from, --to, --key, --where, --gtid, --connection or --statement")
+    pipeline = load(path)
+    names = [origin_of(pipeline, source, table) for table in dict.fromkeys(tables)]
+    origin = names[0][1]
+    script = Undo.of(pipeline, origin, [name for name, _ in names], selection)
+    if not is_check:
+        print_pieces(script.script())
+        return
+    conflicts = _conflicts(pipeline, origin, script)
+    print_grid(["conflict", "table", "key", "change", "why"], conflicts)
+    echo(f"{len(script.steps) - len(conflicts):,} of {len(script.steps):,} changes can be taken back")
+    if conflicts:
+        sys.exit(1)
+
+
+def _conflicts(pipeline: Pipeline, origin: str, script: "Undo") -> list[list[str]]:
+    """What the server has otherwise now, a row a change. Raises ConfigError, SourceError."""
+    from spark_jobs.row_history.undo_check import GuardCheck
+    from spark_jobs.row_history.undo_steps import SESSION
+    from spark_jobs.source.open import open_source
+    from spark_jobs.source.server import Server
+
+    # Only SELECT, and settings of the session alone.
+    server = open_source(origin, pipeline.sources[origin])
+    if not isinstance(server, Server):
+        raise ConfigError(f"--check: {origin} is a folder of files; run it with a configuration that names the server")
+    with server.asking() as connection:
+        for statement in SESSION:
+            server.ask(connection, statement)
+        check = GuardCheck(lambda query: [tuple(row.values()) for row in server.ask(connection, query)])
+        return [
+            [step.place, step.table.replace("`", ""), _key(step), step.traced.change.op, reason]
+            for step, reason in check.conflicts(script.steps)
+        ]
+
+
+def _key(step: "UndoStep") -> str:
+    from spark_jobs.row_history.trace_lines import text_of_cell
+
+    return ", ".join(f"{name}={text_of_cell(value)}" for name, value in step.traced.change.key.items())
 
 
 def selection_of(options: dict[str, Any]) -> "Selection":

@@ -226,7 +226,7 @@ class Writer:
 
     def _conditions(self, rows: pa.Table) -> pa.Array:
         arrays = key_literals(rows, self.columns)
-        return _conjunction([_is_stored(column, array) for column, array in zip(self.columns, arrays, strict=True)])
+        return _conjunction([is_stored(column, array) for column, array in zip(self.columns, arrays, strict=True)])
 
     def _spelled_keys(self, rows: pa.Table) -> pa.Array:
         """Conditions of keys by which an index finds them, and by the bytes of all that tells rows apart."""
@@ -236,9 +236,9 @@ class Writer:
             for column, array in zip(self.key_columns, arrays, strict=False)
         ]
         spelled = [
-            _is_stored(column, array)
+            is_stored(column, array)
             for column, array in zip(columns, arrays, strict=True)
-            if column.kind in _TEXTS or column.name not in self.key
+            if column.kind in TEXT_KINDS or column.name not in self.key
         ]
         return _conjunction([*by_index, *spelled])
 
@@ -259,18 +259,18 @@ class Writer:
         return ", ".join([guard, *(f"{name} = VALUES({name})" for name in names)])
 
 
-_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+TEXT_KINDS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 
 
 def _is_same(column: OutputColumn) -> str:
     """SQL: whether the row that is there has the bytes of the one that is written."""
     name = identifier(column.name)
-    if column.kind in _TEXTS:
+    if column.kind in TEXT_KINDS:
         return f"CAST({name} AS BINARY) <=> CAST(VALUES({name}) AS BINARY)"
     return f"{name} <=> VALUES({name})"
 
 
-def _is_stored(column: OutputColumn, literals_: pa.Array) -> pa.Array:
+def is_stored(column: OutputColumn, literals_: pa.Array) -> pa.Array:
     """SQL: whether a column has what a literal became when it was stored.
 
     JSON is compared as the target prints what it reads of the literal: a DECIMAL in it is not one there. Text is
@@ -281,7 +281,7 @@ def _is_stored(column: OutputColumn, literals_: pa.Array) -> pa.Array:
     if column.kind == "json":
         before, behind = f"CAST(CAST({name} AS CHAR) AS BINARY) <=> CAST(CAST(CAST(", " AS JSON) AS CHAR) AS BINARY)"
         return pc.binary_join_element_wise(before, literals_, behind, "")
-    if column.kind in _TEXTS:
+    if column.kind in TEXT_KINDS:
         before, behind = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) <=> CAST(", " AS BINARY)"
         texts = pc.binary_join_element_wise(before, literals_, behind, "")
         has_bytes = pc.starts_with(literals_, "x'")

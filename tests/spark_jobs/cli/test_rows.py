@@ -45,3 +45,28 @@ def test_wrong_use_is_one_message(
     assert (ran.status, ran.out) == (status, "")
     assert message in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_undo_prints_sql(stratalog: Stratalog, shop: Shop) -> None:
+    ran = stratalog("undo", "shop.orders", "-c", shop.path, "--key", "1")
+    assert (ran.status, ran.err) == (0, "")
+    statements = [line for line in ran.out.splitlines() if line.startswith(("UPDATE", "DELETE", "INSERT"))]
+    assert len(statements) == 2
+    assert statements[0].startswith("UPDATE `shop`.`orders` SET `note` = 'n1' WHERE `id` = 1 AND ")
+    assert "SELECT 'b.000001:" in ran.out
+    assert "SET SESSION sql_mode = '" in ran.out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((), "say which changes: --from, --to, --key, --where, --gtid, --connection or --statement"),
+        (("--key", "1", "--check"), "--check: shop is a folder of files; run it with a configuration that names the"),
+    ],
+)
+def test_undo_is_of_chosen_changes_and_checks_servers(
+    stratalog: Stratalog, shop: Shop, arguments: tuple[str, ...], message: str
+) -> None:
+    ran = stratalog("undo", "shop.orders", "-c", shop.path, *arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err

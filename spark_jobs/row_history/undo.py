@@ -1,0 +1,181 @@
+"""SQL that takes chosen changes back, the last one first, each transaction of theirs as one.
+
+Put here: which changes are taken back, in which order, what is refused, and the script. Not here: statements
+(undo_steps.py), asking a server (undo_check.py), or reading the log (trace.py).
+
+Nothing is executed here. All chosen changes are in memory: the last one is the first to be taken back.
+"""
+
+import heapq
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.config.model import Pipeline
+from spark_jobs.ddl.effects import AlterTable, DropSchema, DropTable, Rename, TruncateTable, UnknownChange, effects
+from spark_jobs.errors import ConfigError, DecodeError, Unsupported
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Range
+from spark_jobs.row_history.table_life import life_of
+from spark_jobs.row_history.trace import Selection, TableTrace, TracedChange
+from spark_jobs.row_history.undo_steps import SESSION, UndoStep, steps_of
+from spark_jobs.schema.history import by_table
+from spark_jobs.schema.tracker import as_of
+from spark_jobs.silver.planning_context import filters_of
+from spark_jobs.text.disclosure import cell
+
+log = logging.getLogger(__name__)
+
+_MOST_SHOWN = 300
+"""Characters of a statement that a comment has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """The steps that take changes back, in the order in which they are to be executed."""
+
+    source: str
+    steps: tuple[UndoStep, ...]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, source: str, names: Sequence[TableName], selection: Selection) -> "Undo":
+        """Raises LakeError, SourceError, DecodeError, ConfigError, and Unsupported for what cannot be taken back."""
+        for name in names:
+            _require_raw(pipeline, source, name, selection)
+        tables = [_Table.of(pipeline, source, name, selection) for name in names]
+        steps = heapq.merge(*(table.steps() for table in tables), key=lambda step: step.traced.place)
+        return cls(source, tuple(reversed(list(steps))))
+
+    def transactions(self) -> Iterator[list[UndoStep]]:
+        """The steps by the transaction of the source that made the changes."""
+        for _, group in groupby(self.steps, key=lambda step: step.traced.facts.transaction):
+            yield list(group)
+
+    def script(self) -> Iterator[str]:
+        """The lines of the SQL."""
+        yield f"-- takes {len(self.steps):,} changes of {cell(self.source)} back, the last one first\n"
+        yield "-- where a row was changed since, its statement does nothing, and the next one prints the conflict\n"
+        for statement in SESSION:
+            yield f"{statement};\n"
+        for steps in self.transactions():
+            yield "\n"
+            yield from _comments(steps)
+            yield "START TRANSACTION;\n"
+            for step in steps:
+                yield f"{step.sql()};\n"
+                yield f"SELECT '{step.place}' AS conflict FROM DUAL WHERE ROW_COUNT() = 0;\n"
+            yield "COMMIT;\n"
+
+
+def _comments(steps: Sequence[UndoStep]) -> Iterator[str]:
+    """Who made what a transaction takes back, and by which statements, the last one first."""
+    change, facts = steps[0].traced.change, steps[0].traced.facts
+    makers = [
+        f"{change.committed_at:%Y-%m-%d %H:%M:%S.%f}Z",
+        str(facts.transaction),
+        *([f"gtid {change.gtid}"] if change.gtid else []),
+        *([f"connection {facts.connection}"] if facts.connection is not None else []),
+    ]
+    yield f"-- {'  '.join(makers)}\n"
+    for statement in dict.fromkeys(step.traced.facts.statement for step in steps):
+        if statement:
+            text = cell(statement)
+            yield f"-- {text if len(text) <= _MOST_SHOWN else f'{text[:_MOST_SHOWN]}…'}\n"
+
+
+def _require_raw(pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> None:
+    """Raises ConfigError where a script would have values that rules hide, and nobody asked for them."""
+    rules = filters_of(pipeline.filters, source, name)
+    if not selection.is_raw and (rules.rows or rules.columns):
+        raise ConfigError(
+            f"{name}: rules about its columns or rows hide values that the SQL would have; with --raw, whoever may "
+            "read bronze gets them"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table whose changes are taken back. current: its definition at the end of the log, where the lake knows it."""
+
+    name: TableName
+    trace: TableTrace
+    snapshot: BronzeSnapshot
+    current: TableDefinition | None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> "_Table":
+        trace = TableTrace.of(pipeline, source, name, selection)
+        versions = by_table(lake_of(pipeline), source).get(name, ())
+        version = next(iter(as_of(versions, trace.snapshot.end).values()), None)
+        return cls(name, trace, trace.snapshot, version.definition if version else None)
+
+    def steps(self) -> Iterator[UndoStep]:
+        """The steps of the table's changes, in the log's order."""
+        changes = list(self.trace.changes())
+        if not changes:
+            return
+        self._require_same_columns(changes)
+        # Generated columns are in the log, and no statement sets them.
+        generated = (
+            [
+                name
+                for name, column in zip(self.current.column_names(), self.current.columns, strict=True)
+                if column.computed
+            ]
+            if self.current
+            else []
+        )
+        by_definition: dict[TableDefinition, list[TracedChange]] = {}
+        for traced in changes:
+            by_definition.setdefault(traced.change.definition, []).append(traced)
+        lists = [steps_of(self.name, definition, group, generated) for definition, group in by_definition.items()]
+        yield from heapq.merge(
+            *([step for step in steps if step] for steps in lists), key=lambda step: step.traced.place
+        )
+
+    def _require_same_columns(self, changes: Sequence[TracedChange]) -> None:
+        """Raises Unsupported where the table has other columns or another key now than the changes had."""
+        # What a statement did to columns since the first change, the definition of now tells.
+        first = changes[0].facts.transaction
+        life = life_of(self.snapshot, self.name, Range(first, self.snapshot.end))
+        for logged in life.statements:
+            kinds = _effects_on(logged)
+            if any(isinstance(effect, TruncateTable | DropTable | DropSchema) for effect in kinds):
+                log.warning(
+                    "%s: %s emptied the table, which is not taken back: the log has no rows of it", self.name,
+                    logged.position,
+                )  # fmt: skip
+            if not any(_changes_columns(effect) for effect in kinds):
+                continue
+            for definition in {traced.change.definition for traced in changes}:
+                if self.current is None or not _fits(definition, self.current):
+                    raise Unsupported(
+                        f"{logged.position}: {self.name} has other columns since than when the changes were made: "
+                        f"{logged.statement.short}; choose changes from behind it (--from), or change the columns back"
+                    )
+
+
+def _effects_on(logged: object) -> tuple[object, ...]:
+    try:
+        return tuple(effects(logged.statement, logged.database, logged.session))  # type: ignore[attr-defined]
+    except DecodeError:
+        return (UnknownChange(""),)
+
+
+def _changes_columns(effect: object) -> bool:
+    if isinstance(effect, AlterTable):
+        return not isinstance(effect.clauses, tuple) or bool(effect.clauses)
+    return isinstance(effect, UnknownChange | Rename)
+
+
+def _fits(definition: TableDefinition, current: TableDefinition) -> bool:
+    """Whether the columns of a definition are in another one as they were, and the key is the same."""
+    columns = dict(zip(current.column_names(), current.columns, strict=True))
+    then = dict(zip(definition.column_names(), definition.columns, strict=True))
+    keys = [[names.column_names()[at] for at in names.key or ()] for names in (definition, current)]
+    return keys[0] == keys[1] and all(
+        name in columns and columns[name].sql_type == column.sql_type for name, column in then.items()
+    )
