@@ -45,9 +45,9 @@ def choice_options(verb: Verb) -> Verb:
             "--key",
             "keys",
             multiple=True,
-            metavar="VALUE",
-            help="Rows of this key; of a key of several columns the values with commas, in the key's order; may be "
-            "given several times.",
+            metavar="KEY",
+            help="Rows of this key, such as id=1 or order_id=100,line=1, or the values alone in the key's order; may "
+            "be given several times.",
         ),
         click.option(
             "--where",
@@ -96,7 +96,7 @@ def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json
 
     \b
     Example: stratalog trace shop.orders -c pipeline.yaml --key 42
-    Example: stratalog trace shop.order_items -c pipeline.yaml --key 42,7 --json
+    Example: stratalog trace shop.order_items -c pipeline.yaml --key order_id=42,line=7 --json
     Example: stratalog trace shop.orders -c pipeline.yaml --where "total > 1000" \\
                  --from 2026-11-21T08:00:00Z --to 2026-11-21T09:00:00Z
     """  # noqa: D301 - click's mark for lines that stay as they are

@@ -6,6 +6,7 @@ Put here: both ways to a key's text. Not here: which changes a key has over time
 """
 
 import csv
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -19,6 +20,8 @@ from spark_jobs.changes.json_encoding import text_of, texts_of_columns
 from spark_jobs.errors import ConfigError
 
 _SEPARATOR = ", "
+_PAIR = re.compile(r",(?=[^,=]+=)")
+"""Between two columns of a key; a value may have commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +81,30 @@ def require_key(definition: TableDefinition) -> None:
 
 
 def key_text(definition: TableDefinition, text: str) -> str:
-    """The text of a key that a user wrote: its value, or the values of several columns with commas, as CSV has them.
+    """The text of a key that a user wrote: ``id=42,line=1``, or the values alone in the key's order.
 
-    Raises ConfigError where it is no key of the table.
+    Values alone are CSV where the key has several columns. Raises ConfigError where it is no key of the table.
     """
     require_key(definition)
     names = key_columns(definition)
-    values = [text] if len(names) == 1 else next(csv.reader([text], skipinitialspace=True), [])
+    values = _named_values(text, names)
+    if values is None:
+        values = [text] if len(names) == 1 else next(csv.reader([text], skipinitialspace=True), [])
     if len(values) != len(names):
         raise ConfigError(
-            f"--key {text!r}: the key of {definition.name} has {len(names)} columns ({', '.join(names)}); write their "
-            "values with commas between them, and a value that has a comma in double quotes"
+            f"--key {text!r}: the key of {definition.name} has {len(names)} columns ({', '.join(names)}); write it "
+            f"like {','.join(f'{name}=…' for name in names)}"
         )
     return _SEPARATOR.join(
         _value_text(definition, at, value) for at, value in zip(definition.key or (), values, strict=True)
     )
+
+
+def _named_values(text: str, names: Sequence[str]) -> list[str] | None:
+    """The values of ``COLUMN=VALUE,…`` in the key's order; None where the text does not name the key's columns."""
+    pairs = [part.partition("=") for part in _PAIR.split(text)]
+    by_name = {name.strip(): value for name, separator, value in pairs if separator}
+    return [by_name[name] for name in names] if by_name.keys() == {*names} else None
 
 
 def _value_text(definition: TableDefinition, ordinal: int, text: str) -> str:

@@ -37,7 +37,13 @@ def test_a_key_of_several_columns_has_commas() -> None:
     assert key_columns(of_two) == ["region", "id"]
     assert key_text(of_two, "eu,7") == '"eu", 7'
     assert key_text(of_two, '"e,u", 7') == '"e,u", 7'
-    with pytest.raises(ConfigError, match=r"the key of shop\.t has 2 columns \(region, id\); write their values with"):
+    assert key_text(of_two, "id=7,region=e,u") == '"e,u", 7'
+    assert key_text(table(Column("id", 3)), "id=7") == "7"
+    # What does not name the key's columns is a value.
+    assert key_text(table(Column("name", 15, 80, charset=UTF8)), "id=7") == '"id=7"'
+    with pytest.raises(
+        ConfigError, match=r"the key of shop\.t has 2 columns \(region, id\); write it like region=…,id=…"
+    ):
         key_text(of_two, "eu")
 
 
