@@ -97,7 +97,7 @@ def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json
     \b
     Example: stratalog trace shop.orders -c pipeline.yaml --key 42
     Example: stratalog trace shop.order_items -c pipeline.yaml --key order_id=42,line=7 --json
-    Example: stratalog trace shop.orders -c pipeline.yaml --where "total > 1000" \\
+    Example: stratalog trace shop.orders -c pipeline.yaml --where "total>1000" \\
                  --from 2026-11-21T08:00:00Z --to 2026-11-21T09:00:00Z
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.row_history.trace import TableTrace

@@ -117,6 +117,8 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(
         "skip": ["--source", "shop", "--at", "a.000001:4"],
         "reset": ["--source", "shop", "--table", "shop.t"],
         "consume": ["--source", "shop", "--group", "g"],
+        "trace": ["shop.t"],
+        "undo": ["shop.t", "--key", "1"],
     }
     ran = stratalog(verb, "-c", path, *options.get(verb, []))
     assert (ran.status, ran.out) == (2, "")
