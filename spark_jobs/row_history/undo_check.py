@@ -59,7 +59,7 @@ class GuardCheck:
             return None
         if step.moves and self._exists(step.table, self._row(step.table, step.before.lookup)):
             return "another row has the key that it had"
-        # The row goes on under its key before, with what the script gave it.
+        # The row has its key before from here on, with what the script gave it.
         values = {name: step.before.conditions[name] for name in step.columns}
         moved = _RowNow(row.origin, exists=True, columns=row.columns | values)
         if step.moves:
