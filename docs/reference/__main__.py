@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 import stratalog
 from docs.reference.messages import assigned, lines_of, page
 from docs.reference.messages import messages as texts_by_class
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.group import cli
 from spark_jobs.config.model import Pipeline
 from spark_jobs.text import codes
 from spark_jobs.text.codes import MessageCode
@@ -147,8 +147,10 @@ def commands(group: click.Group) -> str:
     lines += ["Results go to standard output, everything else to standard error. The exit status is 0 done, 1 failed,"]
     lines += ["2 wrong use or configuration. `stratalog VERB --help` says the same in a terminal.", ""]
     lines += _options(click.Context(group, info_name="stratalog"))
-    for name in group.list_commands(click.Context(group)):  # in the order of --help, whatever was imported first
-        command = group.commands[name]
+    context = click.Context(group)
+    for name in group.list_commands(context):  # in the order of --help
+        command = group.get_command(context, name)
+        assert command is not None
         lines += ["", f"## stratalog {name}", "", *_verb(click.Context(command, info_name=f"stratalog {name}"))]
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,9 @@ in which Ctrl-C has to be a message as well.
 import os
 import signal
 import sys
-from contextlib import nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 from spark_jobs.text.progress import StatusLine, doing
 
@@ -19,33 +21,42 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """The console script, in the main thread.
-
-    While libraries are imported, SIGINT ends the process at once with one line: theirs swallow an exception, or raise
-    another in its place, and nothing needs to be cleaned up yet. Where SIGINT is ignored, that stays.
-    """
+    """The console script, in the main thread."""
     _open_streams()
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_ours:
-        signal.signal(signal.SIGINT, _exit)
     is_shown = os.isatty(2) and not {"-q", "--quiet"} & {*sys.argv} and "_STRATALOG_COMPLETE" not in os.environ
     with StatusLine(sys.stderr) if is_shown else nullcontext():
-        _run(is_ours=is_ours)
+        _run()
 
 
-def _run(*, is_ours: bool) -> None:
-    """Imports the verbs and runs one. is_ours: whether SIGINT is to be an exception from then on."""
+def _run() -> None:
+    """Imports the command and runs it."""
     try:
-        with doing("starting", is_verb=True):
+        with doing("starting", is_verb=True), ending_at_interrupt():
             from spark_jobs.cli.verbs import run_verb
     except ImportError as error:
         text = f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog\n"
         os.write(2, text.encode(errors="backslashreplace"))
         sys.exit(2)
 
-    if is_ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     run_verb()
+
+
+@contextmanager
+def ending_at_interrupt() -> Iterator[None]:
+    """While libraries are imported, SIGINT ends the process at once with one line.
+
+    They swallow an exception, or raise another in its place, and nothing needs to be cleaned up yet. Where SIGINT is
+    ignored, or not Python's own, that stays.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _open_streams() -> None:

@@ -1,12 +1,11 @@
-"""The command ``stratalog`` without its verbs: how they are invoked, their common options, and their work on sources.
+"""What several verbs stand on: common options, output, the Spark session, and work on sources.
 
-Put here: what several verbs stand on, when the Spark session begins and ends, and what one source's failure means to
-the others. Not here: a verb, or what it prints (output.py).
+Put here: that, when the Spark session begins and ends, and what one source's failure means to the others. Not here: the
+command itself (group.py), a verb, or what it prints (output.py).
 """
 
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,11 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.logging import RichHandler
 
-import spark_jobs
-from spark_jobs.cli.streams import discard, has_left, writing
+from spark_jobs.cli.group import ERRORS
+from spark_jobs.cli.streams import writing
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.yaml_file import FILE_NAME, VARIABLE, read
@@ -29,7 +26,7 @@ from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.interrupt import interruptible, own_handler_kept, require_not_interrupted
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.text.disclosure import printable
-from spark_jobs.text.progress import Heartbeat, doing
+from spark_jobs.text.progress import doing
 from spark_jobs.text.remedies import advised
 
 if TYPE_CHECKING:
@@ -40,38 +37,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-
-class Terminal(Console):
-    """What people read: text is printed as it is, without markup, emoji or control characters of its own."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options, soft_wrap=True, markup=False, emoji=False)
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(printable(object_) if isinstance(object_, str) else object_ for object_ in objects), **options)
-
-    def _write_buffer(self) -> None:
-        with writing(self.file):
-            super()._write_buffer()
-
-
-class _LogLines(logging.StreamHandler[Any]):
-    """A line a message, to standard error."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging gives it
-        if isinstance(sys.exception(), OSError):
-            discard(self.stream)
-        else:
-            super().handleError(record)
-
-
-class _Printable(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
-
-
-ERRORS = Terminal(stderr=True)
 
 
 def echo(text: object, *, err: bool = False, colour: str | None = None) -> None:
@@ -146,102 +111,6 @@ def output_options(verb: Verb) -> Verb:
     ):
         verb = option(verb)
     return verb
-
-
-def _be_quiet(_: click.Context, __: click.Parameter, value: bool) -> None:
-    if value:
-        logging.getLogger(spark_jobs.__name__).setLevel(logging.WARNING)
-
-
-SECTIONS = {
-    "Pipeline": ("run", "extract", "compact", "merge", "deliver", "load", "backfill"),
-    "Inspection": (
-        "status",
-        "check",
-        "verify",
-        "schema",
-        "at",
-        "changes",
-        "trace",
-        "undo",
-        "events",
-        "export",
-        "report",
-        "dbt",
-    ),
-    "Subscription": ("consume", "subscriptions"),
-    "Operation": ("mend", "skip", "reset", "gc", "maintain", "session", "package"),
-    "First day": ("demo", "init", "docs", "completion"),
-}
-"""The verbs as ``--help`` lists them."""
-
-
-class _Verbs(click.Group):
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Adds a verb, which takes --quiet as well as ``stratalog`` before it does."""
-        quiet = click.Option(["-q", "--quiet"], is_flag=True, hidden=True, expose_value=False, callback=_be_quiet)
-        quiet.help = "As stratalog --quiet."
-        cmd.params.append(quiet)
-        super().add_command(cmd, name)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click gives it
-        return [verb for verbs in SECTIONS.values() for verb in verbs]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - ditto
-        for title, verbs in SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([(verb, self.commands[verb].get_short_help_str(70)) for verb in verbs])
-
-    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        with _ending_early():
-            return super().make_context(*arguments, **options)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _ending_early():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _ending_early() -> Iterator[None]:
-    """Ends a stream of text, or a page of help, with its reader: done, exit status 0.
-
-    Raises Abort where it is interrupted.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise click.Abort from None  # click would print an empty line first
-    except BrokenPipeError as error:
-        if not has_left(sys.stdout):  # click would end without a word
-            raise StratalogError(f"a connection was closed by its other side: {error}; run it again") from error
-        discard(sys.stdout)
-        raise click.exceptions.Exit(0) from None
-
-
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
-@click.option("-q", "--quiet", is_flag=True, help="Print results, warnings and errors alone: no progress.")
-@click.version_option(package_name="stratalog")
-def cli(*, verbose: bool, quiet: bool) -> None:
-    """Replicate MySQL and MariaDB binary logs into Delta tables: bronze, silver, downstream.
-
-    First steps: init --connect, check --connect, run, load, status. Without a server of your own: demo.
-    """
-    rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
-    plain = _LogLines()  # a file or a pipe gets a line a message, however long
-    handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
-    handler.setFormatter(_Printable(text, "%H:%M:%S"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
-    logging.getLogger("spark_jobs").setLevel(level)
-    if verbose:
-        os.environ.setdefault("STRATALOG_DEBUG", "1")  # of Spark's JVM too
-    else:  # py4j logs a trace of what it raises all the same, in part by the root logger
-        handler.addFilter(lambda record: "py4j" not in record.pathname)
-    context = click.get_current_context()
-    context.with_resource(doing(context.invoked_subcommand or "", is_verb=True))
-    if not (quiet or ERRORS.is_terminal):
-        context.with_resource(_heartbeat())
 
 
 def chosen_sources(pipeline: Pipeline, source: str | None) -> list[str]:
@@ -322,16 +191,6 @@ def each_source(
         successes.append(then(pipeline))
     if not all(successes):
         sys.exit(1)
-
-
-def _heartbeat() -> Heartbeat:
-    """Says what a verb is doing where it is silent; to where its lines go."""
-    root = logging.getLogger()
-
-    def write(line: str) -> None:
-        root.handle(logging.LogRecord(root.name, logging.INFO, __file__, 0, "%s", (line,), None))
-
-    return Heartbeat(logging.getLogger(spark_jobs.__name__), write)
 
 
 def _is_idle(pipeline: Pipeline, name: str, verb: str, is_done: Callable[[Pipeline, str], bool]) -> bool:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.app import ERRORS, chosen_sources, cli, complete_sources, config_option, echo, tables_option
+from spark_jobs.cli.app import chosen_sources, complete_sources, config_option, echo, tables_option
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import print_grid, print_pieces
 from spark_jobs.cli.streams import streaming
 from spark_jobs.config.loader import load

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spark_jobs.cli.app import (
-    ERRORS,
     chosen_sources,
-    cli,
     config_option,
     each_source,
     echo,
@@ -26,6 +24,7 @@ from spark_jobs.cli.app import (
     tables_option,
 )
 from spark_jobs.cli.deliveries import chosen_deliveries
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline

@@ -16,7 +16,6 @@ import click
 
 from spark_jobs.cli.app import (
     chosen_sources,
-    cli,
     complete_sources,
     config_option,
     echo,
@@ -26,6 +25,7 @@ from spark_jobs.cli.app import (
     tables_option,
     yes_option,
 )
+from spark_jobs.cli.group import cli
 from spark_jobs.cli.inspect import require_tables
 from spark_jobs.cli.output import print_grid, print_pieces
 from spark_jobs.config.loader import load

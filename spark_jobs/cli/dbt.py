@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import yaml
 
-from spark_jobs.cli.app import cli, config_option, echo, tables_option
+from spark_jobs.cli.app import config_option, echo, tables_option
+from spark_jobs.cli.group import cli
 from spark_jobs.config.loader import load
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import ERRORS, cli, config_option, echo, echo_json, spark_of, tables_option, yes_option
+from spark_jobs.cli.app import config_option, echo, echo_json, spark_of, tables_option, yes_option
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.run_report import stop_codes
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from spark_jobs.cli.app import ERRORS, chosen_sources, echo, echo_json, spark_of
+from spark_jobs.cli.app import chosen_sources, echo, echo_json, spark_of
 from spark_jobs.cli.deliveries import deliver_one
+from spark_jobs.cli.group import ERRORS
 from spark_jobs.cli.output import say_new
 from spark_jobs.cli.run_report import RunReport
 from spark_jobs.config.loader import load

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spark_jobs.cli.app import (
-    ERRORS,
     chosen_sources,
-    cli,
     complete_sources,
     config_option,
     each_source,
@@ -24,6 +22,7 @@ from spark_jobs.cli.app import (
     tables_option,
 )
 from spark_jobs.cli.deliveries import deliver_all
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.load_progress import LoadProgress
 from spark_jobs.cli.output import cascades_line, print_grid, say_new, say_outcome
 from spark_jobs.cli.run_report import RunReport, say_extracted

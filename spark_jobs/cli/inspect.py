@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spark_jobs.cli.app import (
-    ERRORS,
     chosen_sources,
-    cli,
     complete_sources,
     config_option,
     echo,
@@ -28,6 +26,7 @@ from spark_jobs.cli.app import (
     spark_of,
     tables_option,
 )
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline

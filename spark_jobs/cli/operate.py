@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spark_jobs.cli.app import (
-    ERRORS,
     chosen_sources,
-    cli,
     complete_sources,
     config_option,
     each_source,
@@ -20,6 +18,7 @@ from spark_jobs.cli.app import (
     source_option,
     yes_option,
 )
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.table import Table as Grid
 
-from spark_jobs.cli.app import ERRORS, Terminal, echo
+from spark_jobs.cli.app import echo
+from spark_jobs.cli.group import ERRORS, Terminal
 from spark_jobs.cli.streams import streaming
 from spark_jobs.ddl.foreign_keys import cascading_rules
 from spark_jobs.text.disclosure import cell

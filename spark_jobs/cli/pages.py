@@ -16,7 +16,8 @@ from rich.markdown import Markdown
 
 import spark_jobs
 from spark_jobs import errors
-from spark_jobs.cli.app import ERRORS, Terminal, cli, echo
+from spark_jobs.cli.app import echo
+from spark_jobs.cli.group import ERRORS, Terminal, cli
 from spark_jobs.cli.output import print_grid
 from spark_jobs.errors import ConfigError
 from spark_jobs.text import codes

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import Verb, chosen_sources, cli, complete_sources, config_option, echo
+from spark_jobs.cli.app import Verb, chosen_sources, complete_sources, config_option, echo
+from spark_jobs.cli.group import cli
 from spark_jobs.cli.inspect import require_tables
 from spark_jobs.cli.output import print_grid, print_pieces
 from spark_jobs.cli.trace_text import TraceText, has_colours

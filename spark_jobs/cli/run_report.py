@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.cli.app import ERRORS, echo, echo_json
+from spark_jobs.cli.app import echo, echo_json
+from spark_jobs.cli.group import ERRORS
 from spark_jobs.cli.output import say_outcome, say_stops
 from spark_jobs.log.position import Position
 from spark_jobs.text.codes import codes_in

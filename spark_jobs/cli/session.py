@@ -8,7 +8,8 @@ import sys
 import click
 from rich.filesize import decimal
 
-from spark_jobs.cli.app import ERRORS, cli, echo, echo_json
+from spark_jobs.cli.app import echo, echo_json
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import print_grid
 from spark_jobs.errors import StratalogError
 from spark_jobs.runtime.standing.overview import StandingSession, sessions, stop

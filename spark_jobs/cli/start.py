@@ -15,7 +15,8 @@ import click
 import yaml
 from click.shell_completion import get_completion_class
 
-from spark_jobs.cli.app import cli, echo
+from spark_jobs.cli.app import echo
+from spark_jobs.cli.group import cli
 from spark_jobs.cli.starter_file import Schema, Starter
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.project_files import start_command, write_project

@@ -14,7 +14,8 @@ import click
 from rich.filesize import decimal
 from rich.text import Text
 
-from spark_jobs.cli.app import Terminal, chosen_sources, cli, config_option, echo, echo_json, source_option
+from spark_jobs.cli.app import chosen_sources, config_option, echo, echo_json, source_option
+from spark_jobs.cli.group import Terminal, cli
 from spark_jobs.cli.output import _WIDE, cascades_line, print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline

@@ -1,6 +1,6 @@
-"""The verbs of ``stratalog``, and what becomes of their errors: one message each.
+"""A call of ``stratalog``, and what becomes of its errors: one message each.
 
-Put here: imports of the modules that have verbs, and the exit status of each error. Not here: verbs.
+Put here: the exit status of each error. Not here: verbs (group.py lists them).
 """
 
 import os
@@ -10,44 +10,9 @@ from pathlib import Path
 
 import click
 
-from spark_jobs.cli import (
-    at,
-    check,
-    consume,
-    dbt,
-    deliveries,
-    ingest,
-    inspect,
-    mend,
-    operate,
-    pages,
-    rows,
-    session,
-    start,
-    status,
-)
-from spark_jobs.cli.app import ERRORS, cli
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.text.remedies import advised
-
-__all__ = [
-    "at",
-    "check",
-    "cli",
-    "consume",
-    "dbt",
-    "deliveries",
-    "ingest",
-    "inspect",
-    "mend",
-    "operate",
-    "pages",
-    "rows",
-    "run_verb",
-    "session",
-    "start",
-    "status",
-]
 
 
 def run_verb() -> None:

@@ -16,9 +16,11 @@ from dagster._core.instance.config import dagster_instance_config
 import stratalog
 from dagster_project.build import build_defs
 from dagster_project.component import StratalogComponent
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.group import every_verb
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.log.location import parse_start
+
+COMMANDS = every_verb()
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -83,22 +85,22 @@ def label(value: Any) -> str:
 @pytest.mark.parametrize("page, words", STRATALOG, ids=label)
 def test_the_command_takes_it(page: Path, words: list[str]) -> None:
     verb, *rest = words
-    context = cli.commands[verb].make_context(verb, rest)
+    context = COMMANDS[verb].make_context(verb, rest)
     for name in ("start", "stop"):
         if place := context.params.get(name):
             parse_start(place.replace("…", "0"))
 
 
 def test_there_are_commands_to_take() -> None:
-    assert {words[0] for _, words in STRATALOG} == set(cli.commands)
+    assert {words[0] for _, words in STRATALOG} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=label)
 def test_verbs_and_options_in_the_text_are_known(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for verb, rest in re.findall(r"`stratalog ([a-z]+)([^`]*)`", text):
-        assert verb in cli.commands, verb
-        options = {name for param in cli.commands[verb].params for name in param.opts} | {"--help"}
+        assert verb in COMMANDS, verb
+        options = {name for param in COMMANDS[verb].params for name in param.opts} | {"--help"}
         assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest)) <= options
 
 

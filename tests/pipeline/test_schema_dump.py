@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.group import cli
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.source_endpoints import endpoints_of
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.group import cli
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.diff import differences
 from spark_jobs.lake.layout import lake_of

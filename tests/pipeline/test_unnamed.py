@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import verify_source
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.group import cli
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import merge_job, publication

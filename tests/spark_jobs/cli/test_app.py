@@ -1,4 +1,5 @@
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,8 @@ import click
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cli.app import SECTIONS, went_well
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.app import went_well
+from spark_jobs.cli.group import every_verb
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.pipeline.outcome import Outcome
 from tests.fix_cli import Stratalog
@@ -17,7 +18,8 @@ from tests.ran import without_codes
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"
 
-VERBS = sorted(cli.commands)
+COMMANDS = every_verb()
+VERBS = sorted(COMMANDS)
 WITHOUT_PIPELINE = ("changes", "completion", "demo", "docs", "events", "init", "package", "session")
 
 CONTRACT = [
@@ -37,13 +39,13 @@ def test_each_verb_has_help_with_an_example(stratalog: Stratalog, verb: str) -> 
     examples = re.findall(rf"Example: (stratalog {verb}\b(?:[^\n\\]|\\\n)*)", ran.out)
     assert examples
     for example in examples:
-        words = example.replace("\\\n", " ").split()[2:]
-        cli.commands[verb].make_context(verb, words, resilient_parsing=False)
+        words = shlex.split(example.replace("\\\n", " "))[2:]
+        COMMANDS[verb].make_context(verb, words, resilient_parsing=False)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_option_says_what_it_is_for(verb: str) -> None:
-    options = [param for param in cli.commands[verb].params if isinstance(param, click.Option)]
+    options = [param for param in COMMANDS[verb].params if isinstance(param, click.Option)]
     assert [option.name for option in options if not option.help] == []
 
 
@@ -117,6 +119,7 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(
         "skip": ["--source", "shop", "--at", "a.000001:4"],
         "reset": ["--source", "shop", "--table", "shop.t"],
         "consume": ["--source", "shop", "--group", "g"],
+        "at": ["mysql-bin.000001:4", "--table", "shop.t"],
         "trace": ["shop.t"],
         "undo": ["shop.t", "--key", "1"],
     }
@@ -172,7 +175,7 @@ def test_a_connection_that_breaks_is_no_reader_that_has_had_enough() -> None:
     broken = """
 import click, sys
 from spark_jobs.cli import main
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.group import cli
 
 @cli.command()
 def broken():
@@ -202,15 +205,3 @@ def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest
     assert capsys.readouterr().err == f"[SL-1001] shop: [b] is damaged; {remedy}\n"
     with pytest.raises(ConfigError):
         went_well("shop", wrong)
-
-
-def test_help_lists_every_verb_in_one_section() -> None:
-    listed = [verb for verbs in SECTIONS.values() for verb in verbs]
-    assert sorted(listed) == sorted(cli.commands)
-
-
-@pytest.mark.parametrize("verb", sorted(cli.commands))
-def test_the_list_shows_the_first_sentence_of_a_verb_whole(verb: str) -> None:
-    short = cli.commands[verb].get_short_help_str(70)
-    assert short.endswith(".")
-    assert not short.endswith("...")

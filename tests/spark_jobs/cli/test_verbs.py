@@ -30,7 +30,7 @@ def wait_for_import(process: subprocess.Popen[str], module: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
-    ["click.globals", "rich.text", "pydantic.json_schema", "sqlglot.helper", "spark_jobs.cli.ingest"],
+    ["click.globals", "rich.text", "pydantic.json_schema", "sqlglot.helper", "spark_jobs.cli.run_report"],
 )
 def test_an_interrupt_of_imports_is_one_line(pipeline_file: Path, module: str) -> None:
     command = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", "pipeline.yaml"]
@@ -58,7 +58,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def load(_: Path) -> Any:
         raise error
 
-    monkeypatch.setattr(verbs.inspect, "load", load)
+    monkeypatch.setattr("spark_jobs.cli.inspect.load", load)
 
 
 @pytest.mark.parametrize("cls", list(classes_of()), ids=lambda cls: cls.__name__)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.group import cli
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.config.model import Pipeline, Retention, RouteRule, SourceSettings
 from spark_jobs.config.servers import MySQL

@@ -24,7 +24,8 @@ def kill_jvm():
 SOURCES = f"""{KILL}
 import sys
 from pathlib import Path
-from spark_jobs.cli.app import cli, each_source
+from spark_jobs.cli.app import (each_source)
+from spark_jobs.cli.group import cli
 from spark_jobs.cli.verbs import run_verb
 
 @cli.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import errors
-from spark_jobs.cli.verbs import cli
+from spark_jobs.cli.group import every_verb
 from spark_jobs.errors import (
     AnotherLog,
     ConfigError,
@@ -22,6 +22,8 @@ from spark_jobs.errors import (
 from spark_jobs.text.codes import code_of
 from spark_jobs.text.remedies import DEFAULTS, KINDS, Kind, advised, kind_of, says_what_to_do
 from tests.ran import without_codes
+
+COMMANDS = every_verb()
 
 ROOT = Path(__file__).parents[3]
 CLASSES = {
@@ -110,7 +112,7 @@ REMEDIES = [*(kind.remedy for kind in KINDS), *DEFAULTS.values()]
 @pytest.mark.parametrize("remedy", REMEDIES)
 def test_a_remedy_names_what_there_is(remedy: str) -> None:
     for verb, options in re.findall(r"stratalog ([a-z]+)((?: --[a-z-]+(?: (?:\{\w+\}|[A-Z]+))?)*)", remedy):
-        command = cli.commands[verb]
+        command = COMMANDS[verb]
         options_ = {text for parameter in command.params for text in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", options)) <= options_, verb
 
