@@ -21,7 +21,6 @@ CONSTANTS
   Touching,    \* positions of transactions that change the table
   Statements,  \* positions at which windows end, since a DDL statement follows
   Runs,        \* processes that run the pipeline: of two, the slower is the zombie
-  Way,         \* who commits: the driver by "file", or Spark by "counter"
   Faults, Replays, Rewrites, Resets, Removals, Groups,  \* how often each happens at most
   Off          \* guards that are switched off
 
@@ -55,19 +54,15 @@ Spent(what) == [left EXCEPT ![what] = @ - 1]
 (* counter that its commit takes.                                          *)
 (***************************************************************************)
 Fits(table, plan) ==
-  IF Way = "file"
-  THEN Len(table) = plan.upon \/ ~On("exclusive") \/ ~On("sameVersion")
-  ELSE Last(table).counter < plan.counter \/ ~On("counter")
+  Len(table) = plan.upon \/ ~On("exclusive") \/ ~On("sameVersion")
 
 Landed(table, plan, commit) ==
   IF ~On("exclusive") /\ Len(table) > plan.upon
   THEN [table EXCEPT ![plan.upon + 1] = commit]     \* in the place of another writer's
   ELSE Append(table, commit)
 
-(* What the newest commit says.  Spark's OPTIMIZE takes no counter, and repeats what was said when it began. *)
-HeadOf(table) ==
-  LET own == {v \in 1 .. Len(table) : table[v].kind # "optimize" \/ ~On("saysBelow")}
-  IN table[CHOOSE v \in own : \A w \in own : w <= v]
+(* The head of a table: what its newest commit says. *)
+HeadOf(table) == Last(table)
 
 VersionOf(table, plan) == IF On("exclusive") THEN Len(table) + 1 ELSE plan.upon + 1
 
@@ -99,7 +94,7 @@ WindowCommit(plan, stop) ==
 (* What a target lacks of a version of silver, by silver's commits since the version that it merged last. *)
 MergePlan(version) ==
   LET last == HeadOf(down)
-      since == {v \in last.silver + 1 .. version : silver[v].kind \notin {"maintenance", "optimize"}}
+      since == {v \in last.silver + 1 .. version : silver[v].kind # "maintenance"}
       redone == IF On("learnsOfReplays") /\ last.silver > 1 THEN UNION {silver[v].redone : v \in since} ELSE {}
       anew == last.silver > 1 /\ \E v \in since : silver[v].kind = "reset"
       pos == HeadOf(SubSeq(silver, 1, version)).pos
@@ -278,15 +273,12 @@ Named(layer) == {published[layer]} \cup {run[r].seen[layer] : r \in {q \in Runs 
 
 PlanRewrite ==
   /\ upkeep = Idle /\ Len(silver) > 1 /\ May("rewrites") /\ left' = Spent("rewrites")
-  /\ upkeep' = [at |-> "rewrites", files |-> HeadOf(silver).rows, says |-> HeadOf(silver).pos,
+  /\ upkeep' = [at |-> "rewrites", files |-> HeadOf(silver).rows,
                 pins |-> [silver |-> Min({HeadOf(down).silver} \cup Named("silver")), down |-> Min(Named("down"))]]
   /\ UNCHANGED <<written, bronze, silver, down, published, run, command, gc, group, kept, promised>>
 
 RewriteCommit(files) ==
-  [Last(silver) EXCEPT !.kind = IF Way = "file" THEN "maintenance" ELSE "optimize",
-                       !.counter = IF Way = "file" THEN @ + 1 ELSE @,
-                       !.pos = IF Way = "file" THEN @ ELSE upkeep.says,
-                       !.rows = @ \cup files, !.redone = {}]
+  [Last(silver) EXCEPT !.kind = "maintenance", !.counter = @ + 1, !.rows = @ \cup files, !.redone = {}]
 
 Rewrite ==
   /\ upkeep.at = "rewrites" /\ upkeep' = Idle
@@ -373,7 +365,7 @@ Tables == {bronze, silver, down}
 
 (* Each commit was planned upon the one before it. *)
 Fenced == \A t \in Tables : \A v \in 2 .. Len(t) :
-  t[v].counter = t[v - 1].counter + (IF t[v].kind = "optimize" THEN 0 ELSE 1)
+  t[v].counter = t[v - 1].counter + 1
 
 Contiguous == \A v \in 2 .. Len(bronze) :
   bronze[v].from = bronze[v - 1].pos \/ (bronze[v].kind # "live" /\ bronze[v].pos = bronze[v - 1].pos)
@@ -381,7 +373,7 @@ Contiguous == \A v \in 2 .. Len(bronze) :
 (* Silver has each change up to its position once, from where it was begun. *)
 Whole(rows, begin, pos) == \A p \in Touching : IF begin < p /\ p <= pos THEN Len(rows[p]) = 1 ELSE rows[p] = <<>>
 SilverOnce == \A v \in 1 .. Len(silver) :
-  silver[v].kind = "optimize" \/ Whole(RowsOf(silver[v].rows), silver[v].begin, silver[v].pos)
+  Whole(RowsOf(silver[v].rows), silver[v].begin, silver[v].pos)
 Rebuilt == HeadOf(silver).begin <= promised
 
 (* Downstream has what silver's version has that it says: no change twice, none left out, no decoding mixed. *)
@@ -390,7 +382,7 @@ DownOnce == \A v \in 2 .. Len(down) : down[v].rows = RowsOf(silver[down[v].silve
 Monotone ==
   /\ \A v \in 2 .. Len(bronze) : bronze[v].pos >= bronze[v - 1].pos
   /\ \A v \in 2 .. Len(down) : down[v].pos >= down[v - 1].pos
-  /\ \A v \in 2 .. Len(silver) : silver[v].kind \in {"reset", "optimize"} \/ silver[v].pos >= silver[v - 1].pos
+  /\ \A v \in 2 .. Len(silver) : silver[v].kind = "reset" \/ silver[v].pos >= silver[v - 1].pos
 NeverBack == [][published'.end >= published.end]_published
 
 (* What is published is committed, has what it says, and has it still. *)

@@ -82,7 +82,6 @@ _LAKE = Model(
         "Touching": {1, 3},
         "Statements": {2},
         "Runs": {"r1", "r2"},
-        "Way": "file",
         **dict.fromkeys(("Faults", "Replays", "Rewrites", "Resets", "Removals", "Groups"), 0),
     },
     (
@@ -105,15 +104,11 @@ _SUBSCRIPTION = Model(
     ("Forward",),
 )
 _ONE = {"Runs": {"r1"}}
-_SPARK = {"Way": "counter"}
 
 MODELS: dict[str, dict[str, Model]] = {
     "small": {
         "two runs": _LAKE.within(Faults=1),
         "two runs, liveness": _LIVE.within(Faults=1, LogEnd=2, Touching={1, 2}, Statements={1}),
-        "two runs, Spark commits": _LAKE.within(
-            Faults=1, Rewrites=1, LogEnd=2, Touching={1, 2}, Statements={1}, **_SPARK
-        ),
         "replay and rewrite": _LAKE.within(Faults=1, Replays=1, Rewrites=1, **_ONE),
         "reset and gc": _LAKE.within(Resets=1, Removals=1, LogEnd=2, Touching={1, 2}, Statements={1}),
         "a reader and gc": _LAKE.within(Removals=1, Groups=1, **_ONE),
@@ -123,7 +118,6 @@ MODELS: dict[str, dict[str, Model]] = {
     "full": {
         "two runs": _LAKE.within(Faults=2),
         "two runs, liveness": _LIVE.within(Faults=2),
-        "two runs, Spark commits": _LAKE.within(Faults=1, Rewrites=1, **_SPARK),
         "two runs and a replay": _LAKE.within(Replays=1),
         "replay and rewrite": _LAKE.within(Faults=1, Replays=2, Rewrites=1, **_ONE),
         "reset and gc": _LAKE.within(Resets=1, Removals=1),
@@ -138,8 +132,6 @@ _LOST = ("Fenced", "SilverOnce", "DownOnce", "Contiguous", "Monotone", "Consiste
 MUTANTS = [
     Mutant("two runs", "exclusive", _LOST),
     Mutant("two runs", "sameVersion", _LOST),
-    Mutant("two runs, Spark commits", "counter", _LOST),
-    Mutant("two runs, Spark commits", "saysBelow", _LOST),
     Mutant("two runs", "head", _LOST),
     Mutant("two runs", "replans", _LOST),
     Mutant("two runs", "withRows", _LOST),

@@ -211,7 +211,6 @@ def _model(end: int) -> Model:
             "Touching": Definition("Changing"),
             "Statements": set(),
             "Runs": {"r1"},
-            "Way": "file",
             **dict.fromkeys(("Faults", "Replays", "Rewrites", "Resets", "Removals", "Groups"), 0),
         },
         ("Fenced", "Contiguous", "SilverOnce", "DownOnce", "Monotone"),
