@@ -107,13 +107,14 @@ def _has_nothing_new(pipeline: Pipeline, name: str, *, as_json: bool) -> bool:
     from spark_jobs.downstream import publication
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.catalog import is_pending
+    from spark_jobs.pipeline import iceberg_tables
 
     _log_connecting(pipeline, name)
     try:
         end = nothing_new(pipeline, name)
     except StratalogError:  # the run meets the same, and says it
         return False
-    if end is None or is_pending(pipeline):
+    if end is None or is_pending(pipeline) or iceberg_tables.is_pending(pipeline, name):
         return False
     with noted(pipeline.path, name, is_last=True):
         RunReport(name, end, audit=audit_after_run(pipeline, name)).say(as_json=as_json)

@@ -37,6 +37,7 @@ def problems_between_keys(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _redaction_problems(sources, values.get("tables"))
     yield from _route_problems(values.get("routes"), list(sources) if isinstance(sources, dict) else [])
     yield from _mode_problems(values.get("downstream"), values.get("routes"))
+    yield from _iceberg_problems(values)
     yield from _catalog_problems(values.get("catalog"), values.get("spark"))
     yield from _delivery_problems(values.get("deliveries"), values.get("downstream"))
 
@@ -84,6 +85,17 @@ def _mode_problems(modes: Any, rules: Any) -> Iterator[tuple[str, str]]:
     problem = problem_of_modes(Modes.of_rules(listed), Routes(tuple(_routes(rules).values())).merged)
     if problem:
         yield "downstream", problem
+
+
+def _iceberg_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Plain tables have no field ids in their files, by which Iceberg's readers find columns."""
+    if values.get("compat") != "plain":
+        return
+    rules = enumerate(map(_mode, _list(values.get("downstream"))))
+    flags = {f"downstream[{at}].iceberg": rule.iceberg for at, rule in rules if rule}
+    for key, is_on in {"iceberg": values.get("iceberg"), **flags}.items():
+        if is_on is True:
+            yield key, "is not possible with compat: plain, whose files have no field ids; remove one of the two"
 
 
 _HIVE = "spark.sql.catalogImplementation"

@@ -423,6 +423,9 @@ class Pipeline(Model):
     compat: Literal["full", "plain"] = "full"
     """``plain``: no column mapping, no type widening and no deletion vectors, for readers that lack them; then ADD
     COLUMN is the only change of columns that is followed."""
+    iceberg: bool = False
+    """Whether downstream tables are Iceberg tables too: each version is a snapshot of the same data files. By table
+    under ``downstream``."""
     on_drop: Literal["keep", "drop"] = "keep"
     """``keep``: rows downstream stay when their table is dropped, until it is created again. ``drop``: they go with
     it."""
@@ -459,6 +462,16 @@ class Pipeline(Model):
     @property
     def routing(self) -> Routes:
         return Routes(tuple(rule.route() for rule in self.routes), Modes.of_rules(self.downstream))
+
+    def has_iceberg(self, schema: str, table: str) -> bool:
+        """Whether a downstream table is an Iceberg table too."""
+        decided = self.routing.modes.has_iceberg(schema, table)
+        return self.iceberg if decided is None else decided
+
+    @property
+    def may_have_iceberg(self) -> bool:
+        """Whether any downstream table may be an Iceberg table too."""
+        return self.iceberg or any(rule.iceberg for rule in self.downstream)
 
     @property
     def filters(self) -> Filters:

@@ -54,15 +54,17 @@ class ModeRule(BaseModel):
     change_data_feed: bool | None = None
     """Whether Delta's change data feed is on in such a table, so that ``table_changes`` and streams read what each
     merge changed. A line without it leaves that to the others; off without any."""
-
+    iceberg: bool | None = None
+    """Whether such a table is an Iceberg table too. A line without it leaves that to the others, and to ``iceberg`` at
+    the top."""
     changes_within: Annotated[Duration, AfterValidator(at_least_a_minute)] | None = None
     """How long such a table may go without a change before it is stale in Dagster, like ``1d``; at least ``1m``. A line
     without it leaves that to the others; without any, a table without changes stays fresh."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if self.mode is None and self.change_data_feed is None and self.changes_within is None:
-            raise ValueError("needs mode, change_data_feed or changes_within")
+        if not any(value is not None for key, value in self if key != "tables"):
+            raise ValueError("needs mode, change_data_feed, iceberg or changes_within")
         return self
 
 
@@ -75,6 +77,8 @@ class Modes:
     """Which tables have a change data feed."""
     windows: tuple[tuple[Pattern, timedelta], ...] = ()
     """Within what time tables have to change."""
+    iceberg: tuple[tuple[Pattern, bool], ...] = ()
+    """Which tables are Iceberg tables too, where that is not as for all."""
 
     @classmethod
     def of_rules(cls, rules: Iterable[ModeRule]) -> "Modes":
@@ -83,6 +87,7 @@ class Modes:
             tuple((pattern, Mode(rule.mode)) for pattern, rule in listed if rule.mode),
             tuple((pattern, rule.change_data_feed) for pattern, rule in listed if rule.change_data_feed is not None),
             tuple((pattern, rule.changes_within) for pattern, rule in listed if rule.changes_within is not None),
+            tuple((pattern, rule.iceberg) for pattern, rule in listed if rule.iceberg is not None),
         )
 
     def of(self, schema: str, table: str) -> Mode:
@@ -91,6 +96,10 @@ class Modes:
     def has_feed(self, schema: str, table: str) -> bool:
         """Whether a table has a change data feed."""
         return next((is_on for pattern, is_on in reversed(self.feeds) if pattern.matches(schema, table)), False)
+
+    def has_iceberg(self, schema: str, table: str) -> bool | None:
+        """Whether a table is an Iceberg table too; None where that is as for all."""
+        return next((is_on for pattern, is_on in reversed(self.iceberg) if pattern.matches(schema, table)), None)
 
     def window_of(self, schema: str, table: str) -> timedelta | None:
         """Within what time a table has to change; None where it need not."""

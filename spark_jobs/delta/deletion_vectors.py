@@ -95,6 +95,34 @@ def read(table_path: str, descriptor: Descriptor) -> BitMap64:
     return rows
 
 
+def stored(table_path: str, descriptors: Sequence[Descriptor]) -> list[bytes]:
+    """Vectors as Delta's files have them, each with its size before and its checksum after it. Raises LakeError."""
+    contents: dict[StoredPath, bytes] = {}
+    vectors = []
+    for descriptor in descriptors:
+        place = f"{table_path}: deletion vector {descriptor.unique_id}"
+        try:
+            if descriptor.storage_type == "i":
+                vectors.append(framed(z85_decode(descriptor.path_or_inline)[: descriptor.size]))
+                continue
+            file = descriptor.location(table_path)
+            if file not in contents:  # a commit's vectors are in few files, which have no others
+                contents[file] = file.read_bytes()
+            start = 1 if descriptor.offset is None else descriptor.offset
+            entry = contents[file][start : start + descriptor.size + 8]
+            if entry != framed(entry[4:-4]) or len(entry) != descriptor.size + 8:
+                raise LakeError(f"{place}: its bytes in {file} are damaged")
+        except (OSError, ValueError) as error:
+            raise LakeError(f"{place}: cannot be read: {error}") from error
+        vectors.append(entry)
+    return vectors
+
+
+def framed(vector: bytes) -> bytes:
+    """A vector as a file has it: with its size before and its checksum after it."""
+    return struct.pack(">i", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+
+
 def row_numbers(table_path: str, descriptor: Descriptor | None) -> NDArray[np.int64]:
     """The numbers of the rows that a vector deletes, in order; none without a vector. Raises LakeError."""
     rows = [] if descriptor is None else read(table_path, descriptor).to_array()
@@ -132,7 +160,7 @@ def write(
         data = to_bytes(vector)
         encoded = prefix + z85_encode(name.bytes)
         descriptors.append(Descriptor("u", encoded, len(vectors_content), len(data), len(vector)))
-        vectors_content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+        vectors_content += framed(data)
     # The file is durable before a commit can name it.
     file = descriptors[0].location(table_path)
     try:

@@ -3,7 +3,9 @@
 Put here: ``schemaString`` to and from Python, Arrow and Spark's DDL. Not here: schema changes (schema_changes.py).
 
 With column mapping a column has a physical name, which is its name in Parquet files and in statistics, and an id, which
-is its field id in Parquet. Without it the physical name is the logical one.
+is its field id in Parquet. What an array or a map of it holds has an id too, as Delta's PROTOCOL.md has it for readers
+by ids ("Iceberg Compatibility V2"): ``name.element``, ``name.key``, ``name.value``, with the physical name before.
+Without column mapping the physical name is the logical one.
 """
 
 import json
@@ -19,6 +21,7 @@ from spark_jobs.delta.damage import decoding
 from spark_jobs.errors import LakeError
 
 ID = "delta.columnMapping.id"
+NESTED_IDS = "delta.columnMapping.nested.ids"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 TYPE_CHANGES = "delta.typeChanges"
 _TEXT_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
@@ -89,11 +92,20 @@ class DeltaColumn:
         """The type in Spark's DDL, upper case: ``DECIMAL(12,2)``, ``MAP<STRING, STRING>``."""
         return _ddl_of(self.type)
 
+    @property
+    def nested_ids(self) -> Mapping[str, int]:
+        """Ids of what arrays and maps hold, by place: ``element``, ``value``, ``value.element``.
+
+        None where an earlier version made the column.
+        """
+        ids: Mapping[str, int] = self.metadata.get(NESTED_IDS, {})
+        name = min(ids, key=len, default="").rpartition(".")[0]
+        return {place.removeprefix(f"{name}."): int(number) for place, number in ids.items()}
+
     def arrow(self, physical: bool) -> pa.Field:
-        metadata = {"PARQUET:field_id": str(self.id)} if physical and self.id is not None else None
-        return pa.field(
-            self.physical_name if physical else self.name, _arrow_of(self.type, physical), self.nullable, metadata
-        )
+        name = self.physical_name if physical else self.name
+        kind = _arrow_of(self.type, physical, self.nested_ids if physical else {})
+        return pa.field(name, kind, self.nullable, _field_id(self.id, physical))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -157,7 +169,8 @@ class TableSchema:
     @property
     def max_column_id(self) -> int:
         """The largest column-mapping id, 0 without column mapping."""
-        return max((column.id or 0 for column in self.all_columns()), default=0)
+        ids = (number for column in self.all_columns() for number in (column.id or 0, *column.nested_ids.values()))
+        return max(ids, default=0)
 
     def all_columns(self) -> Iterator[DeltaColumn]:
         """The columns and all nested fields, parents first."""
@@ -206,7 +219,11 @@ def assign_ids(schema: TableSchema, last_id: int) -> tuple[TableSchema, int]:
         if ID not in metadata:
             last_id += 1
             metadata[ID] = last_id
-        metadata.setdefault(PHYSICAL_NAME, f"col-{uuid.uuid4()}")
+            metadata.setdefault(PHYSICAL_NAME, f"col-{uuid.uuid4()}")
+            ids = {place: last_id + at for at, place in enumerate(_places(column.type, metadata[PHYSICAL_NAME]), 1)}
+            if ids:
+                metadata[NESTED_IDS] = ids
+                last_id += len(ids)
         return replace(column, metadata=metadata, type=nested(column.type))
 
     def nested(kind: DeltaType) -> DeltaType:
@@ -225,7 +242,7 @@ def assign_ids(schema: TableSchema, last_id: int) -> tuple[TableSchema, int]:
 
 def arrow_type(kind: DeltaType, physical: bool) -> pa.DataType:
     """The Arrow type of a Delta type. Raises LakeError."""
-    return _arrow_of(kind, physical)
+    return _arrow_of(kind, physical, {})
 
 
 def decimal_of(kind: object) -> tuple[int, int] | None:
@@ -253,18 +270,42 @@ def _fields(kind: DeltaType) -> Iterator[DeltaColumn]:
             pass
 
 
-def _arrow_of(kind: DeltaType, physical: bool) -> pa.DataType:
-    """The Arrow type of a Delta type; nested fields by physical or logical names. Raises LakeError for other types."""
+def _places(kind: DeltaType, name: str) -> Iterator[str]:
+    """What a type's arrays and maps hold, by place; not within structs, whose fields are columns of their own."""
+    match kind:
+        case ArrayType(element):
+            parts = {"element": element}
+        case MapType(key, value):
+            parts = {"key": key, "value": value}
+        case _:
+            return
+    for part, inner in parts.items():
+        yield f"{name}.{part}"
+        yield from _places(inner, f"{name}.{part}")
+
+
+def _field_id(number: int | None, physical: bool) -> dict[str, str] | None:
+    return {"PARQUET:field_id": str(number)} if physical and number is not None else None
+
+
+def _arrow_of(kind: DeltaType, physical: bool, ids: Mapping[str, int], place: str = "") -> pa.DataType:
+    """The Arrow type of a Delta type; nested fields by physical or logical names. Raises LakeError for other types.
+
+    ids: those of what arrays and maps hold, by place, which for the type itself is ``place`` and a dot.
+    """
+
+    def part(name: str, inner: DeltaType, nullable: bool) -> pa.Field:
+        at = f"{place}{name}"
+        kind_ = _arrow_of(inner, physical, ids, f"{at}.")
+        return pa.field(name, kind_, nullable, _field_id(ids.get(at), physical))
+
     match kind:
         case StructType(fields):
             return pa.struct([item.arrow(physical) for item in fields])
         case ArrayType(element, contains_null):
-            return pa.list_(pa.field("element", _arrow_of(element, physical), contains_null))
+            return pa.list_(part("element", element, contains_null))
         case MapType(key, value, contains_null):
-            return pa.map_(
-                pa.field("key", _arrow_of(key, physical), nullable=False),
-                pa.field("value", _arrow_of(value, physical), contains_null),
-            )
+            return pa.map_(part("key", key, False), part("value", value, contains_null))
         case str() if kind in _ARROW:
             return _ARROW[kind]
         case _:

@@ -4,8 +4,8 @@ Put here: which these are, and removing them. Not here: how long versions are ke
 
 A file stays where the newest version names it, or one that somebody asks for; where a commit removed it since the time
 up to which versions are kept; and where it was written since then, since a commit may be about to name it. Folders and
-files that begin with an underscore or a dot are not the table's data, but files of changes, which no version names, are
-kept as long as files that were removed. That is Delta's own rule for VACUUM.
+files that begin with an underscore or a dot, and Iceberg's metadata, are not the table's data, but files of changes,
+which no version names, are kept as long as files that were removed. That is Delta's own rule for VACUUM.
 """
 
 import re
@@ -24,6 +24,8 @@ _LOG_RETENTION = "delta.logRetentionDuration", "interval 30 days"
 _LOG_FILE = re.compile(r"(\d{20})\..+")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
+_ICEBERG = "metadata/"
+"""Where an Iceberg table has its metadata (spark_jobs/iceberg)."""
 _SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 
 
@@ -100,4 +102,5 @@ def _places(path: str, file: DataFile) -> Iterator[StoredPath]:
 
 
 def _is_hidden(name: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in name.removeprefix(f"{FOLDER}/").split("/"))
+    parts = name.removeprefix(f"{FOLDER}/").split("/")
+    return name.startswith(_ICEBERG) or any(part.startswith(("_", ".")) for part in parts)

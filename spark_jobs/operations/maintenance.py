@@ -37,6 +37,7 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.fold_windows import Folded, fold, why_not
+from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.silver import table as silver
@@ -86,6 +87,7 @@ class _MaintenanceJob:
     entry: Entry | None
     """Of a silver table whose old windows may be folded."""
     sort_key: tuple[str, ...]
+    is_downstream: bool = False
     folded: Folded | None = None
     groups: list[FileGroup] = field(default_factory=list)
     results: list[Rewritten] = field(default_factory=list)
@@ -127,7 +129,7 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     for work in works:
         with _noted(upkeep, source, work.table):
             if work.table.path not in upkeep.stopped:
-                upkeep.tables.append(_maintained(work, pipeline.retention.versions))
+                upkeep.tables.append(_maintained(pipeline, work))
     _publish(lake, source, {table_.path: table_ for table_ in upkeep.tables})
     return upkeep
 
@@ -149,11 +151,19 @@ def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_MaintenanceJob]
     entries = [entry for entry in published.read(lake, source) if entry.silver_version is not None]
     by_path = {lake.silver(source, *entry.name).path: entry for entry in entries if folds}
     keys = {target.path: key for entry in entries if (key := _key(lake, entry)) for target in entry.into}
+    # Of these alone there are Iceberg tables.
+    downstream = {target.path for entry in entries for target in entry.into}
     for table, pinned in _tables(lake, source):
         head = table.head()
         if head and head.checkpoint:
             yield _MaintenanceJob(
-                table, head, len(table.files()), pinned, by_path.get(table.path), keys.get(table.path, ())
+                table,
+                head,
+                len(table.files()),
+                pinned,
+                by_path.get(table.path),
+                keys.get(table.path, ()),
+                table.path in downstream,
             )
 
 
@@ -221,7 +231,7 @@ def _written_here(table: Table) -> Snapshot | None:
     return driver_commit.snapshot_upon(table.path, head) if head else None
 
 
-def _maintained(work: _MaintenanceJob, retention_: timedelta) -> Maintained:
+def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
     """Commits what was written of a table, and removes what no version within reach names. Raises LostRace."""
     table, head = work.table, work.head
     errors = [result.error for result in work.results if result.error]
@@ -230,9 +240,11 @@ def _maintained(work: _MaintenanceJob, retention_: timedelta) -> Maintained:
     if work.results:
         rewrite.commit(table, work.results)
     # What its versions need no more goes, by the same rule as VACUUM's.
-    hours = _hours(table, min(work.pinned, default=None), retention_)
+    hours = _hours(table, min(work.pinned, default=None), pipeline.retention.versions)
     snapshot = _written_here(table)
     assert snapshot is not None
+    if work.is_downstream:
+        iceberg_tables.expire(pipeline, table.path, hours, work.pinned)
     older = (snapshot_of(table.path, version) for version in work.pinned if version < snapshot.version)
     vacuum.remove(table.path, vacuum.unnamed_files(snapshot, hours, [version for version in older if version]))
     vacuum.remove(table.path, vacuum.expired_log(snapshot, work.pinned))

@@ -46,6 +46,7 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position, Range
+from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.pipeline.comments import SourceComments
 from spark_jobs.pipeline.delivery import Arrivals, DeliveryResult, TableMerge, at_one_version, by_table
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
@@ -399,7 +400,15 @@ def _bring(units: Units, delivery: "TableMerge") -> "DeliveryResult":
 
 @span("publish", layer="published")
 def publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
-    """Writes what a run left, in one commit, where it differs from what is published."""
+    """Writes what a run left, in one commit, where it differs from what is published; then Iceberg's metadata of it.
+
+    Raises LostRace, LakeError.
+    """
+    _publish(pipeline, name, outcome)
+    iceberg_tables.show_tables(pipeline, name)
+
+
+def _publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     lake = lake_of(pipeline)
     published = publication.surveyed(lake, name)
     if outcome.position is None or (

@@ -5,7 +5,7 @@ Put here: choosing between a file system (local.py) and an object store (objects
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -53,6 +53,26 @@ def create(target: StoredPath, content: bytes) -> bool:
     It appears complete or not at all.
     """
     return local.create(target, content) if isinstance(target, Path) else objects.create(target, content)
+
+
+def replace(target: StoredPath, content: bytes) -> None:
+    """Gives a file another content, durably; a reader sees the one or the other. Raises OSError."""
+    if isinstance(target, Path):
+        local.replace(target, content)
+    else:
+        with objects.durable(target) as sink:
+            sink.write(content)
+
+
+def write_all(folder: StoredPath, contents: Mapping[str, bytes]) -> None:
+    """Writes new files into a folder; all are durable when it returns, and some may be there where it raises.
+
+    Raises OSError.
+    """
+    if isinstance(folder, Path):
+        local.write_all(folder, contents)
+    else:
+        objects.write_all(folder, contents)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import errno
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -37,6 +37,33 @@ def create(target: Path, content: bytes) -> bool:
         part.unlink()
     sync_directory(target.parent)
     return True
+
+
+def replace(target: Path, content: bytes) -> None:
+    """As ``files.replace``. Raises OSError."""
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    make_directory(target.parent)
+    try:
+        with part.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_directory(target.parent)
+
+
+def write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """As ``files.write_all``: the folder is synced once. Raises FileExistsError, OSError."""
+    make_directory(folder)
+    for name, content in contents.items():
+        with (folder / name).open("xb") as sink:
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
+    sync_directory(folder)
 
 
 def make_directory(folder: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_file_says_which_tables_have_which_mode(tmp_path: Path) -> None:
             "downstream[0].changes_within",
             "must be a minute at least",
         ),
-        ("downstream: [{tables: a.t}]", "downstream[0]", "needs mode, change_data_feed or changes_within"),
+        ("downstream: [{tables: a.t}]", "downstream[0]", "needs mode, change_data_feed, iceberg or changes_within"),
         ("downstream: [{tables: [], mode: append}]", "downstream[0].tables", "must hold at least one"),
         (
             """downstream: [{tables: 'a.*', mode: history}]

@@ -1,9 +1,12 @@
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from spark_jobs.delta.schema import (
+    NESTED_IDS,
+    PHYSICAL_NAME,
     ArrayType,
     DeltaColumn,
     MapType,
@@ -82,7 +85,7 @@ def test_a_type_of_the_log_that_is_unknown_is_refused_when_it_is_used() -> None:
         schema.arrow(physical=False)
 
 
-def test_ids_are_given_to_parents_before_their_fields_and_to_no_element_or_key() -> None:
+def test_ids_are_given_to_parents_before_their_fields() -> None:
     schema = from_spark_types(
         {"a": "INT", "s": "STRUCT<x: INT, y: INT>", "m": "MAP<STRING, STRING>", "l": "ARRAY<STRUCT<z: INT>>"}, True
     )
@@ -92,15 +95,39 @@ def test_ids_are_given_to_parents_before_their_fields_and_to_no_element_or_key()
         ("x", 3),
         ("y", 4),
         ("m", 5),
-        ("l", 6),
-        ("z", 7),
+        ("l", 8),
+        ("z", 10),
     ]
-    assert schema.max_column_id == 7
+    assert schema.max_column_id == 10
     physical = schema.arrow(physical=True)
     assert physical.field(1).metadata == {b"PARQUET:field_id": b"2"}
     assert physical.field(1).type.field(1).metadata == {b"PARQUET:field_id": b"4"}
     assert {name.partition("-")[0] for name in physical.names} == {"col"}
     assert schema.arrow(physical=False).names == ["a", "s", "m", "l"]
+
+
+def test_what_maps_and_lists_hold_has_ids_in_files_too() -> None:
+    schema = from_spark_types({"m": "MAP<STRING, ARRAY<INT>>", "l": "ARRAY<STRUCT<z: INT>>"}, True)
+    assert schema.column("m").nested_ids == {"key": 2, "value": 3, "value.element": 4}
+    assert set(schema.column("m").metadata[NESTED_IDS]) == {
+        f"{schema.column('m').physical_name}.{place}" for place in ("key", "value", "value.element")
+    }
+    # by another physical name, as where a file of one table is written for another
+    renamed = replace(schema.column("m"), metadata={**schema.column("m").metadata, PHYSICAL_NAME: "x.y"})
+    for column in (schema.column("m"), renamed):
+        kind = column.arrow(physical=True).type
+        assert kind.key_field.metadata == {b"PARQUET:field_id": b"2"}
+        assert kind.item_field.metadata == {b"PARQUET:field_id": b"3"}
+        assert kind.item_field.type.value_field.metadata == {b"PARQUET:field_id": b"4"}
+    assert schema.column("m").arrow(physical=False).type.key_field.metadata is None
+    assert schema.column("l").arrow(physical=True).type.value_field.metadata == {b"PARQUET:field_id": b"6"}
+
+
+def test_a_column_that_has_an_id_gets_none_for_what_it_holds() -> None:
+    before = from_spark_types({"m": "MAP<STRING, STRING>"}, True).column("m")
+    older = replace(before, metadata={key: value for key, value in before.metadata.items() if key != NESTED_IDS})
+    schema, last_id = assign_ids(TableSchema((older, DeltaColumn("b", "integer"))), 1)
+    assert (schema.column("m").nested_ids, schema.column("b").id, last_id) == ({}, 2, 2)
 
 
 def test_ids_that_are_there_stay() -> None:

@@ -1,0 +1,138 @@
+"""Downstream tables that are shown as Iceberg tables too: brought up to date after whatever commits to them.
+
+Put here: which tables these are, and which are behind. Not here: the metadata (spark_jobs/iceberg).
+
+A small file beside pipeline.yaml keeps which version of each table was shown, so that a run without news reads nothing
+of them. It may be lost: showing a table that is up to date writes nothing. A run that is killed before it has noted a
+version leaves that to the next one.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.publication import Target
+from spark_jobs.errors import LakeError
+from spark_jobs.iceberg import expiry
+from spark_jobs.iceberg.table_view import show
+from spark_jobs.lake.layout import Lake, downstream_name, lake_of
+from spark_jobs.pipeline.tables_at_once import each_table
+from spark_jobs.telemetry.spans import span
+from spark_jobs.text.replaced import replace_text
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 5
+Versions = Mapping[str, Mapping[str, int]]
+"""The version of each table that was shown, by source and path."""
+
+
+def shown_file(config: Path) -> Path:
+    """The file of a pipeline.yaml."""
+    return config.with_suffix(".iceberg.json")
+
+
+def is_pending(pipeline: Pipeline, source: str) -> bool:
+    """Whether a table of a source may be behind, as far as the file tells. Raises LakeError."""
+    if not pipeline.may_have_iceberg:
+        return False
+    versions = _read(pipeline.path).get(source, {})
+    return any(versions.get(target.path) != target.version for target in _targets(pipeline, lake_of(pipeline), source))
+
+
+def show_tables(pipeline: Pipeline, source: str) -> None:
+    """Brings those tables of a source up to date whose published version was not shown yet.
+
+    Raises LakeError with all that cannot be shown, once the others are.
+    """
+    if not pipeline.may_have_iceberg:
+        return
+    state = _read(pipeline.path)
+    targets = {target.path: target for target in _targets(pipeline, lake_of(pipeline), source)}
+    versions = {path: version for path, version in state.get(source, {}).items() if path in targets}
+    behind = [target for path, target in targets.items() if versions.get(path) != target.version]
+    if not behind:
+        return
+    # One that cannot be shown does not stop the others; the next run tries it again.
+    stopped: dict[TableName, str] = {}
+    with span("iceberg", tables=len(behind)):
+        tables = each_table([_Behind(target) for target in behind], _Behind.show, stopped, f"{source}: Iceberg")
+    _write(pipeline.path, {**state, source: versions | {target.path: target.version or 0 for target in tables}})
+    problems = [*stopped.values()]
+    if problems:
+        rest = f"\n… and {len(problems) - _SHOWN} more" if problems[_SHOWN:] else ""
+        raise LakeError("\n".join(problems[:_SHOWN]) + rest)
+
+
+def expire(pipeline: Pipeline, path: str, hours: int, pinned: tuple[int, ...]) -> None:
+    """Before files are removed from a table: removes the snapshots that need them, and metadata that none has.
+
+    The metadata of a table that is not shown any more goes as a whole: nothing would keep its files.
+
+    Args:
+        pipeline: the configuration.
+        path: a downstream table.
+        hours: how long files are kept that the newest version does not name.
+        pinned: older versions that are read.
+
+    Raises LakeError.
+    """
+    if pipeline.has_iceberg(*downstream_name(path)):
+        # Snapshots go in any case: also of a table that cannot be shown any more.
+        try:
+            show(path)
+        finally:
+            expiry.expire(path, hours, pinned)
+    else:
+        expiry.remove(path)
+
+
+def _targets(pipeline: Pipeline, lake: Lake, source: str) -> Iterator[Target]:
+    """The tables of a source that are shown, as they are published."""
+    for entry in publication.read(lake, source):
+        for target in entry.into:
+            if target.version is not None and pipeline.has_iceberg(*target.name):
+                yield target
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """A table whose published version may not be shown yet."""
+
+    target: Target
+
+    @property
+    def name(self) -> TableName:
+        return TableName(*self.target.name)
+
+    def show(self) -> Target:
+        """Brings it up to date. Raises NotShown, LostRace, LakeError."""
+        table = show(self.target.path)
+        if table.snapshots:
+            log.info("%s: shown as Iceberg up to version %d", self.name, table.version)
+        return self.target
+
+
+def _read(config: Path) -> Versions:
+    path = shown_file(config)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {source: {at: int(version) for at, version in tables.items()} for source, tables in document.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        log.warning("%s: not a list of versions; all tables are looked at again: %s", path, error)
+        return {}
+
+
+def _write(config: Path, versions: Versions) -> None:
+    path = shown_file(config)
+    try:
+        replace_text(path, json.dumps(versions, indent=1, sort_keys=True) + "\n")
+    except OSError as error:
+        log.warning("%s: cannot be written: %s", path, error.strerror)
