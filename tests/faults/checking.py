@@ -20,12 +20,15 @@ from spark_jobs.delta.log_files import read_commit
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, commit_info_of, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.iceberg import metadata_files
+from spark_jobs.iceberg.table_view import FIRST_ID
 from spark_jobs.lake.commit import APPLICATION, CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
 from tests.faults.runs import (
     EVERY_CHANGE,
+    ICEBERG,
     KEYLESS,
     LOADS,
     MERGED,
@@ -35,6 +38,7 @@ from tests.faults.runs import (
     SOFT_KEYLESS,
     SOFT_PARTIAL,
 )
+from tests.iceberg_readers import by_delta, by_pyiceberg
 
 
 class Wrong(AssertionError):
@@ -69,6 +73,8 @@ class Checks:
                 self._check_downstream((schema, table), lake.downstream(schema, name).path, versions)
                 for schema, name in self.targets(table)
             )
+            if self._layout == ICEBERG:
+                _check_iceberg(lake.downstream(SCHEMA, table).path, is_up_to_date=until is not None)
             if until is None:
                 continue
             events = [(end, event) for end, event in self.changes.events if event.table == table and end <= until]
@@ -266,6 +272,24 @@ class Checks:
 def _offsets(commits: Sequence[SilverCommit | None]) -> dict[int, int]:
     """By version the offset of each commit."""
     return {at: commit.position.offset for at, commit in enumerate(commits) if commit}
+
+
+def _check_iceberg(path: str, *, is_up_to_date: bool) -> None:
+    """Raises Wrong where a table has other rows as an Iceberg table than at the version that its metadata names."""
+    snapshot, metadata = snapshot_of(path), metadata_files.newest(path)
+    if snapshot is None or (metadata is None and not is_up_to_date):
+        return
+    if metadata is None:
+        raise Wrong(f"{path}: has no Iceberg metadata")
+    version = metadata.document["current-snapshot-id"] - FIRST_ID
+    if version > snapshot.version or (is_up_to_date and version != snapshot.version):
+        raise Wrong(f"{path}: is at version {snapshot.version}, and as an Iceberg table at {version}")
+    if is_up_to_date and metadata_files.hint(path) != metadata.number:
+        raise Wrong(f"{path}: its hint does not name Iceberg metadata {metadata.number}")
+    rows, expected = by_pyiceberg(path), by_delta(path, version)
+    if rows != expected:
+        counts = f"{len(rows)} rows as an Iceberg table, and {len(expected)} as Delta's"
+        raise Wrong(f"{path}: at version {version} has {counts}")
 
 
 def rows_by_feed(snapshot: Snapshot) -> Counter[Any]:

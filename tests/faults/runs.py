@@ -30,6 +30,7 @@ from spark_jobs.downstream.commit_clock import Clock
 from spark_jobs.engine import change_job, downstream_job, fills, silver_job, silver_task, spark_job
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.iceberg.table_view import show
 from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
@@ -75,6 +76,8 @@ SOFT_KEYLESS = "soft_delete without a key"
 """The same, of which one table has no key."""
 FEED = "feed"
 """Mirrors with a change data feed."""
+ICEBERG = "iceberg"
+"""Mirrors that are Iceberg tables too."""
 EVERY_CHANGE = ("append", "history")
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
@@ -96,6 +99,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     SOFT_DELETE: _SOFT_DELETE,
     SOFT_PARTIAL: _SOFT_DELETE,
     SOFT_KEYLESS: _SOFT_DELETE,
+    ICEBERG: {"iceberg": True},
     FEED: {"downstream": [{"tables": "*.*", "change_data_feed": True}]},
     KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
@@ -331,6 +335,9 @@ def run(pipeline: Pipeline, seed: int, *, replays: bool = False, staged: Sequenc
         if replays and not outcome.stopped:
             repeated = _windows(pipeline, _current().random)
             outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome, repeated=repeated)
+        if pipeline.iceberg:  # as publishing does; what is published is not written here
+            for path in sorted(Path(lake_of(pipeline).downstream(SCHEMA, "t").path).parent.glob("*")):
+                show(str(path))
     return {str(name): reason for name, reason in outcome.stopped.items()}
 
 

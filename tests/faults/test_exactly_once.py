@@ -19,6 +19,7 @@ from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
 from tests.faults.runs import (
     FEED,
+    ICEBERG,
     KEYLESS,
     LANDINGS,
     LAYOUTS,
@@ -80,7 +81,7 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, traces: Pat
     "layout",
     [
         *("modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS),
-        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED),
+        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED, ICEBERG),
     ],
 )
 @pytest.mark.parametrize(
