@@ -35,7 +35,7 @@ _NAME = re.compile(r"(?:data|deletes)-(\d+)-of-(\d+)-[0-9a-f-]{36}\.avro")
 
 
 class NotAsLogged(LakeError):
-    """Manifests say another thing of a file than Delta's log; they are written anew from all of the log."""
+    """Manifests say another thing of a file than Delta's log; they are rebuilt from all of the log."""
 
 
 @dataclass(slots=True)

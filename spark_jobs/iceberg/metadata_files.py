@@ -71,7 +71,7 @@ def newest(path: str) -> MetadataFile | None:
     except ValueError as error:
         raise LakeError(
             f"{path}: its Iceberg metadata {file_name(number or 0)} is damaged: {error}; remove the folder "
-            f"{FOLDER}, which the next run writes anew"
+            f"{FOLDER}, which the next run writes again"
         ) from error
 
 

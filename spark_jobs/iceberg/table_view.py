@@ -5,7 +5,7 @@ Put here: what a commit of Delta's log is to Iceberg, and the table metadata. No
 
 A snapshot's id is FIRST_ID and the number of its version. Everything comes from Delta's log: what is written is a copy,
 made after the commit, and whoever finds it behind brings it up to date, one snapshot a commit. Where the log does not
-lead from the newest snapshot to the newest version, the table is shown anew, as one snapshot: at first, where commits
+lead from the newest snapshot to the newest version, the table is rebuilt, as one snapshot: at first, where commits
 were removed meanwhile, after a table or a lake was restored, or moved.
 """
 
@@ -94,15 +94,15 @@ def _try_to_show(path: str) -> ShownTable | None:
     view = _View(path, present)
     commits = view.commits_since() if present else None
     if commits is None or view.is_elsewhere:
-        view.show_anew()
+        view.rebuild()
     elif commits:
         try:
             for commit in commits:
                 view.follow(commit)
         except (NotAsLogged, NotShown, ValueError, FileNotFoundError) as error:
-            log.info("%s: its Iceberg metadata is written anew: %s", path, error)
+            log.info("%s: its Iceberg metadata is rebuilt: %s", path, error)
             view = _View(path, present)
-            view.show_anew()
+            view.rebuild()
     # A file that the hint does not name yet may be of a writer that was killed.
     if not view.new_snapshots:
         assert present is not None
@@ -153,13 +153,13 @@ class _View:
             commits.append(_commit_of(self.path, self.version + len(commits) + 1, content))
         return commits
 
-    def show_anew(self) -> None:
+    def rebuild(self) -> None:
         """The newest version as the only snapshot. Raises NotShown, LakeError."""
         snapshot = snapshot_of(self.path)
         if snapshot is None:
             raise LakeError(f"{self.path}: there is no table to be shown as Iceberg")
         self._require_shown(snapshot.metadata)
-        # What numbers rows and snapshots goes on; all else begins anew.
+        # What numbers rows and snapshots continues; all else begins again.
         commit = _Commit(snapshot.version, "", snapshot.timestamp)
         content = read_commit(self.path, snapshot.version)
         commit.identity = _identity(content) if content else ""

@@ -79,13 +79,13 @@ def test_a_list_and_its_manifest_are_read_by_pyiceberg(tmp_path: Path) -> None:
     counts = record.added_files_count, record.existing_files_count, record.deleted_files_count
     assert counts == item.files
     assert (record.added_rows_count, record.existing_rows_count, record.deleted_rows_count) == item.rows
-    read = record.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False)
-    assert [(int(entry.status), entry.snapshot_id, entry.sequence_number) for entry in read] == [
+    entries_read = record.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False)
+    assert [(int(entry.status), entry.snapshot_id, entry.sequence_number) for entry in entries_read] == [
         (EXISTING, 10, 4),
         (ADDED, 12, 5),
         (DELETED, 12, 3),
     ]
-    file = read[1].data_file
+    file = entries_read[1].data_file
     assert (file.file_path, file.record_count, file.file_size_in_bytes) == ("file:///t/a.parquet", 9, 1 << 40)
     assert (file.value_counts, file.lower_bounds, file.upper_bounds) == ({1: 9}, {1: b"\x01"}, {1: b"\xff" * 40})
     assert file.null_value_counts == {1: 0}

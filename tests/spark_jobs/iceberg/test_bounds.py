@@ -36,15 +36,15 @@ def test_a_value_s_bytes_are_read_by_pyiceberg(kind: str, value: Any) -> None:
     field = {"id": 1, "name": "c", "required": False, "type": kind}
     of_type = Schema.model_validate({"type": "struct", "fields": [field], "schema-id": 0}).find_type(1)
     assert isinstance(of_type, PrimitiveType)
-    read = from_bytes(of_type, to_bytes(value, kind, is_lower=True))
+    result = from_bytes(of_type, to_bytes(value, kind, is_lower=True))
     match kind:
         case "date":
-            assert read == value.toordinal() - date(1970, 1, 1).toordinal()
+            assert result == value.toordinal() - date(1970, 1, 1).toordinal()
         case "timestamp" | "timestamptz":
             since = value.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-            assert read == (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+            assert result == (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
         case _:
-            assert read == value
+            assert result == value
 
 
 def test_a_zero_has_the_sign_that_leaves_out_neither() -> None:
@@ -60,10 +60,10 @@ def test_metrics_come_of_statistics_by_physical_names() -> None:
         '{"numRecords": 5, "minValues": {"a": -3, "s": {"x": "a"}, "n": 1.5}, "maxValues": {"a": 7, "s": {"x": "b"}, '
         '"n": "NaN"}, "nullCount": {"a": 1, "s": {"x": 2, "y": 5}, "m": 0, "n": 0}, "tightBounds": false}'
     )
-    found = list(leaves(fields, mapping))
-    assert [(leaf.id, leaf.type, leaf.path) for leaf in found][:2] == [(1, "int", ("a",)), (3, "string", ("s", "x"))]
-    ids = {leaf.path[-1]: leaf.id for leaf in found}
-    result = metrics(stats, found)
+    columns_ = list(leaves(fields, mapping))
+    assert [(leaf.id, leaf.type, leaf.path) for leaf in columns_][:2] == [(1, "int", ("a",)), (3, "string", ("s", "x"))]
+    ids = {leaf.path[-1]: leaf.id for leaf in columns_}
+    result = metrics(stats, columns_)
     assert result.null_value_counts == {ids["a"]: 1, ids["x"]: 2, ids["y"]: 5, ids["n"]: 0}
     assert result.value_counts == dict.fromkeys(result.null_value_counts or (), 5)
     assert set(result.lower_bounds or ()) == {ids["a"], ids["x"], ids["n"]}

@@ -52,20 +52,20 @@ def versions(path: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "hours, pinned, kept",
+    "hours, pinned, remaining",
     [(24 * 9, (), [0, 1, 2, 3, 4, 5]), (60, (), [2, 3, 4, 5]), (1, (), [4, 5]), (1, (1,), [1, 4, 5])],
 )
 def test_snapshots_go_with_the_files_of_their_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int, pinned: tuple[int, ...], kept: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int, pinned: tuple[int, ...], remaining: list[int]
 ) -> None:
     path = str(tmp_path / "t")
     snapshot = commits(path, monkeypatch)
-    expected = {version: by_delta(path, version) for version in kept}
+    expected = {version: by_delta(path, version) for version in remaining}
     expiry.expire(path, hours, pinned)
-    assert versions(path) == kept
+    assert versions(path) == remaining
     pinned_snapshots = [older for version in pinned if (older := snapshot_of(path, version))]
     vacuum.remove(path, vacuum.unnamed_files(snapshot, hours, pinned_snapshots))
-    for version in kept:
+    for version in remaining:
         assert by_pyiceberg(path, version) == expected[version]
         assert by_duckdb(path, version) == expected[version]
     assert by_duckdb(path) == expected[5]

@@ -104,9 +104,9 @@ def test_without_the_key_nothing_is_read(tmp_path: Path, monkeypatch: pytest.Mon
 def test_maintenance_removes_the_metadata_of_a_table_that_is_not_shown_any_more(
     tmp_path: Path, published: dict[str, Entry]
 ) -> None:
-    shown = pipeline_of(tmp_path, iceberg=True)
+    pipeline = pipeline_of(tmp_path, iceberg=True)
     path = further(published, "a", is_published=False)
-    iceberg_tables.expire(shown, path, 24, ())
+    iceberg_tables.expire(pipeline, path, 24, ())
     assert by_duckdb(path) == by_delta(path)
     iceberg_tables.expire(pipeline_of(tmp_path), path, 24, ())
     assert list(tmp_path.rglob("version-hint.text")) == []
