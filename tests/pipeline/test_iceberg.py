@@ -47,7 +47,7 @@ def test_other_readers_see_what_each_run_leaves(shop: Shop) -> None:
     pipeline = shop.pipeline(iceberg=True)
     shop.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9), n INT, p POINT, at DATETIME(6), m DECIMAL(5,2))",
-        "INSERT INTO t VALUES (1, 'a', 1, POINT(1, 2), '0000-00-00 00:00:00', 1.25), (2, 'b', NULL, NULL, NULL, -0.01)",
+        "INSERT INTO t VALUES (1, 'a', 1, POINT(1, 2), '1000-01-01 00:00:00', 1.25), (2, 'b', NULL, NULL, NULL, -0.01)",
     )
     first = run(shop, pipeline)
     shop.execute("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2", "INSERT INTO t (id) VALUES (3)")
