@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from spark_jobs.delta.deletion_vectors import Descriptor, read, to_bytes, write, z85_decode, z85_encode
+from spark_jobs.delta.deletion_vectors import (
+    Descriptor,
+    framed,
+    read,
+    stored,
+    to_bytes,
+    write,
+    z85_decode,
+    z85_encode,
+)
 from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.errors import LakeError
 
@@ -142,3 +151,16 @@ def test_a_file_that_is_cut(tmp_path: Path, size: int) -> None:
 @pytest.mark.parametrize("data", [b"", b"\x00" * 4, b"\xff" * 8, bytes(range(16))])
 def test_z85(data: bytes) -> None:
     assert z85_decode(z85_encode(data)) == data
+
+
+def test_vectors_are_given_as_they_are_stored(tmp_path: Path) -> None:
+    vectors = [BitMap64([1, 5]), BitMap64(range(70_000))]
+    descriptors = write(str(tmp_path), vectors)
+    assert stored(str(tmp_path), descriptors) == [framed(to_bytes(vector)) for vector in vectors]
+    data = to_bytes(vectors[0])
+    inline = Descriptor("i", z85_encode(data + bytes(-len(data) % 4)), None, len(data), 2)
+    assert stored(str(tmp_path), [inline]) == [framed(data)]
+    file = descriptors[0].location(str(tmp_path))
+    file.write_bytes(file.read_bytes()[:-1] + b"\x00\x01")
+    with pytest.raises(LakeError, match="are damaged"):
+        stored(str(tmp_path), descriptors)
