@@ -160,7 +160,7 @@ def test_vectors_are_given_as_they_are_stored(tmp_path: Path) -> None:
     data = to_bytes(vectors[0])
     inline = Descriptor("i", z85_encode(data + bytes(-len(data) % 4)), None, len(data), 2)
     assert stored(str(tmp_path), [inline]) == [framed(data)]
-    file = descriptors[0].location(str(tmp_path))
+    file = Path(str(descriptors[0].location(str(tmp_path))))
     file.write_bytes(file.read_bytes()[:-1] + b"\x00\x01")
     with pytest.raises(LakeError, match="are damaged"):
         stored(str(tmp_path), descriptors)
