@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import deltalake
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.extract import ExtractionPlan, LogParts, slicing_task
 from spark_jobs.bronze.resume import Onward, beginning, onward
-from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.source.files import Files
@@ -94,7 +91,7 @@ def land(table: Table, source: Source, start: str = "earliest") -> Onward:
     """What an extraction lands, in a commit made without Spark."""
     head = table.head()
     next_range = onward(source, table, head) if head else beginning(source, start)
-    head = head or Head(-1, 0, None)
+    head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
     begin = bronze.begin(head.checkpoint) if head.checkpoint else next_range.range.start
     planned = ExtractionPlan(
         "shop", head, next_range.range, next_range.parts, next_range.log.uuid, begin, next_range.stretches
@@ -103,12 +100,5 @@ def land(table: Table, source: Source, start: str = "earliest") -> Onward:
     task = slicing_task(parts, bronze.ARROW)
     ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(planned.parts)), pa.int64())})
     rows = pa.Table.from_batches(task(iter([ids])), schema=bronze.ARROW)
-    commit_metadata = {"userMetadata": planned.commit().upon(head).to_json()}
-    counter = Transaction("stratalog", head.counter + 1)
-    deltalake.write_deltalake(
-        table.path,
-        rows,
-        mode="append",
-        commit_properties=CommitProperties(custom_metadata=commit_metadata, app_transactions=[counter]),
-    )
+    table.append_rows(rows, head, planned.commit())
     return next_range

@@ -26,6 +26,7 @@ from spark_jobs.schema.history import by_table
 from spark_jobs.schema.tracker import as_of
 from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.text.disclosure import cell
+from spark_jobs.text.sql import standard_literal
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class Undo:
             yield "START TRANSACTION;\n"
             for step in steps:
                 yield f"{step.sql()};\n"
-                yield f"SELECT '{step.place}' AS conflict FROM DUAL WHERE ROW_COUNT() = 0;\n"
+                yield f"SELECT {standard_literal(str(step.place))} AS conflict FROM DUAL WHERE ROW_COUNT() = 0;\n"
             yield "COMMIT;\n"
 
 

@@ -99,6 +99,7 @@ FOR_PEOPLE = {
 }
 """What is written for people, in quotes."""
 CHECKED = {
+    "spark_jobs/row_history/undo_steps.py": {"content.encode().hex()"},
     "spark_jobs/downstream/merge_job.py": {"str(is_on).lower()"},
     "spark_jobs/ddl/default_values.py": {
         "double!r",
