@@ -17,13 +17,15 @@ from contextlib import contextmanager, nullcontext
 
 from spark_jobs.text.progress import StatusLine, doing
 
+QUIET = {"-q", "--quiet"}
+"""Options of ``stratalog``, and of each verb."""
 _INTERRUPTED = 130
 
 
 def main() -> None:
     """The console script, in the main thread."""
     _open_streams()
-    is_shown = os.isatty(2) and not {"-q", "--quiet"} & {*sys.argv} and "_STRATALOG_COMPLETE" not in os.environ
+    is_shown = os.isatty(2) and not QUIET & {*sys.argv} and "_STRATALOG_COMPLETE" not in os.environ
     with StatusLine(sys.stderr) if is_shown else nullcontext():
         _run()
 

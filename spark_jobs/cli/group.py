@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import spark_jobs
-from spark_jobs.cli import ending_at_interrupt
+from spark_jobs.cli import QUIET, ending_at_interrupt
 from spark_jobs.cli.streams import discard, has_left, writing
 from spark_jobs.errors import StratalogError
 from spark_jobs.text.disclosure import printable
@@ -191,7 +191,8 @@ def cli(*, verbose: bool, quiet: bool) -> None:
         handler.addFilter(lambda record: "py4j" not in record.pathname)
     context = click.get_current_context()
     context.with_resource(doing(context.invoked_subcommand or "", is_verb=True))
-    if not (quiet or ERRORS.is_terminal):
+    is_quiet = quiet or bool(QUIET & {*sys.argv})  # a verb takes it as well
+    if not (is_quiet or ERRORS.is_terminal):
         context.with_resource(_heartbeat())
 
 

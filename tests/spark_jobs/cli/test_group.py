@@ -1,10 +1,12 @@
 import subprocess
 import sys
+from contextlib import AbstractContextManager, nullcontext
 
 import click
 import pytest
 
 from spark_jobs.cli.group import VERBS, cli, every_verb
+from tests.fix_cli import Stratalog
 
 COMMANDS = every_verb()
 SUMMARIES = {verb: summary for verbs in VERBS.values() for verb, (_, summary) in verbs.items()}
@@ -55,3 +57,20 @@ def test_a_shell_gets_verbs_with_their_sentences_and_options() -> None:
 
 def test_a_verb_that_is_none_is_refused() -> None:
     assert cli.get_command(click.Context(cli), "extrakt") is None
+
+
+@pytest.mark.parametrize(
+    "words, expected", [(["docs"], 1), (["-q", "docs"], 0), (["docs", "-q"], 0), (["docs", "--quiet"], 0)]
+)
+def test_no_progress_is_said_with_quiet_before_or_after_a_verb(
+    stratalog: Stratalog, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: int
+) -> None:
+    heartbeats: list[AbstractContextManager[None]] = []
+
+    def heartbeat() -> AbstractContextManager[None]:
+        heartbeats.append(nullcontext())
+        return heartbeats[-1]
+
+    monkeypatch.setattr("spark_jobs.cli.group._heartbeat", heartbeat)
+    assert stratalog(*words).status == 0
+    assert len(heartbeats) == expected
