@@ -123,7 +123,6 @@ def test_commits_are_read_back_as_they_were_written(kind: type[Checkpoint]) -> N
         generic = Checkpoint.from_json(commit.to_json())
         assert generic is not None
         assert kind.of(generic) == commit
-        assert "${" not in commit.to_json()
 
     read_back()
 
