@@ -149,7 +149,7 @@ test-versions: java $(DEV) delta ## a few tests with the lowest and with the hig
 .PHONY: test-nightly
 test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leaves out: long tests, all of Azure, every kernel checked, half an hour of faults: hours
 	@failed=; run() { $(STEP) "$$1"; title=$$1; shift; env "$$@" || failed="$$failed, $$title"; }; \
-	run 'the models' $(MAKE) spec; \
+	run 'the models' $(PY) -m spec.check; \
 	run 'long tests' $(PYTEST) -m 'long and not cluster'; \
 	run 'pipelines, by Spark alone' STRATALOG_READS=spark STRATALOG_TASKS=spark $(PYTEST) -m 'spark and not long and not stores and not cluster' $(READING); \
 	run 'every verb on clusters' $(PY) -m pytest -m 'cluster and long' tests/cluster; \

@@ -5,6 +5,7 @@ Put here: what the Makefile's sessions of tests select. Not here: what continuou
 
 import ast
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -64,6 +65,12 @@ def sessions_of(target: str) -> Iterator[Session]:
             marks, *paths = words[words.index("-m", words.index("pytest")) + 1 :]
             variable = next((word for word in words if word.startswith(("STRATALOG_", "NUMBA_"))), "")
             yield Session(target, variable, marks, tuple(paths))
+
+
+def test_no_recipe_calls_make() -> None:
+    """A dry run carries such a line out, with all that stands in it."""
+    recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\t")]
+    assert [line for line in recipes if re.search(r"\$[({]MAKE[)}]", line)] == []
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from tests.cluster.ways import Way
 from tests.fix_spark import LIGHT
 from tests.fix_standing import stop_process, wait_until
 from tests.ran import Ran
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.slow]
 
@@ -112,8 +113,11 @@ def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_anoth
     words = [sys.executable, "-m", "stratalog", "run", "-c", str(way / "pipeline.yaml")]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
         wait_until(lambda: bool(sessions(place)[0]["runs"]), 60)
-        wait_until(lambda: any(way.rglob("*.parquet")), 60)
+        # The run stands still while its server is killed, or it might end before that.
+        wait_for("a file of bronze", lambda: any(way.rglob("*.parquet")), 60, pause=0.002)
+        process.send_signal(signal.SIGSTOP)
         os.kill(server["pid"], signal.SIGKILL)
+        process.send_signal(signal.SIGCONT)
         _, errors = process.communicate(timeout=200)
     assert process.returncode == 1
     assert "the Spark server that stays between runs" in errors
