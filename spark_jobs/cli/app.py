@@ -119,6 +119,14 @@ def chosen_sources(pipeline: Pipeline, source: str | None) -> list[str]:
     return [source] if source else list(pipeline.sources)
 
 
+def single_source(pipeline: Pipeline, source: str | None) -> str:
+    """The source that is named, or the only one. Raises ConfigError, UsageError where several are left."""
+    names = chosen_sources(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    return names[0]
+
+
 @contextmanager
 def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False) -> "Iterator[SparkSession]":
     """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.

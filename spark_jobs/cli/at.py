@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.app import chosen_sources, complete_sources, config_option, echo, tables_option
+from spark_jobs.cli.app import complete_sources, config_option, echo, single_source, tables_option
 from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import print_grid, print_pieces
 from spark_jobs.cli.streams import streaming
@@ -94,12 +94,10 @@ def at(  # noqa: PLR0913 - options
     parse_place(place)
     choice = RowQuery.of(keys, condition)
     pipeline = load(path)
-    names = chosen_sources(pipeline, source)
-    if len(names) != 1:
-        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    name = single_source(pipeline, source)
     if folder is not None:
         _require_target(folder, pipeline)
-    with tables_at(pipeline, names[0], tables, place, choice=choice, is_raw=is_raw) as source_at:
+    with tables_at(pipeline, name, tables, place, choice=choice, is_raw=is_raw) as source_at:
         _show(source_at, form, folder, limit)
 
 

@@ -21,6 +21,7 @@ from spark_jobs.cli.app import (
     echo,
     echo_json,
     output_options,
+    single_source,
     source_option,
     tables_option,
     yes_option,
@@ -86,7 +87,7 @@ def consume(  # noqa: PLR0913 - options
     from spark_jobs.subscriptions.subscription import Subscription
 
     pipeline = load(path)
-    name = _one_source(pipeline, source)
+    name = single_source(pipeline, source)
     require_tables(pipeline, name, tables)
     subscription = Subscription(
         pipeline,
@@ -177,7 +178,7 @@ def subscriptions(  # noqa: PLR0913 - options
         return
     if not group or (place and remove):
         raise click.UsageError("name one group by --group, and either --move or --remove")
-    _change(pipeline, _one_source(pipeline, source), group, place, yes=yes)
+    _change(pipeline, single_source(pipeline, source), group, place, yes=yes)
 
 
 def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
@@ -213,10 +214,3 @@ def _change(pipeline: Pipeline, name: str, group: str, place: str | None, *, yes
         echo(f"{name}: group {group} {'moved' if yes else 'would move'} from {before} to {after}")
     if not yes:
         echo("nothing is changed yet; give --yes", err=True)
-
-
-def _one_source(pipeline: Pipeline, source: str | None) -> str:
-    names = chosen_sources(pipeline, source)
-    if len(names) != 1:
-        raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    return names[0]

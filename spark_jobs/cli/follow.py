@@ -171,7 +171,7 @@ class _Work:
         if self.has_undelivered:
             self.delivery_pace.failed(time.monotonic())
         else:
-            self.delivery_pace.succeeded(0.0, 0.0, has_news=True)
+            self.delivery_pace = Pace(0.0)
 
     def _maintain(self, spark: "SparkSession") -> None:
         """What ``stratalog maintain`` does, of each source; what fails is printed, and done the next time."""

@@ -18,6 +18,7 @@ from spark_jobs.cli.app import (
     config_option,
     each_source,
     echo,
+    single_source,
     source_option,
     tables_option,
 )
@@ -254,11 +255,9 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
 
     limits = throttle.parse(max_load)
     pipeline = load(path)
-    names = chosen_sources(pipeline, source)
-    if len(names) != 1:
-        raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    require_server(pipeline, names[0])
-    require_tables(pipeline, names[0], tables)  # before Spark is started, which takes half a minute
+    name = single_source(pipeline, source)
+    require_server(pipeline, name)
+    require_tables(pipeline, name, tables)  # before Spark is started, which takes half a minute
 
     def load_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         options: dict[str, Any] = {"tables": tables, "chunk_rows": chunk_rows, "max_load": limits}
@@ -279,7 +278,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
         say_new(loaded.outcome)
         return loaded.outcome
 
-    each_source(path, names[0], load_one)
+    each_source(path, name, load_one)
 
 
 @cli.command()

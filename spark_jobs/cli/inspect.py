@@ -23,6 +23,7 @@ from spark_jobs.cli.app import (
     echo,
     echo_json,
     output_options,
+    single_source,
     spark_of,
     tables_option,
 )
@@ -248,11 +249,9 @@ def _bronze_changes(
 
     require_places(*places)
     pipeline = load(path)
-    names = chosen_sources(pipeline, source)
-    if len(names) != 1:
-        raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    require_tables(pipeline, names[0], tables)
-    yield from changes_of_bronze(lake_of(pipeline), names[0], *places, is_wanted=wanted_tables(tables), output=output)
+    name = single_source(pipeline, source)
+    require_tables(pipeline, name, tables)
+    yield from changes_of_bronze(lake_of(pipeline), name, *places, is_wanted=wanted_tables(tables), output=output)
 
 
 def require_tables(pipeline: Pipeline, source: str, tables: tuple[str, ...]) -> None:
@@ -339,13 +338,11 @@ def schema(
     # One source: a history has one log.
     in_scope = wanted_tables(tables)
     pipeline = load(path)
-    names = chosen_sources(pipeline, source)
-    if len(names) != 1:
-        raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    at = partial(position_of, pipeline, names[0], place)
-    listing = schema_listing.listing_of(pipeline, names[0], in_scope, at, history=history)
+    name = single_source(pipeline, source)
+    at = partial(position_of, pipeline, name, place)
+    listing = schema_listing.listing_of(pipeline, name, in_scope, at, history=history)
     if tables and not listing.versions:
-        raise ConfigError(f"--table: the schema history of {names[0]} has no table like {', '.join(tables)}")
+        raise ConfigError(f"--table: the schema history of {name} has no table like {', '.join(tables)}")
     if as_json:
         for line in listing.as_json(history=history):
             echo_json(line)

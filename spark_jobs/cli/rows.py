@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import Verb, chosen_sources, complete_sources, config_option, echo
+from spark_jobs.cli.app import Verb, complete_sources, config_option, echo, single_source
 from spark_jobs.cli.group import cli
 from spark_jobs.cli.inspect import require_tables
 from spark_jobs.cli.output import print_grid, print_pieces
@@ -204,8 +204,6 @@ def origin_of(pipeline: Pipeline, source: str | None, table: str) -> "tuple[Tabl
     schema, dot, rest = table.partition(".")
     if not (schema and dot and rest):
         raise ConfigError(f"{table!r} is no table; write it like shop.orders")
-    names = chosen_sources(pipeline, source)
-    if len(names) != 1:
-        raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    require_tables(pipeline, names[0], (table,))
-    return TableName(schema, rest), names[0]
+    name = single_source(pipeline, source)
+    require_tables(pipeline, name, (table,))
+    return TableName(schema, rest), name

@@ -3,7 +3,7 @@
 Put here: which file is the newest, and creating the next. Not here: what is in them (table_view.py).
 
 A file's number is one more than that of the file which it was made of, and it is created exclusively: of two writers
-one loses, and begins again with what the other has written ("File System Tables" of the specification). The hint may be
+one loses, and starts over from what the other has written ("File System Tables" of the specification). The hint may be
 behind, or missing; the newest file is found all the same, since no number is left out.
 """
 

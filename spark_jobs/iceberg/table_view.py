@@ -159,7 +159,7 @@ class _View:
         if snapshot is None:
             raise LakeError(f"{self.path}: there is no table to be shown as Iceberg")
         self._require_shown(snapshot.metadata)
-        # What numbers rows and snapshots continues; all else begins again.
+        # What numbers rows and snapshots continues; all else starts over.
         commit = _Commit(snapshot.version, "", snapshot.timestamp)
         content = read_commit(self.path, snapshot.version)
         commit.identity = _identity(content) if content else ""

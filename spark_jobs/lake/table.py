@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import opened_by_deltalake
@@ -119,13 +119,8 @@ class Table:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
 
-    def collect(self, rows: DataFrame) -> list[Row]:
-        """The rows of a small query on the way to the table. Raises what a task raised, LostRace, LakeError."""
-        with translated(self.path):
-            return list(rows.collect())
-
     def collect_arrow(self, rows: DataFrame) -> pa.Table:
-        """As ``collect``, where they may be many."""
+        """The rows of a query. Raises what a task raised, LostRace, LakeError."""
         with translated(self.path):
             return rows.toArrow()
 

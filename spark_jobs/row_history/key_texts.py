@@ -6,7 +6,6 @@ Put here: both ways to a key's text. Not here: which changes a key has over time
 """
 
 import csv
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -18,10 +17,9 @@ from spark_jobs.binlog import Changes, TableDefinition
 from spark_jobs.changes.formats.base import DELETE, INSERT, UPDATE
 from spark_jobs.changes.json_encoding import text_of, texts_of_columns
 from spark_jobs.errors import ConfigError
+from spark_jobs.text.key_pairs import values_by_column
 
 _SEPARATOR = ", "
-_PAIR = re.compile(r",(?=[^,=]+=)")
-"""Between two columns of a key; a value may have commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +100,8 @@ def key_text(definition: TableDefinition, text: str) -> str:
 
 def _named_values(text: str, names: Sequence[str]) -> list[str] | None:
     """The values of ``COLUMN=VALUE,…`` in the key's order; None where the text does not name the key's columns."""
-    pairs = [part.partition("=") for part in _PAIR.split(text)]
-    by_name = {name.strip(): value for name, separator, value in pairs if separator}
-    return [by_name[name] for name in names] if by_name.keys() == {*names} else None
+    by_column = values_by_column(text)
+    return [by_column[name] for name in names] if by_column and by_column.keys() == {*names} else None
 
 
 def _value_text(definition: TableDefinition, ordinal: int, text: str) -> str:

@@ -58,7 +58,7 @@ def test_other_readers_see_what_each_run_leaves(shop: Shop) -> None:
     )
     run(shop, pipeline)
     assert [row["id"] for row in by_duckdb(path_of(shop, pipeline), first)] == [1, 2]
-    # maintenance writes files anew, and the table stays readable at its published version
+    # maintenance rewrites files, and the table stays readable at its published version
     before = by_delta(path_of(shop, pipeline))
     maintain_source(shop.spark, pipeline, SOURCE, purge=True)
     require_shown(path_of(shop, pipeline))

@@ -157,7 +157,7 @@ def test_an_event_after_the_snapshot_wins_and_a_second_mend_at_one_position_is_n
     shop.execute("UPDATE t SET v = v + 1 WHERE id = 1", "DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (2, 22)")
     shop.run(pipeline)
     assert require_same(shop, pipeline, "t") == 3
-    # Log from before, decoded again, does not bring back what was wrong; nor does downstream made anew.
+    # Log from before, decoded again, does not bring back what was wrong; nor does a rebuild of downstream.
     lake = lake_of(pipeline)
     request = BackfillRequest(SOURCE, str(shop.start), str(shop.end()))
     assert not backfill(shop.spark, pipeline, request).stopped
@@ -272,7 +272,7 @@ def test_deleted_rows_stay_where_they_are_kept_and_versions_end_and_begin(shop: 
     assert state(shop, pipeline, "versions") == "equal"
     changes = [(at, v, op) for at, v, op, _ in versions]
     assert cells("changes", "id", "v", "_op") == sorted(changes, key=repr)
-    # The log goes on from the mended rows, and what is made anew has them too.
+    # The log goes on from the mended rows, and what is rebuilt has them too.
     for name in names:
         shop.execute(f"UPDATE {name} SET v = v + 1 WHERE id IN (1, 3)")
     shop.run(pipeline)

@@ -268,7 +268,7 @@ def test_log_that_gc_removes_behind_the_plan_of_a_reset_stops_the_table(spark: S
     assert "gc has removed log up to mysql-bin.000003:4 since the table was reset" in reason
     assert rows(logs.lake.downstream("shop", "orders").read(spark)) == [(1, "old"), (2, "new"), (3, "new")]
 
-    # Taken back, the table continues; reset with consent, it is done over.
+    # Taken back, the table continues; reset with consent, it is rebuilt.
     unreset(pipeline, SOURCE, plan_unreset(pipeline, SOURCE, "shop.orders"))
     assert logs.run(pipeline).stopped == {}
     was_reset(spark, pipeline, "shop.orders", drops_older=True)

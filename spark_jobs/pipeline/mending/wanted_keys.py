@@ -4,7 +4,6 @@ Put here: keys in parts of one statement each, and keys that a user gives as tex
 (mend.py).
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +13,8 @@ import pyarrow as pa
 from spark_jobs.errors import ConfigError
 from spark_jobs.pipeline.initial_load.key_ranges import Key
 from spark_jobs.silver import table as silver
+from spark_jobs.text.key_pairs import values_by_column
 from spark_jobs.text.sql import identifier
-
-_PAIR = re.compile(r",(?=[^,=]+=)")
-"""Between two columns of a key; a value may have commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,10 @@ class WantedKeys:
 
 def parsed(text: str) -> dict[str, str]:
     """The values of a key by column, of ``COLUMN=VALUE,…``. Raises ConfigError."""
-    pairs = [part.partition("=") for part in _PAIR.split(text)]
-    if not all(name.strip() and separator for name, separator, _ in pairs):
+    by_column = values_by_column(text)
+    if by_column is None:
         raise ConfigError({"--key": f"{text!r} is no COLUMN=VALUE, such as id=1 or order_id=100,line=1"})
-    return {name.strip(): value for name, _, value in pairs}
+    return by_column
 
 
 def keys_of_texts(texts: Sequence[Mapping[str, str]], columns: silver.Columns, fields: pa.Schema) -> WantedKeys:

@@ -321,7 +321,7 @@ def test_a_widening_that_iceberg_has_not_keeps_the_versions_before_it(tmp_path: 
         show(path)
     require_same(path, 0)
     assert by_pyiceberg(path) == by_delta(path, 0)
-    # rebuilt: other columns, all files anew
+    # rebuilt: other columns, all files new
     rebuilt = schema_changes.redesigned(snapshot, TYPES)
     file = data_files.write(path, rows(rebuilt.schema, range(7)), rebuilt.schema, rebuilt.configuration)
     commit(snapshot, adds=[file], removes=list(snapshot.files), metadata=rebuilt.metadata)

@@ -60,7 +60,7 @@ def test_batches_are_acknowledged_in_order_and_what_is_not_comes_again(shop: Sho
 
 
 def as_extracted(shop: Shop) -> None:
-    """Makes bronze anew as extraction does, with a data file for each file of the log."""
+    """Fills an empty bronze as extraction does, with a data file for each file of the log."""
     table = shop.lake.bronze(SOURCE)
     head, rows = table.head(), pa.Table.from_pylist(table.rows(), bronze.ARROW)
     assert head
