@@ -61,7 +61,7 @@ class Truncations:
 
     rows: pa.Table | None = None
     places: tuple[NDArray[np.int64], ...] = field(default=())
-    """Log generation, file and offset of each."""
+    """The fields of each one's position."""
 
     @classmethod
     def read(cls, path: str, files: Sequence[DataFile], schema: TableSchema) -> "Truncations":
@@ -85,7 +85,7 @@ class Truncations:
         if not self.rows:
             return False
         lowest, _ = bounds_of(file, schema, "_position")
-        return lowest is None or lowest < tuple(int(cells[-1]) for cells in self.places)
+        return lowest is None or lowest <= tuple(int(cells[-1]) for cells in self.places[:3])
 
     def ended(self, rows: pa.Table) -> pa.Table:
         """Rows of silver, of which those before a statement have its ``_op``, so that no later row is laid over them.
@@ -169,7 +169,7 @@ class Truncations:
 
 def _places(rows: pa.Table) -> tuple[NDArray[np.int64], ...]:
     positions = rows.column("_position").combine_chunks()
-    fields = (pc.fill_null(positions.field(name), 0) for name in FIELDS[:3])
+    fields = (pc.fill_null(positions.field(name), 0) for name in FIELDS)
     return tuple(np.asarray(cells.to_numpy(zero_copy_only=False), np.int64) for cells in fields)
 
 

@@ -39,7 +39,7 @@ from spark_jobs.errors import StratalogError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import sorted_by_key
-from spark_jobs.silver.positions import FIELDS, at_or_after, bounds_of, newest
+from spark_jobs.silver.positions import FIELDS, at_or_after, bounds_of, newest, since_emptied
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
 _SAMPLED = 1 << 16
@@ -326,13 +326,13 @@ def _emptied(unit: DownstreamUnit, file: DataFile) -> "np.ndarray[Any, np.dtype[
     """Which rows of a file are from before the statement that emptied the table, and the unit's."""
     assert unit.floor
     lowest, highest = bounds_of(file, unit.schema, "_position")
-    if lowest is not None and lowest >= unit.floor.order:
+    if lowest is not None and lowest > unit.floor.order:
         return np.zeros(0, np.bool_)
     if highest is not None and highest < unit.floor.order and file.num_records is not None:
         is_older = np.ones(file.num_records, np.bool_)
     else:
         positions = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
-        is_older = ~np.asarray(at_or_after(positions, unit.floor), np.bool_)
+        is_older = ~np.asarray(since_emptied(positions, unit.floor), np.bool_)
     return is_older & own_rows(unit.target, file, unit.schema, unit.marks) if unit.marks else is_older
 
 
@@ -405,7 +405,7 @@ def new_rows(unit: DownstreamUnit, file: DataFile, rows: pa.Table) -> pa.Array:
         is_new = pc.and_not(is_new, silver.is_from_server(rows.column("_op")))
         is_new = pc.and_(is_new, at_or_after(rows.column("_window_start"), unit.after))
     if unit.floor:
-        is_new = pc.and_(is_new, at_or_after(rows.column("_position"), unit.floor))
+        is_new = pc.and_(is_new, since_emptied(rows.column("_position"), unit.floor))
     return is_new
 
 

@@ -24,11 +24,9 @@ from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import counted, ordered
 from spark_jobs.silver.net_changes import by_position, sorted_by_key
-from spark_jobs.silver.positions import at_or_after, last_of_each
+from spark_jobs.silver.positions import LOADED_ROW, last_of_each, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns, overlaid
 
-BEFORE_CHANGES = -1
-"""The row number of rows that are older than all changes at their position."""
 _GONE = "_gone"
 _BESIDE = ("_position", "_committed_at", "_raw", _GONE)
 
@@ -119,7 +117,7 @@ def row_groups(path: str, schema: TableSchema, file: DataFile) -> Iterator[tuple
 
 def _as_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:
     """Rows that a load read, each of which is one copy."""
-    place = dict(zip(("stretch", "number", "offset"), into.start.order, strict=True)) | {"row": BEFORE_CHANGES}
+    place = dict(zip(("stretch", "number", "offset"), into.start.order, strict=True)) | {"row": LOADED_ROW}
     cells = {
         "_position": pa.scalar(place, into.schema.field("_position").type),
         silver.COPIES: pa.scalar(1, pa.int64()),
@@ -135,11 +133,7 @@ def counts(rows: pa.Table, emptied: Position | None) -> pa.Array:
     is_row = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
     if emptied is None:
         return is_row.combine_chunks()
-    # Loaded rows stand before all changes at their place.
-    places, following = rows.column("_position"), replace(emptied, offset=emptied.offset + 1)
-    is_change = pc.greater_equal(pc.struct_field(places, "row"), 0)
-    is_after = pc.or_(at_or_after(places, following), pc.and_(at_or_after(places, emptied), is_change))
-    return pc.and_(is_row, is_after).combine_chunks()
+    return pc.and_(is_row, since_emptied(rows.column("_position"), emptied)).combine_chunks()
 
 
 def _part(rows: pa.Table, projection: RowProjection, into: InheritedRows) -> pa.Table:

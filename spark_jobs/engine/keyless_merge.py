@@ -44,7 +44,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import counted, distinct, numbered, ordered
 from spark_jobs.silver.net_changes import position_order
-from spark_jobs.silver.positions import at_or_after
+from spark_jobs.silver.positions import since_emptied
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
 
@@ -199,7 +199,7 @@ def _sums(
         rows = data_files.read_rows(unit.origin, hit.file, hit.rows, names, unit.origin_schema)
         is_kept = pc.and_(pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE), pc.is_valid(rows.column(silver.COPIES)))
         if unit.floor:
-            is_kept = pc.and_(is_kept, at_or_after(rows.column("_position"), unit.floor))
+            is_kept = pc.and_(is_kept, since_emptied(rows.column("_position"), unit.floor))
         parts.append(rows.filter(is_kept))
         ordinals.append(hit.keys[np.asarray(is_kept, np.bool_)])
     rows, row_ordinals = pa.concat_tables(parts), np.concatenate(ordinals)

@@ -29,7 +29,7 @@ from spark_jobs.engine.restatement import Restatement, SilverSource, living_rows
 from spark_jobs.engine.target_files import RowChanges
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import GONE, at_or_after, newest
+from spark_jobs.silver.positions import GONE, at_or_after, newest, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, ENDED
 
 _ORDINAL = "\0ordinal"
@@ -65,7 +65,7 @@ class SilverLookup:
         names = [*types, *ADDED, "_op", ABSENT, "_window_start"]
         rows = living_rows(self.origin, files, Keys(keys, self.origin.key, exact=exact), names, floor=None)
         if self.floor:
-            is_counted = at_or_after(rows.column("_position"), self.floor)
+            is_counted = since_emptied(rows.column("_position"), self.floor)
             operations = pc.if_else(is_counted, rows.column("_op"), str(silver.Op.DELETE))
             rows = rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
         return changed(rows, exact)

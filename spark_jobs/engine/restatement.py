@@ -24,7 +24,7 @@ from spark_jobs.engine.exact_texts import ExactTextChange, changed
 from spark_jobs.engine.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import at_or_after, bounds_of, last_of_each, newest
+from spark_jobs.silver.positions import at_or_after, bounds_of, last_of_each, newest, since_emptied
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def living_rows(
         rows = data_files.read_rows(origin.path, hit.file, hit.rows, names, origin.schema)
         is_kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
         if floor:
-            is_kept = pc.and_(is_kept, at_or_after(rows.column("_position"), floor))
+            is_kept = pc.and_(is_kept, since_emptied(rows.column("_position"), floor))
         alive.append(rows.filter(is_kept))
     return pa.concat_tables(alive)
 

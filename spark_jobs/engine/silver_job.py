@@ -32,6 +32,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob, by_rule, total
+from spark_jobs.silver.positions import STATEMENT_ROW
 from spark_jobs.silver.statement_commits import turn_commit
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TimelineStep
 
@@ -445,12 +446,12 @@ def markers(design: Snapshot, turns: Sequence[SchemaChange], fills: Sequence[Col
 
 
 def _marker(turn: SchemaChange) -> dict[str, Any]:
-    """The row of a statement: its row number of -1 is before the rows of that event."""
+    """The row of a statement."""
     start, stop = turn.range.start.order, turn.range.stop.order
     place = ("stretch", "number", "offset")
     return {
         "_op": silver.Op.TRUNCATE,
-        "_position": dict(zip(place, start, strict=True)) | {"row": -1},
+        "_position": dict(zip(place, start, strict=True)) | {"row": STATEMENT_ROW},
         "_committed_at": turn.statement.committed_at if turn.statement else None,
         "_window_start": dict(zip(place, start, strict=True)),
         "_window_stop": dict(zip(place, stop, strict=True)),

@@ -26,7 +26,6 @@ from spark_jobs.engine import fills, shuffle_blocks
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, refilled
 from spark_jobs.engine.inherited_rows import (
-    BEFORE_CHANGES,
     InheritedFiles,
     InheritedRows,
     inherited,
@@ -45,6 +44,7 @@ from spark_jobs.silver.failing_transaction import first_failing
 from spark_jobs.silver.keyless_rows import counted, ordered
 from spark_jobs.silver.net_changes import SliceOrigin, sorted_by_key
 from spark_jobs.silver.partial_reduction import settle
+from spark_jobs.silver.positions import LOADED_ROW
 from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
 from spark_jobs.silver.slice_runs import Runs, SliceRun, gathered
 from spark_jobs.storage.files import stored_path
@@ -433,7 +433,7 @@ def _inherited_result(unit: SilverUnit, at: int, rows: pa.Table) -> WindowResult
     (range_,) = window.ranges
     start, stop = (_places([place])[0] for place in (range_.start, range_.stop))
     kind = window.schema.column("_position").arrow(physical=False).type
-    row, op = (BEFORE_CHANGES, silver.Op.LOAD) if into.is_loaded else (0, silver.Op.RENAME)
+    row, op = (LOADED_ROW, silver.Op.LOAD) if into.is_loaded else (0, silver.Op.RENAME)
     position = pa.scalar(start.as_py() | {"row": row}, kind)
     times = pc.max(rows.column("_committed_at").cast(pa.int64())).as_py()
     cells = stored_cells(rows, window.columns, (position, start, stop), op)

@@ -36,7 +36,7 @@ from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
 from spark_jobs.silver.compaction_job import CompactionJob
-from spark_jobs.silver.positions import at_or_after, bounds_of
+from spark_jobs.silver.positions import at_or_after, bounds_of, since_emptied
 from spark_jobs.silver.quarantine import Skip
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 
@@ -293,7 +293,7 @@ def _older_rows(path: str, head: Head, emptied: Position | None, oldest: Positio
         is_alive = pc.invert(pc.is_in(op, pa.array([str(silver.Op.TRUNCATE), str(silver.Op.DELETE)])))
         is_alive = pc.and_(is_alive, pa.array(deletion_vectors.living(path, file.deletion_vector, len(rows))))
         if emptied:
-            is_alive = pc.and_(is_alive, at_or_after(position, emptied))
+            is_alive = pc.and_(is_alive, since_emptied(position, emptied))
         is_loaded = pc.equal(op, silver.Op.LOAD)
         is_mended = pc.is_in(op, pa.array([str(kind) for kind in silver.MENDED]))
         is_older = pc.invert(pc.or_(at_or_after(position, oldest), pc.or_(is_loaded, is_mended)))

@@ -5,6 +5,7 @@ Put here: comparing stored positions, and the newest row of a key by them. Not h
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ _ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT)
 """Columns that rows of silver have beside the source's, as far as they are read here."""
 GONE = pa.array(["delete", "mend_delete", "truncate"])
 """``_op`` of rows that end their key: truncate is that of rows which a statement ends."""
+LOADED_ROW, STATEMENT_ROW = -2, -1
+"""Row numbers in ``_position`` of what stands before all changes there: rows that a load read, then a statement."""
 _AT = "\0at"
 PositionKey = tuple[int, ...]
 """Stretch, number and offset of a position."""
@@ -34,6 +37,16 @@ def at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
     here = pc.and_(pc.equal(number, begin[1]), pc.greater_equal(offset, begin[2]))
     in_file = pc.or_(pc.greater(number, begin[1]), here)
     return pc.or_(pc.greater(stretch, begin[0]), pc.and_(pc.equal(stretch, begin[0]), in_file))
+
+
+def since_emptied(places: pa.ChunkedArray, emptied: Position) -> pa.Array:
+    """Which positions of rows are not before the statement that emptied the table, at ``emptied``.
+
+    Rows that a load read as of just that position are before it.
+    """
+    is_change = pc.greater_equal(pc.struct_field(places, "row"), 0)
+    is_later = at_or_after(places, replace(emptied, offset=emptied.offset + 1))
+    return pc.or_(is_later, pc.and_(at_or_after(places, emptied), is_change))
 
 
 def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[PositionKey | None, PositionKey | None]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,6 +26,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.positions import LOADED_ROW
 from tests.faults import runs
 from tests.faults.changes import SCHEMA, SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
@@ -164,7 +166,8 @@ class Scenario:
             if table is None or not rows:
                 continue
             place = {"stretch": 1, "number": Position(FILE, 0).number, "offset": loaded_at}
-            cells = {"_op": "load", "_position": place | {"row": -1}, "_window_start": place, "_window_stop": place}
+            cells: dict[str, Any] = {"_op": "load", "_position": place | {"row": LOADED_ROW}}
+            cells |= {"_window_start": place, "_window_stop": place}
             schema = table.schema.arrow(physical=False)
             all_cells = [{column: (row | cells).get(column) for column in schema.names} for row in rows]
             file = data_files.write(path, pa.Table.from_pylist(all_cells, schema), table.schema, table.configuration)

@@ -16,7 +16,7 @@ from spark_jobs.binlog import Changes
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.engine.inherited_rows import BEFORE_CHANGES, row_groups
+from spark_jobs.engine.inherited_rows import row_groups
 from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
@@ -24,6 +24,7 @@ from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.positions import LOADED_ROW
 
 _GROUP_ROWS = 1 << 16
 _GROUP_BYTES = 32 << 20
@@ -143,7 +144,7 @@ def _landed(task: LandingTask) -> Iterator[pa.Table]:
     place = dict(zip(("stretch", "number", "offset"), task.since.order, strict=True))
     cells: dict[str, Any] = {
         "_op": silver.Op.LOAD.value,
-        "_position": place | {"row": BEFORE_CHANGES},
+        "_position": place | {"row": LOADED_ROW},
         "_window_start": place,
         "_window_stop": place,
     }

@@ -31,6 +31,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
+from spark_jobs.silver.positions import LOADED_ROW, STATEMENT_ROW
 from spark_jobs.silver.schema_evolution import OF_EXACT
 from spark_jobs.silver.table_timeline import DataRange, TableState
 from tests.segment_spec import Delete, Insert, Update
@@ -104,7 +105,7 @@ class ChangedLake:
         schema, added = table.schema.arrow(physical=False), list[DataFile]()
         for rows in files:
             of_rows = [cells | row for row in rows]
-            places = [place | {"row": -1 if row["_op"] == "truncate" else 0} for row in of_rows]
+            places = [place | {"row": STATEMENT_ROW if row["_op"] == "truncate" else 0} for row in of_rows]
             all_cells = [row | {"_position": at} for row, at in zip(of_rows, places, strict=True)]
             records = [{column: row.get(column) for column in schema.names} for row in all_cells]
             added.append(
@@ -153,7 +154,7 @@ class ChangedLake:
         table = newest(self.silver[name].path)
         place = {"stretch": 1, "number": 1, "offset": self.log.starts[after]}
         cells: dict[str, Any] = {"_op": "load", "_committed_at": datetime.fromtimestamp(1, UTC)}
-        cells |= {"_position": place | {"row": -1}, "_window_start": place, "_window_stop": place}
+        cells |= {"_position": place | {"row": LOADED_ROW}, "_window_start": place, "_window_stop": place}
         loaded = [cells | dict(zip(self.columns[name].types, row, strict=True)) for row in rows]
         schema = table.schema.arrow(physical=False)
         all_cells = [{column: row.get(column) for column in schema.names} for row in loaded]

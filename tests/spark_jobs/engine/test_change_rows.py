@@ -39,6 +39,23 @@ def test_rows_that_were_loaded_stand_where_the_load_began(
     assert {row["_committed_at"] for row in loaded} == {max(row["_committed_at"] for row in before)}
 
 
+@pytest.mark.parametrize("merges_between", [False, True])
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_a_statement_right_behind_a_load_ends_its_rows(mode: Mode, *, merges_between: bool, tmp_path: Path) -> None:
+    lake = ChangedLake(tmp_path, mode, CUTS, seed=2, count=20)
+    for name in NAMES:
+        lake.load(name, len(lake.log.ends), [(1, 11), (2, 22)])
+    if merges_between:
+        lake.merge(5, Capacity(2))
+    for name in NAMES:
+        lake.truncate(name)
+    lake.merge(6, Capacity(2))
+    for name in NAMES:
+        rows = sorted(rows_of(newest(lake.target(name).path)), key=lambda row: tuple(row["_position"].values()))
+        assert [row["_op"] for row in rows[-3:]] == ["load", "load", "truncate"]
+        assert not any(row.get("_is_current") for row in rows)
+
+
 @pytest.mark.parametrize("in_buckets", [False, True])
 @pytest.mark.parametrize("first", [0, 4])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])

@@ -28,6 +28,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.positions import LOADED_ROW
 from spark_jobs.silver.schema_evolution import FILL
 from tests.fix_hypothesis import examples
 from tests.partial_changes import NAMES, SHAPE, TABLE, texts_of
@@ -70,6 +71,8 @@ class Lake:
         new = {(row["id"],): NetRow(False, True, row, place, 1) for row in rows if (row["id"],) not in loaded}
         self.windows[place - 10] = loaded | new
         cells = [row | {"_op": silver.Op.LOAD} for row in self._rows(new, 0)]
+        for row in cells:
+            row["_position"] |= {"row": LOADED_ROW}
         self._commit(CommitKind.LOAD, cells, start=at(self.stop))
 
     def redo(self, start: int, changes: Iterable[RowChange]) -> None:
@@ -289,6 +292,24 @@ def test_what_a_row_lacks_after_a_delete_is_not_that_of_the_deleted_row(tmp_path
     lake.window([minimal(1, a=2)])
     merged = lake.merge()
     assert (merged.deleted, merged.unseen) == (1, 1)
+    lake.require_same()
+
+
+@pytest.mark.parametrize("merges_between", [False, True])
+@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.SOFT_DELETE])
+def test_a_statement_right_behind_a_load_ends_its_rows(mode: Mode, *, merges_between: bool, tmp_path: Path) -> None:
+    lake = Lake(tmp_path, mode=mode)
+    lake.window([RowChange(None, {"id": 1, "a": 1, "b": 1})])
+    lake.merge()
+    lake.load([{"id": 2, "a": 2, "b": 2}], place=lake.stop)
+    if merges_between:
+        lake.merge()
+        lake.require_same()
+    lake.truncate()
+    lake.merge()
+    lake.require_same()
+    lake.window([RowChange(None, {"id": 3, "a": 3, "b": 3})])
+    lake.merge()
     lake.require_same()
 
 

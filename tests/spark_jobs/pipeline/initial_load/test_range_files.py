@@ -31,6 +31,7 @@ from spark_jobs.pipeline.initial_load.range_files import (
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
+from spark_jobs.silver.positions import LOADED_ROW
 from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.row_filters import ChangeFilters
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
@@ -130,7 +131,7 @@ def test_rows_land_as_older_than_the_log_from_their_place_on(tmp_path: Path) -> 
     (file,) = land_files(LandingTask(table, files, place, into, UNCHANGED))
     rows = read_columns(into.path, file, into.schema.names, into.schema)
     window = {"stretch": 2, "number": 7, "offset": 400}
-    assert rows.column("_position").to_pylist() == [window | {"row": -1}] * 3
+    assert rows.column("_position").to_pylist() == [window | {"row": LOADED_ROW}] * 3
     assert rows.column("_window_start").to_pylist() == rows.column("_window_stop").to_pylist() == [window] * 3
     assert set(rows.column("_op").to_pylist()) == {"load"}
     assert rows.column("_raw").null_count == 2
