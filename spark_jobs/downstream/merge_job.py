@@ -12,7 +12,7 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.downstream.multi_source import is_own
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import LostRace, TableStopped
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -174,7 +174,10 @@ def _is_other_silver(work: MergeJob, last: DownstreamCommit | None, listed: Sequ
 
 
 def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
-    """What silver has up to its pinned head, and the target at its own has not."""
+    """What silver has up to its pinned head, and the target at its own has not.
+
+    Raises LostRace where windows are to be merged again by a head of silver that is older than what the target has.
+    """
     last = DownstreamCommit.of_head(head)
     merged = last.silver_version if last else -1
     listed = work.origin.since(max(-1, merged - 1))
@@ -193,6 +196,9 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
         or any(commit.is_overwrite for commit in commits)
         or _is_other_silver(work, last, listed)
     )
+    # By an older head the keys of these windows would lose what a run has merged since.
+    if replayed and not is_renewed and work.pinned.version < merged:
+        raise LostRace(f"{work}: another run has merged more of silver; planned again")
     return SilverDelta(
         windows=sum(commit.kind != CommitKind.CHANGE or commit.inherited_from is not None for commit in commits),
         steps=[step for change in changes for step in change.steps or ()],

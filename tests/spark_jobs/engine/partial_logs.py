@@ -23,9 +23,12 @@ NAME = TableName("shop", "t")
 KEYS = 5
 
 
-def random_changes(chance: Random, count: int) -> Iterator[RowChange]:
-    """Changes as a server logs them that changes its row image between statements; some keys are older than the log."""
-    rows: dict[int, dict[str, int | None]] = {key: {"id": key, "a": 1, "b": 2} for key in range(2)}
+def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[RowChange]:
+    """Changes as a server logs them that changes its row image between statements.
+
+    older_keys: how many rows are older than the log.
+    """
+    rows: dict[int, dict[str, int | None]] = {key: {"id": key, "a": 1, "b": 2} for key in range(older_keys)}
     for _ in range(count):
         key = chance.randrange(KEYS)
         parts = {name: chance.choice([None, chance.randrange(100)]) for name in NAMES[1:] if chance.random() < 0.6}

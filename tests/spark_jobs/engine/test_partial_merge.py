@@ -23,8 +23,9 @@ from spark_jobs.engine import downstream_job, downstream_task
 from spark_jobs.engine import fills as fill_values
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
-from spark_jobs.lake.table import Table
+from spark_jobs.lake.table import Head, Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -140,10 +141,11 @@ class Lake:
             user_metadata=commit.to_json(),
         )
 
-    def prepared(self) -> PreparedMerge:
-        head = self.silver.head()
+    def prepared(self, replays: tuple[Range, ...] = (), head: Head | None = None) -> PreparedMerge:
+        """A merge of silver at a head, its newest unless given. replays: windows to merge again."""
+        head = head or self.silver.head()
         assert head is not None
-        work = MergeJob("shop", NAME, self.columns, self.silver, head, self.target, mode=self.mode)
+        work = MergeJob("shop", NAME, self.columns, self.silver, head, self.target, replays, self.mode)
         unit = downstream_job.prepared(0, work)
         assert isinstance(unit, PreparedMerge), unit
         return unit
@@ -199,6 +201,9 @@ def random_step(lake: Lake, chance: Random, pieces: list[list[RowChange]]) -> No
         lake.load({"id": key, "a": chance.randrange(9), "b": 2} for key in chance.sample(range(5), 2))
     elif kind == "truncate" and chance.random() < 0.3:
         lake.truncate()
+        # Later changes are of rows that were written since.
+        later = [*random_changes(chance, 4 * len(pieces), older_keys=0)]
+        pieces[:] = [later[at_ : at_ + 4] for at_ in range(0, len(later), 4)][::-1]
     elif kind == "rebuild" and chance.random() < 0.5:
         lake.rebuild(pieces.pop())
     else:
@@ -310,6 +315,19 @@ def test_a_statement_right_behind_a_load_ends_its_rows(mode: Mode, *, merges_bet
     lake.require_same()
     lake.window([RowChange(None, {"id": 3, "a": 3, "b": 3})])
     lake.merge()
+    lake.require_same()
+
+
+def test_a_replay_planned_upon_an_older_silver_is_planned_again(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.window([RowChange(None, {"id": 1, "a": 1, "b": 1})])
+    before = lake.silver.head()
+    lake.window([RowChange({"id": 1}, {"a": 2})])
+    lake.merge()
+    first = (Range(at(1000), at(2000)),)
+    with pytest.raises(LostRace, match="another run has merged more of silver"):
+        lake.prepared(first, before)
+    lake.merge(lake.prepared(first))
     lake.require_same()
 
 
