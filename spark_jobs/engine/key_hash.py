@@ -87,7 +87,7 @@ def _bytes_of(values: pa.Array) -> Hashes:
     begin = values.offset * np.dtype(width).itemsize
     offsets = np.frombuffer(values.buffers()[1], width, len(values) + 1, begin).astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    mixed = lengths.astype(np.uint64)
+    mixed = lengths.astype(np.uint64) * _FIRST
     if not lengths.any():
         return mixed
     # Every byte begins a word of eight: views at a stride of one read all of them without a copy.

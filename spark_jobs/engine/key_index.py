@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 FOLDER = "_stratalog_index"
 """Beside the data files of a table."""
 _SUFFIX = ".keys"
-_MAGIC = b"STRKEYS1"
+_MAGIC = b"STRKEYS2"
 _HEADER = struct.Struct("<8s16sQIII20x")
 """Magic, what it is of, number of rows, rows in a block, CRC-32 of the first hashes, CRC-32 of what stands before."""
 _HEADER_BYTES = 64

@@ -76,6 +76,11 @@ def test_columns_of_a_key_do_not_run_together() -> None:
     assert row_hashes[0] != row_hashes[1]
 
 
+def test_a_value_that_is_the_number_of_its_length_is_not_an_empty_one() -> None:
+    values = [b"", b"\x01", b"\x02\x00", b"\x08" + bytes(7)]
+    assert len(set(hashes(rows({"id": pa.array(values)}), ["id"]).tolist())) == len(values)
+
+
 def test_no_rows_have_no_hashes() -> None:
     assert len(hashes(rows({"id": pa.array([], pa.string())}), ["id"])) == 0
 
