@@ -24,8 +24,8 @@ from spark_jobs.engine import fills as fill_values
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LostRace
-from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
-from spark_jobs.lake.table import Head, Table
+from spark_jobs.lake.commit import APPLICATION, CommitKind, Head, new_batch
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
