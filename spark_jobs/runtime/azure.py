@@ -1,4 +1,4 @@
-"""What Spark needs for a lake on Azure: a jar, settings, and the log store (log_stores.py).
+"""What Spark needs for a lake on Azure: a jar and settings.
 
 Put here: Hadoop's side of Azure. Not here: requests of this process (spark_jobs/storage), or the session
 (spark_session.py).
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from spark_jobs.config.store import LakeStore, blob_endpoint
-from spark_jobs.runtime.log_stores import log_store_jar, print_jars
+from spark_jobs.config.store import LakeStore
+from spark_jobs.runtime.key_providers import key_provider_jar, print_jars
 from spark_jobs.runtime.provision import Artifact, jars
 
 HADOOP_AZURE = (
@@ -24,33 +24,22 @@ HADOOP_AZURE = (
     ),
 )
 """ABFS of the Hadoop that pyspark has; it needs no more jars than pyspark's."""
-LOG_STORE = {"spark.delta.logStore.abfss.impl": "stratalog.AzureLogStore"}
-"""The setting by which Spark's commits are conditional puts, too."""
-CHECKSUM_FILES = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    )
-}
-"""Delta writes a checksum after each commit by FileContext, which speaks TLS to any endpoint: by FileSystem instead."""
 
 
 def azure_jars() -> list[Path]:
     """The jars for Spark's class path, fetched and compiled at first use. Raises ConfigError."""
     fetched = jars(f"azure-{HADOOP_AZURE[0].version}", "Hadoop's ABFS (1 MB)", HADOOP_AZURE)
-    return [*fetched, log_store_jar("Azure", fetched)]
+    return [*fetched, key_provider_jar("Azure", fetched)]
 
 
 def azure_confs(store: LakeStore) -> dict[str, str]:
     """Spark's settings for a container. No key is among them: drivers and executors read their environment."""
     hadoop, settings = "spark.hadoop.fs.azure", store.settings
     confs = {
-        **LOG_STORE,
-        **CHECKSUM_FILES,
         f"{hadoop}.account.auth.type": "SharedKey",
         f"{hadoop}.account.keyprovider.{store.bucket.partition('@')[2]}": "stratalog.EnvironmentKey",
         f"{hadoop}.stratalog.account_key_env": settings.account_key_env,
-        f"{hadoop}.stratalog.blob_endpoint": blob_endpoint(store.root, settings),
-        # The endpoint of blobs, to which conditional puts go too; the other is of accounts with a hierarchy.
+        # The endpoint of blobs; the other is of accounts with a hierarchy.
         f"{hadoop}.account.hns.enabled": "false",
         f"{hadoop}.fns.account.service.type": "BLOB",
         # Of Java itself: the other one is a library that is not among the jars.

@@ -144,7 +144,6 @@ def connected(
     optional: Mapping[str, str],
     *,
     archive: str | None = None,
-    server: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """This process's session on a server, opened at the first call.
 
@@ -153,7 +152,6 @@ def connected(
         confs: settings of this session and of those beside it.
         optional: settings of the user; those that no session can set are a warning.
         archive: of the environment, and the folder that it is unpacked into; every session uploads it for itself.
-        server: settings that the server was started with, or it is refused.
 
     Raises:
         ConfigError: packages are missing, or the address or what answers there is not what is needed.
@@ -165,7 +163,6 @@ def connected(
         with _explained(remote):
             first = _first(remote)
             _require_spark(first.version)
-            _require_settings(first, server or {})
             settings = {**optional, **confs}
             refused = _set(_client(first), settings)
             _require_delta(first)
@@ -440,18 +437,6 @@ def _require_spark(server: str) -> None:
     if server.split(".")[:2] != pyspark.__version__.split(".")[:2]:
         client = pyspark.__version__
         raise ConfigError(f"the server is Spark {server}, and stratalog runs with pyspark {client}; use a server of it")
-
-
-def _require_settings(spark: "SparkSession", settings: Mapping[str, str]) -> None:
-    """Raises ConfigError where the server was started without one of them: it would lose commits, and say nothing."""
-    for key, value in settings.items():
-        actual = str(spark.conf.get(key, ""))
-        if actual != value:
-            raise ConfigError(
-                f"the server has {actual or 'nothing'} as {key}, and not {value}, so that its commits could overwrite "
-                "others; start it with the settings that python -m spark_jobs.runtime.server_conf pipeline.yaml prints "
-                "(stratalog docs clusters/connect)"
-            )
 
 
 def _require_delta(spark: "SparkSession") -> None:

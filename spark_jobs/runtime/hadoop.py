@@ -21,10 +21,3 @@ def store_confs(store: LakeStore | None) -> dict[str, str]:
     if store is None:
         return {}
     return azure.azure_confs(store) if store.scheme == AZURE else s3.s3_confs(store)
-
-
-def log_store(store: LakeStore | None) -> dict[str, str]:
-    """The setting without which commits of Spark are not conditional puts."""
-    if store is None:
-        return {}
-    return azure.LOG_STORE if store.scheme == AZURE else s3.LOG_STORE

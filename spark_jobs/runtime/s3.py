@@ -1,4 +1,4 @@
-"""What Spark needs for a lake on S3: jars, settings, and the log store (log_stores.py).
+"""What Spark needs for a lake on S3: jars and settings.
 
 Put here: Hadoop's side of S3. Not here: requests of this process (spark_jobs/storage), or the session
 (spark_session.py).
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from spark_jobs.config.store import LakeStore
-from spark_jobs.runtime.log_stores import log_store_jar, print_jars
+from spark_jobs.runtime.key_providers import key_provider_jar, print_jars
 from spark_jobs.runtime.provision import Artifact, jars
 
 HADOOP_AWS = (
@@ -35,14 +35,12 @@ HADOOP_AWS = (
     ),
 )
 """S3A of the Hadoop that pyspark has, the SDK that this S3A was built with, and what it does not load without."""
-LOG_STORE = {"spark.delta.logStore.s3a.impl": "stratalog.ConditionalLogStore"}
-"""The setting by which Spark's commits are conditional puts, too."""
 
 
 def s3_jars() -> list[Path]:
     """The jars for Spark's class path, fetched and compiled at first use. Raises ConfigError."""
     fetched = jars(f"s3-{HADOOP_AWS[0].version}", "Hadoop's S3A and the AWS SDK (690 MB)", HADOOP_AWS)
-    return [*fetched, log_store_jar("S3", fetched)]
+    return [*fetched, key_provider_jar("S3", fetched)]
 
 
 def s3_confs(store: LakeStore) -> dict[str, str]:
@@ -50,8 +48,6 @@ def s3_confs(store: LakeStore) -> dict[str, str]:
     settings, bucket = store.settings, f"spark.hadoop.fs.s3a.bucket.{store.bucket}"
     confs = {
         "spark.hadoop.fs.s3a.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-        **LOG_STORE,
-        f"{bucket}.create.conditional.enabled": "true",
         f"{bucket}.aws.credentials.provider": "stratalog.EnvironmentKeys",
         f"{bucket}.endpoint.region": settings.region,
         f"{bucket}.path.style.access": str(settings.is_path_style).lower(),

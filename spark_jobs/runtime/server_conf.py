@@ -14,7 +14,7 @@ from spark_jobs.config.store import LakeStore
 from spark_jobs.errors import StratalogError
 from spark_jobs.runtime import python_daemon
 from spark_jobs.runtime.hadoop import store_confs, store_jars
-from spark_jobs.runtime.log_stores import trust_options
+from spark_jobs.runtime.key_providers import trust_options
 from spark_jobs.runtime.provision import delta_jars
 from spark_jobs.runtime.spark_session import ALWAYS
 

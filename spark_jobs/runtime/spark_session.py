@@ -23,11 +23,11 @@ from spark_jobs.config.store import LakeStore
 from spark_jobs.errors import ConfigError, JvmEnded
 from spark_jobs.runtime import connect, environment, executors, python_daemon, yarn
 from spark_jobs.runtime.engine_errors import translated, without_java
-from spark_jobs.runtime.hadoop import log_store, store_confs, store_jars
+from spark_jobs.runtime.hadoop import store_confs, store_jars
 from spark_jobs.runtime.jvm import attached, process, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
+from spark_jobs.runtime.key_providers import trust_options
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
-from spark_jobs.runtime.log_stores import trust_options
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java, spark_home
 from spark_jobs.runtime.standing.attach import Wish, attach
 from spark_jobs.runtime.standing.folder import Unusable
@@ -135,11 +135,7 @@ def spark_session(settings: Spark) -> SparkSession:
     use(settings.lake_store)
     if settings.remote:
         confs = _of_session(_RUNTIME | AS_WRITTEN) | ({_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {})
-        required = log_store(settings.lake_store)
-        connected = connect.connected(
-            settings.remote, confs, settings.conf, archive=_archive(settings), server=required
-        )
-        return _with_others(connected)
+        return _with_others(connect.connected(settings.remote, confs, settings.conf, archive=_archive(settings)))
     require_alive()
     if settings.keep and process() is None and (session := _standing(settings)):
         return session

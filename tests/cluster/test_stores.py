@@ -3,15 +3,11 @@
 Put here: that. Not here: the store.
 """
 
-import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from spark_jobs.config.store import LakeStore
-from spark_jobs.runtime.hadoop import log_store
-from spark_jobs.storage.files import walk
 from tests.cluster.test_standalone import settings
 from tests.cluster.ways import Bucket, Way
 from tests.fix_cluster import KEYS, Cluster, Server, Ways
@@ -53,21 +49,6 @@ def of_tables(verbs: str, spark: str, way: Way) -> str:
     return (
         f"{verbs} by {spark} on a store ({KIND}): {rows:,} rows in {len(tables)} tables, as by this process in a folder"
     )
-
-
-def test_a_server_that_commits_in_another_way_is_one_message(
-    connect: Server, ways: Ways, shared_bucket: LakeStore, stored_lake: Bucket, tmp_path: Path
-) -> None:
-    """One with Delta alone: its own log store for S3 looks and puts, and the one for Azure renames."""
-    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True, bucket=stored_lake)
-    ((setting, name),) = log_store(shared_bucket).items()
-    ran = way.run("run", status=2)
-    assert re.search(
-        rf"spark\.remote: sc://\S+: the server has nothing as {re.escape(setting)}, and not {re.escape(name)}, so "
-        "that its commits could overwrite others; start it with ",
-        ran.err,
-    )
-    assert not list(walk(way.lake))
 
 
 def test_an_executor_without_keys_is_one_message(

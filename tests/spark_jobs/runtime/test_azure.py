@@ -1,13 +1,12 @@
 import subprocess
 import sys
 from pathlib import Path
-from zipfile import ZipFile
 
 import pyspark
 import pytest
 
 from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
-from spark_jobs.runtime.azure import CHECKSUM_FILES, HADOOP_AZURE, azure_confs
+from spark_jobs.runtime.azure import HADOOP_AZURE, azure_confs
 
 BUCKET = "lake@account.dfs.core.windows.net"
 HADOOP = "spark.hadoop.fs.azure"
@@ -18,20 +17,11 @@ def test_abfs_is_of_the_hadoop_that_pyspark_has() -> None:
     assert HADOOP_AZURE[0].version == client.stem.removeprefix("hadoop-client-api-")
 
 
-def test_the_class_that_writes_checksums_is_in_pyspark() -> None:
-    (sql,) = Path(pyspark.__file__).parent.glob("jars/spark-sql_*.jar")
-    with ZipFile(sql) as archive:
-        for name in CHECKSUM_FILES.values():
-            archive.getinfo(f"{name.replace('.', '/')}.class")
-
-
 def test_settings_name_a_variable_and_hold_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "of nobody's business")
     confs = azure_confs(LakeStore(BUCKET, ObjectStore(account_key_env="KEY"), AZURE))
     assert confs[f"{HADOOP}.account.keyprovider.account.dfs.core.windows.net"] == "stratalog.EnvironmentKey"
     assert confs[f"{HADOOP}.stratalog.account_key_env"] == "KEY"
-    assert confs[f"{HADOOP}.stratalog.blob_endpoint"] == "https://account.blob.core.windows.net"
-    assert confs["spark.delta.logStore.abfss.impl"] == "stratalog.AzureLogStore"
     assert "business" not in str(confs)
     assert f"{HADOOP}.abfs.endpoint" not in confs
 
@@ -47,7 +37,6 @@ def test_settings_name_a_variable_and_hold_no_key(monkeypatch: pytest.MonkeyPatc
 def test_an_endpoint_of_ones_own_has_the_account_in_the_path(endpoint: str, address: str, is_plain: bool) -> None:
     confs = azure_confs(LakeStore(BUCKET, ObjectStore(endpoint=endpoint), AZURE))
     assert confs[f"{HADOOP}.abfs.endpoint"] == address
-    assert confs[f"{HADOOP}.stratalog.blob_endpoint"] == f"{endpoint}/account"
     assert (confs.get(f"{HADOOP}.always.use.https") == "false") is is_plain
 
 

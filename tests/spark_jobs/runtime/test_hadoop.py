@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
 from spark_jobs.runtime import azure, s3
-from spark_jobs.runtime.hadoop import log_store, store_confs, store_jars
+from spark_jobs.runtime.hadoop import store_confs, store_jars
 
 LAKE_ON_S3 = LakeStore("lake", ObjectStore())
 LAKE_ON_AZURE = LakeStore("lake@account.dfs.core.windows.net", ObjectStore(), AZURE)
@@ -18,9 +18,7 @@ def test_jars_are_those_of_the_lake_s_store_alone(monkeypatch: pytest.MonkeyPatc
     assert store_jars(LAKE_ON_AZURE) == [Path("/jars/azure.jar")]
 
 
-def test_settings_and_log_store_are_those_of_the_lake_s_store_alone() -> None:
-    assert (store_confs(None), log_store(None)) == ({}, {})
-    assert log_store(LAKE_ON_S3) == {"spark.delta.logStore.s3a.impl": "stratalog.ConditionalLogStore"}
-    assert log_store(LAKE_ON_AZURE) == {"spark.delta.logStore.abfss.impl": "stratalog.AzureLogStore"}
+def test_settings_are_those_of_the_lake_s_store_alone() -> None:
+    assert store_confs(None) == {}
     assert not [key for key in store_confs(LAKE_ON_S3) if "azure" in key]
     assert not [key for key in store_confs(LAKE_ON_AZURE) if "s3a" in key]

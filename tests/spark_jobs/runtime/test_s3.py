@@ -24,7 +24,6 @@ def test_settings_name_variables_and_hold_no_key(store_keys: None) -> None:
     assert confs[f"{bucket}.path.style.access"] == "true"
     assert confs[f"{bucket}.endpoint.region"] == "eu-west-1"
     assert confs[f"{bucket}.stratalog.access_key_env"] == "KEY"
-    assert confs["spark.delta.logStore.s3a.impl"] == "stratalog.ConditionalLogStore"
     assert not [key for key in confs if re.search(r"(access|secret)\.key$", key)]
     assert f"{bucket}.endpoint" not in s3_confs(LakeStore("bucket", ObjectStore()))
 

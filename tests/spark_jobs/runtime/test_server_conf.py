@@ -22,11 +22,10 @@ def test_a_lake_in_a_folder_needs_delta_alone(pipeline_file: Path, capsys: pytes
     assert not any("s3a" in key for key in lines)
 
 
-def test_a_lake_on_s3_needs_its_log_store_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lake_on_s3_needs_its_jars_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_KEY", "of nobody's business")
     confs = server_confs(LakeStore("lake", ObjectStore(endpoint="https://s3.internal", access_key_env="LAKE_KEY")))
     assert confs["spark.jars"] == "/jars/delta.jar,/jars/s3.jar"
-    assert confs["spark.delta.logStore.s3a.impl"] == "stratalog.ConditionalLogStore"
     assert confs["spark.hadoop.fs.s3a.bucket.lake.stratalog.access_key_env"] == "LAKE_KEY"
     assert "business" not in str(confs)
 

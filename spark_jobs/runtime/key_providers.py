@@ -1,8 +1,8 @@
-"""Log stores of Delta whose commits are conditional puts, and the certificates that a JVM trusts.
+"""Keys of object stores from a JVM's environment, and the certificates that a JVM trusts.
 
 Put here: what all kinds of object stores need of the JVM. Not here: a kind's jars and settings (s3.py, azure.py).
 
-A log store is compiled once, by the Scala compiler that comes with pyspark, from the files of ``SOURCES``.
+A key provider is compiled once, by the Scala compiler that comes with pyspark, from the file of ``SOURCES``.
 """
 
 import hashlib
@@ -18,40 +18,35 @@ import pyspark
 from spark_jobs.config.store import ObjectStore
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.runtime import provision
-from spark_jobs.runtime.provision import delta_jars, made_once
+from spark_jobs.runtime.provision import made_once
 
 _FOLDER = Path(__file__).parent
-SOURCES = {
-    "S3": (_FOLDER / "PutLogStore.scala", _FOLDER / "ConditionalLogStore.scala"),
-    "Azure": (_FOLDER / "PutLogStore.scala", _FOLDER / "AzureLogStore.scala"),
-}
-"""The files of a kind of store."""
+SOURCES = {"S3": _FOLDER / "EnvironmentKeys.scala", "Azure": _FOLDER / "EnvironmentKey.scala"}
+"""The file of a kind of store."""
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _TRUST_PASSWORD = "changeit"  # noqa: S105 -- of a file of public certificates, which needs one
 
 
-def log_store_jar(kind: str, fetched: list[Path]) -> Path:
-    """The log store of a kind of store, compiled at first use. Raises ConfigError."""
-    # The name of the folder has the sources and Spark's version, so that either one's change compiles it again.
+def key_provider_jar(kind: str, fetched: list[Path]) -> Path:
+    """The key provider of a kind of store, compiled at first use. Raises ConfigError."""
+    # The name of the folder has the source and Spark's version, so that either one's change compiles it again.
     name = f"stratalog-{kind.lower()}.jar"
     spark = Path(pyspark.__file__).parent / "jars"
-    key = hashlib.sha256(
-        b"".join(source.read_bytes() for source in SOURCES[kind]) + pyspark.__version__.encode()
-    ).hexdigest()[:16]
+    key = hashlib.sha256(SOURCES[kind].read_bytes() + pyspark.__version__.encode()).hexdigest()[:16]
 
     def compile_into(folder: Path) -> None:
         compiler = [*spark.glob("scala-*.jar"), *spark.glob("jline-3*.jar")]
-        class_path = [*spark.glob("scala-library*.jar"), *spark.glob("hadoop-client-api*.jar"), *delta_jars(), *fetched]
+        class_path = [*spark.glob("scala-library*.jar"), *spark.glob("hadoop-client-api*.jar"), *fetched]
         command = [
             *(provision.java_program(), "-cp", ":".join(map(str, compiler)), "scala.tools.nsc.Main", "-nowarn"),
-            *("-d", str(folder / name), "-cp", ":".join(map(str, class_path)), *map(str, SOURCES[kind])),
+            *("-d", str(folder / name), "-cp", ":".join(map(str, class_path)), str(SOURCES[kind])),
         ]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode or not (folder / name).is_file():
             lines = (result.stdout + result.stderr).split("\n")
-            raise ConfigError(f"the log store for {kind} was not compiled: {' '.join(' '.join(lines[:3]).split())}")
+            raise ConfigError(f"the key provider for {kind} was not compiled: {' '.join(' '.join(lines[:3]).split())}")
 
-    return made_once(f"{kind.lower()}-log-store-{key}", compile_into) / name
+    return made_once(f"{kind.lower()}-key-provider-{key}", compile_into) / name
 
 
 def print_jars(jars: Callable[[], list[Path]]) -> int:

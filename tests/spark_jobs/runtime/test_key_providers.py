@@ -6,8 +6,8 @@ import pytest
 
 from spark_jobs.config.store import ObjectStore
 from spark_jobs.errors import ConfigError
-from spark_jobs.runtime import log_stores
-from spark_jobs.runtime.log_stores import trust_options
+from spark_jobs.runtime import key_providers
+from spark_jobs.runtime.key_providers import trust_options
 
 
 def test_a_jvm_trusts_each_certificate_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,6 +40,6 @@ def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
 def test_what_the_compiler_refuses_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "Broken.scala"
     source.write_text("class Broken extends Nothing_of_that_name")
-    monkeypatch.setitem(log_stores.SOURCES, "S3", (source,))
-    with pytest.raises(ConfigError, match=r"the log store for S3 was not compiled: .*Nothing_of_that_name"):
-        log_stores.log_store_jar("S3", [])
+    monkeypatch.setitem(key_providers.SOURCES, "S3", source)
+    with pytest.raises(ConfigError, match=r"the key provider for S3 was not compiled: .*Nothing_of_that_name"):
+        key_providers.key_provider_jar("S3", [])
