@@ -135,10 +135,6 @@ def _stacked(head: list[str], rows: list[list[str]]) -> Iterator[str]:
         )
 
 
-def or_unknown(value: float | None) -> str:
-    return "unknown" if value is None else str(value)
-
-
 def print_pieces(pieces: Iterable[str]) -> None:
     """Text to standard output, many pieces at a time; what came before a failure is out before its message.
 

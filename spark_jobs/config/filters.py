@@ -209,16 +209,6 @@ class TableFilters:
                 return f"filters.{filter_.name}", "ignore"
         return None
 
-    @property
-    def condition_columns(self) -> frozenset[str]:
-        """Names, in small letters, of the columns that conditions about changes of rows ask for."""
-        conditions = (
-            condition
-            for rule in self.rows
-            for condition in (rule.insert, rule.update_old, rule.update_new, rule.delete)
-        )
-        return frozenset().union(*(condition.columns for condition in conditions if condition))
-
     def prints(self) -> dict[str, str]:
         """A short digest of the rules about columns, and one of the others; a changed rule changes it. None: no key."""
         of = {"columns": self.columns, "changes": (self.events, self.rows) if self.events or self.rows else None}

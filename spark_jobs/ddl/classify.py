@@ -24,8 +24,6 @@ from spark_jobs.text.sql import identifier
 
 _CACHED = 1 << 14
 """Letters of the statements of which it is kept what they are about: the others are read in a moment, too."""
-MOST_READ = 1 << 16
-"""Letters of a long INSERT, UPDATE or DELETE that whoever reads many statements may give to ``judge``: see is_cut."""
 _HEADS = 8
 """Tokens at a statement's beginning that say what it does."""
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)

@@ -50,8 +50,6 @@ _SESSION = (
 CONFLICTS = {1205, 1213, 8002, 8022, 8028, 9007}
 """Numbers of errors after which the same transaction may succeed: deadlocks, lock timeouts; TiDB's write conflicts and
 schema changes."""
-DATA_ERRORS = {1048, 1138, 1264, 1265, 1292, 1366, 1406}
-"""Numbers of errors by which a value, or what a column has, does not fit a type."""
 _READ_ONLY = "the server is read-only: name the server that takes writes, as after a failover"
 _DENIED = "grant it (stratalog docs deliveries, Privileges)"
 _REMEDIES: Mapping[int, str] = {

@@ -1,9 +1,9 @@
-"""Rows of a Delta table on an object store, read in this process, and counts of rows on any.
+"""Rows of a Delta table, read in this process, and counts of rows.
 
-Put here: reading data files that satisfy a condition, and counting rows by the log. Not here: tables on a file system,
-which Arrow's datasets read faster (table.py).
+Put here: reading rows that satisfy a condition file after file, and counting rows by the log. Not here: scans of large
+tables on a file system, which Arrow's datasets read faster (table.py).
 
-Arrow would call Python from threads of its own there, and abort the process where it ends meanwhile.
+On an object store Arrow would call Python from threads of its own, and abort the process where it ends meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.log_files import UnsupportedTable
-from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.delta.snapshot import Snapshot, snapshot_of
 from spark_jobs.errors import LakeError
 
 
@@ -30,11 +30,19 @@ def rows_of(
     snapshot = snapshot_of(path, version)
     if snapshot is None:
         raise LakeError(f"{path}: has no version {version} any more")
+    yield from rows_in(snapshot, columns, condition, rows=rows)
+
+
+def rows_in(
+    snapshot: Snapshot, columns: Sequence[str], condition: pc.Expression | None, *, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """As ``rows_of``, of a version that is open."""
     names = list(columns) if condition is None else snapshot.schema.names
     for file in snapshot.files:
-        table = data_files.read_columns(path, file, names, snapshot.schema)
+        table = data_files.read_columns(snapshot.path, file, names, snapshot.schema)
         if file.deletion_vector:
-            table = table.filter(pa.array(deletion_vectors.living(path, file.deletion_vector, table.num_rows)))
+            living = deletion_vectors.living(snapshot.path, file.deletion_vector, table.num_rows)
+            table = table.filter(pa.array(living))
         if condition is not None:
             table = table.filter(condition)
         yield from table.select(list(columns)).to_batches(rows)

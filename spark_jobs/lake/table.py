@@ -8,7 +8,6 @@ head can not land, however late it comes, and its writer reports ``LostRace``. E
 (``APPLICATION``) with a **commit counter** as its version, which tells commits of ours from those of other tools.
 """
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,12 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import opened_by_deltalake
-from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit, own_commits
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
 from spark_jobs.lake.retry import retry_on_conflict
-from spark_jobs.lake.rows import all_of, rows_of
+from spark_jobs.lake.rows import all_of, rows_in, rows_of
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.storage.files import is_stored, reason, stored_path
 from spark_jobs.text.sql import delta
@@ -89,31 +88,22 @@ class Table:
 
     def columns_at(self, version: int | None) -> dict[str, str]:
         """The same of a Delta version; None is the newest."""
-        opened = own_commits.opened(self.path)
-        if opened is not None and version is not None:
-            opened.load_as_version(version)
-        return (
-            {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
-        )
+        snapshot = snapshot_of(self.path, version)
+        return {} if snapshot is None else snapshot.schema.spark_types
 
     def comments(self) -> TableComments:
         """What the table and its columns are described as; of a table that is not there, nothing."""
-        opened = own_commits.opened(self.path)
-        if opened is None:
+        snapshot = snapshot_of(self.path)
+        if snapshot is None:
             return TableComments("")
-        described = {field.name: str((field.metadata or {}).get("comment") or "") for field in opened.schema().fields}
+        described = {column.name: str(column.metadata.get("comment") or "") for column in snapshot.schema.columns}
         columns = {name: text for name, text in described.items() if text}
-        return TableComments(opened.metadata().description or "", columns)
-
-    def property_of(self, name: str) -> str:
-        """A property of the newest version; empty where there is none, or no table."""
-        opened = own_commits.opened(self.path)
-        return "" if opened is None else str(opened.metadata().configuration.get(name) or "")
+        return TableComments(str(snapshot.metadata.rest.get("description") or ""), columns)
 
     def empty(self) -> bool:
         """Whether no version of it that is there now holds a file."""
-        opened = own_commits.opened(self.path)
-        return opened is None or opened.get_add_actions().num_rows == 0
+        snapshot = snapshot_of(self.path)
+        return snapshot is None or not snapshot.files
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         reader = spark.read.format("delta")
@@ -151,18 +141,11 @@ class Table:
             conditions: (column, "=", value), all of which hold.
             columns: those that are read; all by default.
         """
-        opened = own_commits.opened(self.path)
-        if opened is None:
+        snapshot = snapshot_of(self.path)
+        if snapshot is None:
             return []
-        if not is_local(self.path):
-            condition = all_of(conditions or [])
-            names = columns or [field.name for field in opened.schema().fields]
-            parts = rows_of(self.path, opened.version(), names, condition, rows=_AT_ONCE)
-            return [row for part in parts for row in part.to_pylist()]
-        contents: pa.Table = opened.to_pyarrow_table(
-            columns=columns, filters=conditions, filesystem=_local_files(self.path)
-        )
-        return list(contents.to_pylist())
+        parts = rows_in(snapshot, columns or snapshot.schema.names, all_of(conditions or []), rows=_AT_ONCE)
+        return [row for part in parts for row in part.to_pylist()]
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What Delta says of the newest commits, newest first, without a JVM."""
@@ -226,35 +209,17 @@ class Table:
 
     def files(self) -> list[int]:
         """Bytes of each data file of the newest version; none where there is no table."""
-        opened = own_commits.opened(self.path)
-        return (
-            [] if opened is None else [int(size) for size in opened.get_add_actions().column("size_bytes").to_pylist()]
-        )
+        snapshot = snapshot_of(self.path)
+        return [] if snapshot is None else [file.size for file in snapshot.files]
 
     def rows_written(self) -> int:
         """Rows in the newest version's files, those that are marked as deleted among them."""
-        opened = own_commits.opened(self.path)
-        return 0 if opened is None else sum(map(int, opened.get_add_actions().column("num_records").to_pylist()))
+        snapshot = snapshot_of(self.path)
+        return 0 if snapshot is None else sum(file.num_records or 0 for file in snapshot.files)
 
     def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         """What a commit upon ``head`` says."""
         return checkpoint.upon(head)
-
-
-def spark_type(kind: Any) -> str:
-    """A Delta schema's type, as Spark writes it in DDL, upper case: ``DECIMAL(12,2)``, ``MAP<STRING, STRING>``."""
-    if isinstance(kind, str):
-        return _NAMES.get(kind, kind).upper().replace(" ", "")
-    match kind["type"]:
-        case "array":
-            return f"ARRAY<{spark_type(kind['elementType'])}>"
-        case "map":
-            return f"MAP<{spark_type(kind['keyType'])}, {spark_type(kind['valueType'])}>"
-        case _:
-            return "STRUCT<" + ", ".join(f"{f['name']}: {spark_type(f['type'])}" for f in kind["fields"]) + ">"
-
-
-_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
 def is_local(path: str) -> bool:

@@ -23,7 +23,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.table_planner import InsideSlices, TablePlanner
-from spark_jobs.schema.history import complete_names
+from spark_jobs.schema.history import ServerDefinitions
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
@@ -204,7 +204,7 @@ class Planner:
         if logged.has_names() or not sequences.may_be_sequence(logged):
             return sequences.is_sequence(logged)
         try:
-            return sequences.is_sequence(complete_names(self.lake, self.source, logged, None))
+            return sequences.is_sequence(ServerDefinitions(self.lake, self.source).complete(logged, None))
         except TableStopped as error:
             if self.pipeline.on_unnamed == "number":
                 raise TableStopped(f"{self.source}: {logged.name}: {sequences.OPEN}") from error

@@ -27,7 +27,7 @@ from spark_jobs.errors import ConfigError, JvmEnded, StratalogError
 from spark_jobs.text.disclosure import foreign
 
 if TYPE_CHECKING:  # its packages come with stratalog[connect]
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
 
 log = logging.getLogger(__name__)
@@ -210,16 +210,6 @@ def beside(confs: Mapping[str, str]) -> "SparkSession":
     """A session of this process's server with settings that no other session sees."""
     assert _server is not None
     return _server.open(confs)
-
-
-def in_session_of(rows: "DataFrame", like: "DataFrame") -> "DataFrame":
-    """The rows as some of another's session, with which they can be joined there: rows of a JVM can as they are."""
-    session = like.sparkSession
-    if not is_connect(session) or rows.sparkSession is session:
-        return rows
-    from pyspark.sql.connect.dataframe import DataFrame
-
-    return DataFrame(cast("Any", rows)._plan, cast("Any", session))
 
 
 def conf_values(spark: "SparkSession", keys: tuple[str, ...]) -> dict[str, str]:

@@ -10,10 +10,11 @@ lie anywhere in it: where one is new, the history is rebuilt.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Self
+from functools import cache, cached_property
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -286,17 +287,31 @@ def _followed(
     return versions, sorted(str(version.name) for version in lacking)
 
 
-def complete_names(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
-    """The definition with what the log lacks, from what a server told last; as ``completed``."""
-    table = lake.schema(source)
-    commit = HistoryCommit.of_head(table.head())
-    if commit is None or not commit.completes_log:
-        return completed(source, logged, None, last_change)
-    name = logged.name
-    rows = table.rows([("schema", "=", name.schema), ("table", "=", name.table), ("origin", "=", "server")])
-    last = max(map(version_of, rows), key=lambda version: version.order, default=None)
-    last_answer = (commit.asked_at, last.definition) if commit.asked_at and last and last.definition else None
-    return completed(source, logged, last_answer, last_change)
+@dataclass(frozen=True)
+class ServerDefinitions:
+    """The definitions of all tables that a source's server told last; the history is read once, when one is needed."""
+
+    lake: Lake
+    source: str
+
+    def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+        """The definition with what the log lacks; as ``completed``."""
+        asked_at, rows_by_name = self._told
+        rows = rows_by_name.get((logged.name.schema, logged.name.table), ())
+        last = max(map(version_of, rows), key=lambda version: version.order, default=None)
+        last_answer = (asked_at, last.definition) if asked_at and last and last.definition else None
+        return completed(self.source, logged, last_answer, last_change)
+
+    @cached_property
+    def _told(self) -> tuple[Position | None, dict[tuple[str, str], list[dict[str, Any]]]]:
+        """Where the server was asked, and rows of the history by schema and table; nothing where the log has all."""
+        table, rows_by_name = self.lake.schema(self.source), defaultdict[tuple[str, str], list[dict[str, Any]]](list)
+        commit = HistoryCommit.of_head(table.head())
+        if commit is None or not commit.completes_log:
+            return None, {}
+        for row in table.rows([("origin", "=", "server")]):
+            rows_by_name[row["schema"], row["table"]].append(row)
+        return commit.asked_at, rows_by_name
 
 
 def _in_stretch(answer: ServerAnswer, end: Position) -> ServerAnswer:
@@ -363,7 +378,7 @@ def by_table(lake: Lake, source: str) -> dict[TableName, list[TableVersion]]:
 def answer_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswer | None:
     """The definition of one table at a position by its versions, in order; None where they have none.
 
-    What a server told counts where a statement was inverted: elsewhere it is asked for as ``complete_names``.
+    What a server told counts where a statement was inverted: elsewhere it is asked for as ``ServerDefinitions``.
     """
     # A dump taken later whose definition does not hold says why nothing is known.
     dump = next((version for version in reversed(versions) if version.origin == "dump"), None)

@@ -9,6 +9,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.maintenance import maintain_source
 from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.spark_jobs.engine.lake_rows import newest
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 FEED = "delta.enableChangeDataFeed"
@@ -59,13 +60,13 @@ def test_a_feed_begins_and_ends_with_the_configuration(shop: Shop) -> None:
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a')")
     run(shop, pipeline_of(shop))
     table = lake_of(pipeline_of(shop)).downstream(shop.database.name, "t")
-    assert table.property_of(FEED) == ""
+    assert FEED not in newest(table.path).configuration
     # Turned on before the merge that it is to have, with a statement that changes the columns beside it.
     pipeline = pipeline_of(shop, change_data_feed=True)
     since = version(shop, pipeline)
     shop.execute("ALTER TABLE t ADD COLUMN w INT", "UPDATE t SET v = 'b' WHERE id = 1")
     run(shop, pipeline)
-    assert table.property_of(FEED) == "true"
+    assert newest(table.path).configuration[FEED] == "true"
     assert version(shop, pipeline) == since + 1
     assert feed(shop, pipeline, since + 1) == [("update_postimage", 1, "b"), ("update_preimage", 1, "a")]
     # A default of a new column changes each row.
@@ -76,7 +77,7 @@ def test_a_feed_begins_and_ends_with_the_configuration(shop: Shop) -> None:
     # Turned off by the next merge.
     shop.execute("INSERT INTO t VALUES (3, 'd', 1, 9)")
     run(shop, pipeline_of(shop, mode="mirror"))
-    assert table.property_of(FEED) == "false"
+    assert newest(table.path).configuration[FEED] == "false"
 
 
 @pytest.mark.thorough

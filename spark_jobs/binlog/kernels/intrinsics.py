@@ -130,7 +130,6 @@ load64_at = _load_at(types.uint64, 64)
 store8_at = _store_at(types.uint8, 8)
 store32_at = _store_at(types.uint32, 32)
 store64_at = _store_at(types.uint64, 64)
-copy16 = _copy(16)
 copy32 = _copy(32)
 
 

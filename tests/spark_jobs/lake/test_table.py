@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
-from spark_jobs.lake.table import Table, spark_type
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from tests.lake_tables import schema_of, table_rows
 
@@ -36,25 +35,6 @@ def test_a_process_that_ends_after_it_has_read_a_small_table_is_not_aborted(tmp_
         with ThreadPoolExecutor(4) as pool:
             ended = [*pool.map(lambda _, command=command: subprocess.run(command, check=False).returncode, range(8))]
         assert ended == [0] * 8, path
-
-
-@pytest.mark.parametrize(
-    "delta, sql",
-    [
-        ("byte", "TINYINT"),
-        ("short", "SMALLINT"),
-        ("integer", "INT"),
-        ("long", "BIGINT"),
-        ("string", "STRING"),
-        ("decimal(12, 2)", "DECIMAL(12,2)"),
-        ("timestamp_ntz", "TIMESTAMP_NTZ"),
-        ({"type": "array", "elementType": "float", "containsNull": True}, "ARRAY<FLOAT>"),
-        ({"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}, "MAP<STRING, BIGINT>"),
-        ({"type": "struct", "fields": [{"name": "srid", "type": "integer"}]}, "STRUCT<srid: INT>"),
-    ],
-)
-def test_types_are_written_as_in_ddl(delta: Any, sql: str) -> None:
-    assert spark_type(delta) == sql
 
 
 COLUMNS = {"id": "INT", "note": "STRING"}

@@ -24,10 +24,10 @@ from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact, TableVersion
 from spark_jobs.schema.history import (
+    ServerDefinitions,
     ServerReading,
     ask_server,
     by_history,
-    complete_names,
     declared_facts,
     follow,
     new_facts,
@@ -108,9 +108,9 @@ def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     older = replace(KNOWN, columns=(replace(KNOWN.columns[0], name="old"), KNOWN.columns[1]))
     store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked_at=at(700), completes_log=True)
-    assert complete_names(lake, "shop", UNNAMED, at(700)) == KNOWN
+    assert ServerDefinitions(lake, "shop").complete(UNNAMED, at(700)) == KNOWN
     with pytest.raises(TableStopped, match=r"was read at 2/mysql-bin\.000003:700, before a change at .*:701"):
-        complete_names(lake, "shop", UNNAMED, at(701))
+        ServerDefinitions(lake, "shop").complete(UNNAMED, at(701))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion
     lake = Lake(str(tmp_path))
     store(lake, version, **notes)
     with pytest.raises(TableStopped, match="no definition was read from a server"):
-        complete_names(lake, "shop", UNNAMED, None)
+        ServerDefinitions(lake, "shop").complete(UNNAMED, None)
 
 
 class Later(Server):
@@ -223,7 +223,7 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
 
 
 def test_a_server_s_word_alone_is_not_told(tmp_path: Path) -> None:
-    """It is asked for as ``complete_names``, which knows whether a statement came since."""
+    """It is asked for as ``ServerDefinitions``, which knows whether a statement came since."""
     lake = Lake(str(tmp_path))
     store(lake, TOLD)
     assert by_history(lake, "shop")(NAME, at(300)) is None
