@@ -171,6 +171,11 @@ fuzz: $(DEV) ## the fuzzer for FUZZ_SECONDS=60; what it learns stays in .fuzz, a
 	@$(PY) -m tests.fuzz json $$(( $(FUZZ_SECONDS) / 4 )) .fuzz/json
 	@$(PY) -m tests.fuzz log $$(( $(FUZZ_SECONDS) * 3 / 4 )) .fuzz/log
 
+.PHONY: mutants
+mutants: java $(DEV) delta classes mysql s3 ## every guard of commits, gc and deliveries taken away, and the tests that notice; GUARDS='gc waits': hours
+	@$(STEP) 'Mutants'
+	@$(PY) -m tests.mutants $(if $(GUARDS),'$(GUARDS)')
+
 SOAK_SECONDS ?= 1800
 .PHONY: soak
 soak: java $(DEV) delta classes mysql ## random faults under write load for SOAK_SECONDS=1800, in .soak; then what was lost and doubled

@@ -296,14 +296,14 @@ class ServerDefinitions:
 
     def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         """The definition with what the log lacks; as ``completed``."""
-        asked_at, rows_by_name = self._told
+        asked_at, rows_by_name = self._last_answer
         rows = rows_by_name.get((logged.name.schema, logged.name.table), ())
         last = max(map(version_of, rows), key=lambda version: version.order, default=None)
         last_answer = (asked_at, last.definition) if asked_at and last and last.definition else None
         return completed(self.source, logged, last_answer, last_change)
 
     @cached_property
-    def _told(self) -> tuple[Position | None, dict[tuple[str, str], list[dict[str, Any]]]]:
+    def _last_answer(self) -> tuple[Position | None, dict[tuple[str, str], list[dict[str, Any]]]]:
         """Where the server was asked, and rows of the history by schema and table; nothing where the log has all."""
         table, rows_by_name = self.lake.schema(self.source), defaultdict[tuple[str, str], list[dict[str, Any]]](list)
         commit = HistoryCommit.of_head(table.head())

@@ -28,7 +28,7 @@ class PlanningContext:
     """The rules, and the events that are quarantined."""
     by_history: ByHistory = lambda _name, _start: None
     """What the schema history tells of a table that nothing else is known of."""
-    told: ServerDefinitions | None = None
+    by_server: ServerDefinitions | None = None
     """What the server told last, read once for all tables."""
     system_zone: str | None = None
     """The server's own time zone, where the configuration names it."""
@@ -49,7 +49,7 @@ class PlanningContext:
             snapshot,
             filters=with_skips(pipeline.filters, lake, snapshot.source),
             by_history=by_history(lake, snapshot.source),
-            told=ServerDefinitions(lake, snapshot.source),
+            by_server=ServerDefinitions(lake, snapshot.source),
             system_zone=pipeline.sources[snapshot.source].system_time_zone,
             numbers=pipeline.on_unnamed == "number",
             on_drop_empties=pipeline.on_drop == "drop",
@@ -67,7 +67,7 @@ class PlanningContext:
 
     def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         """A logged definition with what the log lacks, from what a server told last. Raises TableStopped."""
-        return (self.told or ServerDefinitions(self.lake, self.source)).complete(logged, last_change)
+        return (self.by_server or ServerDefinitions(self.lake, self.source)).complete(logged, last_change)
 
     def of_load(self) -> "PlanningContext":
         """For rows that were read as the server shows them: by names that the server has."""
