@@ -176,6 +176,13 @@ mutants: java $(DEV) delta classes mysql s3 ## every guard of commits, gc and de
 	@$(STEP) 'Mutants'
 	@$(PY) -m tests.mutants $(if $(GUARDS),'$(GUARDS)')
 
+FAULTS ?= 10000
+.PHONY: evidence
+evidence: java $(DEV) delta classes mysql s3 ## docs/evidence.md from runs of faults (FAULTS=10000), models, mutants and fuzzers: hours
+	@$(STEP) 'Evidence'
+	@status=0; for part in 'faults $(FAULTS)' 'models $(BOUNDS)' mutants 'fuzz $(FUZZ_SECONDS)'; do \
+		$(PY) -m tests.evidence $$part || status=1; done; exit $$status
+
 SOAK_SECONDS ?= 1800
 .PHONY: soak
 soak: java $(DEV) delta classes mysql ## random faults under write load for SOAK_SECONDS=1800, in .soak; then what was lost and doubled

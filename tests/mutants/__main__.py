@@ -21,21 +21,26 @@ SECONDS = 900
 
 
 def main(parts: Sequence[str]) -> int:
-    """parts: of the promises of the guards that are guards; all without any. Returns the exit status."""
+    """parts: of the promises of the guards that are meant; all without any. Returns the exit status."""
+    killers = killed_by(parts)
+    survivors = [promise for promise, killer in killers.items() if killer is None]
+    killed = len(killers) - len(survivors)
+    say(f"\n{killed} of {len(killers)} mutants killed ({100 * killed / max(1, len(killers)):.0f} %)")
+    for promise in survivors:
+        say(f"survived: {promise}")
+    return 1 if survivors else 0
+
+
+def killed_by(parts: Sequence[str]) -> dict[str, str | None]:
+    """By promise of a guard the test that noticed that it was gone; None where none did. parts: as in ``main``."""
     guards = [guard for guard in GUARDS if not parts or any(part in guard.promise for part in parts)]
     with tempfile.TemporaryDirectory() as folder:
         tree = _copy(Path(folder) / "tree")
-        failing = [
-            test for test in dict.fromkeys(test for guard in guards for test in guard.tests) if _fails(tree, test)
-        ]
+        tests = dict.fromkeys(test for guard in guards for test in guard.tests)
+        failing = [test for test in tests if _fails(tree, test)]
         for test in failing:
             say(f"fails without a mutant, and is left out: {test}")
-        survivors = [guard for guard in guards if not _is_killed(tree, guard, failing)]
-    killed = len(guards) - len(survivors)
-    say(f"\n{killed} of {len(guards)} mutants killed ({100 * killed / max(1, len(guards)):.0f} %)")
-    for guard in survivors:
-        say(f"survived: {guard.promise} ({guard.file})")
-    return 1 if survivors else 0
+        return {guard.promise: _killer(tree, guard, failing) for guard in guards}
 
 
 def say(line: str) -> None:
@@ -59,7 +64,7 @@ def _copy(tree: Path) -> Path:
     return tree
 
 
-def _is_killed(tree: Path, guard: Guard, failing: Sequence[str]) -> bool:
+def _killer(tree: Path, guard: Guard, failing: Sequence[str]) -> str | None:
     file, began = tree / guard.file, time.monotonic()
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(guard.before, guard.after), encoding="utf-8")
@@ -69,7 +74,7 @@ def _is_killed(tree: Path, guard: Guard, failing: Sequence[str]) -> bool:
         file.write_text(text, encoding="utf-8")
     ending = f"killed by {killer}" if killer else "SURVIVED"
     say(f"| {guard.promise} | {guard.file} | {ending} | {time.monotonic() - began:.0f} s |")
-    return killer is not None
+    return killer
 
 
 def _fails(tree: Path, test: str) -> bool:
