@@ -14,6 +14,7 @@ Cells = tuple[Any, ...]
 
 TABLE = "t"
 CREATE = f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, v VARCHAR(9), n INT)"
+WITH_BLOB = f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, v TEXT, n INT)"
 KEYLESS = f"CREATE TABLE {TABLE} (id INT, v VARCHAR(9), n INT)"
 
 
@@ -46,6 +47,8 @@ class Stream:
     columns: int = 3
     moves: bool = True
     """Whether keys change in tables with columns that such a change does not set."""
+    sets_some: bool = False
+    """Whether updates that leave the key set some of the columns alone."""
 
     def begin(self, create: str = CREATE) -> None:
         self.execute(create)
@@ -97,10 +100,14 @@ class Stream:
         self.events.append(Event("insert", None, row))
 
     def _update(self, key: int, to: int) -> None:
-        row = self._row(to)
-        self.execute(f"UPDATE {TABLE} SET id = {to}, v = {_text(row[1])}, n = {_text(row[2])} WHERE id = {key}")
-        before = self.rows.pop(key)
-        row = (*row[:3], *before[3:])
+        row, before = self._row(to), self.rows.pop(key)
+        places = [0, 1, 2]
+        if self.sets_some and key == to:
+            places = sorted(self.choose.sample(range(1, self.columns), self.choose.randrange(1, self.columns)))
+        names = ["id", "v", "n", *(f"c{at}" for at in range(3, self.columns))]
+        settings = ", ".join(f"{names[at]} = {_text(row[at])}" for at in places)
+        self.execute(f"UPDATE {TABLE} SET {settings} WHERE id = {key}")
+        row = tuple(row[at] if at in places else before[at] for at in range(self.columns))
         self.rows[to] = row
         if row != before:
             self.events.append(Event("update", before, row))

@@ -4,7 +4,7 @@ Put here: the job of one table, what silver has committed since the last merge, 
 Not here: the merge itself (engine/downstream_job.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.binlog import TableName
@@ -152,6 +152,8 @@ class SilverDelta:
     is_renewed: bool = False
     """Whether all rows and the columns were replaced, silver was restored to a state before what was merged, or the
     target is to have another mode."""
+    replaced_from: Position | None = None
+    """From where on silver has other rows than those that were merged; None where it has these and more."""
     waits: bool = False
     """Whether silver is rebuilt and is not yet where the target is: the target keeps what it has until then."""
 
@@ -173,6 +175,15 @@ def _is_other_silver(work: MergeJob, last: DownstreamCommit | None, listed: Sequ
     return commit is not None and last.silver_batch is not None and commit.batch != last.silver_batch
 
 
+def _begins(commit: SilverCommit) -> Iterator[Position]:
+    """From where on a commit of silver has other rows than before it: of windows again, and of rows from the server."""
+    yield from (range_.start for range_ in commit.ranges)
+    if commit.kind == CommitKind.LOAD and commit.loaded:
+        yield commit.loaded.read_from
+    if commit.kind == CommitKind.MEND and commit.mended:
+        yield commit.mended.at
+
+
 def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     """What silver has up to its pinned head, and the target at its own has not.
 
@@ -186,6 +197,7 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     # A new table has silver's columns.
     changes = [commit for commit in reversed(commits) if last is not None and commit.kind == CommitKind.CHANGE]
     redone = [] if merged < 0 else [windows for commit in commits for windows in commit.ranges]
+    begins = [] if merged < 0 else [place for commit in commits for place in _begins(commit)]
     replayed = () if merged < 0 else work.replays
     here, silver_end, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
@@ -211,5 +223,6 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
             for operation in operations
         ),
         is_renewed=is_renewed,
+        replaced_from=min(begins, default=None),
         waits=is_renewed and here is not None and silver_end is not None and silver_end < here,
     )

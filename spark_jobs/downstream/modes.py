@@ -43,8 +43,3 @@ def _problems(columns: Columns, mode: Mode) -> Iterator[str]:
     added = {*MODE_COLUMNS[mode], *_ON_THE_WAY}
     for name in (name for name in columns.types if name.casefold() in added):
         yield f"its column {name} has the name of one that mode: {mode} adds; rename it"
-    if columns.has_partial and mode.has_every_change:
-        yield (
-            f"its row images leave columns out, so that its changes lack values (mode: {mode}); SET GLOBAL "
-            "binlog_row_image = 'FULL', and rebuild it: stratalog reset"
-        )

@@ -100,7 +100,8 @@ class Course:
         """One change of the columns. Raises LakeError."""
         change = change_of(step)
         if change:
-            self.exact = (*self.exact, change)
+            # What a decoded row lacks follows its columns' physical names.
+            self.exact = self.exact if change.absent else (*self.exact, change)
             return
         plain, filled = fills.split([step])
         self.design = schema_changes.apply(self.design, plain) if plain else self.design
@@ -129,7 +130,8 @@ def course_of(
     # Windows that were folded into one are refused where the log is planned: nothing tells them apart any more.
     is_untold = delta.is_renewed or (extent.is_all and silver.folded(work.pinned) is not None)
     course = None if is_untold else _by_commits(work, upon, log.filters(work.name))
-    if course and not delta.redone and not _is_older_needed(course, head, log.snapshot):
+    is_new = not delta.redone and not extent.begins_before(head.position)
+    if course and is_new and not _is_older_needed(course, head, log.snapshot):
         silver.require_equal_columns(work.target.path, course.design.schema.spark_types, work.stored, str(work.name))
         return course
     # What the target's own rows become is as before; the windows are the log's.

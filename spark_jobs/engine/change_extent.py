@@ -20,7 +20,7 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.ranges import joined
-from spark_jobs.log.position import Range
+from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.positions import at_or_after, bounds_of
 from spark_jobs.silver.windows import OF_CHANGES
@@ -64,6 +64,18 @@ class Extent:
 
     def overlaps(self, range_: Range) -> bool:
         return self.is_all or any(range_.overlaps(part) for part in self.ranges)
+
+    def holds(self, places: pa.ChunkedArray) -> pa.Array:
+        """Which places lie in it."""
+        return pa.array(np.ones(len(places), np.bool_)) if self.is_all else self._within(places, self.ranges)
+
+    def begins_before(self, place: Position | None) -> bool:
+        """Whether some of it lies before a position."""
+        return bool(self.ranges) and place is not None and self.ranges[0].start < place
+
+    def back_to(self, start: Position, until: Position) -> "Extent":
+        """With all of the log between two positions too, which the target may have rows of."""
+        return replace(self.with_ranges([Range(start, until)]), is_restated=True) if start < until else self
 
     def of_target(self, rows: pa.Table) -> pa.Array:
         """Which rows of the target the merge replaces. rows: with ``_op`` and ``_position``."""

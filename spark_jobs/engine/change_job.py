@@ -25,10 +25,17 @@ from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.engine.change_course import ChangedLog, course_of
 from spark_jobs.engine.change_extent import STATEMENTS, Extent, may_have_statements
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, UnitPart
+from spark_jobs.engine.exact_texts import change_of
+from spark_jobs.engine.partial_merge import SilverLookup
+from spark_jobs.engine.restatement import Restatement, SilverSource
+from spark_jobs.engine.row_completion import EarlierRows
 from spark_jobs.engine.spark_job import Capacity, packed
 from spark_jobs.engine.version_merge import may_have_current
-from spark_jobs.lake.commit import Head
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import CommitKind, Head
+from spark_jobs.lake.ranges import joined
 from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.commit import SilverCommit
 
 _VERSIONS_BYTES = 64 << 20
 """Bytes of log and data files up to which one task computes the versions of a table, or of a bucket of its keys."""
@@ -58,14 +65,20 @@ def planned(
     """
     head, snapshot = upon
     features.require_written(snapshot)
-    delta = _from_the_beginning(head, delta)
+    delta = _from_the_beginning(work, head, delta)
     extent = Extent.of(work, head, delta)
+    completes = work.columns.has_partial
+    if completes and delta.replaced_from and not extent.is_all:
+        # Changes behind other rows are completed from these.
+        extent = extent.back_to(delta.replaced_from, _place(head))
+        _require_same_rules(work, delta, extent, log)
     course = course_of(work, upon, delta, extent, log)
     extent = extent.with_ranges(range_ for window in course.windows for range_ in window.ranges)
     # What no change in the log says, and whether a new statement ends all versions.
     floor, is_first = work.floor, extent.is_all
     has_statements = floor is not None and (is_first or extent.is_restated or not floor < _place(head))
-    origin = snapshot_of(work.origin.path, work.pinned.version) if has_statements or extent.from_server else None
+    needs_silver = has_statements or extent.from_server or completes
+    origin = snapshot_of(work.origin.path, work.pinned.version) if needs_silver else None
     unit = ChangeUnit(
         number=number,
         name=str(work),
@@ -83,6 +96,7 @@ def planned(
         skips=log.filters(work.name).skips,
         origin=work.origin.path,
         origin_schema=origin.schema if origin else None,
+        earlier=_earlier_rows(work, head, delta, origin) if origin and completes else None,
         statements=_statement_files(work, head, extent, origin, has_statements=has_statements) if origin else (),
         statement_gtids=_statement_gtids(work, extent, log.snapshot) if has_statements else {},
         ends_all=work.mode is Mode.HISTORY and not is_first and floor is not None and not floor < _place(head),
@@ -95,11 +109,78 @@ def _place(head: Head) -> Position:
     return head.position
 
 
-def _from_the_beginning(head: Head, delta: SilverDelta) -> SilverDelta:
-    """The delta; one that replaces all of a target of which the newest commit is not that of a whole merge."""
+def _from_the_beginning(work: MergeJob, head: Head, delta: SilverDelta) -> SilverDelta:
+    """The delta; one that replaces all of a target of which the newest commit is not that of a whole merge.
+
+    And where silver's log does not tell any more which keys of replaced rows were never whole.
+    """
     last = DownstreamCommit.of_head(head)
     is_other = last is None and not head.design
-    return replace(delta, is_renewed=True) if is_other else delta
+    is_uncounted = _restates_count(head, delta) and _silver_before(work, head) is None
+    return replace(delta, is_renewed=True) if is_other or is_uncounted else delta
+
+
+def _require_same_rules(work: MergeJob, delta: SilverDelta, extent: Extent, log: ChangedLog) -> None:
+    """Raises TableStopped where silver has windows by other rules than those that they are decoded again by."""
+    pinned, until = SilverCommit.of_head(work.pinned), work.pinned.position
+    if pinned is None or pinned.rule_digests is None or extent.hull is None:
+        return
+    # Windows that the merge decodes beside those that were replayed, by their commits.
+    digest, replayed = log.filters(work.name).prints().get("changes"), joined(delta.redone)
+    commits = [SilverCommit.of(checkpoint) for _, checkpoint in work.origin.since(-1)]
+    windows = [commit for commit in commits if commit.kind == CommitKind.LIVE and commit.start]
+    is_told = bool(windows) and min(window.start for window in windows if window.start) <= extent.hull.start
+    unlike_windows = [
+        window
+        for commit in windows
+        if commit.start and (commit.rule_digests or {}).get("changes") != digest
+        if extent.overlaps(window := Range(commit.start, commit.position))
+        if not any(part.start <= window.start and window.stop <= part.stop for part in replayed)
+    ]
+    if unlike_windows or not is_told:
+        raise TableStopped(
+            f"changes behind {extent.hull.start} leave columns out and are completed from the rows there, which were "
+            f"replaced; rules about the table have changed since these changes were read: replay them too (stratalog "
+            f"backfill --source {work.source} --table {work.name} --from {extent.hull.start} --to {until})"
+        )
+
+
+def _restates_count(head: Head, delta: SilverDelta) -> bool:
+    """Whether rows were replaced of a table that has keys which were never whole."""
+    last = DownstreamCommit.of_head(head)
+    return bool(last and last.keys_never_whole and delta.replaced_from and not delta.is_renewed)
+
+
+def _silver_before(work: MergeJob, head: Head) -> Snapshot | None:
+    """Silver as the target has it; None where its log does not have that any more."""
+    last = DownstreamCommit.of_head(head)
+    return snapshot_of(work.origin.path, last.silver_version) if last and last.silver_version >= 0 else None
+
+
+def _earlier_rows(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> EarlierRows:
+    """What changes are completed from. origin: the silver table."""
+    source = SilverSource(origin.path, origin.schema, work.columns.key)
+    if delta.is_renewed:
+        return EarlierRows(SilverLookup(source, tuple(origin.files), None, work.floor))
+    # A statement that emptied the table leaves no key that was never whole.
+    last, floor = DownstreamCommit.of_head(head), work.floor
+    is_emptied = floor is not None and head.position is not None and head.position <= floor
+    never_whole = last.keys_never_whole if last and not is_emptied else 0
+    lookup = SilverLookup(source, tuple(origin.files), head.position, floor, never_whole)
+    before = _silver_before(work, head) if never_whole and delta.replaced_from else None
+    if before is None:
+        return EarlierRows(lookup)
+    present = {file.key for file in origin.files}
+    changes = [change for step in delta.steps if (change := change_of(step))]
+    restatement = Restatement(
+        removed=tuple(file for file in before.files if file.key not in present),
+        windows=tuple(delta.redone),
+        is_from_server=bool(delta.from_server),
+        files=tuple(origin.files),
+        before=tuple(before.files),
+        exact=tuple(changes),
+    )
+    return EarlierRows(lookup, restatement)
 
 
 def _statement_files(
@@ -107,7 +188,8 @@ def _statement_files(
 ) -> tuple[DataFile, ...]:
     """Silver's files that may have rows which no change in the log says."""
     last, files = DownstreamCommit.of_head(head), origin.files
-    if last and not (extent.is_all or extent.is_restated):
+    is_completed = work.columns.has_partial and has_statements
+    if last and not (extent.is_all or extent.is_restated or is_completed):
         new = added_since(work.origin.path, last.silver_version, work.pinned.version)
         files = files if new is None else new
     operations = (*(STATEMENTS if has_statements else ()), *extent.from_server)
@@ -170,7 +252,8 @@ def _looked_through(unit: ChangeUnit) -> tuple[DataFile, ...]:
 
 def _bucket_count(part: UnitPart) -> int:
     """How many tasks merge the versions of a unit."""
-    if part.unit.mode is not Mode.HISTORY:
+    # Rows that are identified by another key than the table has now are no bucket's.
+    if not part.unit.is_by_key or (part.unit.earlier and part.unit.keys[1:]):
         return 1
     rewritten = sum(file.size for file in part.unit.rewritten)
     return math.ceil(max(_log_bytes(part) + _file_bytes(part), rewritten, 1) / _VERSIONS_BYTES)
@@ -179,7 +262,7 @@ def _bucket_count(part: UnitPart) -> int:
 def _parts(undivided: UnitPart, target: int) -> Iterator[UnitPart]:
     """A unit in parts of about so many bytes; all of it where it is not large, or cannot be divided."""
     unit = undivided.unit
-    if unit.mode is Mode.HISTORY and not unit.buckets:
+    if unit.is_by_key and not unit.buckets:
         yield undivided
         return
     if _log_bytes(undivided) + _file_bytes(undivided) <= 2 * target:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.bronze.table import committed_before
-from spark_jobs.config.modes import Mode
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
@@ -20,16 +19,21 @@ from spark_jobs.engine.change_extent import has_operation
 from spark_jobs.engine.change_units import ChangeUnit, ChangeWindow
 from spark_jobs.engine.exact_texts import changed
 from spark_jobs.engine.fills import with_fills
+from spark_jobs.engine.row_completion import KEY_NUMBER
 from spark_jobs.engine.silver_task import OpenSlices
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.decode_task import changes_task, noting
+from spark_jobs.silver.partial_images import ABSENT as ABSENT_TYPE
 from spark_jobs.silver.positions import FIELDS
 from spark_jobs.silver.row_filters import ChangeJudge
+from spark_jobs.silver.row_overlay import with_names
 from spark_jobs.silver.slice_runs import gathered
 
 _OF_CHANGES = ("_op", "_gtid", "_position", "_committed_at", "_raw")
 """What decoded changes have beside the source's columns."""
+IS_CHANGE = "\0change"
+"""Of a row that may lack columns whether it is a change by itself, not the delete of a key that an update left."""
 _OPERATIONS = pa.array([str(kind) for kind in (silver.Op.TRUNCATE, silver.Op.RENAME, *silver.FROM_SERVER)])
 Place = tuple[int, ...]
 """Stretch, number and offset of a position."""
@@ -41,9 +45,24 @@ def fields_of(unit: ChangeUnit) -> pa.Schema:
     return pa.schema([unit.schema.column(name).arrow(physical=False) for name in unit.stored if name in names])
 
 
+_OF_LACKING = [
+    pa.field(silver.ABSENT, ABSENT_TYPE),
+    pa.field(KEY_NUMBER, pa.int32()),
+    pa.field(IS_CHANGE, pa.bool_()),
+]
+
+
+def change_fields_of(unit: ChangeUnit) -> pa.Schema:
+    """The columns of changes until they are completed: those of the target; where rows may lack some, what says so."""
+    fields = fields_of(unit)
+    if unit.earlier is None:
+        return fields
+    return pa.schema([*fields, *_OF_LACKING])
+
+
 def logged(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: OpenSlices) -> pa.Table:
     """Every change of a unit's slices, by window. Raises TableStopped, DecodeError, LakeError."""
-    fields = fields_of(unit)
+    fields = change_fields_of(unit)
     parts = [fields.empty_table()]
     for number, window in enumerate(unit.windows):
         of_window = slices.get(number)
@@ -54,17 +73,21 @@ def logged(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: OpenSlices)
 
 def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened: OpenSlices) -> Iterator[pa.Table]:
     """The changes of a window, with the columns that the target has now."""
-    columns = silver.columns(window.definition)
+    columns = silver.columns(window.definition, has_partial=unit.columns.has_partial)
     judge = ChangeJudge(window.filters) if window.filters else None
-    splits = unit.mode is Mode.HISTORY
-    task = changes_task(window.definition, columns, splits=splits, scans=opened.scans, judge=judge)
+    unseen = window.masks.excluded if window.masks else frozenset[str]()
+    unseen -= window.filters.names if window.filters else frozenset()
+    task = changes_task(
+        window.definition, columns, splits=unit.is_by_key, scans=opened.scans, judge=judge, unseen=unseen
+    )
     files: dict[tuple[int, int], str] = {}
     batches = list(task(noting(gathered(opened.runs(slices), unit.skips), files)))
     if not batches:
         return
     rows = pa.Table.from_batches(batches)
     rows = window.masks.apply(rows, files) if window.masks else rows
-    yield changed(with_fills(_projected(rows, window.schema, unit.schema), window.fills), window.exact)
+    projected = changed(with_fills(_projected(rows, window.schema, unit.schema), window.fills), window.exact)
+    yield projected if unit.earlier is None else _with_absent(projected, rows, unit, window)
 
 
 def _projected(rows: pa.Table, schema: TableSchema, target: TableSchema) -> pa.Table:
@@ -80,14 +103,40 @@ def _projected(rows: pa.Table, schema: TableSchema, target: TableSchema) -> pa.T
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
+def _with_absent(projected: pa.Table, rows: pa.Table, unit: ChangeUnit, window: ChangeWindow) -> pa.Table:
+    """Projected rows with what the rows that they were made of lack, by the names that the columns have now."""
+    names_now = {column.physical_name: column.name for column in unit.schema.columns}
+    names = {column.name: names_now.get(column.physical_name) for column in window.schema.columns}
+    lacking = with_names(rows.select([silver.ABSENT]), names).column(silver.ABSENT)
+    key_number = unit.keys.index(window.key_in(unit.schema))
+    return _with_lacking(projected, lacking, key_number, pc.greater(rows.column("_changes"), 0))
+
+
+def _as_changes(rows: pa.Table) -> pa.Table:
+    """Rows of silver that may lack columns as ``logged`` has changes."""
+    return _with_lacking(rows.drop_columns([silver.ABSENT]), rows.column(silver.ABSENT), None, pa.scalar(True))
+
+
+def _with_lacking(
+    rows: pa.Table, absent: pa.ChunkedArray, key_number: int | None, is_change: pa.ChunkedArray | pa.Scalar
+) -> pa.Table:
+    """Rows with what says what they lack."""
+    if isinstance(is_change, pa.Scalar):
+        is_change = pa.repeat(is_change, len(rows))
+    numbers = pa.repeat(pa.scalar(key_number, pa.int32()), len(rows))
+    for field, cells in zip(_OF_LACKING, (absent.cast(ABSENT_TYPE), numbers, is_change), strict=True):
+        rows = rows.append_column(field, cells)
+    return rows
+
+
 def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, version: int) -> pa.Table:
     """The rows of silver that no change in the log says: of statements, and those that were read from the server.
 
-    Of tables with versions statements besides that emptied the table at any time, as ``new_statements`` tells. Raises
-    LakeError.
+    Where rows depend on others of their keys, statements besides that emptied the table at any time, as
+    ``new_statements`` tells. Raises LakeError.
     """
-    fields = fields_of(unit)
-    names = [name for name in fields.names if name != "_gtid"]
+    fields = change_fields_of(unit)
+    names = [name for name in fields.names if name not in ("_gtid", KEY_NUMBER, IS_CHANGE)]
     copies = [silver.COPIES] if unit.columns.is_bag else []
     parts = [fields.empty_table()]
     times: dict[Place, datetime] | None = None
@@ -102,14 +151,16 @@ def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, versio
             rows = rows.take(pa.array([at for at, count in enumerate(counts) for _ in range(count)], pa.int64()))
         # Rows that came with a name are of the time of its statement, loaded ones of the last transaction before.
         times = _statement_times(unit) if times is None else times
-        parts.append(_dated(unit, rows, times, (bronze, version)).select(fields.names))
+        rows = _dated(unit, rows, times, (bronze, version))
+        rows = rows if unit.earlier is None else _as_changes(rows)
+        parts.append(rows.select(fields.names))
     return pa.concat_tables(parts)
 
 
 def _is_taken(unit: ChangeUnit, rows: pa.Table) -> pa.BooleanArray:
     """Which rows of silver a merge takes, or ends versions by. rows: ``_op`` and ``_window_start``."""
     is_taken = unit.extent.of_silver(rows)
-    if unit.mode is Mode.HISTORY:
+    if unit.is_by_key:
         is_taken = pc.or_(is_taken, pc.equal(rows.column("_op"), silver.Op.TRUNCATE))
     return is_taken.combine_chunks() if isinstance(is_taken, pa.ChunkedArray) else is_taken
 

@@ -15,7 +15,7 @@ gets a bucket merges it by the same code.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.modes import Mode
-from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta import data_files
 from spark_jobs.delta.change_data import AFTER, BEFORE, DELETE, INSERT
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine import change_rows, feed, shuffle_blocks, version_merge
+from spark_jobs.engine import change_rows, feed, key_hash, shuffle_blocks, version_merge
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, UnitPart
 from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.locate import Numbers
+from spark_jobs.engine.row_completion import MergedChanges, completed
 from spark_jobs.engine.silver_task import OpenSlices
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.engine.target_files import WrittenAgain, as_bytes, written_again
@@ -69,8 +69,9 @@ def _part(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iterator[Outc
     unit = part.unit
     changes = change_rows.logged(unit, part.slices, opened)
     of_silver = change_rows.of_silver(unit, part.statements, Table(task.bronze, plain=True), task.version)
-    if unit.mode is Mode.APPEND:
-        yield _appended(unit, by_position(pa.concat_tables([changes, of_silver])), part.files)
+    located = version_merge.looked_through(unit, part.files)
+    if not unit.is_by_key:
+        yield _appended(unit, pa.concat_tables([changes, of_silver]), located, part.files)
         return
     # Statements that emptied the table end versions of all keys; other rows of silver are of one.
     is_statement = pc.equal(of_silver.column("_op"), silver.Op.TRUNCATE)
@@ -78,26 +79,59 @@ def _part(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iterator[Outc
         pa.concat_tables([changes, of_silver.filter(pc.invert(is_statement))]),
         of_silver.filter(is_statement),
     )
-    located = version_merge.looked_through(unit, part.files)
     if unit.buckets:
         yield from _blocks(part, changes, statements, located)
     else:
-        yield _merged(unit, changes, statements, located, takes_statements=True)
+        yield _by_key(unit, _KeyRows(changes, statements, located), part.files)
 
 
-def _appended(unit: ChangeUnit, rows: pa.Table, files: Sequence[DataFile]) -> MergedFiles:
-    """Writes rows of changes, and marks those of the target's files that they replace; those that are equal stay."""
-    # Rows that lie where the merge takes the log again.
-    dead: dict[str, Numbers] = {}
-    for file in files if unit.extent.is_restated else ():
-        tests = data_files.read_columns(unit.target, file, ["_op", "_position"], unit.schema)
-        living = deletion_vectors.living(unit.target, file.deletion_vector, len(tests))
-        numbers = np.flatnonzero(np.asarray(unit.extent.of_target(tests), np.bool_) & living)
-        if not len(numbers):
-            continue
-        replaced = data_files.read_rows(unit.target, file, numbers, rows.column_names, unit.schema)
-        is_kept, is_written_before = version_merge.pairs(unit.row_changes.columns_changed(replaced), rows, unit.columns)
-        dead[file.path], rows = numbers[~is_kept], rows.filter(pa.array(~is_written_before))
+@dataclass(frozen=True, slots=True)
+class _KeyRows:
+    """Rows of some keys: changes, statements that emptied the table, and located rows of the target.
+
+    bucket: the number of the bucket of the keys; None where the unit has none.
+    """
+
+    changes: pa.Table
+    statements: pa.Table
+    located: pa.Table
+    bucket: int | None = None
+
+    def within(self, rows: pa.Table, unit: ChangeUnit) -> pa.Table:
+        """Rows that are of the same bucket."""
+        if self.bucket is None:
+            return rows
+        numbers = key_hash.row_hashes(rows, unit.columns) % np.uint64(len(unit.buckets))
+        return rows.filter(pa.array(numbers == self.bucket))
+
+
+def _by_key(unit: ChangeUnit, rows: _KeyRows, files: Sequence[DataFile] = ()) -> MergedFiles:
+    """Writes what changes of some keys are, which may lack columns. files: as for ``_appended``."""
+    names, statements, never_whole = change_rows.fields_of(unit).names, rows.statements, 0
+    changes = rows.changes
+    if unit.earlier:
+        merged_changes = MergedChanges(changes, statements, unit.extent, unit.keys)
+        within = partial(rows.within, unit=unit)
+        changes, never_whole = completed(merged_changes, unit.earlier, unit.columns, within)
+        statements = statements.select(names)
+    takes_statements = rows.bucket in (None, 0)
+    if unit.mode is Mode.HISTORY:
+        merged_files = _merged(unit, changes.select(names), statements, rows.located, takes_statements=takes_statements)
+    else:
+        # A key that an update left is no change by itself.
+        changes = changes.filter(changes.column(change_rows.IS_CHANGE)).select(names)
+        is_new = np.asarray(change_rows.new_statements(unit, statements), np.bool_) & takes_statements
+        changes = pa.concat_tables([changes, statements.filter(pa.array(is_new))])
+        merged_files = _appended(unit, changes, rows.located, files)
+    return replace(merged_files, never_whole=never_whole)
+
+
+def _appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table, files: Sequence[DataFile]) -> MergedFiles:
+    """Writes rows of changes, and marks those that they replace; those that are equal stay.
+
+    located: rows that lie where the merge takes the log again. files: of the target's those that are written again.
+    """
+    rows, dead = version_merge.appended(unit, rows, located)
     added = _data_files(unit, [rows])
     deleted = sum(map(len, dead.values()))
     changes = feed.change_files(unit, [(INSERT, rows), *feed.deletes(unit, dead)])
@@ -178,13 +212,12 @@ def finish(units: Mapping[int, ChangeUnit]) -> Callable[[Iterable[ShuffleBlock]]
         changes, statements, located = (
             pa.Table.from_batches(batches[kind]) if batches.get(kind) else schema.empty_table()
             for kind, schema in (
-                (_CHANGES, change_rows.fields_of(unit)),
-                (_STATEMENTS, change_rows.fields_of(unit)),
+                (_CHANGES, change_rows.change_fields_of(unit)),
+                (_STATEMENTS, change_rows.change_fields_of(unit)),
                 (_LOCATED, version_merge.located_schema(unit)),
             )
         )
-        takes_statements = bucket == unit.buckets[0]
-        yield _merged(unit, changes, statements, located, takes_statements=takes_statements)
+        yield _by_key(unit, _KeyRows(changes, statements, located, bucket - unit.buckets[0]))
 
     def finish_bucket(blocks: Iterable[ShuffleBlock]) -> Iterator[MergedFiles]:
         gathered: dict[tuple[int, int], dict[int, list[pa.RecordBatch]]] = defaultdict(lambda: defaultdict(list))

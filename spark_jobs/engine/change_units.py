@@ -19,6 +19,8 @@ from spark_jobs.engine import fills
 from spark_jobs.engine.change_extent import Extent
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill
+from spark_jobs.engine.partial_merge import SilverLookup
+from spark_jobs.engine.row_completion import EarlierRows
 from spark_jobs.engine.target_files import RowChanges
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
@@ -41,6 +43,13 @@ class ChangeWindow:
     """What a rule makes of the definition's columns."""
     filters: ChangeFilters | None = None
     """The rules that filter changes of rows."""
+
+    def key_in(self, target: TableSchema) -> tuple[str, ...] | None:
+        """What its rows are identified by, as the target calls it now; None where it has not all of these columns."""
+        ordinals, columns = self.definition.key or (), self.definition.columns
+        names_now = {column.physical_name: column.name for column in target.columns}
+        physical = [self.schema.column(str(columns[at].name)).physical_name for at in ordinals]
+        return tuple(names_now[name] for name in physical) if names_now.keys() >= {*physical} else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,8 @@ class ChangeUnit:
     origin: str = ""
     """The silver table's path."""
     origin_schema: TableSchema | None = None
+    earlier: EarlierRows | None = None
+    """What rows that lack columns are completed from; None where no row does."""
     statements: tuple[DataFile, ...] = ()
     """Silver's files that may have rows of statements, or rows that were loaded."""
     statement_gtids: Mapping[tuple[int, int, int], str] = field(default_factory=dict)
@@ -78,6 +89,21 @@ class ChangeUnit:
     """Whether the commit says which rows it changes (Delta's change data feed)."""
     buckets: tuple[int, ...] = ()
     """The buckets of its keys, where the versions of its rows are more than one task takes."""
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...] | None, ...]:
+        """What rows are identified by: the present key, and others that the table had in a window."""
+        return tuple(dict.fromkeys([self.columns.key, *(window.key_in(self.schema) for window in self.windows)]))
+
+    @property
+    def lookup(self) -> SilverLookup | None:
+        """What rows that lack columns are completed from, as a unit of silver's rows has it."""
+        return self.earlier.lookup if self.earlier else None
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether a row depends on others of its key, so that one task takes all of a key."""
+        return self.mode is Mode.HISTORY or self.earlier is not None
 
     @property
     def stored(self) -> list[str]:

@@ -406,7 +406,7 @@ def _rewrites(unit: DownstreamUnit | SharedUnit | ChangeUnit, results: Sequence[
     if isinstance(unit, DownstreamUnit):
         alone = replace(unit, pending=(), restatement=None, lookup=None, files=())
     else:
-        alone = replace(unit, windows=(), files=(), statements=())
+        alone = replace(unit, windows=(), files=(), statements=(), earlier=None)
     for file in unit.files:
         dead = b"".join(result.dead.get(file.path, b"") for result in results)
         if may_delete or row_changes.may_change(file, unit.schema) or (unit.rewrites and dead):
@@ -466,7 +466,7 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
     removed = [*snapshot.files] if is_overwrite else removed
     marked = marked_files(snapshot, by_path, results)
     # Keys that no row ever held whole: those of before, and what became of them.
-    lookup = unit.unit.lookup if isinstance(unit.unit, DownstreamUnit) else None
+    lookup = None if isinstance(unit.unit, SharedUnit) else unit.unit.lookup
     unseen = lookup.never_whole + sum(result.never_whole for result in results) if lookup else 0
     landed = work.target.land(
         snapshot,

@@ -64,11 +64,15 @@ class SilverLookup:
         """
         names = [*types, *ADDED, "_op", ABSENT, "_window_start"]
         rows = living_rows(self.origin, files, Keys(keys, self.origin.key, exact=exact), names, floor=None)
-        if self.floor:
-            is_counted = since_emptied(rows.column("_position"), self.floor)
-            operations = pc.if_else(is_counted, rows.column("_op"), str(silver.Op.DELETE))
-            rows = rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
-        return changed(rows, exact)
+        return changed(self.counted(rows), exact)
+
+    def counted(self, rows: pa.Table) -> pa.Table:
+        """Rows of silver, those before the floor as deletes."""
+        if not self.floor:
+            return rows
+        is_counted = since_emptied(rows.column("_position"), self.floor)
+        operations = pc.if_else(is_counted, rows.column("_op"), str(silver.Op.DELETE))
+        return rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
 
     def count_before(self, rows: pa.Table) -> int:
         """How many keys of rows of silver were never whole by those that the target has."""

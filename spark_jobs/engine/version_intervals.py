@@ -35,7 +35,7 @@ def with_intervals(rows: pa.Table, columns: silver.Columns) -> pa.Table:
     op, committed = rows.column("_op"), rows.column("_committed_at").combine_chunks()
     is_marker = _equal(op, silver.Op.TRUNCATE)
     is_alive = ~(is_marker | np.asarray(silver.is_delete(op).to_numpy(), np.bool_))
-    ranks = _ranks(rows.column("_position").combine_chunks())
+    ranks = ranks_of(rows.column("_position").combine_chunks())
     ends = np.where(is_alive, _ends(rows, columns, ranks, (is_alive, is_marker)), np.arange(len(rows)))
     is_current = ends == _NONE
     return (
@@ -101,7 +101,7 @@ def _deletes_of_copies(contents: Numbers, ranks: Numbers, flags: tuple[Flags, Fl
     return following
 
 
-def _ranks(positions: pa.StructArray) -> Numbers:
+def ranks_of(positions: pa.StructArray) -> Numbers:
     """A number of each position: equal for equal ones, and in their order."""
     fields = [positions.field(name).to_numpy(zero_copy_only=False) for name in _FIELDS]
     order = np.lexsort(fields)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
@@ -66,8 +67,9 @@ def looked_through(unit: ChangeUnit, files: Sequence[DataFile]) -> pa.Table:
     names = fields_of(unit).names
     places = {file.path: at for at, file in enumerate(unit.files)}
     parts = [located_schema(unit).empty_table()]
-    for file in files:
-        tests = data_files.read_columns(unit.target, file, ["_op", "_position", "_is_current"], unit.schema)
+    flags_of_versions = ["_is_current"] if unit.ends_all else []
+    for file in files if unit.extent.is_restated or unit.ends_all else ():
+        tests = data_files.read_columns(unit.target, file, ["_op", "_position", *flags_of_versions], unit.schema)
         is_replaced = unit.extent.of_target(tests) if unit.extent.is_restated else pa.array([False] * len(tests))
         is_wanted = pc.or_(is_replaced, tests.column("_is_current")) if unit.ends_all else is_replaced
         living = deletion_vectors.living(unit.target, file.deletion_vector, len(tests))
@@ -81,20 +83,35 @@ def looked_through(unit: ChangeUnit, files: Sequence[DataFile]) -> pa.Table:
 
 def located_schema(unit: ChangeUnit) -> pa.Schema:
     """The columns of ``looked_through``."""
-    fields = [*fields_of(unit), *(unit.schema.column(name).arrow(physical=False) for name in _INTERVAL)]
+    fields = [*fields_of(unit), *(unit.schema.column(name).arrow(physical=False) for name in _interval_of(unit))]
     added = [pa.field(_FILE, pa.int32()), pa.field(_ROW, pa.int64()), pa.field(_IS_REPLACED, pa.bool_())]
     return pa.schema([*fields, *added])
 
 
 def _read(unit: ChangeUnit, file: DataFile, numbers: Numbers, names: Sequence[str]) -> pa.Table:
     """Rows of the target as they are after the statements of the merge."""
-    rows = data_files.read_rows(unit.target, file, numbers, [*names, *_INTERVAL], unit.schema)
-    return changed(with_fills(rows, unit.fills), unit.exact).select([*names, *_INTERVAL])
+    names = [*names, *_interval_of(unit)]
+    rows = data_files.read_rows(unit.target, file, numbers, names, unit.schema)
+    return changed(with_fills(rows, unit.fills), unit.exact).select(names)
+
+
+def _interval_of(unit: ChangeUnit) -> tuple[str, ...]:
+    """The columns that say until when a row of the target was a version of its key."""
+    return _INTERVAL if unit.mode is Mode.HISTORY else ()
 
 
 def _located(rows: pa.Table, file: int, numbers: Numbers, is_replaced: pa.Array) -> pa.Table:
     rows = rows.append_column(_FILE, pa.array(np.full(len(rows), file, np.int32)))
     return rows.append_column(_ROW, pa.array(numbers)).append_column(_IS_REPLACED, is_replaced)
+
+
+def appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table) -> tuple[pa.Table, dict[str, Numbers]]:
+    """The rows that a target does not have in which each change is one, and the numbers of those that go, by file.
+
+    rows: all that the merge takes, with ``fields_of``. located: as ``looked_through`` gives them.
+    """
+    is_kept, is_written_before = pairs(located.select(rows.column_names), rows, unit.columns)
+    return rows.filter(pa.array(~is_written_before)), _by_file(unit, located.filter(pa.array(~is_kept)))
 
 
 def merged(

@@ -92,8 +92,14 @@ def changes_task(
     splits: bool,
     scans: Scans | None = None,
     judge: ChangeJudge | None = None,
+    unseen: frozenset[str] = frozenset(),
 ) -> Callable[[Runs], Batches]:
-    """From slices to every change; splits: as for ``every_change``. scans, judge: as for ``decoding_task``."""
+    """From slices to every change; splits: as for ``every_change``. scans, judge, unseen: as for ``decoding_task``."""
+    # Images that lack columns are completed as far as their events do it, others decoded as far as somebody asks.
+    if columns.has_partial:
+        return lambda slices: _each_change(
+            _partial(definition, unseen, slices, scans, judge, gtids=True), columns, splits=splits
+        )
     is_whole = (splits and columns.is_bag) or _needs_before(judge)
     before: Literal["key", "all"] = "all" if is_whole else "key"
 
@@ -102,16 +108,18 @@ def changes_task(
             Decoder(definition, before=columns_, prepared=True, gtids=True, scans=scans) for columns_ in (before, "all")
         )
         moved_rows = MovedRows(full_decoder, columns.key) if splits and before == "key" else None
-        for changes, place, _ in _remaining(_with_whole_rows(decoder, slices, moved_rows), judge):
-            yield from _each_change(changes, place, columns, splits=splits)
+        yield from _each_change(
+            _remaining(_with_whole_rows(decoder, slices, moved_rows), judge), columns, splits=splits
+        )
 
     return run
 
 
-def _each_change(changes: Changes, place: SliceOrigin, columns: silver.Columns, *, splits: bool) -> Batches:
-    names = [*columns.types]
-    for rows in every_change(changes, place, names, columns.key, splits=splits):
-        yield from rows.select([*names, "_window", *OF_CHANGES, *DECODED]).to_batches(_BATCH)
+def _each_change(all_changes: "Placed", columns: silver.Columns, *, splits: bool) -> Batches:
+    names, absent_names = [*columns.types], [silver.ABSENT] if columns.has_partial else []
+    for changes, place, absent in all_changes:
+        for rows in every_change(changes, place, names, columns.key, absent, splits=splits):
+            yield from rows.select([*names, "_window", *OF_CHANGES, *DECODED, *absent_names]).to_batches(_BATCH)
 
 
 Placed = Iterator[tuple[Changes, SliceOrigin, AbsentColumns | None]]
@@ -214,10 +222,16 @@ class MovedRows:
 
 
 def _partial(
-    definition: TableDefinition, unseen: frozenset[str], runs: Runs, scans: Scans | None, judge: ChangeJudge | None
+    definition: TableDefinition,
+    unseen: frozenset[str],
+    runs: Runs,
+    scans: Scans | None,
+    judge: ChangeJudge | None,
+    *,
+    gtids: bool = False,
 ) -> Placed:
     """The changes that no rule filters, as whole as their images make them, and what the row behind each lacks."""
-    decoder = Decoder(definition, before="all", partial=True, prepared=True, scans=scans)
+    decoder = Decoder(definition, before="all", partial=True, prepared=True, gtids=gtids, scans=scans)
     for changes, place in decoded(decoder, runs):
         origin = partial_images.ImageContext(definition, place.file, decoder.is_mariadb, unseen)
         completed, absent = partial_images.completed(changes, origin)

@@ -107,22 +107,36 @@ def image_rows(
 
 
 def every_change(
-    changes: Changes, place: SliceOrigin, names: Sequence[str], key: Sequence[str], *, splits: bool
+    changes: Changes,
+    place: SliceOrigin,
+    names: Sequence[str],
+    key: Sequence[str],
+    absent: AbsentColumns | None = None,
+    *,
+    splits: bool,
 ) -> Iterator[pa.Table]:
     """One row a change, of a delete the row before: nothing is reduced.
 
-    splits: an update that changes the key, and each one of a table without a key, is a delete of the row before
-    besides; before images have all columns then.
+    absent: as for ``net_rows``. splits: an update that changes the key, and each one of a table without a key, is a
+    delete of the row before besides, which counts as no change; before images have all columns then. Raises Unsupported
+    as ``net_rows`` where rows may lack columns.
     """
     operations = pa.array(["", "insert", "update", "delete"])
     effects = {"_op": operations.take(changes.op), "_gtid": _gtids(changes)}
-    yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
+    if absent is not None:
+        effects[_ABSENT] = absent.after
+    # The changes themselves, and the deletes of rows that updates moved away from.
     is_split = moved(changes, key) if key else pc.equal(changes.op, UPDATE)
+    if absent is not None and key:
+        _require_keys(changes, place, key)
+        _require_whole(changes, place, is_split, absent.after)
+    yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
     indexes = pc.indices_nonzero(is_split) if splits else ()
     if len(indexes):
         image = {name: changes.before.column(name).take(indexes) for name in names}
         old = _select(changes, indexes)
         effects = {"_op": _constant("delete", pa.string(), len(old)), "_gtid": _gtids(changes).take(indexes)}
+        effects |= {} if absent is None else {_ABSENT: absent.before.take(indexes)}
         yield _table(image, old, place, effects, counted=0)
 
 

@@ -4,9 +4,9 @@ A row has ``_absent``: the columns that it has no value of, NULL where it is who
 before; a row that says that its key is gone ends what was before. A key of which a column is in no row since was never
 seen whole: its state is not known, and it has no row downstream. A key that is gone has the values that it had last.
 
-Put here: rows by key and position, which of them say anything (``telling_rows``), and one row a key (``overlaid``).
-Not here: how rows come to lack columns (partial_images.py), or what becomes of them (decode_task.py,
-engine/partial_merge.py).
+Put here: rows by key and position, which of them say anything (``telling_rows``), one row a key (``overlaid``), and
+every row as whole as the rows of its key before it make it (``completed``). Not here: how rows come to lack columns
+(partial_images.py), or what becomes of them (decode_task.py, engine/partial_merge.py, engine/row_completion.py).
 
 Rows of a key that several tasks have lie between each other in the log. So a task may leave out rows, and never lays
 one over another: what is laid over each other are all rows that there are.
@@ -182,6 +182,79 @@ def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Ta
     ]
     typed = [column.cast(field.type) for column, field in zip(columns, rows.schema, strict=True)]
     return pa.table(typed, rows.schema), absent.any(axis=1) & (runs.last_gone >= 0) & (runs.last_gone != lasts)
+
+
+def completed(
+    rows: pa.Table, runs: KeyRuns, names: Sequence[str], periods: NDArray[np.int64]
+) -> tuple[pa.Table, NDArray[np.bool_]]:
+    """All rows, completed by the rows of their keys before them, and which are whole then.
+
+    A row takes nothing from before a row that says that its key is gone, nor from another period.
+
+    Args:
+        rows: with ABSENT and RAW.
+        runs: of all of them.
+        names: the source's columns, in which they are completed, as in RAW.
+        periods: of each row the number of the part of the log that it is in.
+    """
+    # Where the life of its key begins that each row is in.
+    places = np.arange(len(rows))
+    ordered_periods = periods[runs.numbers]
+    is_first = np.zeros(len(rows), np.bool_)
+    is_first[runs.starts] = True
+    is_first[1:] |= runs.is_gone[:-1] | (ordered_periods[1:] != ordered_periods[:-1])
+    begins = np.maximum.accumulate(np.where(is_first, places, 0))
+    # Of each column the row that each row has its value from, -1 where none holds it; the same for a few sets of them.
+    sets, codes = _present_sets(rows.column(ABSENT), names)
+    codes = codes[runs.numbers]
+    by_set: dict[bytes, Numbers] = {}
+    sources: dict[str, Numbers] = {}
+    for name, is_held in zip(names, sets.T, strict=True):
+        if is_held.all():
+            continue
+        if (set_key := is_held.tobytes()) not in by_set:
+            newest = np.maximum.accumulate(np.where(is_held[codes], places, -1))
+            by_set[set_key] = np.empty(len(rows), np.int64)
+            by_set[set_key][runs.numbers] = np.where(newest >= begins, runs.numbers[newest], -1)
+        sources[name] = by_set[set_key]
+    is_whole = np.ones(len(rows), np.bool_)
+    for source in by_set.values():
+        is_whole &= source >= 0
+    completed_rows = rows.set_column(rows.schema.get_field_index(RAW), RAW, _completed_texts(rows, sources, names))
+    for name, source in sources.items():
+        cells = rows.column(name).combine_chunks().take(pa.array(source, mask=source < 0))
+        completed_rows = completed_rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), cells)
+    return completed_rows, is_whole
+
+
+def _completed_texts(rows: pa.Table, sources: Mapping[str, Numbers], names: Sequence[str]) -> pa.Array:
+    """The exact texts of each row: of each column that of the row which it has its value from."""
+    raw = rows.column(RAW).combine_chunks()
+    if raw.null_count == len(raw):
+        return raw
+    # Every text by its row and its column's ordinal, in that order.
+    lists, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
+    text_rows = np.asarray(pc.list_parent_indices(lists), np.int64)
+    ordinals = np.asarray(pc.fill_null(pc.index_in(pc.list_flatten(lists), pa.array(names)), len(names)), np.int64)
+    width = len(names) + 1
+    codes = text_rows * width + ordinals
+    order = np.argsort(codes, kind="stable")
+    # Texts of columns that a row holds itself, as it has no others, and those that come with the values of other rows.
+    row_numbers = np.arange(len(rows))
+    pieces = [np.stack([codes, np.arange(len(codes))])]
+    for name, source in sources.items():
+        ordinal = names.index(name)
+        lacking = row_numbers[(source >= 0) & (source != row_numbers)]
+        source_codes = source[lacking] * width + ordinal
+        at = np.minimum(np.searchsorted(codes[order], source_codes), max(len(order) - 1, 0))
+        is_found = codes[order][at] == source_codes if len(order) else np.zeros(len(source_codes), np.bool_)
+        pieces.append(np.stack([lacking[is_found] * width + ordinal, order[at[is_found]]]))
+    texts = np.concatenate(pieces, axis=1)
+    texts = texts[:, np.argsort(texts[0], kind="stable")]
+    counts = np.bincount(texts[0] // width, minlength=len(rows))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    keys, values = (pc.list_flatten(arrays).take(pa.array(texts[1])) for arrays in (lists, items))
+    return pa.MapArray.from_arrays(offsets, keys, values, mask=pa.array(counts == 0)).cast(raw.type)
 
 
 def _texts(rows: pa.Table, runs: KeyRuns, sources: ColumnSources, names: Sequence[str]) -> pa.Array:

@@ -25,7 +25,7 @@ from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.reading import ReadTable
-from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.positions import LOADED_ROW
 from tests.faults import runs
 from tests.faults.changes import SCHEMA, SOURCE, Changes, bronze_tables
@@ -33,7 +33,9 @@ from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenameChecks, RenamedChanges
 from tests.faults.runs import (
+    APPEND_PARTIAL,
     FEED,
+    HISTORY_PARTIAL,
     KEYLESS,
     LANDINGS,
     LOADS,
@@ -53,7 +55,7 @@ _STEPS = 5
 """How often bronze grows."""
 _LOADED = 2
 """The step before which rows are loaded, where they are."""
-_REPLAYED = (REPLAYS, SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED)
+_REPLAYED = (REPLAYS, SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED, APPEND_PARTIAL, HISTORY_PARTIAL)
 """Layouts in which runs merge windows again."""
 _FAULTS_A_STEP = 6
 _FAULTS_A_RUN = 3
@@ -78,7 +80,7 @@ class Log:
             size,
             statements=seed % 4 != 0,
             shards=layout in (MERGED, SHARED),
-            is_partial=layout in (PARTIAL, SOFT_PARTIAL),
+            is_partial=layout in (PARTIAL, SOFT_PARTIAL, APPEND_PARTIAL, HISTORY_PARTIAL),
             is_keyless=layout in (KEYLESS, SOFT_KEYLESS) or (layout in (REPLAYS, LANDINGS) and seed % 2 == 1),
         )
         self.bronze = bronze_tables(changes.content, folder, _STEPS)
@@ -99,7 +101,8 @@ class Scenario:
         self.by_call: Counter[str] = Counter()
         self.trace: list[str] = []
         self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
-        self.has_replays, self.has_loads = layout in _REPLAYED, layout == LOADS
+        self.has_replays = layout in _REPLAYED
+        self.has_loads = layout in (LOADS, APPEND_PARTIAL, HISTORY_PARTIAL)
         if isinstance(log.checks, Checks):
             log.checks.loads, log.checks.read_at = {}, None
         self.has_landings = layout == LANDINGS
@@ -173,8 +176,16 @@ class Scenario:
             file = data_files.write(path, pa.Table.from_pylist(all_cells, schema), table.schema, table.configuration)
             commit = SilverCommit.from_json(table.user_metadata)
             assert commit
+            place_read = Position(FILE, loaded_at)
             commit = replace(
-                commit, kind=CommitKind.LOAD, batch=new_batch(), start=None, steps=None, log_bytes=None, ranges=()
+                commit,
+                kind=CommitKind.LOAD,
+                batch=new_batch(),
+                start=None,
+                steps=None,
+                log_bytes=None,
+                ranges=(),
+                loaded=LoadedRows(len(rows), place_read, place_read),
             )
             counter = table.transactions[APPLICATION] + 1
             version = commits.commit(

@@ -27,7 +27,9 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
 from tests.faults.runs import (
+    APPEND_PARTIAL,
     EVERY_CHANGE,
+    HISTORY_PARTIAL,
     ICEBERG,
     KEYLESS,
     LOADS,
@@ -187,6 +189,8 @@ class Checks:
             return [(SCHEMA, MERGED)]
         if self._layout == LOADS:
             return [(schema, table) for schema in EVERY_CHANGE]
+        if self._layout in (APPEND_PARTIAL, HISTORY_PARTIAL):
+            return [("append" if self._layout == APPEND_PARTIAL else "history", table)]
         modes = EVERY_CHANGE if self._layout in ("modes", KEYLESS, REPLAYS) else ()
         return [(schema, table) for schema in (SCHEMA, *modes)]
 

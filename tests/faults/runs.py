@@ -74,6 +74,10 @@ SOFT_PARTIAL = "soft_delete of partial images"
 """The same, where row images leave columns out."""
 SOFT_KEYLESS = "soft_delete without a key"
 """The same, of which one table has no key."""
+APPEND_PARTIAL = "append of partial images"
+"""Tables in which each change is a row, where row images leave columns out; with rows that a load read, and replays."""
+HISTORY_PARTIAL = "history of partial images"
+"""The same with versions, which are in buckets."""
 FEED = "feed"
 """Mirrors with a change data feed."""
 ICEBERG = "iceberg"
@@ -83,10 +87,16 @@ _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
     "downstream": [{"tables": f"{mode}.*", "mode": mode} for mode in EVERY_CHANGE],
 }
-_EVERY_CHANGE = {
-    "routes": [{"from": f"{SCHEMA}.*", "to": [f"{mode}.{{1}}" for mode in EVERY_CHANGE]}],
-    "downstream": _MODES["downstream"],
-}
+
+
+def _into(*modes: str) -> dict[str, Any]:
+    """Downstream tables with these modes, and no mirrors."""
+    return {
+        "routes": [{"from": f"{SCHEMA}.*", "to": [f"{mode}.{{1}}" for mode in modes]}],
+        "downstream": _MODES["downstream"],
+    }
+
+
 _SOFT_DELETE = {"downstream": [{"tables": "*.*", "mode": "soft_delete", "change_data_feed": True}]}
 LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
@@ -94,7 +104,9 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     RENAMES: {},
     "modes": _MODES,
     REPLAYS: _MODES,
-    LOADS: _EVERY_CHANGE,
+    LOADS: _into(*EVERY_CHANGE),
+    APPEND_PARTIAL: _into("append"),
+    HISTORY_PARTIAL: _into("history"),
     LANDINGS: {},
     SOFT_DELETE: _SOFT_DELETE,
     SOFT_PARTIAL: _SOFT_DELETE,

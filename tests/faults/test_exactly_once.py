@@ -18,7 +18,9 @@ from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
 from tests.faults.runs import (
+    APPEND_PARTIAL,
     FEED,
+    HISTORY_PARTIAL,
     ICEBERG,
     KEYLESS,
     LANDINGS,
@@ -81,7 +83,7 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, traces: Pat
     "layout",
     [
         *("modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS),
-        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED, ICEBERG),
+        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL, FEED, ICEBERG),
     ],
 )
 @pytest.mark.parametrize(

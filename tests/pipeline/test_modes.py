@@ -17,7 +17,17 @@ from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillOptions
 from spark_jobs.pipeline.backfill.run import backfill_source
 from tests.fix_pipeline import SOURCE, Shop
-from tests.mode_stream import CREATE, KEYLESS, TABLE, Stream, appended, soft_deleted, soft_deleted_rows, versions
+from tests.mode_stream import (
+    CREATE,
+    KEYLESS,
+    TABLE,
+    WITH_BLOB,
+    Stream,
+    appended,
+    soft_deleted,
+    soft_deleted_rows,
+    versions,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -114,26 +124,33 @@ CASES: dict[str, Callable[[Shop, Pipeline, Stream], None]] = {
     "soft_delete of MINIMAL images": require_states,
     "soft_delete without a key": require_rows,
     "append": require_changes,
+    "append of MINIMAL images": require_changes,
+    "append of NOBLOB images": require_changes,
     "history": require_versions,
+    "history of MINIMAL images": require_versions,
+    "history of NOBLOB images": require_versions,
     "history in buckets": require_versions,
 }
+_LONG = ("history in buckets", "append of NOBLOB images", "history of MINIMAL images")
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.long] if case == "history in buckets" else []) for case in CASES]
+    "case", [pytest.param(case, marks=[pytest.mark.long] if case in _LONG else []) for case in CASES]
 )
 def test_a_table_has_what_its_twin_has_whatever_the_windows_are(
     shop: Shop, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mode, _, variant = case.partition(" ")
-    is_minimal, is_keyless = variant == "of MINIMAL images", variant == "without a key"
+    image, is_keyless = variant.removeprefix("of ").removesuffix(" images"), variant == "without a key"
+    is_partial = image in ("MINIMAL", "NOBLOB")
     if variant == "in buckets":  # versions are several tasks', however few there are
         monkeypatch.setattr(change_job, "_VERSIONS_BYTES", 300)
     require, choose = CASES[case], random.Random(SEED)
-    stream, pipeline = Stream(shop.execute, choose, moves=not is_minimal), pipeline_of(shop, mode)
-    if is_minimal:
-        shop.execute("SET SESSION binlog_row_image = 'MINIMAL'")
-    stream.begin(KEYLESS if is_keyless else CREATE)
+    stream = Stream(shop.execute, choose, moves=image != "MINIMAL", sets_some=is_partial)
+    pipeline = pipeline_of(shop, mode)
+    if is_partial:
+        shop.execute(f"SET SESSION binlog_row_image = '{image}'")
+    stream.begin(KEYLESS if is_keyless else WITH_BLOB if image == "NOBLOB" else CREATE)
     places = [shop.end()]
     for nth in range(6):
         for _ in range(choose.randrange(2, 9)):

@@ -29,7 +29,7 @@ from spark_jobs.lake.commit import APPLICATION, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.positions import LOADED_ROW, STATEMENT_ROW
 from spark_jobs.silver.schema_evolution import OF_EXACT
@@ -159,7 +159,9 @@ class ChangedLake:
         schema = table.schema.arrow(physical=False)
         all_cells = [{column: row.get(column) for column in schema.names} for row in loaded]
         file = data_files.write(table.path, pa.Table.from_pylist(all_cells, schema), table.schema, table.configuration)
-        self._commit(name, files=(file,), kind=CommitKind.LOAD, steps=None, log_bytes=None)
+        begin = Position(FILE, self.log.starts[after])
+        says: dict[str, Any] = {"kind": CommitKind.LOAD, "steps": None, "log_bytes": None}
+        self._commit(name, files=(file,), loaded=LoadedRows(len(rows), begin, begin), **says)
         self.loads[name] = after, rows
 
     def redo(self, name: TableName, first: int, stop: int) -> None:
@@ -168,13 +170,22 @@ class ChangedLake:
         ranges = tuple(self.log.range(*pair) for pair in pairwise(bounds[first : stop + 1]))
         self._commit(name, kind=CommitKind.REDO, ranges=ranges, steps=None)
 
-    def _commit(self, name: TableName, files: Sequence[DataFile] = (), **says: Any) -> None:
+    def _commit(
+        self, name: TableName, files: Sequence[DataFile] = (), *, removes: Sequence[DataFile] = (), **says: Any
+    ) -> None:
         """A commit of silver at the position that it has."""
         table, head = newest(self.silver[name].path), self.silver[name].head()
         assert head
         assert head.checkpoint
-        commit = replace(SilverCommit.of(head.checkpoint), **({"ranges": ()} | says), batch=new_batch())
-        commits.commit(table, adds=files, transaction=(APPLICATION, table.version + 2), user_metadata=commit.to_json())
+        fresh: dict[str, Any] = {"ranges": (), "loaded": None}
+        commit = replace(SilverCommit.of(head.checkpoint), **(fresh | says), batch=new_batch())
+        commits.commit(
+            table,
+            adds=files,
+            removes=removes,
+            transaction=(APPLICATION, table.version + 2),
+            user_metadata=commit.to_json(),
+        )
 
     def replayed(self, work: MergeJob, range_: Range | None) -> CompactionJob | None:
         """As the pipeline plans it from the log: windows in a range, and the statements after all of them."""

@@ -21,6 +21,8 @@ from tests.spark_jobs.engine.logs_of_rows import FILE, XID, Log
 
 NAME = TableName("shop", "t")
 KEYS = 5
+OLDER: list[dict[str, int]] = [{"id": key, "a": 1, "b": 2} for key in range(2)]
+"""Rows that are older than the log."""
 
 
 def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[RowChange]:
@@ -28,7 +30,7 @@ def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[
 
     older_keys: how many rows are older than the log.
     """
-    rows: dict[int, dict[str, int | None]] = {key: {"id": key, "a": 1, "b": 2} for key in range(older_keys)}
+    rows: dict[int, dict[str, int | None]] = {row["id"]: dict(row) for row in OLDER[:older_keys]}
     for _ in range(count):
         key = chance.randrange(KEYS)
         parts = {name: chance.choice([None, chance.randrange(100)]) for name in NAMES[1:] if chance.random() < 0.6}

@@ -1,11 +1,19 @@
 """Rows by key, and names of absent columns behind a change of columns. Rows laid over each other are compared with
 plain ones in test_partial_reduction.py."""
 
+from random import Random
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_jobs.silver.positions import newest
-from spark_jobs.silver.row_overlay import ABSENT, ENDED, KeyRuns, with_names
+from spark_jobs.silver.row_overlay import ABSENT, ENDED, KeyRuns, completed, with_names
+from tests.fix_hypothesis import examples
 
 PLACE = pa.struct([("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())])
 SCHEMA = pa.schema(
@@ -64,3 +72,46 @@ def test_absent_columns_have_the_names_behind_a_statement(absent: list[str] | No
 def test_a_table_whose_rows_are_whole_keeps_its_rows() -> None:
     rows = rows_of((1, "a", "insert", 1, None, None)).drop_columns([ABSENT])
     assert with_names(rows, {"a": None}) is rows
+
+
+CELLS = st.tuples(
+    st.integers(1, 3),
+    st.sampled_from(["insert", "update", "delete"]),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.integers(0, 9), max_size=2),
+    st.integers(0, 1),
+)
+"""Of a row its key, operation, the columns that it holds, and whether a statement stands before it."""
+
+
+@examples(60)
+@given(st.lists(CELLS, max_size=12), st.randoms())
+def test_each_row_takes_what_it_lacks_from_the_life_of_its_key(cells: list[Any], random: Random) -> None:
+    """Beside a loop over the rows; odd values have exact texts."""
+    periods = np.cumsum([step for *_, step in cells], dtype=np.int64)
+    lives: dict[tuple[int, int], dict[str, int]] = {}
+    rows, expected = [], []
+    for nth, (key, op, cells_held, _) in enumerate(cells):
+        life = lives.get((key, periods[nth]), {}) | cells_held
+        expected.append((nth, life.get("a"), life.get("b"), len(life) == 2, _texts(life)))
+        lives[key, periods[nth]] = {} if op == "delete" else life
+        absent = [name for name in ("a", "b") if name not in cells_held] or None
+        place = {"stretch": 1, "number": 1, "offset": nth, "row": 0}
+        row = {"id": key, "_op": op, "_position": place, ABSENT: absent, "_raw": _texts(cells_held)}
+        rows.append(row | {name: cells_held.get(name) for name in ("a", "b")})
+    order = random.sample(range(len(rows)), len(rows))
+    numbers = [("id", pa.int32()), ("a", pa.int32()), ("b", pa.int32())]
+    schema = pa.schema([*numbers, *(SCHEMA.field(name) for name in ("_op", "_position", ABSENT, "_raw"))])
+    shuffled = pa.Table.from_pylist([rows[at] for at in order], schema)
+    runs = KeyRuns.of(shuffled, ["id"], pc.equal(shuffled.column("_op"), "delete"))
+    laid, is_whole = completed(shuffled, runs, ["id", "a", "b"], periods[order])
+    assert laid.schema == shuffled.schema
+    laid_rows = [
+        (row["_position"]["offset"], row["a"], row["b"], is_row_whole, row["_raw"])
+        for row, is_row_whole in zip(laid.to_pylist(), is_whole.tolist(), strict=True)
+    ]
+    assert sorted(laid_rows) == expected
+
+
+def _texts(cells: dict[str, int]) -> list[tuple[str, str]] | None:
+    """Exact texts in the order of the columns."""
+    return [(name, f"exact {cells[name]}") for name in ("a", "b") if cells.get(name, 0) % 2] or None
