@@ -8,7 +8,7 @@ mean (index.py, table.py).
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +41,11 @@ _KEPT = 4
 """Row groups whose bytes are kept: tables next to each other in the log begin in the same ones."""
 
 
+Numbers = NDArray[np.int64]
+ChosenRows = Callable[[int], Numbers | None]
+"""Of a file, by its number, the rows in it that are read; None reads all."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileRows:
     """Rows of a file with their places: ``groups`` the row group of each, ``rows`` its row there."""
@@ -65,6 +70,9 @@ class DataFiles:
         self._lowest, self._highest = _places(added, "min", "start"), _places(added, "max", "stop")
         self._is_known = _is_known(added)
         self._counts: list[int] = added.column("num_records").to_pylist()
+        self._sizes: list[int] = added.column("size_bytes").to_pylist()
+        self._lacking: dict[str, set[int]] = {}
+        """By kind the files that are known to have no slice of it."""
         self._footers: OrderedDict[int, pq.ParquetFile] = OrderedDict()
         self._groups: OrderedDict[tuple[int, int, tuple[str, ...]], pa.Table] = OrderedDict()
 
@@ -100,18 +108,50 @@ class DataFiles:
             reached = max(reached, end)
         return places
 
-    def read(self, within: Range | None, columns: Sequence[str], kind: str | None = None) -> Iterator[FileRows]:
+    def count(self, file: int) -> int:
+        """The rows of a file, those that a deletion vector marks among them; 0 where nothing tells."""
+        return self._counts[file] or 0
+
+    def identity(self, file: int) -> str:
+        """What tells a file apart from any other one of the table, at any time."""
+        return f"{self.paths[file]} {self._sizes[file]} {self._counts[file]}"
+
+    def extent(self, file: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+        """Where (stretch, number, offset) a file's slices begin and end; None where statistics do not tell."""
+        if not self._is_known[file]:
+            return None
+        (low, high) = ([int(column[file]) for column in ends] for ends in (self._lowest, self._highest))
+        return (low[0], low[1], low[2]), (high[0], high[1], high[2])
+
+    def note_lacking(self, file: int, kind: str) -> None:
+        """A file is known to have no slice of a kind, so that its footer need not be read for it."""
+        self._lacking.setdefault(kind, set()).add(file)
+
+    def starts(self, file: int) -> Numbers:
+        """The row of a file that each of its row groups begins with. Raises LakeError."""
+        return _starts(self._footer(file).metadata)
+
+    def read(
+        self,
+        within: Range | None,
+        columns: Sequence[str],
+        kind: str | None = None,
+        selected: ChosenRows | None = None,
+    ) -> Iterator[FileRows]:
         """Rows of the row groups that may hold slices of a part of the log, and of a kind: of others too.
 
-        Raises LakeError.
+        selected: only these rows. Raises LakeError.
         """
         for file in self.holding(within):
+            rows = selected(file) if selected else None
+            if file in self._lacking.get(kind or "", ()) or (rows is not None and not len(rows)):
+                continue
             footer = self._footer(file)
             projection = _Projection(footer.metadata, columns, self._name(file))
-            for groups in projection.batches(within, kind):
+            for groups in projection.batches(within, kind, rows):
                 with self._reading(file):
                     row_groups = footer.read_row_groups(groups, list(columns))
-                yield self._placed(file, footer.metadata, groups, row_groups)
+                yield self._placed(file, groups, row_groups, rows)
 
     def group(self, file: int, group: int, columns: Sequence[str]) -> pa.Table:
         """Columns of one row group, all of its rows. Kept for a while: neighbours are asked for next."""
@@ -126,18 +166,19 @@ class DataFiles:
             self._groups.popitem(last=False)
         return row_group
 
-    def _placed(self, file: int, footer: pq.FileMetaData, groups: list[int], columns: pa.Table) -> FileRows:
+    def _placed(self, file: int, groups: list[int], columns: pa.Table, selected: Numbers | None) -> FileRows:
+        footer = self._footer(file).metadata
         sizes = [footer.row_group(group).num_rows for group in groups]
         within = np.repeat(np.array(groups, np.int32), sizes)
         rows = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
         alive = self._deleted.get(self.paths[file])
-        if alive is None:
+        if alive is None and selected is None:
             return FileRows(file, columns, within, rows)
-        starts = np.cumsum([0, *(footer.row_group(at).num_rows for at in range(footer.num_row_groups))])
-        places = starts[within] + rows
-        is_kept = np.ones(len(rows), bool)
-        has_mark = places < len(alive)
-        is_kept[has_mark] = alive[places[has_mark]]
+        places = _starts(footer)[within] + rows
+        is_kept = np.ones(len(rows), bool) if selected is None else np.isin(places, selected)
+        if alive is not None:
+            has_mark = places < len(alive)
+            is_kept[has_mark] &= alive[places[has_mark]]
         return FileRows(file, columns.filter(pa.array(is_kept)), within[is_kept], rows[is_kept])
 
     @cached_property
@@ -203,11 +244,15 @@ class _Projection:
         self._ordinals = [at for at, top in enumerate(tops) if top in columns]
         self._leaves = {name: paths.index(name) for name in (*_PLACE, "kind") if name in paths}
 
-    def batches(self, within: Range | None, kind: str | None) -> Iterator[list[int]]:
-        """Row groups, as many as are read at once."""
+    def batches(self, within: Range | None, kind: str | None, selected: Numbers | None = None) -> Iterator[list[int]]:
+        """Row groups, as many as are read at once. selected: of rows of the file alone."""
+        # Groups without what is asked for are not read at all.
         batch, size = list[int](), 0
+        starts = _starts(self._footer)
         for number in range(self._footer.num_row_groups):
             group = self._footer.row_group(number)
+            if selected is not None and not _has_any(selected, int(starts[number]), group.num_rows):
+                continue
             if not self._may_hold(group, within, kind):
                 continue
             bytes_ = sum(group.column(at).total_uncompressed_size for at in self._ordinals)
@@ -231,6 +276,18 @@ class _Projection:
             return True
         lowest = [bounds[name][0] for name in ("stretch", "number", "start")]
         return bool(_overlaps(lowest, [bounds[name][1] for name in ("stretch", "number", "stop")], within))
+
+
+def _starts(footer: pq.FileMetaData) -> Numbers:
+    """The row of a file that each of its row groups begins with."""
+    sizes = [footer.row_group(at).num_rows for at in range(footer.num_row_groups)]
+    return np.cumsum([0, *sizes])[:-1].astype(np.int64)
+
+
+def _has_any(rows: Numbers, start: int, count: int) -> bool:
+    """Whether some of rows, which are in order, are among so many from a row on."""
+    first, last = np.searchsorted(rows, [start, start + count])
+    return bool(first < last)
 
 
 def _places(added: pa.Table, end: str, offset: str) -> list[NDArray[np.int64]]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.commit import stretches
-from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.data_files import ChosenRows, DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_slices
 from spark_jobs.bronze.table import ARROW, COLUMNS, BronzeSnapshot
 from spark_jobs.bronze.xa import committed, taking_effect
@@ -42,9 +42,10 @@ class PlacedSlice:
 class EffectiveSlices:
     """Slices of one version of bronze, but for control events."""
 
-    def __init__(self, snapshot: BronzeSnapshot) -> None:
+    def __init__(self, snapshot: BronzeSnapshot, files: DataFiles | None = None) -> None:
+        """files: those of the version, where they are open. Raises LakeError."""
         self._snapshot = snapshot
-        self._files = DataFiles(snapshot.table, snapshot.version)
+        self._files = DataFiles(snapshot.table, snapshot.version) if files is None else files
         self._names = {stretch.number: stretch.file for stretch in stretches(snapshot.checkpoint)}
 
     def of_range(
@@ -52,16 +53,18 @@ class EffectiveSlices:
         within: Range,
         tables: Collection[TableName] | None = None,
         places: Collection[tuple[int, ...]] | None = None,
+        selected: ChosenRows | None = None,
     ) -> Iterator[PlacedSlice]:
         """The slices that a range touches, in order; whole transactions. Raises LakeError, DecodeError.
 
         A range that begins inside a transaction gets its earlier slices, and one that ends inside it the later ones.
         tables: only slices that may have rows of one of these. places: only those that take effect
-        there (``Position.order``). The payloads of no others are read.
+        there (``Position.order``). selected: of each data file only these, and those of XA transactions. Payloads of
+        no others are read.
         """
         outer = Range(self._begin(within.start), self._end(within.stop))
         for part in self._parts(outer):
-            index = self._slices(part)
+            index = self._slices(part, selected)
             xa = committed(self._files, part, self._snapshot.oldest)
             effective = taking_effect(index, xa)
             yield from (self._placed(effective, row) for row in _rows_of(effective, tables, places))
@@ -74,6 +77,21 @@ class EffectiveSlices:
         index = self._slices(part)
         yield from (self._cells(slice_) for slice_ in index.slices.to_pylist())
 
+    def of_file(self, file: int) -> SliceIndex:
+        """The slices of one data file. Raises LakeError."""
+        no_rows = np.zeros(0, np.int64)
+        return read_slices(self._files, selected=lambda number: None if number == file else no_rows)
+
+    def cells_of(self, index: SliceIndex, file: int, table: TableName) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Of a data file's slices those that may have rows of a table, each with its row in the file.
+
+        Those of XA transactions are not among them. Raises LakeError.
+        """
+        starts = self._files.starts(file)
+        for row in index.rows_of(table).tolist():
+            slice_ = index.slices.slice(row, 1).to_pylist()[0]
+            yield int(starts[slice_["row_group"]]) + slice_["row"], self._cells(slice_)
+
     def _parts(self, outer: Range) -> Iterator[Range]:
         """The range in parts whose metadata fit into memory."""
         begin = outer.start
@@ -85,9 +103,9 @@ class EffectiveSlices:
         if begin < outer.stop:
             yield Range(begin, outer.stop)
 
-    def _slices(self, part: Range) -> SliceIndex:
+    def _slices(self, part: Range, selected: ChosenRows | None = None) -> SliceIndex:
         """The slices that a part touches: those that begin before it are of the first part alone."""
-        index = read_slices(self._files, part)
+        index = read_slices(self._files, part, selected=selected)
         return index.where(~index.is_kind("control"))
 
     def _begin(self, start: Position) -> Position:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.binlog import MAGIC, TableName
 from spark_jobs.bronze.boundaries import CELLS, parts_of
-from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.data_files import ChosenRows, DataFiles
 from spark_jobs.bronze.table import ARROW, COLUMNS
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -378,10 +378,12 @@ def read_index(bronze: Table, version: int, within: Range | None = None, kind: s
     return read_slices(DataFiles(bronze, version), within, kind)
 
 
-def read_slices(files: DataFiles, within: Range | None = None, kind: str | None = None) -> SliceIndex:
-    """The same of data files that are open. Raises LakeError."""
+def read_slices(
+    files: DataFiles, within: Range | None = None, kind: str | None = None, selected: ChosenRows | None = None
+) -> SliceIndex:
+    """The same of data files that are open. selected: of which only some rows are read. Raises LakeError."""
     tables = [SCHEMA.empty_table()]
-    for rows_ in files.read(within, [*_STORED.names, *_TEXTS], kind):
+    for rows_ in files.read(within, [*_STORED.names, *_TEXTS], kind, selected):
         columns = {name: rows_.columns.column(name).cast(_STORED.field(name).type) for name in _STORED.names}
         statement = pc.equal(columns["kind"], "statement")
         is_xa = pc.and_kleene(statement, pc.match_like(rows_.columns.column("statement"), "XA %", ignore_case=True))

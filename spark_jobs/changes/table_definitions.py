@@ -11,7 +11,7 @@ from functools import cached_property
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.binlog.types.numeric import Integer
 from spark_jobs.ddl.classify import Statement, classify
-from spark_jobs.ddl.definitions import fitted, listed, with_names
+from spark_jobs.ddl.definitions import fitted, listed, to_json, with_names
 from spark_jobs.ddl.labels import with_labels
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import StatementFact, TableVersion
@@ -20,6 +20,9 @@ from spark_jobs.schema.tracker import Tracker, as_of
 _MOST_WIDTH = 4
 """Bytes of the longest character."""
 _TIMESTAMPS = (7, 17)
+_ASKED = ("server", "dump", "inverted")
+"""Origins that tell what a table was before them, too."""
+Order = tuple[int, int, int]
 VersionsByTable = Mapping[TableName, Sequence[TableVersion]]
 """The versions of a schema history in order, by table."""
 
@@ -83,6 +86,25 @@ class HistoryDefinitions:
                 return completed
         return logged
 
+    def facts(self, name: TableName, start: Order, stop: Order) -> list[str]:
+        """All that completes definitions of a table in a part of the log, as texts: equal where they are completed so.
+
+        start, stop: orders of positions. Raises LakeError.
+        """
+        versions = [version for version in self._versions.get(name, ()) if version.holds]
+        before = [version for version in versions if version.at.order < start]
+        inside = [version for version in versions if start <= version.at.order <= stop]
+        behind = next((version for version in versions if version.at.order > stop), None)
+        return [
+            *(_text(version.definition) for version in before[-1:]),
+            *(f"{version.at} {version.origin} {_text(version.definition)}" for version in inside),
+            *([f"later {_text(behind.definition)}"] if behind and behind.origin in _ASKED else []),
+        ]
+
+
+def _text(definition: TableDefinition | None) -> str:
+    return "" if definition is None else to_json(definition)
+
 
 def _definitions_at(versions: Sequence[TableVersion], position: Position) -> list[TableDefinition]:
     """What may be a table's definition at a position: the one followed up to it, and the next that was asked for.
@@ -91,7 +113,7 @@ def _definitions_at(versions: Sequence[TableVersion], position: Position) -> lis
     """
     now = next(iter(as_of(versions, position).values()), None)
     later = next((version for version in versions if version.holds and not version.is_before(position)), None)
-    is_asked = later is not None and later.origin in ("server", "dump", "inverted")
+    is_asked = later is not None and later.origin in _ASKED
     definitions = [now.definition if now else None, later.definition if later and is_asked else None]
     return [definition for definition in definitions if definition]
 

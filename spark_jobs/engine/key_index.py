@@ -2,9 +2,8 @@
 
 Put here: its format, building it, looking keys up. Not here: which files are worth one, or scanning files (locate.py).
 
-It is a cache, of tables on a file system alone: written beside the table's data when it is first needed, built again
-where it is missing, damaged or of another file, and removed with the data file by maintenance. Delta's VACUUM leaves
-folders with an underscore alone.
+It is a cache (delta/index_files.py): written beside the table's data when it is first needed, and built again where it
+is missing, damaged or of another file.
 
 The file, little-endian: a header of 64 bytes; the hashes in order, 8 bytes each; for each the row number and a check, 4
 bytes each; the first hash of every block of 512; CRC-32s of the blocks of hashes, then of the blocks behind them. The
@@ -15,10 +14,8 @@ number: with it a hit is known by 96 bits. A lookup reads the first hashes, and 
 import hashlib
 import logging
 import struct
-import uuid
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,15 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.delta.log_files import directory
+from spark_jobs.delta import index_files
+from spark_jobs.delta.index_files import Damaged
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.key_hash import Hashes
 
 log = logging.getLogger(__name__)
 
-FOLDER = "_stratalog_index"
-"""Beside the data files of a table."""
-_SUFFIX = ".keys"
 _MAGIC = b"STRKEYS2"
 _HEADER = struct.Struct("<8s16sQIII20x")
 """Magic, what it is of, number of rows, rows in a block, CRC-32 of the first hashes, CRC-32 of what stands before."""
@@ -45,10 +40,6 @@ _MIX = np.uint32(0x9E3779B1)
 
 Rows = NDArray[np.int64]
 Checks = NDArray[np.uint32]
-
-
-class Damaged(Exception):
-    """The bytes are not those that were written, or of another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,33 +120,11 @@ def opened(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyIndex | N
 
 def build(table_path: Path, file: DataFile, key: Sequence[str], keys: tuple[Hashes, Checks]) -> None:
     """Writes the index of a data file. keys: of all its rows, in order. A place that cannot be written to has none."""
-    path = _path(table_path, file)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        part.write_bytes(_content(_identity(file, key), *keys))
-        part.replace(path)
-    except OSError as error:
-        log.debug("%s: not written: %s", path, error)
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-def remove_stale(path: str) -> int:
-    """Removes indexes of data files that are not there any more; how many. A table on a store has none."""
-    table_path = directory(path)
-    if not isinstance(table_path, Path):
-        return 0
-    file_names = {file.name for file in table_path.glob("**/*.parquet")}
-    indexes = (table_path / FOLDER).glob(f"*{_SUFFIX}")
-    stale = [index for index in indexes if index.name.removesuffix(_SUFFIX) not in file_names]
-    for index in stale:
-        index.unlink(missing_ok=True)
-    return len(stale)
+    index_files.write(_path(table_path, file), _content(_identity(file, key), *keys))
 
 
 def _path(table_path: Path, file: DataFile) -> Path:
-    return table_path / FOLDER / f"{file.location(str(table_path)).name}{_SUFFIX}"
+    return index_files.index_path(table_path, file.location(str(table_path)).name)
 
 
 def _identity(file: DataFile, key: Sequence[str]) -> bytes:

@@ -23,6 +23,7 @@ from spark_jobs.delta.log_files import directory
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.delta.statistics import Bounds
+from spark_jobs.delta.index_files import Damaged
 from spark_jobs.engine import key_index
 from spark_jobs.engine.exact_texts import ExactTextChange, changed
 from spark_jobs.engine.fills import ColumnFill, with_fills
@@ -210,7 +211,7 @@ def _by_index(
         return _in_file(path, file, schema, keys)
     try:
         rows, key_ordinals = index.lookup(keys.hashes[near_keys], keys.checks[near_keys])
-    except key_index.Damaged:
+    except Damaged:
         return _in_file(path, file, schema, keys)
     return rows, near_keys[key_ordinals]
 

@@ -21,13 +21,13 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
-from spark_jobs.delta import vacuum
+from spark_jobs.delta import index_files, vacuum
 from spark_jobs.delta.snapshot import Snapshot, snapshot_of
 from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine import key_index, rewrite
+from spark_jobs.engine import rewrite
 from spark_jobs.engine.rewrite import FileGroup, Rewritten
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError
@@ -38,6 +38,7 @@ from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.fold_windows import Folded, fold, why_not
 from spark_jobs.pipeline import iceberg_tables
+from spark_jobs.row_history.key_search import keep_indexes
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.silver import table as silver
@@ -88,6 +89,8 @@ class _MaintenanceJob:
     """Of a silver table whose old windows may be folded."""
     sort_key: tuple[str, ...]
     is_downstream: bool = False
+    log_of: str | None = None
+    """Of bronze, the source."""
     folded: Folded | None = None
     groups: list[FileGroup] = field(default_factory=list)
     results: list[Rewritten] = field(default_factory=list)
@@ -164,6 +167,7 @@ def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_MaintenanceJob]
                 by_path.get(table.path),
                 keys.get(table.path, ()),
                 table.path in downstream,
+                source if table.path == lake.bronze(source).path else None,
             )
 
 
@@ -248,7 +252,10 @@ def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
     older = (snapshot_of(table.path, version) for version in work.pinned if version < snapshot.version)
     vacuum.remove(table.path, vacuum.unnamed_files(snapshot, hours, [version for version in older if version]))
     vacuum.remove(table.path, vacuum.expired_log(snapshot, work.pinned))
-    key_index.remove_stale(table.path)
+    if work.log_of:
+        keep_indexes(lake_of(pipeline), work.log_of)
+    else:
+        index_files.remove_stale(table.path)
     files, after = len(table.files()), _after(table, head.version)
     return Maintained(table.path, work.files_before, files, head.version, after, hours, work.folded)
 

@@ -109,14 +109,20 @@ class RowChoice:
         """
         if not self.keys:
             return None
-        require_key(definition)
+        texts = self.key_texts(definition)
         assert keys
+        mask: NDArray[np.bool_] = keys.is_among(sorted(texts)).to_numpy(zero_copy_only=False)
+        return mask
+
+    def key_texts(self, definition: TableDefinition) -> frozenset[str]:
+        """The texts of the keys that are given, as a definition has them, and of those that are followed.
+
+        Raises ConfigError where those that the user wrote are no keys of the table.
+        """
+        require_key(definition)
         if definition not in self._seeds:
             self._seeds[definition] = frozenset(key_text(definition, key) for key in self.keys)
-        mask: NDArray[np.bool_] = keys.is_among(sorted(self._seeds[definition] | self.followed)).to_numpy(
-            zero_copy_only=False
-        )
-        return mask
+        return self._seeds[definition] | self.followed
 
     def require_asked(self, name: TableName) -> None:
         """Raises ConfigError where no row that was read has the columns that the condition names."""

@@ -17,7 +17,6 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import read_slices
 from spark_jobs.bronze.scan import LoggedStatement, scan_metadata
-from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.effects import DropSchema, DropTable, FreeName, Rename, TruncateTable, effects
 from spark_jobs.errors import DecodeError
@@ -46,9 +45,9 @@ class TableLife:
         return [statement for statement in self.statements if statement.statement.writes_rows]
 
 
-def life_of(snapshot: BronzeSnapshot, name: TableName, within: Range) -> TableLife:
-    """The life of a table in a part of the log. Raises LakeError, DecodeError."""
-    index = read_slices(DataFiles(snapshot.table, snapshot.version), within, "statement").within(within)
+def life_of(files: DataFiles, name: TableName, within: Range) -> TableLife:
+    """The life of a table in a part of the log. files: of bronze. Raises LakeError, DecodeError."""
+    index = read_slices(files, within, "statement").within(within)
     # XA transactions have no statements about tables.
     ordinary = index.take(np.flatnonzero(index.is_kind("statement") & ~index.flags("is_xa")))
     return _life(name, scan_metadata(ordinary).statements)

@@ -3,20 +3,24 @@
 Put here: reading bronze for one table and some of its rows, without a JVM. Not here: which changes are of a row
 (key_life.py), how they are written (trace_lines.py), or taking them back (undo.py).
 
-Slices are chosen by the names of tables in their metadata; only their payloads are read. With keys these are read
-twice where they have changes of chosen rows: a row's earlier keys are known when all of the range was read.
+Slices are chosen by the names of tables in their metadata, and with keys by indexes (key_search.py); only their
+payloads are read. Those with changes of chosen rows are decoded twice: a row's earlier keys are known when all of the
+range was searched.
 """
 
 import heapq
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
+import pyarrow as pa
+
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.effective_slices import EffectiveSlices, PlacedSlice
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.bronze.seek import range_in
@@ -33,6 +37,7 @@ from spark_jobs.log.gtid import MysqlGtids, NoGtids
 from spark_jobs.log.position import Range
 from spark_jobs.row_history.column_view import ColumnView
 from spark_jobs.row_history.key_life import KeyEvent, KeyLives, Order, keys_met
+from spark_jobs.row_history.key_search import KeyIndexes, KeySearch
 from spark_jobs.row_history.log_facts import FactsReader, LogFacts
 from spark_jobs.row_history.row_choice import ChosenLine, ChosenRows, KeyChanges, KeyLine, RowChange, RowChoice
 from spark_jobs.row_history.table_life import TableLife, life_of
@@ -40,6 +45,9 @@ from spark_jobs.schema.history import by_table
 from spark_jobs.silver.planning_context import filters_of
 
 log = logging.getLogger(__name__)
+
+_KEPT = 128 << 20
+"""Bytes of slices with changes of chosen rows that are kept in memory; of more they are read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +96,20 @@ class TableTrace:
 
     name: TableName
     within: Range
-    snapshot: BronzeSnapshot
+    indexes: KeyIndexes
     life: TableLife
     view: ColumnView
     choice: RowChoice
-    definitions: HistoryDefinitions
     makers: "_Makers"
     _slices: EffectiveSlices = field(init=False)
 
     def __post_init__(self) -> None:
-        self._slices = EffectiveSlices(self.snapshot)
+        self._slices = EffectiveSlices(self.snapshot, self.indexes.files)
+
+    @property
+    def snapshot(self) -> BronzeSnapshot:
+        """The version of bronze that is read."""
+        return self.indexes.snapshot
 
     @classmethod
     def of(cls, pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> Self:
@@ -105,11 +117,15 @@ class TableTrace:
         lake = lake_of(pipeline)
         within = range_in(lake, source, selection.start, selection.stop)
         snapshot = BronzeSnapshot.of(lake, source)
-        life = life_of(snapshot, name, within)
+        files = DataFiles(snapshot.table, snapshot.version)
+        indexes = KeyIndexes(snapshot, files, HistoryDefinitions(partial(by_table, lake, source)))
+        # Indexes that are there say which data files have no statement.
+        for file in files.holding(within) if selection.keys else ():
+            indexes.of(file, name, builds=False)
+        life = life_of(files, name, within)
         view = _view(pipeline, lake, source, life, is_raw=selection.is_raw)
         choice = _choice(selection, view)
-        definitions = HistoryDefinitions(partial(by_table, lake, source))
-        trace = cls(name, within, snapshot, life, view, choice, definitions, _Makers.of(selection))
+        trace = cls(name, within, indexes, life, view, choice, _Makers.of(selection))
         trace._warn(source)
         return trace
 
@@ -132,9 +148,9 @@ class TableTrace:
 
     def changes(self) -> Iterator[TracedChange]:
         """The chosen changes in the order in which they take effect. Raises as ``entries``."""
-        lives, places = self._lives() if self.choice.keys else (None, None)
+        lives, slices = self._lives() if self.choice.keys else (None, self._all_slices())
         facts = FactsReader(self._slices)
-        for slice_, line in self._lines(ChosenRows(self.choice, self.view), places):
+        for slice_, line in self._lines(ChosenRows(self.choice, self.view), slices):
             assert isinstance(line, ChosenLine)
             change, place = line.change, _order(slice_, line)
             if lives and not lives.holds(place, change.old_key, change.new_key):
@@ -160,31 +176,37 @@ class TableTrace:
             order = logged.position.order
             yield TracedStatement((*order, 0, 0), logged, gtids.get(order))
 
-    def _lives(self) -> tuple[KeyLives, set[Order]]:
-        """The lives of chosen rows, and where slices with changes of them take effect.
+    def _lives(self) -> tuple[KeyLives, Iterator[PlacedSlice]]:
+        """The lives of chosen rows, and the slices with changes of them.
 
-        The range is read again as long as the chosen rows turn out to have had other keys.
+        The range is searched again as long as the chosen rows turn out to have had other keys.
         """
         emptied = [(*position.order, 0, 0) for position in self.life.emptied]
+        search = KeySearch(self.indexes, tuple(self.life.names), self.within, self.choice, self.view)
         while True:
-            events, places = list[KeyEvent](), set[Order]()
-            for slice_, line in self._lines(KeyChanges(self.choice, self.view), None):
+            events, memory = list[KeyEvent](), _KeptSlices()
+            for slice_, line in self._lines(KeyChanges(self.choice, self.view), self._all_slices(search)):
                 assert isinstance(line, KeyLine)
-                places.add(slice_.place.order)
+                memory.add(slice_)
                 if line.changes_keys:
                     events.append(KeyEvent(_order(slice_, line), line.old, line.new))
             keys = keys_met(self.choice.seeds, events) - self.choice.seeds
             if keys <= self.choice.followed:
-                return KeyLives.of(self.choice.seeds, events, emptied), places
+                lives = KeyLives.of(self.choice.seeds, events, emptied)
+                return lives, self._all_slices(search, memory.places) if memory.slices is None else iter(memory.slices)
             self.choice.followed = frozenset(keys)
 
-    def _lines(self, form: Format, places: set[Order] | None) -> Iterator[tuple[PlacedSlice, ChangeLine]]:
-        """What a format makes of the table's changes, each with its slice; of slices at some places, or of all."""
+    def _all_slices(self, search: KeySearch | None = None, places: set[Order] | None = None) -> Iterator[PlacedSlice]:
+        """The slices that may have rows of the table: only those that a search finds, that take effect at places."""
+        return self._slices.of_range(self.within, self.life.names, places, search.rows if search else None)
+
+    def _lines(self, form: Format, slices: Iterator[PlacedSlice]) -> Iterator[tuple[PlacedSlice, ChangeLine]]:
+        """What a format makes of the table's changes in slices, each with its slice."""
         place = self.within.start
 
         def noted() -> Iterator[PlacedSlice]:
             nonlocal place
-            for slice_ in self._slices.of_range(self.within, self.life.names, places):
+            for slice_ in slices:
                 place = slice_.place
                 yield slice_
 
@@ -192,11 +214,37 @@ class TableTrace:
         encoder = JsonChanges(
             self.snapshot.source,
             lambda name: self.life.holds(name, place),
-            self.definitions.complete,
+            self.indexes.definitions.complete,
             prepared=True,
             output=Output(form),
         )
         yield from placed_lines(encoder, noted(), self.within)
+
+
+@dataclass(slots=True)
+class _KeptSlices:
+    """Slices with changes of chosen rows, in memory as long as they are few.
+
+    places: where they take effect. slices: None where they are too many.
+    """
+
+    places: set[Order] = field(default_factory=set)
+    slices: list[PlacedSlice] | None = field(default_factory=list)
+    _last: PlacedSlice | None = None
+    _bytes: int = 0
+
+    def add(self, slice_: PlacedSlice) -> None:
+        """A slice, once or several times in a row."""
+        if slice_ is self._last:
+            return
+        self._last = slice_
+        self.places.add(slice_.place.order)
+        self._bytes += slice_.cells.nbytes
+        if self.slices is not None and self._bytes > _KEPT:
+            self.slices = None
+        if self.slices is not None:
+            # What is read with it, its row group, is not kept.
+            self.slices.append(replace(slice_, cells=slice_.cells.take(pa.array([0]))))
 
 
 def _order(slice_: PlacedSlice, line: ChangeLine) -> Order:

@@ -141,7 +141,7 @@ class _Table:
         """Raises Unsupported where the table has other columns or another key now than the changes had."""
         # What a statement did to columns since the first change, the definition of now tells.
         first = changes[0].facts.transaction
-        life = life_of(self.snapshot, self.name, Range(first, self.snapshot.end))
+        life = life_of(self.trace.indexes.files, self.name, Range(first, self.snapshot.end))
         for logged in life.statements:
             kinds = _effects_on(logged)
             if any(isinstance(effect, TruncateTable | DropTable | DropSchema) for effect in kinds):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.delta import data_files
+from spark_jobs.delta import data_files, index_files
+from spark_jobs.delta.index_files import FOLDER, Damaged
 from spark_jobs.delta.snapshot import DataFile, new_table
 from spark_jobs.engine import key_hash, key_index, locate
-from spark_jobs.engine.key_index import FOLDER, Damaged
 from spark_jobs.engine.locate import Keys, hits
 from tests.fix_hypothesis import examples
 
@@ -130,6 +130,6 @@ def test_indexes_go_with_their_data_files(tmp_path: Path) -> None:
     for file, keys in ((first, [1]), (second, [2])):
         build(tmp_path, file, keys)
     first.location(str(tmp_path)).unlink()
-    assert key_index.remove_stale(str(tmp_path)) == 1
+    assert index_files.remove_stale(str(tmp_path)) == 1
     assert key_index.opened(tmp_path, first, ["id"]) is None
     assert looked_up(tmp_path, second, [2]) == [(0, 2)]

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.log.position import Range
 from spark_jobs.row_history.table_life import TableLife, life_of
@@ -34,7 +35,8 @@ def life(folder: Path, case: Case) -> tuple[TableLife, list[int]]:
     shop = Shop(folder)
     shop.log([Statement("shop", text) for text in case.statements])
     snapshot = BronzeSnapshot.of(shop.lake, SOURCE)
-    table_life = life_of(snapshot, TableName("shop", "t"), Range(snapshot.oldest, snapshot.end))
+    files = DataFiles(snapshot.table, snapshot.version)
+    table_life = life_of(files, TableName("shop", "t"), Range(snapshot.oldest, snapshot.end))
     texts = [logged.statement.text for logged in table_life.statements]
     return table_life, [case.statements.index(text) for text in texts]
 
