@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.cells import cell_len
 
-from spark_jobs.text.disclosure import cell
+from spark_jobs.text.disclosure import cell, text_lines
 
 if TYPE_CHECKING:
     from spark_jobs.row_history.trace import Traced, TracedChange, TracedStatement
@@ -62,7 +62,7 @@ class TraceText:
         ]
         yield f"  {self._faint(cell('  '.join(origin)))}\n"
         if text := self.view.statement(facts.statement):
-            yield f"  {self._paint(_short(text), 'cyan')}\n"
+            yield from self._texts(text)
         yield from self._columns(*self.view.images(traced))
 
     def _columns(self, *images: object) -> Iterator[str]:
@@ -88,7 +88,13 @@ class TraceText:
         yield f"{time}  {self._paint('ddl', _COLOURS['ddl'])}\n"
         gtid = f"  gtid {traced.gtid}" if traced.gtid else ""
         yield f"  {self._faint(cell(f'{logged.position}{gtid}'))}\n"
-        yield f"  {self._paint(_short(self.view.statement(logged.statement.text) or ''), 'cyan')}\n"
+        yield from self._texts(self.view.statement(logged.statement.text) or "")
+
+    def _texts(self, statement: str) -> Iterator[str]:
+        """A statement's lines, those after the first one indented; of a long one its beginning and how long it is."""
+        text = statement if len(statement) <= _MOST else f"{statement[:_MOST]}… ({len(statement):,} characters)"
+        for at, line in enumerate(text_lines(text)):
+            yield f"{'    ' if at else '  '}{self._paint(line, 'cyan')}\n"
 
     def _paint(self, text: str, colour: str) -> str:
         return click.style(text, fg=colour) if self.is_coloured else text

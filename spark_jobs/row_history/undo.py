@@ -25,7 +25,7 @@ from spark_jobs.row_history.undo_steps import SESSION, UndoStep, steps_of
 from spark_jobs.schema.history import by_table
 from spark_jobs.schema.tracker import as_of
 from spark_jobs.silver.planning_context import filters_of
-from spark_jobs.text.disclosure import cell
+from spark_jobs.text.disclosure import cell, text_lines
 from spark_jobs.text.sql import standard_literal
 
 log = logging.getLogger(__name__)
@@ -83,8 +83,8 @@ def _comments(steps: Sequence[UndoStep]) -> Iterator[str]:
     yield f"-- {'  '.join(makers)}\n"
     for statement in dict.fromkeys(step.traced.facts.statement for step in steps):
         if statement:
-            text = cell(statement)
-            yield f"-- {text if len(text) <= _MOST_SHOWN else f'{text[:_MOST_SHOWN]}…'}\n"
+            text = statement if len(statement) <= _MOST_SHOWN else f"{statement[:_MOST_SHOWN]}…"
+            yield from (f"-- {line}\n" for line in text_lines(text))
 
 
 def _require_raw(pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> None:

@@ -10,6 +10,7 @@ Put here: texts without literals, and names without control characters. Not here
 
 import re
 from collections.abc import Iterator
+from textwrap import dedent
 
 MOST = 120
 """Characters of a statement at most."""
@@ -136,6 +137,16 @@ def cell(text: str) -> str:
     return printable(text).replace("\t", "\\u0009").replace("\n", "\\u000a")
 
 
+def text_lines(text: str) -> list[str]:
+    """The lines of a text as people read it: without control characters, tabs as blanks.
+
+    The second line and those after it begin with no blanks that all of them begin with.
+    """
+    lines = [printable(line.expandtabs(4)).rstrip() for line in _LINE_BREAK.split(text.strip())]
+    return [lines[0], *dedent("\n".join(lines[1:])).split("\n")] if lines[1:] else lines
+
+
+_LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _ABOUT_VALUES = re.compile(r"\s*(?:==\s*SQL|==\s*DataFrame|\s*JVM stacktrace|\tat |Caused by:|Traceback )")
 _LITERALS = re.compile(
     r"(?P<file>\b(?:path|file|folder|directory|archive|jar):? )?(?<!\w)'(?:[^'\\]|\\.|'(?=['\w]))*(?:'|$)",

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,19 @@ def test_colours_are_for_terminals_that_want_them(shop: Shop, monkeypatch: pytes
     assert has_colours()
     monkeypatch.setenv("NO_COLOR", "1")
     assert not has_colours()
+
+
+def test_a_statement_of_several_lines_is_indented(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    text_ = "UPDATE orders\r\n\t  SET note = 'a\x1b[2Jb'\n\t  WHERE id = 1\n"
+    shop.log([
+        told_by(text_), Insert("shop.orders", (1, "n1")), Commit(),
+        Statement("shop", "ALTER TABLE orders\n  ADD a INT,\n    ADD b INT"),
+    ], SPEC)  # fmt: skip
+    change, ddl = text(shop)
+    assert change[2:5] == ["  UPDATE orders", "    SET note = 'a\\u001b[2Jb'", "    WHERE id = 1"]
+    assert ddl[2:] == ["  ALTER TABLE orders", "    ADD a INT,", "      ADD b INT", ""]
+    # JSON has the text as it is.
+    entries = TableTrace.of(shop.pipeline, SOURCE, ORDERS, Selection()).entries()
+    lines = [json.loads(TraceView(SOURCE).line(entry)) for entry in entries]
+    assert lines[0]["statement"] == text_

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.text.disclosure import cell, foreign, printable, statement
+from spark_jobs.text.disclosure import cell, foreign, printable, statement, text_lines
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,18 @@ def test_what_is_printed_moves_no_terminal_and_is_a_text(text: str) -> None:
 def test_ordinary_text_is_printed_as_it_is() -> None:
     assert printable("größer 日本 😀\n\tb") == "größer 日本 😀\n\tb"
     assert printable("a\x1b[31mb\x9b\u202e\udcff") == "a\\u001b[31mb\\u009b\\u202e\\udcff"
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("one", ["one"]),
+        ("", [""]),
+        ("one\n  two\r\n\tthree\rfour  \n", ["one", "  two", "    three", "four"]),
+        ("one\n    two\n      three", ["one", "two", "  three"]),
+        ("one\n\n  two", ["one", "", "two"]),
+        ("a\x1b[31m\x07\x9b", ["a\\u001b[31m\\u0007\\u009b"]),
+    ],
+)
+def test_lines_of_a_text(text: str, expected: list[str]) -> None:
+    assert text_lines(text) == expected
