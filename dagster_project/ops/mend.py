@@ -56,7 +56,6 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     @retried
     def mend(context: dg.OpExecutionContext, config: MendConfig) -> None:
         from spark_jobs.checks.mending import mend_source
-        from spark_jobs.pipeline.mending.wanted_keys import parsed
 
         with failing(), progress(context):
             mended = mend_source(
@@ -64,7 +63,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
                 pipeline,
                 source,
                 tables=config.tables,
-                keys=[parsed(text) for text in config.keys],
+                keys=config.keys,
                 is_applied=config.apply,
             )
         # Silver says what was found; downstream tables are materialized where rows came.

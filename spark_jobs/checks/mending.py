@@ -7,7 +7,7 @@ Tables without a key are read again as a whole, by a load: equal rows are counte
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -126,7 +126,7 @@ class MendedTable:
             yield f"{table}: has no key, so that all of its rows are read in one snapshot, and replace the lake's"
 
 
-def require_keys(tables: Sequence[str], keys: Sequence[Mapping[str, str]]) -> None:
+def require_keys(tables: Sequence[str], keys: Sequence[str]) -> None:
     """Raises ConfigError where keys are given, and not one table that they are of."""
     is_one = len(tables) == 1 and "*" not in tables[0] and "?" not in tables[0]
     if keys and not is_one:
@@ -139,7 +139,7 @@ def mend_source(
     source: str,
     *,
     tables: Sequence[str] = (),
-    keys: Sequence[Mapping[str, str]] = (),
+    keys: Sequence[str] = (),
     is_applied: bool = False,
 ) -> "Mended":
     """Puts the server's rows in the place of those that differ, in silver and downstream, and publishes the result.
@@ -152,7 +152,7 @@ def mend_source(
         pipeline: The configuration.
         source: The source.
         tables: ``DB.TABLE`` or patterns; all whose rows differ by default.
-        keys: Texts by column, of one table, in place of those that a comparison finds.
+        keys: As a user writes them, of one table, in place of those that a comparison finds.
         is_applied: Whether anything is changed; otherwise the result says what would be.
     """
     # Which keys: those that are given, or those that a comparison finds.
@@ -243,14 +243,14 @@ class _Mending:
             )
         return self.load
 
-    def by_given(self, name: TableName, keys: Sequence[Mapping[str, str]]) -> MendedTable:
+    def by_given(self, name: TableName, keys: Sequence[str]) -> MendedTable:
         return self._or_stopped(name, partial(self._by_texts, name, keys))
 
-    def _by_texts(self, name: TableName, keys: Sequence[Mapping[str, str]]) -> MendedTable:
+    def _by_texts(self, name: TableName, keys: Sequence[str]) -> MendedTable:
         table = mendable(self.context, name)
         if not table.columns.key:
             raise ConfigError({"--key": f"{name} has no key; without --key it is read as a whole"})
-        read_keys = keys_of_texts(keys, table.columns, table.fields.arrow(physical=False))
+        read_keys = keys_of_texts(keys, table.columns, table.fields.arrow(physical=False), str(name))
         return self._by_keys(table, [read_keys])
 
     def by_verdicts(self, verdicts: Sequence[Verdict], *, is_named: bool) -> Iterator[MendedTable]:

@@ -44,7 +44,8 @@ _SHOWN = 100
     "keys",
     multiple=True,
     metavar="COLUMN=VALUE,…",
-    help="Only this key of the one table that --table names, with all columns of the key; may be given several times.",
+    help="Only this key of the one table that --table names, such as order_id=100,line=1, or the values alone in the "
+    "key's order; may be given several times.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table and line.")
 @yes_option
@@ -65,11 +66,9 @@ def mend(
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.checks.mending import mend_source, require_keys
     from spark_jobs.checks.verify import require_live
-    from spark_jobs.pipeline.mending.wanted_keys import parsed
 
     # Wrong use is found before a session is started.
-    key_texts = [parsed(text) for text in keys]
-    require_keys(tables, key_texts)
+    require_keys(tables, keys)
     pipeline = load(path)
     names = chosen_sources(pipeline, source)
     if tables and len(names) > 1:
@@ -80,7 +79,7 @@ def mend(
     stopped: list[MendedTable] = []
 
     def mend_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome | None":
-        mended = mend_source(spark, pipeline, name, tables=tables, keys=key_texts, is_applied=yes)
+        mended = mend_source(spark, pipeline, name, tables=tables, keys=keys, is_applied=yes)
         differing.extend(mended.differing)
         stopped.extend(mended.stopped)
         for table in mended.tables if as_json else ():

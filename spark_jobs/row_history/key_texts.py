@@ -5,7 +5,6 @@ A key's text is its values as JSON, in the order of the key's columns, with a co
 Put here: both ways to a key's text. Not here: which changes a key has over time (key_life.py).
 """
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -17,7 +16,7 @@ from spark_jobs.binlog import Changes, TableDefinition
 from spark_jobs.changes.formats.base import DELETE, INSERT, UPDATE
 from spark_jobs.changes.json_encoding import text_of, texts_of_columns
 from spark_jobs.errors import ConfigError
-from spark_jobs.text.key_pairs import values_by_column
+from spark_jobs.text.key_values import key_values, typed_value
 
 _SEPARATOR = ", "
 
@@ -84,24 +83,10 @@ def key_text(definition: TableDefinition, text: str) -> str:
     Values alone are CSV where the key has several columns. Raises ConfigError where it is no key of the table.
     """
     require_key(definition)
-    names = key_columns(definition)
-    values = _named_values(text, names)
-    if values is None:
-        values = [text] if len(names) == 1 else next(csv.reader([text], skipinitialspace=True), [])
-    if len(values) != len(names):
-        raise ConfigError(
-            f"--key {text!r}: the key of {definition.name} has {len(names)} columns ({', '.join(names)}); write it "
-            f"like {','.join(f'{name}=…' for name in names)}"
-        )
+    values = key_values(text, key_columns(definition), str(definition.name))
     return _SEPARATOR.join(
         _value_text(definition, at, value) for at, value in zip(definition.key or (), values, strict=True)
     )
-
-
-def _named_values(text: str, names: Sequence[str]) -> list[str] | None:
-    """The values of ``COLUMN=VALUE,…`` in the key's order; None where the text does not name the key's columns."""
-    by_column = values_by_column(text)
-    return [by_column[name] for name in names] if by_column and by_column.keys() == {*names} else None
 
 
 def _value_text(definition: TableDefinition, ordinal: int, text: str) -> str:
@@ -109,12 +94,8 @@ def _value_text(definition: TableDefinition, ordinal: int, text: str) -> str:
     column, name = definition.columns[ordinal], definition.column_names()[ordinal]
     kind = column.arrow
     try:
-        if pa.types.is_binary(kind):
-            values = pa.array([bytes.fromhex(text.removeprefix("0x"))], kind)
-        else:
-            plain = pa.array([text], pa.string())
-            values = plain if pa.types.is_string(kind) or pa.types.is_dictionary(kind) else plain.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        value = typed_value(text, pa.string() if pa.types.is_dictionary(kind) else kind)
+    except ValueError:
         # A value that no typed column holds, such as a date of zeros, is text in changes.
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
             return text_of(text)
@@ -123,7 +104,7 @@ def _value_text(definition: TableDefinition, ordinal: int, text: str) -> str:
             "written in hex"
         ) from None
     one_column = TableDefinition(definition.name, (column,))
-    image = pa.RecordBatch.from_arrays([values], [name])
+    image = pa.RecordBatch.from_arrays([pa.array([value.as_py()], value.type)], [name])
     (texts,) = texts_of_columns(one_column, image, None, (0,))
     return str(texts[0].as_py())
 

@@ -4,7 +4,6 @@ Put here: reading a merged table of the scratch lake, and choosing rows. Not her
 files that rows are written to (row_files.py).
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +23,7 @@ from spark_jobs.expressions.condition import Condition
 from spark_jobs.log.position import Position
 from spark_jobs.silver.row_filters import true_rows
 from spark_jobs.silver.row_values import Image, fault_text, problem_of, resolving
+from spark_jobs.text.key_values import key_values, typed_value
 
 _RAW = "_raw"
 _EXACT = pa.map_(pa.string(), pa.string())
@@ -168,7 +168,7 @@ def wanted_keys(keys: Sequence[KeyValues], schema: TableSchema, key: Sequence[st
     """Keys as they are looked for in a table's files. Raises ConfigError for what is no key of the table."""
     if not key:
         raise ConfigError({"key": f"{table} has no key; choose rows by a condition instead (--where)"})
-    rows_of_values = [_values(values, len(key)) for values in keys]
+    rows_of_values = [key_values(values, key, table) if isinstance(values, str) else values for values in keys]
     wrong = next((values for values in rows_of_values if len(values) != len(key)), None)
     if wrong is not None:
         names = ", ".join(key)
@@ -177,13 +177,6 @@ def wanted_keys(keys: Sequence[KeyValues], schema: TableSchema, key: Sequence[st
     columns = [pa.array([_value(values[at], column, table) for values in rows_of_values]) for at, column in key_columns]
     rows = pa.table(columns, names=list(key)).append_column(_RAW, pa.nulls(len(keys), _EXACT))
     return Keys(_distinct(rows, key), key)
-
-
-def _values(values: KeyValues, count: int) -> Sequence[Any]:
-    """The values of a key; one column's text is taken as it is."""
-    if not isinstance(values, str):
-        return values
-    return [values] if count == 1 else next(csv.reader([values], skipinitialspace=True), [])
 
 
 def _distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -197,9 +190,7 @@ def _value(value: Any, column: DeltaColumn, table: str) -> pa.Scalar:
     """A value of a key's column, from text of any type."""
     kind = column.arrow(physical=False).type
     try:
-        if isinstance(value, str) and pa.types.is_binary(kind):
-            return pa.scalar(bytes.fromhex(value.removeprefix("0x")), kind)
-        return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
+        return typed_value(value, kind) if isinstance(value, str) else pa.scalar(value, kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         text = f"what is given for {column.name} of {table} is no {column.ddl}; bytes are written in hex"
         raise ConfigError({"key": text}) from error

@@ -4,7 +4,7 @@ Put here: keys in parts of one statement each, and keys that a user gives as tex
 (mend.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from spark_jobs.errors import ConfigError
 from spark_jobs.pipeline.initial_load.key_ranges import Key
 from spark_jobs.silver import table as silver
-from spark_jobs.text.key_pairs import values_by_column
+from spark_jobs.text.key_values import bytes_value, key_values, typed_value
 from spark_jobs.text.sql import identifier
 
 
@@ -43,23 +43,11 @@ class WantedKeys:
     lake_keys: pa.Table
 
 
-def parsed(text: str) -> dict[str, str]:
-    """The values of a key by column, of ``COLUMN=VALUE,…``. Raises ConfigError."""
-    by_column = values_by_column(text)
-    if by_column is None:
-        raise ConfigError({"--key": f"{text!r} is no COLUMN=VALUE, such as id=1 or order_id=100,line=1"})
-    return by_column
-
-
-def keys_of_texts(texts: Sequence[Mapping[str, str]], columns: silver.Columns, fields: pa.Schema) -> WantedKeys:
-    """Keys that a user gives, a text for each column. fields: of silver's columns. Raises ConfigError."""
-    for text in texts:
-        if set(text) != set(columns.key):
-            raise ConfigError(
-                {"--key": f"the key has the columns {', '.join(columns.key)}, and {', '.join(text)} given"}
-            )
+def keys_of_texts(texts: Sequence[str], columns: silver.Columns, fields: pa.Schema, table: str) -> WantedKeys:
+    """Keys that a user gives. fields: of silver's columns. Raises ConfigError."""
+    keys = [dict(zip(columns.key, key_values(text, columns.key, table), strict=True)) for text in texts]
     # The lake is asked by values of its own types, the server by texts, which it converts.
-    cells = {name: [text[name] for text in texts] for name in columns.key}
+    cells = {name: [key[name] for key in keys] for name in columns.key}
     arrays = [_typed(name, cells[name], fields.field(name).type) for name in columns.key]
     raw = pa.nulls(len(texts), fields.field("_raw").type)
     lake_keys = pa.table(
@@ -67,21 +55,19 @@ def keys_of_texts(texts: Sequence[Mapping[str, str]], columns: silver.Columns, f
     )
     condition = " AND ".join(f"{identifier(name).replace('%', '%%')} = %s" for name in columns.key)
     parts = (
-        WantedRows(condition, tuple(_parameter(text[name], fields.field(name).type) for name in columns.key))
-        for text in texts
+        WantedRows(condition, tuple(_parameter(key[name], fields.field(name).type) for name in columns.key))
+        for key in keys
     )
     return WantedKeys(tuple(parts), lake_keys)
 
 
 def _typed(name: str, texts: Sequence[str], kind: pa.DataType) -> pa.Array:
     try:
-        if pa.types.is_binary(kind):
-            return pa.array([_parameter(text, kind) for text in texts], kind)
-        return pa.array(texts, pa.string()).cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        return pa.array([typed_value(text, kind).as_py() for text in texts], kind)
+    except ValueError as error:
         raise ConfigError({"--key": f"{name}: {texts[0]!r} is no value of a column of type {kind}"}) from error
 
 
 def _parameter(text: str, kind: pa.DataType) -> Any:
-    """What the server compares with: bytes are given in hex."""
-    return bytes.fromhex(text.removeprefix("0x")) if pa.types.is_binary(kind) else text
+    """What the server compares with: it converts texts itself, but for bytes."""
+    return bytes_value(text) if pa.types.is_binary(kind) else text

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import TableName
@@ -12,7 +13,7 @@ from spark_jobs.changes.table_definitions import HistoryDefinitions
 from spark_jobs.delta import index_files
 from spark_jobs.errors import ConfigError
 from spark_jobs.row_history import key_search, trace
-from spark_jobs.row_history.key_search import keep_indexes
+from spark_jobs.row_history.key_search import _hashes, keep_indexes
 from tests.consumers import SOURCE, Shop, order
 from tests.row_logs import ORDERS, cut_at, summary, traced
 from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table, Update
@@ -74,6 +75,11 @@ def test_a_table_that_a_file_does_not_have_is_no_slice_there(tmp_path: Path, pla
     shop.log([Insert("shop.other", (1,)), Commit()])
     assert len(traced(shop, OTHER, keys=("1",))) == 1
     assert placed == ["b.000002"]
+
+
+def test_hashes_stay_as_they_are() -> None:
+    """An index has them: where they become others, ``_TEXTS`` has to become another version."""
+    assert (key_search._TEXTS, *_hashes(pa.array(["1", "42", '"a", 7', None])).tolist()) == HASHES
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 200, None], ids=["empty", "another", "cut"])

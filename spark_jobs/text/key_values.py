@@ -1,0 +1,65 @@
+"""A key as users write it: ``COLUMN=VALUE,…``, or the values alone in the key's order.
+
+Put here: the texts of a key's values, and values of a column's type. Not here: what is looked for by them: texts of the
+log (row_history/key_texts.py), rows of a server (pipeline/mending/wanted_keys.py) or of the lake (pipeline/as_of/).
+"""
+
+import csv
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from spark_jobs.errors import ConfigError
+
+_BETWEEN = re.compile(r",(?=[^,=]+=)")
+"""Between two columns of a key; a value may have commas."""
+
+
+def key_values(text: str, columns: Sequence[str], table: str) -> list[str]:
+    """The value of each column of a key, in the key's order.
+
+    Values alone are CSV where the key has several columns; what does not name the columns of the key is a value.
+
+    Args:
+        text: as the user writes it.
+        columns: the key's.
+        table: its name, for messages.
+
+    Raises:
+        ConfigError: for too few or too many values.
+    """
+    by_column = _values_by_column(text)
+    if by_column is not None and by_column.keys() == {*columns}:
+        return [by_column[name] for name in columns]
+    values = [text] if len(columns) == 1 else next(csv.reader([text], skipinitialspace=True), [])
+    if len(values) != len(columns):
+        raise ConfigError(
+            f"--key {text!r}: the key of {table} has {len(columns)} columns ({', '.join(columns)}); write it like "
+            f"{','.join(f'{name}=…' for name in columns)}"
+        )
+    return values
+
+
+def _values_by_column(text: str) -> dict[str, str] | None:
+    """The value of each column; None where a part of the text is not ``COLUMN=VALUE``."""
+    pairs = [part.partition("=") for part in _BETWEEN.split(text)]
+    if not all(name.strip() and separator for name, separator, _ in pairs):
+        return None
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def typed_value(text: str, kind: pa.DataType) -> pa.Scalar:
+    """A value of a type by its text; bytes are written in hex. Raises ValueError where it is none."""
+    if pa.types.is_binary(kind):
+        return pa.scalar(bytes_value(text), kind)
+    try:
+        value: pa.Scalar = pa.scalar(text).cast(kind)
+    except (pa.ArrowException, OverflowError) as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+def bytes_value(text: str) -> bytes:
+    """Bytes by their hex digits, which may follow ``0x``. Raises ValueError."""
+    return bytes.fromhex(text.removeprefix("0x"))
