@@ -198,6 +198,94 @@ def conflicts_are_predicted(server: MySQLServer, folder: Path, seed: int, count:
         assert rows(database, "t") == sorted(((n, *row) for n, row in expected.items()), key=repr)
 
 
+class Family:
+    """Random transactions about parents and their children, which a foreign key ties to them."""
+
+    def __init__(self, database: Database, dice: random.Random) -> None:
+        self.database, self.dice = database, dice
+        self.parents, self.children = dict[int, int](), dict[int, int]()
+        """Parents with how many children they have, and children with their parents."""
+        self.born = 0
+        database.execute("SET SESSION sql_mode = ''")
+        database.execute("CREATE TABLE parents (id INT PRIMARY KEY, e ENUM('a','b') NOT NULL, b BIT(3), d DATE)")
+        database.execute(
+            "CREATE TABLE children (id INT PRIMARY KEY, parent INT NOT NULL, raw_ VARBINARY(4), "
+            "FOREIGN KEY (parent) REFERENCES parents (id)) "
+        )
+
+    def run(self, transactions: int) -> None:
+        for _ in range(transactions):
+            self.database.execute("BEGIN")
+            for _ in range(self.dice.randint(1, 5)):
+                self._statement()
+            self.database.execute("COMMIT")
+
+    def _statement(self) -> None:
+        alone = [parent for parent, count in self.parents.items() if not count]
+        self.born += 1
+        values = self.dice.choice(("'a'", "'b'")), self.dice.choice(("b'101'", "NULL")), "'0000-00-00'"
+        match self.dice.choice(("parent", "child", "child", "update", "move", "orphan", "last child", "adopt")):
+            case "parent":
+                self.database.execute(f"INSERT INTO parents VALUES ({self.born}, {', '.join(values)})")
+                self.parents[self.born] = 0
+            case "child" if self.parents:
+                parent = self.dice.choice([*self.parents])
+                self.database.execute(f"INSERT INTO children VALUES ({self.born}, {parent}, x'00ff')")
+                self.children[self.born] = parent
+                self.parents[parent] += 1
+            case "update":
+                self.database.execute(f"UPDATE parents SET e = {values[0]}, b = {values[1]} WHERE id % 3 = 0")
+            case "move" if alone:
+                self.database.execute(f"UPDATE parents SET id = {self.born} WHERE id = {alone[0]}")
+                self.parents[self.born] = self.parents.pop(alone[0])
+            case "orphan" if alone:
+                self.database.execute(f"DELETE FROM parents WHERE id = {alone[0]}")
+                del self.parents[alone[0]]
+            case "last child" if self.children:
+                # The parent goes behind its children, and comes back before them.
+                parent = self.dice.choice([*self.children.values()])
+                self.database.execute(f"DELETE FROM children WHERE parent = {parent}")
+                self.database.execute(f"DELETE FROM parents WHERE id = {parent}")
+                self.children = {child: owner for child, owner in self.children.items() if owner != parent}
+                del self.parents[parent]
+            case "adopt" if self.children:
+                child, parent = self.dice.choice([*self.children]), self.dice.choice([*self.parents])
+                self.database.execute(f"UPDATE children SET parent = {parent}, raw_ = NULL WHERE id = {child}")
+                self.parents[self.children[child]] -= 1
+                self.parents[parent] += 1
+                self.children[child] = parent
+
+
+def a_suffix_is_taken_back(server: MySQLServer, folder: Path, seed: int, transactions: int) -> None:
+    """All that transactions did after some place: the rows are those that were there."""
+    dice = random.Random(seed)
+    with database_of(server) as database:
+        start = beginning_of(database)
+        family = Family(database, dice)
+        family.run(transactions)
+        middle = end_of(database)
+        before = rows(database, "parents"), rows(database, "children")
+        family.run(dice.randint(1, transactions))
+        after = rows(database, "parents"), rows(database, "children")
+        end_of(database)
+        pipeline = pipeline_of(database, folder, start)
+        undo = undo_of(pipeline, database, ["parents", "children"], start=middle)
+        assert undo.steps or before == after
+        assert predicted(database, undo) == []
+        assert executed(database, undo) == []
+        assert (rows(database, "parents"), rows(database, "children")) == before, seed
+
+
+def test_parents_come_back_before_their_children(mysql: MySQLServer, tmp_path: Path) -> None:
+    a_suffix_is_taken_back(mysql, tmp_path, 3, 25)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_random_suffixes_are_taken_back(any_server: tuple[str, MySQLServer], tmp_path: Path, seed: int) -> None:
+    a_suffix_is_taken_back(any_server[1], tmp_path, seed, 60)
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 def test_generated_columns_are_left_out(shop: Shop) -> None:

@@ -32,7 +32,7 @@ def test_keys_that_are_given_or_left_are_not_all_of_a_table(table: MendedTable, 
 
 def test_keys_are_of_one_table() -> None:
     require_keys(["shop.*"], [])
-    require_keys(["shop.t"], [{"id": "1"}])
+    require_keys(["shop.t"], ["id=1"])
     for tables in ([], ["shop.*"], ["shop.t", "shop.u"]):
         with pytest.raises(ConfigError, match="keys are of one table"):
-            require_keys(tables, [{"id": "1"}])
+            require_keys(tables, ["id=1"])

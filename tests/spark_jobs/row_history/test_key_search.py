@@ -20,6 +20,7 @@ from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Stat
 from tests.segment_types import INT, VARCHAR
 
 OTHER = TableName("shop", "other")
+HASHES = ("1", 8887001575407956608, 6552976130779330739, 2565182571508307597)
 
 
 @pytest.fixture(autouse=True)
