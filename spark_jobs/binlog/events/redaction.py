@@ -13,7 +13,7 @@ it is done to (spark_jobs/bronze/redaction.py), when (binlog/slices/slicer.py).
 """
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.events.compression import inflated_pieces
+from spark_jobs.binlog.events.compression import inflated_pieces, inflated_record
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC
 from spark_jobs.binlog.events.row_fragments import group_length, row_head
 from spark_jobs.binlog.events.scanner import Scan, TableMaps
@@ -36,6 +36,13 @@ _KEPT = 8
 _MARK = b"RD"
 _LEAST = _KEPT + 1 + len(_MARK)
 """Bytes of a blanked row event's body at least: no server writes shorter row events."""
+SECOND_VERSION = {23: 30, 24: 31, 25: 32, 166: 169, 167: 170, 168: 171}
+"""Row events without room for extra information, and those of the same rows that have it."""
+PLAIN_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+"""MariaDB's compressed row events and the plain ones that they become."""
+PARTIAL_UPDATE = 39
+UPDATES = (24, 31, PARTIAL_UPDATE)
+_TYPE = 4
 _PAYLOAD = 40
 _PAD_FIELD = 82
 _LEVELS = (3, 9, 19)
@@ -109,6 +116,12 @@ def blanked(event: bytes, footer: int) -> bytes:
     return head + filler + zlib.crc32(head + filler).to_bytes(4, "little")[:footer]
 
 
+def blanked_text(header: bytes, size: int) -> bytes:
+    """A blanked statement's text with a body of so many bytes, without a checksum. header: of the event it replaces."""
+    head = header[:4] + bytes([IGNORABLE]) + header[5:17] + bytes([header[17] | _FLAG]) + header[18:HEADER]
+    return head + _filler(bytes(_KEPT), TEXTS[0], size)
+
+
 def refuse_blanked(scan: Scan, maps: TableMaps, name: tuple[str, str], place: Callable[[int], str]) -> None:
     """Raises Unsupported where rows of a table (schema, name) were blanked; place: of an event, as messages name it."""
     for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
@@ -173,8 +186,7 @@ class Redactor:
         size: bytes that each frame inflates to. Raises Unsupported where none fits.
         """
         start, length = int(scan.offset[event]), int(scan.length[event])
-        room = length - HEADER - footer
-        body = next((payload for frame in frames if (payload := _payload(frame, size, room)) is not None), None)
+        body = body_that_fits(frames, size, length - HEADER - footer)
         if body is None:
             raise Unsupported(
                 f"{self._file}:{scan.base + start}: a compressed transaction holds rows of redacted tables, and what "
@@ -190,6 +202,14 @@ class Redactor:
 def frames_of(content: bytes) -> Iterator[bytes]:
     """Frames of a small content, each packed closer than the one before."""
     return (zstandard.ZstdCompressor(level=level, write_content_size=False).compress(content) for level in _LEVELS)
+
+
+def body_that_fits(frames: Iterable[bytes], size: int, room: int) -> bytes | None:
+    """The body of a TRANSACTION_PAYLOAD event of ``room`` bytes with the first frame that fits; None where none does.
+
+    size: bytes that each frame inflates to.
+    """
+    return next((body for frame in frames if (body := _payload(frame, size, room)) is not None), None)
 
 
 class PiecewiseFrame:
@@ -252,7 +272,7 @@ def same_but_redacted(first: bytes, second: bytes, footer: int) -> bool:
     while at < len(first):
         length = max(group_length(first, at), group_length(second, at))
         pair = first[at : at + length], second[at : at + length]
-        if pair[0] != pair[1] and not _same_event(*pair, length, footer):
+        if pair[0] != pair[1] and not (_same_event(*pair, length, footer) or _have_same_rows(*pair, footer)):
             return False
         at += length
     return True
@@ -274,6 +294,62 @@ def _same_event(first: bytes, second: bytes, length: int, footer: int) -> bool:
     if len(plain) != 1 or not _is_blanked(plain[0][4]):
         return False
     return blanked(first, footer) == blanked(second, footer)
+
+
+def _have_same_rows(first: bytes, second: bytes, footer: int) -> bool:
+    """Whether one of two is a row event, and the other what is left of it without some rows (rows/erasure.py)."""
+    return _has_lost_rows(first, second, footer) or _has_lost_rows(second, first, footer)
+
+
+def _has_lost_rows(whole: bytes, rest: bytes, footer: int) -> bool:
+    """Whether ``rest`` is ``whole`` without rows: a row event, a blank event, or both, as long as it.
+
+    What its images are must be bytes of the other's, in their order; of events cut short the head alone counts.
+    """
+    is_one = _is_rows(whole[_TYPE]) and group_length(whole, 0) >= len(whole)
+    if not is_one or whole[:4] != rest[:4] or whole[5:9] != rest[5:9]:
+        return False
+    size = group_length(rest, 0)
+    if size < len(rest):
+        is_cut_behind = group_length(rest, size) > len(rest) - size
+        if not is_cut_behind and original(rest[size:], footer) not in TEXTS:
+            return False
+        rest = rest[:size]
+    is_cut = group_length(whole, 0) > len(whole) or size > len(rest)
+    if rest[_TYPE] == IGNORABLE:
+        return is_cut or (size == len(rest) and original(rest, footer) in TEXTS)
+    codes = [SECOND_VERSION.get(event[_TYPE], event[_TYPE]) for event in (whole, rest) if len(event) > _TYPE]
+    if is_cut or len(rest) != size:
+        return is_cut and len({*codes}) == 1
+    return len({*codes}) == 1 and _are_images_of(*(event[: len(event) - footer] for event in (whole, rest)))
+
+
+def _are_images_of(whole: bytes, rest: bytes) -> bool:
+    """Whether a row event's images are bytes of another's, in their order, and its table and masks are the same."""
+    try:
+        (table, images), (rest_table, rest_images) = _images_of(whole), _images_of(rest)
+    except DecodeError:
+        return False
+    remaining = iter(images)
+    return table == rest_table and all(byte in remaining for byte in rest_images)
+
+
+def _is_rows(code: int) -> bool:
+    return code != FRAGMENT and bool(MEANINGS[code] == kernels.ROWS)
+
+
+def _images_of(event: bytes) -> tuple[bytes, bytes]:
+    """Table, column count and masks of a row event without a checksum, and its images."""
+    code = event[_TYPE]
+    plain_code = PLAIN_ROWS.get(code, code)
+    at = HEADER + _KEPT
+    at += int.from_bytes(event[at : at + 2], "little") if plain_code >= SECOND_VERSION[23] else 0
+    is_short = event[at] < 251
+    count = event[at] if is_short else int.from_bytes(event[at + 1 : at + 3], "little")
+    stop = at + (1 if is_short else 3) + (count + 7) // 8 * (2 if plain_code in UPDATES else 1)
+    table = event[HEADER : HEADER + 6]
+    images = inflated_record(event[stop:]) if code in PLAIN_ROWS else event[stop:]
+    return table + event[at:stop], images
 
 
 def _same_beginning(first: bytes, second: bytes) -> bool:

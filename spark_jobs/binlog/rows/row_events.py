@@ -18,6 +18,7 @@ import numpy as np
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import AT_ONCE, PADDING, inflated_record
 from spark_jobs.binlog.events.partial_json import apply_diffs
+from spark_jobs.binlog.events.redaction import PARTIAL_UPDATE, PLAIN_ROWS
 from spark_jobs.binlog.events.row_fragments import joined
 from spark_jobs.binlog.events.table_map import Column, TableDefinition
 from spark_jobs.binlog.events.types import FRAGMENT, type_name
@@ -25,12 +26,9 @@ from spark_jobs.binlog.types import GEOMETRY_CODE, VECTOR_CODE
 from spark_jobs.binlog.types.base import Numbers
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 
-PARTIAL_UPDATE = 39
-COMPRESSED = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
-"""MariaDB's compressed row events and the plain ones that they become."""
-PLAIN = np.array([COMPRESSED.get(code, code) for code in range(256)])
+PLAIN = np.array([PLAIN_ROWS.get(code, code) for code in range(256)])
 """The plain event of each type."""
-_UPDATES = [code for code, plain_code in COMPRESSED.items() if plain_code in (24, 31)]
+_UPDATES = [code for code, plain_code in PLAIN_ROWS.items() if plain_code in (24, 31)]
 _TYPE = 4
 """Where the type is in an event."""
 JSON_CODE = 245
@@ -162,7 +160,8 @@ def _sizes_at(place: str, definition: TableDefinition) -> Numbers:
 
 _FIXED = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8, 4: 4, 5: 8, 13: 1, 10: 3, 14: 3, 7: 4, 11: 3, 12: 8}
 _FRACTIONAL = {17: 4, 18: 5, 19: 3}
-_PREFIXED = {252, JSON_CODE, GEOMETRY_CODE, VECTOR_CODE}
+_COMPRESSED_BLOB, _COMPRESSED_VARCHAR = 140, 141
+_PREFIXED = {252, JSON_CODE, GEOMETRY_CODE, VECTOR_CODE, _COMPRESSED_BLOB}
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
@@ -178,7 +177,7 @@ def _size(column: Column, name: str) -> int:  # noqa: PLR0911 - one line a kind 
         if not 1 <= meta <= 4:
             raise DecodeError(f"{name}: a length of {meta} bytes")
         return -meta
-    if code in {15, 253, 254}:
+    if code in {15, 253, 254, _COMPRESSED_VARCHAR}:
         return -1 if meta < 256 else -2
     if code in {247, 248}:
         return meta
