@@ -17,6 +17,7 @@ from spark_jobs.binlog.events.types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events.xa import XaStep, xa_step
 from spark_jobs.binlog.rows.changes import Changes, Presence
 from spark_jobs.binlog.rows.decoder import Decoder
+from spark_jobs.binlog.rows.erasure import ErasedSlice, SliceEraser
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
 from spark_jobs.binlog.rows.placed_events import written_head
 from spark_jobs.binlog.rows.statement_texts import SliceTexts, StatementTexts
@@ -39,6 +40,7 @@ __all__ = [
     "Commits",
     "Decoder",
     "Definitions",
+    "ErasedSlice",
     "Event",
     "EventAt",
     "EventType",
@@ -53,6 +55,7 @@ __all__ = [
     "Scans",
     "Session",
     "SliceBytes",
+    "SliceEraser",
     "SliceMarks",
     "SliceTexts",
     "Slicer",

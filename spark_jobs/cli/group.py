@@ -94,6 +94,7 @@ VERBS = {
     },
     "Operation": {
         "mend": ("mend", "Put the server's rows in the place of those that differ."),
+        "forget": ("forget", "Erase the rows of keys from all of the lake."),
         "skip": ("operate", "Quarantine one event so that its table can continue."),
         "reset": ("operate", "Rebuild a table: the next run recreates it from bronze."),
         "gc": ("operate", "Remove expired log files from bronze."),

@@ -7,7 +7,7 @@ The rows stay as they are, so the commit that puts a file in the place of others
 names them all.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -45,7 +45,7 @@ class FileGroup:
     """Files of a table that become one, or none where no row of theirs is left.
 
     sort_key: the columns by whose values rows are sorted; none leaves them in the order of the files. oldest: stretch
-    and number of the first binlog file whose slices are kept, of bronze; None keeps all.
+    and number of the first binlog file whose slices are kept, of bronze; None keeps all. edit: what becomes of rows.
     """
 
     unit: int
@@ -55,6 +55,7 @@ class FileGroup:
     configuration: Mapping[str, str]
     sort_key: tuple[str, ...]
     oldest: tuple[int, int] | None = None
+    edit: Callable[[pa.Table], pa.Table] | None = None
 
     @property
     def bytes(self) -> int:
@@ -164,7 +165,8 @@ def _living(group: FileGroup) -> Iterator[pa.Table]:
                 is_alive[dead[(dead >= begin) & (dead < end)] - begin] = False
                 if group.oldest:
                     is_alive &= _is_kept(rows, group.oldest)
-                yield rows if is_alive.all() else rows.filter(pa.array(is_alive))
+                rows = rows if is_alive.all() else rows.filter(pa.array(is_alive))
+                yield group.edit(rows) if group.edit else rows
                 begin = end
 
 

@@ -67,11 +67,11 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
     keeping = next((target.mode for target in entry.into if target.mode != Mode.MIRROR), None)
     if keeping:
         return f"a downstream table of it keeps what was deleted (mode: {keeping})"
-    is_merged = bool(merged) and all(_is_merged(lake, entry, head, target) for target in merged)
-    return None if is_merged else "downstream has not got all of it yet"
+    has_all = bool(merged) and all(is_merged(lake, entry, head, target) for target in merged)
+    return None if has_all else "downstream has not got all of it yet"
 
 
-def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
+def is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
     """Whether downstream has all of silver: no window, and no replayed window, is still to be merged."""
     merged = DownstreamCommit.of_head(table.head())
     if merged is None:

@@ -102,87 +102,14 @@ def gc_source(
 
 
 @dataclass(frozen=True, slots=True)
-class _CollectionPlan:
-    """The files that may go upon a head, and those that stay."""
+class LogReaders:
+    """Who reads a source's bronze: each needs the log from a position on."""
 
-    head: Head
-    commit: BronzeCommit
-    going: tuple[HeldFile, ...]
-    staying: tuple[HeldFile, ...]
-    kept_for: Reader | None
-
-    def oldest_after(self, count: int) -> Position:
-        """Where bronze begins once the first so many files are gone."""
-        if not count:
-            return bronze.oldest(self.commit)
-        first = [*self.going, *self.staying][count]
-        return Position(first.file, max(first.start, FIRST_EVENT), first.stretch)
-
-
-@dataclass(frozen=True, slots=True)
-class _Collection:
-    spark: SparkSession
     pipeline: Pipeline
     lake: Lake
     source: str
-    ignored: frozenset[str]
 
-    @property
-    def table(self) -> Table:
-        return self.lake.bronze(self.source)
-
-    def run(self, now: datetime, *, dry_run: bool) -> Collected:
-        planned = self.plan(now)
-        if dry_run:
-            return self._collected(planned, planned.going)
-        removed: list[HeldFile] = []
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                for files in self._remove(planned):
-                    removed += files
-            except LostRace:  # an extraction came first; what it added is no older
-                if not tries_left:
-                    raise
-                planned = self.plan(now)
-            else:
-                break
-        return self._collected(planned, removed)
-
-    def _collected(self, planned: _CollectionPlan, removed: Sequence[HeldFile]) -> Collected:
-        return Collected(self.source, tuple(removed), planned.oldest_after(len(planned.going)), planned.kept_for)
-
-    def plan(self, now: datetime) -> _CollectionPlan:
-        snapshot = BronzeSnapshot.of(self.lake, self.source)
-        files = bronze.files(snapshot.table, snapshot.version)
-        duration = self.pipeline.retention.bronze
-        old = [] if duration is None else list(takewhile(lambda file: now - file.newest > duration, files[:-1]))
-        waiting = self._waited_for(snapshot.head, snapshot.checkpoint, is_needed=bool(old) or bool(self.ignored))
-        slowest = min(waiting, key=lambda reader: reader.position.order, default=None)
-        limit = (slowest.position if slowest else snapshot.end).order[:2]
-        going = tuple(takewhile(lambda file: file.place < limit, old))
-        kept_for = slowest if len(going) < len(old) else None
-        return _CollectionPlan(snapshot.head, snapshot.checkpoint, going, tuple(files[len(going) :]), kept_for)
-
-    def _waited_for(self, head: Head, checkpoint: Checkpoint, *, is_needed: bool) -> list[Reader]:
-        """The readers that are not ignored. Raises ConfigError where one is to be ignored that there is not."""
-        readers = list(self._readers(head, checkpoint)) if is_needed else []
-        unknown = sorted(self.ignored - {reader.name for reader in readers} - {XA, SILVER})
-        if unknown:
-            listed = ", ".join(sorted({reader.name for reader in readers} | {XA, SILVER}))
-            raise ConfigError(f"{self.source}: no reader {unknown[0]!r} to ignore; there are {listed}")
-        waiting = [reader for reader in readers if reader.name not in self.ignored]
-        return waiting + (list(self._xa(head, waiting)) if is_needed and XA not in self.ignored else [])
-
-    def _xa(self, head: Head, waiting: Sequence[Reader]) -> Iterator[Reader]:
-        """The XA transactions whose rows somebody still needs: open ones, and those whose commit is not read by all."""
-        slowest = min((reader.position for reader in waiting), default=None)
-        for open_ in prepared_transactions(self.table, head.version, slowest):
-            reason = "the log does not say yet whether it is committed"
-            if open_.committed:
-                reason = f"its XA COMMIT at {open_.committed} is not read by all"
-            yield Reader(XA, open_.position, f"XA transaction {open_.xid} is prepared, and {reason}")
-
-    def _readers(self, head: Head, checkpoint: Checkpoint) -> Iterator[Reader]:
+    def all(self, head: Head, checkpoint: Checkpoint) -> Iterator[Reader]:
         begin = bronze.begin(checkpoint)
         surveyed = publication.surveyed(self.lake, self.source)
         yield Reader(SILVER, surveyed or begin, "no run has looked for tables in bronze beyond it")
@@ -224,13 +151,99 @@ class _Collection:
         copies = [TableName(*name) for name in helpers if scope.helpers.is_copy(name[1])]
         if not copies:
             return
-        survey_ = scan_metadata(read_index(self.table, head.version, kind="statement"))
+        survey_ = scan_metadata(read_index(self.lake.bronze(self.source), head.version, kind="statement"))
         for name in copies:
             place = made_at(survey_, name, oldest)
             if place:
                 yield Reader(
                     str(name), place, "an online schema change fills the table, and has not put it in its place"
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class _CollectionPlan:
+    """The files that may go upon a head, and those that stay."""
+
+    head: Head
+    commit: BronzeCommit
+    going: tuple[HeldFile, ...]
+    staying: tuple[HeldFile, ...]
+    kept_for: Reader | None
+
+    def oldest_after(self, count: int) -> Position:
+        """Where bronze begins once the first so many files are gone."""
+        if not count:
+            return bronze.oldest(self.commit)
+        first = [*self.going, *self.staying][count]
+        return Position(first.file, max(first.start, FIRST_EVENT), first.stretch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    spark: SparkSession
+    pipeline: Pipeline
+    lake: Lake
+    source: str
+    ignored: frozenset[str]
+
+    @property
+    def table(self) -> Table:
+        return self.lake.bronze(self.source)
+
+    @property
+    def _readers(self) -> LogReaders:
+        return LogReaders(self.pipeline, self.lake, self.source)
+
+    def run(self, now: datetime, *, dry_run: bool) -> Collected:
+        planned = self.plan(now)
+        if dry_run:
+            return self._collected(planned, planned.going)
+        removed: list[HeldFile] = []
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                for files in self._remove(planned):
+                    removed += files
+            except LostRace:  # an extraction came first; what it added is no older
+                if not tries_left:
+                    raise
+                planned = self.plan(now)
+            else:
+                break
+        return self._collected(planned, removed)
+
+    def _collected(self, planned: _CollectionPlan, removed: Sequence[HeldFile]) -> Collected:
+        return Collected(self.source, tuple(removed), planned.oldest_after(len(planned.going)), planned.kept_for)
+
+    def plan(self, now: datetime) -> _CollectionPlan:
+        snapshot = BronzeSnapshot.of(self.lake, self.source)
+        files = bronze.files(snapshot.table, snapshot.version)
+        duration = self.pipeline.retention.bronze
+        old = [] if duration is None else list(takewhile(lambda file: now - file.newest > duration, files[:-1]))
+        waiting = self._waited_for(snapshot.head, snapshot.checkpoint, is_needed=bool(old) or bool(self.ignored))
+        slowest = min(waiting, key=lambda reader: reader.position.order, default=None)
+        limit = (slowest.position if slowest else snapshot.end).order[:2]
+        going = tuple(takewhile(lambda file: file.place < limit, old))
+        kept_for = slowest if len(going) < len(old) else None
+        return _CollectionPlan(snapshot.head, snapshot.checkpoint, going, tuple(files[len(going) :]), kept_for)
+
+    def _waited_for(self, head: Head, checkpoint: Checkpoint, *, is_needed: bool) -> list[Reader]:
+        """The readers that are not ignored. Raises ConfigError where one is to be ignored that there is not."""
+        readers = list(self._readers.all(head, checkpoint)) if is_needed else []
+        unknown = sorted(self.ignored - {reader.name for reader in readers} - {XA, SILVER})
+        if unknown:
+            listed = ", ".join(sorted({reader.name for reader in readers} | {XA, SILVER}))
+            raise ConfigError(f"{self.source}: no reader {unknown[0]!r} to ignore; there are {listed}")
+        waiting = [reader for reader in readers if reader.name not in self.ignored]
+        return waiting + (list(self._xa(head, waiting)) if is_needed and XA not in self.ignored else [])
+
+    def _xa(self, head: Head, waiting: Sequence[Reader]) -> Iterator[Reader]:
+        """The XA transactions whose rows somebody still needs: open ones, and those whose commit is not read by all."""
+        slowest = min((reader.position for reader in waiting), default=None)
+        for open_ in prepared_transactions(self.table, head.version, slowest):
+            reason = "the log does not say yet whether it is committed"
+            if open_.committed:
+                reason = f"its XA COMMIT at {open_.committed} is not read by all"
+            yield Reader(XA, open_.position, f"XA transaction {open_.xid} is prepared, and {reason}")
 
     def _remove(self, planned: _CollectionPlan) -> Iterator[Sequence[HeldFile]]:
         """Removes batch after batch, each upon the commit before; yields the files of each. Raises LostRace."""

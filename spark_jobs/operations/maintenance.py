@@ -256,12 +256,15 @@ def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
         keep_indexes(lake_of(pipeline), work.log_of)
     else:
         index_files.remove_stale(table.path)
-    files, after = len(table.files()), _after(table, head.version)
+    files, after = len(table.files()), newest_with_same_rows(table, head.version)
     return Maintained(table.path, work.files_before, files, head.version, after, hours, work.folded)
 
 
-def _after(table: Table, version: int) -> int:
-    """The newest version that has the rows of an earlier one: where no commit but maintenance's came since."""
+def newest_with_same_rows(table: Table, version: int) -> int:
+    """The newest version that has the rows of an earlier one: where no commit but maintenance's came since.
+
+    Rows that were forgotten count as none.
+    """
     maintenance = [
         version_ for version_, checkpoint in table.since(version) if checkpoint.kind == CommitKind.MAINTENANCE
     ]
@@ -297,4 +300,4 @@ def _newest(lake: Lake, maintained: Maintained | None, published: int | None) ->
     """The newest version of a table with the rows of the one that is published."""
     if maintained is None or published is None or published >= maintained.version_after:
         return published
-    return _after(Table(maintained.path, lake.plain), published)
+    return newest_with_same_rows(Table(maintained.path, lake.plain), published)

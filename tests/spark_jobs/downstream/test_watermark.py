@@ -14,7 +14,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.gc import _Collection
+from spark_jobs.operations.gc import LogReaders
 
 ROUTE = 'routes: [{from: "shop.people*", to: world.people, sources: [eu, us], keys: shared}]'
 
@@ -77,8 +77,8 @@ def test_gc_waits_for_order_times_where_keys_are_shared(tmp_path: Path, monkeypa
         path.write_text(f"lake: ./lake\nsources: {{eu: {{files: a}}, us: {{files: b}}}}\n{routes}\n")
         assert head.checkpoint
         pipeline = load(path, {})
-        work = _Collection(None, pipeline, lake_of(pipeline), "eu", frozenset())  # type: ignore[arg-type]
-        return {reader.name: reader.position for reader in work._readers(head, head.checkpoint)}
+        readers = LogReaders(pipeline, lake_of(pipeline), "eu")
+        return {reader.name: reader.position for reader in readers.all(head, head.checkpoint)}
 
     assert readers("routes: []") == {"silver": begin}
     assert readers(ROUTE) == {"silver": begin, "clock": begin}

@@ -1,0 +1,116 @@
+"""The verb that erases rows of some keys from the lake: forget.
+
+Put here: its options, and what is said of places. Not here: erasing (operations/forgetting/).
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_jobs.cli.app import (
+    config_option,
+    each_source,
+    echo,
+    echo_json,
+    single_source,
+    source_option,
+    yes_option,
+)
+from spark_jobs.cli.group import ERRORS, cli
+from spark_jobs.cli.output import print_grid
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.operations.forgetting.forget import Forgotten
+
+
+@cli.command()
+@click.argument("table", metavar="DB.TABLE")
+@config_option
+@source_option
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    required=True,
+    metavar="COLUMN=VALUE,…",
+    help="A key whose rows are forgotten, with all columns of the key; may be given several times. All keys that a row "
+    "has had are to be named.",
+)
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="READER",
+    help="Do not wait for this reader of the log, such as group:search; may be given several times.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@yes_option
+def forget(  # noqa: PLR0913 - a parameter an option
+    table: str,
+    path: Path,
+    source: str | None,
+    keys: tuple[str, ...],
+    ignored: tuple[str, ...],
+    *,
+    as_json: bool,
+    yes: bool,
+) -> None:
+    """Erase the rows of keys from all of the lake.
+
+    The rows are to be deleted at the source, and a run is to have taken that in. They go from bronze, with the texts of
+    their statements, from silver and downstream tables, from rows that are being loaded, from older versions, indexes
+    and statistics; deliveries delete what they wrote. In bronze a filler of the same length takes their place: every
+    position stays, and export names what is not the server's own. Without --yes nothing is erased, and the places are
+    listed. Forgetting again finishes what was interrupted.
+
+    \b
+    Example: stratalog forget shop.customers -c pipeline.yaml --key id=2
+    Example: stratalog forget shop.order_lines -c pipeline.yaml --key order_id=100,line=1 --yes
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.binlog import TableName
+    from spark_jobs.operations.forgetting.forget import forget as forget_rows
+    from spark_jobs.pipeline.mending.wanted_keys import parsed
+
+    # Wrong use is found before a session is started.
+    schema, dot, name = table.partition(".")
+    if not dot or not name:
+        raise ConfigError(f"{table!r} is no table; write it like shop.customers")
+    for key in keys:
+        parsed(key)
+    origin = single_source(load(path), source)
+
+    def forget_one(spark: "SparkSession", pipeline: Pipeline, source_: str) -> None:
+        wanted = TableName(schema, name)
+        forgotten = forget_rows(spark, pipeline, source_, wanted, keys, ignored=ignored, is_applied=yes)
+        if as_json:
+            echo_json(forgotten.to_json(is_applied=yes))
+        else:
+            _say(forgotten, yes=yes)
+
+    each_source(path, origin, forget_one, is_lazy=True)
+
+
+def _say(forgotten: "Forgotten", *, yes: bool) -> None:
+    # What was found in which place, and then what is left elsewhere.
+    places = [place for place in forgotten.places if not place.is_empty]
+    print_grid(
+        ["place", "events", "rows", "deleted rows", "older files"],
+        [
+            [place.place, *(f"{count:,}" for count in (place.events, place.rows, place.marked, place.old_files))]
+            for place in places
+        ],
+    )
+    if not places:
+        echo(f"{forgotten.source}: {forgotten.table}: nothing of these keys is in the lake")
+    for remark in forgotten.held:
+        ERRORS.print(remark, markup=False, highlight=False)
+    if places and not yes:
+        ERRORS.print("nothing is erased yet; --yes does it", markup=False)
+    elif places:
+        echo(f"{forgotten.source}: {forgotten.table}: erased")

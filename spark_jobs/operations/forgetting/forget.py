@@ -1,0 +1,383 @@
+"""Rows of some keys of one table erased from the lake, place by place: ``stratalog forget``.
+
+Put here: what is refused, the order of the places, and the report. Not here: what is done in a place (logged_rows.py,
+lake_rows.py), or how it is printed (cli/forget.py).
+
+Bronze goes first, in one commit, and its older files with it: from then on no replay finds the rows. Each layer above
+it gets a commit, so that what others have planned while the rows were there loses. Files of older versions go at the
+end, once every table is published without the rows. What is killed on the way is finished by doing it again: each step
+asks what its place has, and not what an earlier step has done.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.modes import Mode
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.delivery.deliver import chosen_tables, deliver
+from spark_jobs.delta import vacuum
+from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.downstream import publication as published
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.multi_source import SHARED, view
+from spark_jobs.downstream.publication import Entry, Target
+from spark_jobs.errors import ConfigError, DeliveryError, TableStopped, about
+from spark_jobs.lake import driver_commit
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
+from spark_jobs.lake.table import Table
+from spark_jobs.operations.fold_windows import is_merged
+from spark_jobs.operations.forgetting import lake_rows, logged_rows
+from spark_jobs.operations.forgetting.keys import ForgottenKeys
+from spark_jobs.operations.forgetting.lake_rows import Erasing, HeldRows
+from spark_jobs.operations.forgetting.logged_rows import ErasedSlices, LoggedRows
+from spark_jobs.operations.gc import DELIVERY, GROUP, SILVER, LogReaders
+from spark_jobs.operations.maintenance import newest_with_same_rows
+from spark_jobs.pipeline import iceberg_tables
+from spark_jobs.pipeline.initial_load.commit import progress
+from spark_jobs.pipeline.mending.wanted_keys import keys_of_texts, parsed
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenIn:
+    """What a place has of the keys, or had before it was erased.
+
+    place: bronze, or the path of a table in the lake. events, bytes: of bronze, of events that are not the server's own
+    any more. rows: of a table, in its newest version, and marked: those that are deleted there already. old_files: of
+    older versions.
+    """
+
+    place: str
+    events: int = 0
+    bytes: int = 0
+    rows: int = 0
+    marked: int = 0
+    old_files: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing of the keys."""
+        return not (self.events or self.rows or self.marked or self.old_files)
+
+    def to_json(self) -> dict[str, Any]:
+        """A member of ``places`` of ``stratalog forget --json``."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was forgotten of one table, or would be. held: who still has the rows, one sentence each."""
+
+    source: str
+    table: TableName
+    keys: int
+    places: tuple[ForgottenIn, ...]
+    held: tuple[str, ...]
+
+    def to_json(self, *, is_applied: bool) -> dict[str, Any]:
+        """The object of ``stratalog forget --json``."""
+        return {
+            "source": self.source,
+            "table": str(self.table),
+            "keys": self.keys,
+            "applied": is_applied,
+            "places": [place.to_json() for place in self.places],
+            "held": list(self.held),
+        }
+
+
+def forget(  # noqa: PLR0913 - a verb's options
+    spark: SparkSession,
+    pipeline: Pipeline,
+    source: str,
+    name: TableName,
+    keys: Sequence[str],
+    *,
+    ignored: Collection[str] = (),
+    is_applied: bool = False,
+) -> Forgotten:
+    """Erases the rows of keys from bronze, silver, downstream, what is loaded, indexes, statistics and older versions.
+
+    The rows have to be deleted at the source, and the lake to have that. Nothing is written at the server.
+
+    Args:
+        spark: the session, which may be a lazy one.
+        pipeline: the configuration.
+        source: whose table.
+        name: the table.
+        keys: ``COLUMN=VALUE,…`` with all columns of the key; all that a row has had.
+        ignored: readers of the log that are not waited for, as gc names them.
+        is_applied: whether anything is erased; otherwise the result says what would be.
+
+    Raises ConfigError, TableStopped for what cannot be forgotten, DecodeError, Unsupported, LakeError, and LostRace
+    where other writers keep winning: forgetting again finishes it.
+    """
+    work = _Forgetting(spark, pipeline, source, name, tuple(keys), frozenset(ignored))
+    with about(f"{source}: {name}"):
+        return work.done(is_applied=is_applied)
+
+
+@dataclass(slots=True)
+class _Forgetting:
+    spark: SparkSession
+    pipeline: Pipeline
+    source: str
+    name: TableName
+    key_texts: tuple[str, ...]
+    ignored: frozenset[str]
+    _held: list[str] = field(default_factory=list)
+
+    def done(self, *, is_applied: bool) -> Forgotten:
+        places = [*self._places()]
+        if is_applied:
+            self._deliver()
+            retry_on_conflict(self._erase_log, wait=CONFLICT_WAIT)
+            retry_on_conflict(self._erase_silver, wait=CONFLICT_WAIT)
+            for target in self._entry().into:
+                retry_on_conflict(partial(self._erase_downstream, target), wait=CONFLICT_WAIT)
+            self._publish()
+            iceberg_tables.show_tables(self.pipeline, self.source)
+            self._deliver()
+            self._remove_old()
+        return Forgotten(self.source, self.name, len(self.key_texts), tuple(places), tuple(self._held))
+
+    def _places(self) -> Iterator[ForgottenIn]:
+        """What each place has now. Raises TableStopped, ConfigError for what cannot be forgotten."""
+        keys = self._keys()
+        yield self._in_bronze(*self._found())
+        for path, keys_ in self._tables(keys):
+            snapshot = snapshot_of(path)
+            if snapshot is not None and {*keys_.names} <= {*snapshot.schema.names}:
+                held = HeldRows.of(snapshot, keys_)
+                old_files = len(lake_rows.files_that_hold(snapshot, keys_))
+                yield ForgottenIn(path, rows=held.rows, marked=held.marked, old_files=old_files)
+            elif snapshot is not None:
+                raise TableStopped(
+                    f"{path} lacks the columns of the key ({', '.join(keys_.columns)}), so that nothing tells its rows"
+                )
+
+    def _in_bronze(self, found: LoggedRows, erased: ErasedSlices) -> ForgottenIn:
+        snapshot = driver_commit.snapshot_upon(found.snapshot.table.path, found.snapshot.head)
+        old_files = logged_rows.files_that_hold(found, snapshot)
+        return ForgottenIn(snapshot.path, events=erased.events, bytes=erased.bytes, old_files=len(old_files))
+
+    def _tables(self, keys: ForgottenKeys) -> Iterator[tuple[str, ForgottenKeys]]:
+        """The tables of the lake with rows of the keys, by path, and how these are found there."""
+        lake = self._lake
+        yield lake.silver(self.source, *self._name).path, keys
+        yield lake.load(self.source, *self._name).path, keys
+        for target in self._entry().into:
+            yield target.path, self._keys_in(target, keys)
+
+    def _keys_in(self, target: Target, keys: ForgottenKeys) -> ForgottenKeys:
+        marks = view(Table(target.path, self._lake.plain), self._owner).marks
+        return keys.marked(marks) if marks else keys
+
+    @property
+    def _lake(self) -> Lake:
+        return lake_of(self.pipeline)
+
+    @property
+    def _name(self) -> tuple[str, str]:
+        return self.name.schema, self.name.table
+
+    @property
+    def _owner(self) -> tuple[str, str, str]:
+        return self.source, self.name.schema, self.name.table
+
+    def _entry(self) -> Entry:
+        """What is published of the table. Raises ConfigError, TableStopped."""
+        entries = published.read(self._lake, self.source)
+        entry = next((entry for entry in entries if entry.name == self._name), None)
+        if entry is None or entry.silver_version is None:
+            raise ConfigError(f"{self.source} has no such table in the lake")
+        load = progress(self._lake, self.source, self.name)
+        if entry.is_reset or (load and load.is_open):
+            raise TableStopped("is being rebuilt or loaded; run stratalog until it is done, and forget again")
+        for target in entry.into:
+            commit = DownstreamCommit.of_head(Table(target.path, self._lake.plain).head())
+            if commit and commit.key_sharing == SHARED:
+                raise TableStopped(
+                    f"{target.path} has keys in common with other sources' tables (keys: shared), and nothing tells "
+                    "which sources a row of it has values of; route the table to one of its own, and forget again"
+                )
+        return entry
+
+    def _keys(self) -> ForgottenKeys:
+        """The keys in silver's types. Raises ConfigError, TableStopped."""
+        table = self._lake.silver(self.source, *self._name)
+        head = table.head()
+        commit = SilverCommit.of_head(head)
+        if head is None or commit is None:
+            raise ConfigError(f"{self.source} has no such table in the lake")
+        if not commit.key or commit.is_numbered:
+            raise TableStopped("has no key with names in the lake, and rows are forgotten by their key")
+        rule = self.pipeline.filters.of(self.name.schema, self.name.table).columns
+        masked = sorted(column for column in commit.key if rule and column.casefold() in rule.masks)
+        if masked:
+            raise TableStopped(
+                f"a rule masks {', '.join(masked)} of its key, so that a key of the source names no row of the lake; "
+                f"once gc has removed its log, rebuild it (stratalog reset --source {self.source} --table {self.name})"
+            )
+        snapshot = snapshot_of(table.path, head.version)
+        assert snapshot is not None
+        columns = silver.stored_columns(table, head)
+        texts = [parsed(text) for text in self.key_texts]
+        lake_keys = keys_of_texts(texts, columns, snapshot.schema.arrow(physical=False)).lake_keys
+        return ForgottenKeys.of(lake_keys, columns.key)
+
+    def _found(self) -> tuple[LoggedRows, ErasedSlices]:
+        """The changes of the keys in bronze as it is now, and its slices without them. Raises TableStopped."""
+        found = LoggedRows.find(self.pipeline, self.source, self.name, self.key_texts)
+        if found.other_keys:
+            listed = ", ".join(sorted(found.other_keys))
+            raise TableStopped(
+                f"these rows have had other keys, which are to be forgotten with them: {listed}; name them"
+            )
+        self._require_deleted(found)
+        self._require_read(found)
+        self._held = [
+            f"{position}: a statement that changes rows of the table is logged as text, with values that it names "
+            "(statement format); it goes with retention.bronze"
+            for position in found.by_statement
+        ]
+        return found, ErasedSlices.of(found)
+
+    def _require_deleted(self, found: LoggedRows) -> None:
+        """Raises TableStopped for keys that have a row."""
+        living = set(found.living)
+        mirrors = [target for target in self._entry().into if target.mode == Mode.MIRROR]
+        for target in mirrors:
+            keys = self._keys_in(target, self._keys())
+            snapshot = snapshot_of(target.path)
+            rows = HeldRows.of(snapshot, keys).rows if snapshot else 0
+            living |= {f"{rows} in {target.path}"} if rows else set()
+        if living:
+            raise TableStopped(
+                f"rows of these keys are not deleted: {', '.join(sorted(living))}; delete them at the source, run "
+                "stratalog, and forget them then: else they would come again"
+            )
+
+    def _require_read(self, found: LoggedRows) -> None:
+        """Raises TableStopped where somebody has not read the log up to the last change of the keys."""
+        head, entry = found.snapshot.head, self._entry()
+        targets = {target.path: view(Table(target.path, self._lake.plain), self._owner) for target in entry.into}
+        origin = self._silver_head()
+        unmerged = [path for path, table in targets.items() if not is_merged(self._lake, entry, origin, table)]
+        if unmerged or not entry.into:
+            raise TableStopped(f"{', '.join(unmerged) or 'downstream'} has not all of silver; run stratalog first")
+        if found.newest is None:
+            return
+        for reader in LogReaders(self.pipeline, self._lake, self.source).all(head, found.snapshot.checkpoint):
+            is_about_it = reader.name in (str(self.name), SILVER) or reader.name.startswith((GROUP, DELIVERY))
+            if is_about_it and reader.name not in self.ignored and reader.position.order <= found.newest:
+                raise TableStopped(
+                    f"{reader.name} has not read the log up to the last change of these rows ({reader.reason}), and "
+                    f"would keep them without their changes. Let it go on, or take --ignore {reader.name}"
+                )
+
+    def _silver_head(self) -> Head:
+        head = self._lake.silver(self.source, *self._name).head()
+        assert head is not None
+        return head
+
+    def _erase_log(self) -> None:
+        """Erases the rows from bronze, and the older files that have them. Raises LostRace."""
+        found, erased = self._found()
+        logged_rows.erase(found, erased)
+        table = found.snapshot.table
+        found = replace(found, snapshot=BronzeSnapshot.of(self._lake, self.source))
+        snapshot = driver_commit.snapshot_upon(table.path, found.snapshot.head)
+        vacuum.remove(table.path, logged_rows.files_that_hold(found, snapshot))
+
+    @property
+    def _erasing(self) -> Erasing:
+        return Erasing(self.spark, self.pipeline.spark.task_bytes)
+
+    def _erase_silver(self) -> None:
+        keys = self._keys()
+        for table in (self._lake.silver(self.source, *self._name), self._lake.load(self.source, *self._name)):
+            head = table.head()
+            if head and head.checkpoint:
+                self._erasing.land(table, head, keys, _upkeep(head.checkpoint))
+
+    def _erase_downstream(self, target: Target) -> None:
+        """Erases the rows from a downstream table, which has silver's newest version then. Raises LostRace."""
+        table, origin = Table(target.path, self._lake.plain), self._silver_head()
+        head = table.head()
+        commit = DownstreamCommit.of_head(head)
+        assert head
+        assert commit
+        assert origin.checkpoint
+        merged: dict[str, Any] = {"silver_version": origin.version, "silver_batch": origin.checkpoint.batch}
+        if commit.parts is None:
+            commit = replace(commit, **merged)
+        else:
+            parts = [
+                replace(part, **merged) if (part.source, part.schema, part.table) == self._owner else part
+                for part in commit.parts
+            ]
+            commit = replace(commit, parts=tuple(parts))
+        self._erasing.land(table, head, self._keys_in(target, self._keys()), _upkeep(commit))
+
+    def _publish(self) -> None:
+        """Names the versions without the rows where those with them are published. Raises LostRace."""
+        paths = self._paths()
+
+        def renewed(entry: Entry) -> Entry:
+            if entry.silver_version is not None and (entry.source, *entry.name) == self._owner:
+                table = self._lake.silver(self.source, *entry.name)
+                entry = replace(entry, silver_version=newest_with_same_rows(table, entry.silver_version))
+            targets = [self._renewed(target) if target.path in paths else target for target in entry.into]
+            return entry.with_targets(targets) if targets else entry
+
+        # A downstream table of several sources is published by each.
+        sources = {row["source"] for row in self._lake.published().rows(columns=["source"])}
+        for source in sorted(sources):
+            published.overwrite(self._lake, source, renewed)
+
+    def _renewed(self, target: Target) -> Target:
+        table = Table(target.path, self._lake.plain)
+        return (
+            target if target.version is None else replace(target, version=newest_with_same_rows(table, target.version))
+        )
+
+    def _paths(self) -> set[str]:
+        """The downstream tables with rows of the table."""
+        return {target.path for target in self._entry().into}
+
+    def _deliver(self) -> None:
+        """Delivers the table as it is now: a delivery that lags would need the files that go. Raises DeliveryError."""
+        paths = self._paths()
+        for delivery, settings in self.pipeline.deliveries.items():
+            tables = [] if settings.apply == "ordered" else chosen_tables(self.pipeline, self._lake, delivery)
+            for table in (table for table in tables if table.table.path in paths):
+                outcome = deliver(self.pipeline, delivery, Scope.parse([str(table)]))
+                if outcome.stopped:
+                    raise DeliveryError("; ".join(map(str, outcome.stopped.values())))
+
+    def _remove_old(self) -> None:
+        """Removes the files of older versions that have the rows, and what the log says of their values."""
+        paths = self._paths()
+        for path, keys in self._tables(self._keys()):
+            if path in paths:
+                iceberg_tables.expire(self.pipeline, path, 0, ())
+            lake_rows.remove_old(Table(path, self._lake.plain), keys)
+
+
+def _upkeep(checkpoint: Checkpoint) -> Checkpoint:
+    """A commit that moves no position."""
+    return replace(checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)

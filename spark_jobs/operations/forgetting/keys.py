@@ -1,0 +1,82 @@
+"""The keys whose rows are forgotten, as rows of the lake's tables have them.
+
+Put here: which rows of a file have one of the keys. Not here: keys as users write them (text/key_pairs.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.errors import LakeError
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenKeys:
+    """Keys of one table.
+
+    columns: those of the key. rows: the values of each key in their order. marks: columns, and the values by which rows
+    of the table are told from others of a downstream table.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    marks: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, keys: pa.Table, columns: Sequence[str]) -> "ForgottenKeys":
+        """keys: the columns of the key, in silver's types."""
+        cells = [keys.column(name).to_pylist() for name in columns]
+        return cls(tuple(columns), tuple(zip(*cells, strict=True)))
+
+    def marked(self, marks: Mapping[str, str]) -> "ForgottenKeys":
+        """The same keys among rows with these marks."""
+        return replace(self, marks=tuple(marks.items()))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that tell the rows."""
+        return [*self.columns, *(name for name, _ in self.marks)]
+
+    def has(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Which rows have one of the keys."""
+        is_one: Any = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
+        for key in self.rows:
+            pairs = [*zip(self.columns, key, strict=True), *self.marks]
+            is_key: Any = pa.scalar(True)
+            for name, value in pairs:
+                is_key = pc.and_(is_key, _equal(rows.column(name), value))
+            is_one = pc.or_(is_one, is_key)
+        return is_one
+
+    def without(self, rows: pa.Table) -> pa.Table:
+        """The rows that have none of the keys."""
+        return rows.filter(pc.invert(self.has(rows)))
+
+    def may_be_in(self, file: DataFile, schema: TableSchema) -> bool:
+        """Whether a file may have one of the keys, as far as its statistics tell."""
+        try:
+            bounds = [file.bounds(schema, name) for name in self.columns]
+            return any(
+                all(
+                    (bound.minimum is None or bound.minimum <= value)
+                    and (bound.maximum is None or value <= bound.maximum)
+                    for bound, value in zip(bounds, key, strict=True)
+                )
+                for key in self.rows
+            )
+        except (TypeError, LakeError):  # bounds of another type than the values tell nothing
+            return True
+
+
+def _equal(cells: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    """Which cells are a value; none where their type does not hold it."""
+    try:
+        scalar = pa.scalar(value, cells.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.chunked_array([pa.array([False] * len(cells), pa.bool_())])
+    return pc.fill_null(pc.equal(cells, scalar), False)

@@ -1,0 +1,251 @@
+"""The rows of some keys in bronze: where they stand, and slices without them.
+
+Put here: finding changes of keys in the log, and one commit that erases them. Not here: events without rows
+(binlog/rows/erasure.py), or who still reads them (forget.py).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.binlog import ErasedSlice, SliceBytes, SliceEraser, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.changes.json_encoding import bytes_at
+from spark_jobs.config.model import Pipeline
+from spark_jobs.delta import data_files
+from spark_jobs.delta.snapshot import DataFile, Snapshot, removed_files
+from spark_jobs.engine import rewrite
+from spark_jobs.engine.rewrite import FileGroup
+from spark_jobs.errors import LakeError
+from spark_jobs.lake import driver_commit
+from spark_jobs.lake.commit import CommitKind, new_batch
+from spark_jobs.log.position import Position
+from spark_jobs.operations.forgetting.old_files import unnamed_files
+from spark_jobs.row_history.trace import Selection, TableTrace
+
+File = tuple[int, str]
+"""Log generation and name of a binlog file."""
+Place = tuple[int, int, int]
+"""Log generation, file number and offset of a slice."""
+_PLACE = ("stretch", "number", "start")
+_COLUMNS = ("stretch", "number", "file", "start", "stop", "transaction_start")
+_SLICE = (*_COLUMNS, "context", "payload")
+
+
+@dataclass(slots=True)
+class LoggedRows:
+    """Changes of some keys in one version of bronze.
+
+    rows: by file the offset of each change's event and its number there. other_keys: keys that their rows had before or
+    after. living: keys whose rows are not deleted at the end. newest: where the last of the changes takes effect, as
+    ``Position.order``. by_statement: places of statements that change rows of the table and do not say which.
+    """
+
+    snapshot: BronzeSnapshot
+    rows: dict[File, set[tuple[int, int]]] = field(default_factory=dict)
+    other_keys: set[str] = field(default_factory=set)
+    living: set[str] = field(default_factory=set)
+    newest: tuple[int, ...] | None = None
+    by_statement: tuple[Position, ...] = ()
+    names: frozenset[TableName] = frozenset()
+
+    @classmethod
+    def find(cls, pipeline: Pipeline, source: str, name: TableName, keys: Iterable[str]) -> Self:
+        """All that bronze has of keys, as users write them. Raises as ``TableTrace``."""
+        trace = TableTrace.of(pipeline, source, name, Selection(keys=tuple(keys), is_raw=True))
+        found = cls(trace.snapshot)
+        born: dict[str, tuple[int, ...]] = {}
+        for traced in trace.changes():
+            change = traced.change
+            found.rows.setdefault((traced.stretch, change.file), set()).add((change.offset, change.row))
+            found.other_keys |= {key for key in (change.old_key, change.new_key) if key} - trace.choice.seeds
+            born.pop(change.old_key or "", None)
+            if change.new_key:
+                born[change.new_key] = traced.place
+            found.newest = traced.place[:3]
+        # A statement that empties the table deletes rows, too.
+        emptied = [position.order for position in trace.life.emptied]
+        found.living = {key for key, place in born.items() if not any(order > place[:3] for order in emptied)}
+        found.by_statement = tuple(logged.position for logged in trace.life.unlogged)
+        found.names = frozenset(trace.life.names)
+        return found
+
+    @property
+    def changes(self) -> int:
+        """How many changes."""
+        return sum(map(len, self.rows.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Slices:
+    """Slices of one version of bronze, with where each lies in the data files."""
+
+    files: DataFiles
+
+    def of(self, wanted: Iterable[File]) -> Iterator[dict[str, Any]]:
+        """The places of slices of binlog files, without their bytes."""
+        wanted_files = {*wanted}
+        for part in self.files.read(None, _COLUMNS):
+            rows = part.columns.to_pylist()
+            for row, group, number in zip(rows, part.groups.tolist(), part.rows.tolist(), strict=True):
+                if (row["stretch"], row["file"]) in wanted_files:
+                    yield {**row, "data_file": part.file, "row_group": group, "row": number}
+
+    def eraser(self, slice_: Mapping[str, Any]) -> SliceEraser:
+        """A slice opened. Raises DecodeError, LakeError."""
+        stored = self.files.group(slice_["data_file"], slice_["row_group"], _SLICE)
+        cells = stored.slice(slice_["row"], 1).combine_chunks().to_batches()[0]
+        payload = bytes_at(cells.column("payload"), 0)
+        context = cells.column("context")[0].as_py()
+        return SliceEraser.of(
+            slice_["file"], SliceBytes(slice_["start"], context, payload, slice_["transaction_start"])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedSlices:
+    """New contents of slices, by place; as ``FileGroup.edit`` it puts them in."""
+
+    by_place: Mapping[Place, ErasedSlice]
+    data_files: frozenset[str] = frozenset()
+    """Paths of the data files with some."""
+
+    @classmethod
+    def of(cls, found: LoggedRows) -> Self:
+        """The slices with changes, without them. Raises DecodeError, Unsupported, LakeError."""
+        files = DataFiles(found.snapshot.table, found.snapshot.version)
+        slices = _Slices(files)
+        listed = [*slices.of(found.rows)]
+        # Which transactions have them: their statements' texts go, too, and may stand in earlier slices.
+        starts: dict[File, set[int]] = {}
+        for slice_, offsets in ((slice_, _within(found, slice_)) for slice_ in listed):
+            if offsets:
+                begins = slices.eraser(slice_).transactions_of({offset for offset, _ in offsets})
+                starts.setdefault((slice_["stretch"], slice_["file"]), set()).update(begins)
+        erased: dict[Place, ErasedSlice] = {}
+        paths = set()
+        for slice_ in listed:
+            begins, rows = starts.get((slice_["stretch"], slice_["file"]), set()), _within(found, slice_)
+            is_of_one = slice_["transaction_start"] in begins or any(
+                slice_["start"] <= begin < slice_["stop"] for begin in begins
+            )
+            if not rows and not is_of_one:
+                continue
+            new = slices.eraser(slice_).erased(rows, begins)
+            if new.events:
+                erased[slice_["stretch"], slice_["number"], slice_["start"]] = new
+                paths.add(files.paths[slice_["data_file"]])
+        return cls(erased, frozenset(paths))
+
+    @property
+    def events(self) -> int:
+        return sum(slice_.events for slice_ in self.by_place.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(slice_.size for slice_ in self.by_place.values())
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        """Slices of bronze with the new contents."""
+        records = rows.to_pylist()
+        if not any(self._of(record) for record in records):
+            return rows
+        for record in records:
+            new = self._of(record)
+            if new:
+                record["payload"] = new.payload
+                record["events"] += new.added
+                record["ignored"] += new.added
+                record["redacted"] = _noted(record["redacted"], new)
+        return pa.Table.from_pylist(records, schema=rows.schema)
+
+    def _of(self, record: Mapping[str, Any]) -> ErasedSlice | None:
+        return self.by_place.get((record["stretch"], record["number"], record["start"]))
+
+
+def _within(found: LoggedRows, slice_: Mapping[str, Any]) -> set[tuple[int, int]]:
+    rows = found.rows.get((slice_["stretch"], slice_["file"]), set())
+    return {(offset, row) for offset, row in rows if slice_["start"] <= offset < slice_["stop"]}
+
+
+def _noted(before: Mapping[str, Any] | None, new: ErasedSlice) -> dict[str, Any]:
+    """What bronze says of events that are not the server's own."""
+    names = {(table["schema"], table["table"]) for table in (before or {}).get("tables") or ()} | new.tables
+    return {
+        "events": new.events + (before["events"] if before else 0),
+        "bytes": new.size + (before["bytes"] if before else 0),
+        "tables": [{"schema": schema, "table": table} for schema, table in sorted(names)],
+    }
+
+
+def erase(found: LoggedRows, erased: ErasedSlices) -> None:
+    """Puts slices without rows in the place of those with them, in one commit. Raises LostRace, LakeError."""
+    if not erased.by_place:
+        return
+    table, head = found.snapshot.table, found.snapshot.head
+    upon, added = driver_commit.with_columns(driver_commit.snapshot_upon(table.path, head), bronze.REDACTED_COLUMN)
+    old_files = [file for file in upon.files if file.path in erased.data_files]
+    new_files: list[DataFile] = []
+    for number, file in enumerate(old_files):
+        group = FileGroup(number, upon.path, (file,), upon.schema, upon.configuration, (), edit=erased)
+        (rewritten,) = rewrite.work([group])
+        if rewritten.error or rewritten.file is None:
+            raise LakeError(rewritten.error or f"{file.location(upon.path)}: has no slice")
+        new_files.append(rewritten.file)
+    assert len(old_files) == len(erased.data_files), "every data file with changes is in the version"
+    assert head.checkpoint is not None
+    commit = replace(BronzeCommit.of(head.checkpoint), batch=new_batch(), kind=CommitKind.MAINTENANCE)
+    table.land(upon, head, commit, adds=new_files, removes=old_files, changes_rows=False, operation="FORGET", **added)
+
+
+def files_that_hold(found: LoggedRows, snapshot: Snapshot) -> list[Any]:
+    """Files of bronze that the newest version does not name, and that have slices as they were before they were erased.
+
+    Such are files with another content of a slice of which bronze says that it is redacted, and files with slices of
+    the table's that bronze has no more. Raises LakeError.
+    """
+    current = _redacted_payloads(found)
+    gone_names = {file.location(snapshot.path).name for file in removed_files(snapshot.path, of_all_commits=True)}
+    oldest = found.snapshot.oldest.order
+    held = []
+    for file in unnamed_files(snapshot):
+        with data_files.parquet(file) as opened:
+            if not {*_PLACE, "payload", "tables"} <= {*opened.schema_arrow.names}:
+                continue
+            is_removed = file.name in gone_names
+            for number in range(opened.num_row_groups):
+                rows = opened.read_row_group(number, columns=[*_PLACE, "tables", "payload"])
+                if any(_holds(record, current, oldest, found, is_removed=is_removed) for record in rows.to_pylist()):
+                    held.append(file)
+                    break
+    return held
+
+
+def _holds(
+    record: Mapping[str, Any], current: Mapping[Place, bytes], oldest: Place, found: LoggedRows, *, is_removed: bool
+) -> bool:
+    place = record["stretch"], record["number"], record["start"]
+    if place in current:
+        return bool(record["payload"] != current[place])
+    names = {TableName(table["schema"], table["table"]) for table in record["tables"] or ()}
+    return is_removed and place < oldest and bool(names & found.names)
+
+
+def _redacted_payloads(found: LoggedRows) -> dict[Place, bytes]:
+    """The slices that are redacted as they are now."""
+    snapshot = found.snapshot
+    if "redacted" not in snapshot.table.columns():
+        return {}
+    payloads: dict[Place, bytes] = {}
+    columns = [*_PLACE, "payload", "redacted"]
+    for batch in snapshot.table.scan(snapshot.version, columns, pc.field("redacted").is_valid(), rows=16):
+        for record in batch.to_pylist():
+            if record["redacted"]:
+                payloads[record["stretch"], record["number"], record["start"]] = record["payload"]
+    return payloads
