@@ -1,9 +1,11 @@
 """Rows that are forgotten: no file of the lake has their values, and every other row is as it was."""
 
-import json
+import shutil
 import subprocess
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +13,27 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.binlog import FileDecoder, TableName, list_events
+from spark_jobs.binlog import TableName, list_events
 from spark_jobs.bronze.export import export
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delta import old_statistics, vacuum
+from spark_jobs.downstream import publication as published
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.forgetting.forget import Forgotten, forget
-from spark_jobs.operations.repair import plan_reset
+from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.request import BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
+from spark_jobs.subscriptions.subscription import Subscription
 from tests.fix_mysql import database_of
-from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same, rows
+from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers
 from tests.lake_tables import table_rows
 from tests.servers import tool_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.usefixtures("tasks_here")]
 
 MYSQL, MARIADB, PACKED = "mysql-8.0", "mariadb-11.4", "mysql-9.7"
 WORD = "Person-4711-hush"
@@ -81,8 +87,21 @@ def holders(folder: Path) -> Iterator[str]:
             parts += [bytes_of(table.column(name).to_pylist()) for name in table.column_names]
             if "payload" in table.column_names:
                 parts += [bytes_of(packed(record)) for record in table.to_pylist()]
+        if file.suffix == ".avro":
+            parts.append(inflated(content))
         if any(needle in part for needle in needles() for part in parts):
             yield str(file.relative_to(folder))
+
+
+def inflated(content: bytes) -> bytes:
+    """The block of an Avro file, which stands between two marks, behind two numbers of any length."""
+    block = content[: -len(content[-16:])].partition(content[-16:])[2]
+    while block and block[0] & 0x80:
+        block = block[1:]
+    block = block[1:]
+    while block and block[0] & 0x80:
+        block = block[1:]
+    return zlib.decompress(block[1:], -15) if block else b""
 
 
 def packed(record: dict[str, Any]) -> list[str]:
@@ -150,3 +169,162 @@ def test_no_file_has_the_values_and_all_else_is_as_it_was(shop: Shop) -> None:
     shop.run(pipeline)
     require_same(shop, pipeline, "people")
     assert [*holders(folder)] == []
+
+
+PLACES: dict[str, tuple[str, Any, set[str]]] = {
+    "bronze": ("logged_rows.erase", lambda *_: None, {"bronze"}),
+    "bronze's older versions": ("logged_rows.files_that_hold", lambda *_: [], {"bronze"}),
+    "silver": ("_Forgetting._erase_silver", lambda _: None, {"silver"}),
+    "downstream": ("_Forgetting._erase_downstream", lambda *_: None, {"downstream"}),
+    "older versions": ("lake_rows.files_that_hold", lambda *_: [], {"silver", "downstream"}),
+    "statistics": ("lake_rows.remove_old_statistics", lambda _: 0, {"silver", "downstream"}),
+    "Iceberg's metadata": ("iceberg_tables.expire", lambda *_: None, {"downstream"}),
+}
+"""What erases each place: left out, with what then has the values."""
+
+
+class Ended(BaseException):
+    """In the place of the end of the process."""
+
+
+@pytest.mark.thorough
+def test_each_place_has_the_values_until_it_is_erased_and_a_forget_that_ends_anywhere_is_finished(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{shop.database.name}.people"
+    pipeline = lived(shop, iceberg=True, downstream=[{"tables": name, "mode": "soft_delete", "change_data_feed": True}])
+    lake, saved = Path(pipeline.lake), tmp_path / "saved"
+    shutil.copytree(lake, saved)
+    before = Rows.of(shop, pipeline)
+
+    def restored() -> None:
+        shutil.rmtree(lake)
+        shutil.copytree(saved, lake)
+
+    for place, (attribute, nothing, folders) in PLACES.items():
+        restored()
+        with monkeypatch.context() as context:
+            context.setattr(f"spark_jobs.operations.forgetting.forget.{attribute}", nothing)
+            forgotten(shop, pipeline)
+        left = {file.split("/", 1)[0] for file in holders(lake)}
+        assert folders <= left, place
+        forgotten(shop, pipeline)
+        assert [*holders(lake)] == [], f"{place}, erased by the next forget"
+        assert Rows.of(shop, pipeline) == before
+    # Each commit, and each removal of files, may be the last thing that a process does.
+    ends: list[tuple[Any, str, str]] = [(Table, "land", moment) for moment in ("before", "after")]
+    ends += [(vacuum, "remove", "before"), (published, "overwrite", "before"), (old_statistics, "_commit", "before")]
+    for owner, attribute, moment in ends:
+        number = 0
+        most = 5 if owner is old_statistics else 50
+        while number < most and interrupted(shop, pipeline, (owner, attribute, moment, number), restored, monkeypatch):
+            assert [*holders(lake)] == [], (attribute, moment, number)
+            assert Rows.of(shop, pipeline) == before
+            number += 1
+        assert number, attribute
+    shop.run(pipeline)
+    assert [*holders(lake)] == []
+
+
+def interrupted(
+    shop: Shop, pipeline: Pipeline, end: tuple[Any, str, str, int], restored: Any, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    """Whether a forget ended at a call, and was finished by another; False where it has fewer calls."""
+    owner, attribute, moment, number = end
+    right, calls = getattr(owner, attribute), count()
+
+    def ending(*arguments: Any, **options: Any) -> Any:
+        is_it = next(calls) == number
+        result = None if is_it and moment == "before" else right(*arguments, **options)
+        if is_it:
+            raise Ended
+        return result
+
+    restored()
+    with monkeypatch.context() as context:
+        context.setattr(owner, attribute, ending)
+        try:
+            forgotten(shop, pipeline)
+        except Ended:
+            pass
+        else:
+            return False
+    forgotten(shop, pipeline)
+    return True
+
+
+def test_what_cannot_be_forgotten_is_refused_and_nothing_is_changed(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute(*PEOPLE, f"UPDATE people SET id = {KEY + 1} WHERE id = {KEY}", "CREATE TABLE bag (id INT)")
+    shop.execute("INSERT INTO bag VALUES (1)")
+    shop.run(pipeline)
+    held = [*holders(Path(pipeline.lake))]
+    refused = [
+        (
+            "people",
+            ("id=1",),
+            TableStopped,
+            "rows of these keys are not deleted: 1, 1 in .*; delete them at the source",
+        ),
+        (
+            "people",
+            (f"id={KEY}",),
+            TableStopped,
+            f"have had other keys, and are forgotten with all of them: name {KEY + 1}",
+        ),
+        ("people", ("name=x",), ConfigError, "the key of .* has 1 columns|the key has the columns id"),
+        ("bag", ("id=1",), TableStopped, "has no key with names"),
+        ("nowhere", ("id=1",), ConfigError, "has no table .*nowhere in the lake"),
+    ]
+    for table, keys, kind, text in refused:
+        with pytest.raises(kind, match=text):
+            forgotten(shop, pipeline, *keys, table=table)
+    shop.execute(f"DELETE FROM people WHERE id = {KEY + 1}")
+    with Subscription(pipeline, SOURCE, "search", start=str(shop.start)) as subscription:
+        shop.run(pipeline)
+        both = f"id={KEY}", f"id={KEY + 1}"
+        with pytest.raises(TableStopped, match="group:search has not read the log up to the last change of these rows"):
+            forgotten(shop, pipeline, *both)
+        assert [*holders(Path(pipeline.lake))] != []
+        assert subscription.group == "search"
+    assert len(held) > 3
+    wanted = TableName(shop.database.name, "people")
+    forget(shop.spark, pipeline, SOURCE, wanted, both, ignored=["group:search"], is_applied=True)
+    assert [*holders(Path(pipeline.lake))] == []
+
+
+@on(MYSQL, MARIADB, PACKED)
+@pytest.mark.thorough
+def test_replays_have_the_rows_no_more_and_the_exported_log_is_one(shop: Shop, tmp_path: Path) -> None:
+    if "9.7" in shop.database.server.build.name:
+        shop.execute("SET SESSION binlog_transaction_compression = ON")
+    pipeline = lived(shop)
+    forgotten(shop, pipeline)
+    request = BackfillRequest(SOURCE, str(shop.start), str(shop.end()))
+    assert not backfill(shop.spark, pipeline, request).stopped
+    reset(pipeline, SOURCE, plan_reset(pipeline, SOURCE, f"{shop.database.name}.people", drops_older=True))
+    shop.run(pipeline)
+    require_same(shop, pipeline, "people")
+    assert {row["id"] for row in table_rows(lake_of(pipeline).silver(SOURCE, shop.database.name, "people"))} == {
+        1,
+        3,
+        4,
+    }
+    # The log as it is written back says what is not the server's own, and is read by the server's tool.
+    exported = [*export(shop.spark, lake_of(pipeline), SOURCE, tmp_path / "exported")]
+    (notice,) = [file.redacted for file in exported if file.redacted]
+    assert notice.tables == (f"{shop.database.name}.people",)
+    assert notice.events >= 5
+    is_mariadb = "mariadb" in shop.database.server.build.name
+    tool = tool_of("mariadb-10.11", "mariadb-binlog") if is_mariadb else tool_of("mysql-9.7", "mysqlbinlog")
+    for file in exported:
+        content = file.path.read_bytes()
+        if not content.startswith(b"\xfebin"):
+            continue
+        if tool:
+            command = [*tool, "--no-defaults", "--verify-binlog-checksum", "-vv", str(file.path)]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert ended.returncode == 0, ended.stderr
+            assert WORD not in ended.stdout
+            assert "'three'" in ended.stdout
+    assert [*holders(Path(pipeline.lake))] == []

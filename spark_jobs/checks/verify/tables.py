@@ -22,6 +22,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import LoggedStatement, scan_metadata
 from spark_jobs.bronze.source_endpoints import endpoints_of
+from spark_jobs.bronze.table import redacted_within
 from spark_jobs.checks.verify.compare import buckets_for, compare
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
 from spark_jobs.checks.verify.row_digest import DigestLayout, layout
@@ -36,7 +37,7 @@ from spark_jobs.downstream.multi_source import SharedPart, is_own
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
 from spark_jobs.lake.commit import Head
-from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -104,6 +105,7 @@ def verify_source(
         position = checking.end()
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
+        _say_redacted(checking.lake, name)
         gaps = gaps_of(pipeline, checking.lake, name)
         results: list[Verified] = []
         try:
@@ -120,6 +122,15 @@ def verify_source(
             # What was compared is verified_of, also where what comes after it fails, or is not asked for.
             if results:
                 retry_on_conflict(lambda: verified.note(checking.lake, name, results))
+
+
+def _say_redacted(lake: Lake, source: str) -> None:
+    """Says what of bronze is not the server's own: no comparison with it can tell that."""
+    table = lake.bronze(source)
+    head = table.head()
+    redacted = redacted_within(table, head.version) if head else None
+    if redacted:
+        log.warning("%s: in bronze, %s", source, redacted)
 
 
 class _ComparedSource:

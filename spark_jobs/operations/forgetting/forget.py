@@ -203,7 +203,7 @@ class _Forgetting:
         entries = published.read(self._lake, self.source)
         entry = next((entry for entry in entries if entry.name == self._name), None)
         if entry is None or entry.silver_version is None:
-            raise ConfigError(f"{self.source} has no such table in the lake")
+            raise ConfigError(f"{self.source} has no table {self.name} in the lake")
         load = progress(self._lake, self.source, self.name)
         if entry.is_reset or (load and load.is_open):
             raise TableStopped("is being rebuilt or loaded; run stratalog until it is done, and forget again")
@@ -222,7 +222,7 @@ class _Forgetting:
         head = table.head()
         commit = SilverCommit.of_head(head)
         if head is None or commit is None:
-            raise ConfigError(f"{self.source} has no such table in the lake")
+            raise ConfigError(f"{self.source} has no table {self.name} in the lake")
         if not commit.key or commit.is_numbered:
             raise TableStopped("has no key with names in the lake, and rows are forgotten by their key")
         rule = self.pipeline.filters.of(self.name.schema, self.name.table).columns
@@ -244,9 +244,7 @@ class _Forgetting:
         found = LoggedRows.find(self.pipeline, self.source, self.name, self.key_texts)
         if found.other_keys:
             listed = ", ".join(sorted(found.other_keys))
-            raise TableStopped(
-                f"these rows have had other keys, which are to be forgotten with them: {listed}; name them"
-            )
+            raise TableStopped(f"these rows have had other keys, and are forgotten with all of them: name {listed} too")
         self._require_deleted(found)
         self._require_read(found)
         self._held = [
