@@ -86,8 +86,8 @@ def forget(  # noqa: PLR0913 - a parameter an option
     origin = single_source(load(path), source)
 
     def forget_one(spark: "SparkSession", pipeline: Pipeline, source_: str) -> None:
-        wanted = TableName(schema, name)
-        forgotten = forget_rows(spark, pipeline, source_, wanted, keys, ignored=ignored, is_applied=yes)
+        table_name = TableName(schema, name)
+        forgotten = forget_rows(spark, pipeline, source_, table_name, keys, ignored=ignored, is_applied=yes)
         if as_json:
             echo_json(forgotten.to_json(is_applied=yes))
         else:
@@ -108,7 +108,7 @@ def _say(forgotten: "Forgotten", *, yes: bool) -> None:
     )
     if not places:
         echo(f"{forgotten.source}: {forgotten.table}: nothing of these keys is in the lake")
-    for remark in forgotten.held:
+    for remark in forgotten.holders:
         ERRORS.print(remark, markup=False, highlight=False)
     if places and not yes:
         ERRORS.print("nothing is erased yet; --yes does it", markup=False)

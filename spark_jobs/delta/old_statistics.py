@@ -38,6 +38,7 @@ def remove_old_statistics(snapshot: Snapshot) -> int:
 
     snapshot: the newest version. What another tool says that it searched for is removed, too. Raises LakeError.
     """
+    # Sums go, commits and checkpoints are written again where they say more than they may.
     present = {file.path for file in snapshot.files}
     log, count = log_directory(snapshot.path), 0
     try:
@@ -120,12 +121,13 @@ def _checkpoint(file: StoredPath, present: Collection[str]) -> bytes | None:
 
 def _without_bounds(actions: pa.StructArray, present: Collection[str]) -> pa.StructArray | None:
     names = [field.name for field in actions.type]
-    held = [name for name in _STATISTICS if name in names]
+    statistics = [name for name in _STATISTICS if name in names]
+    # Files that the newest version does not have lose their bounds, in both forms.
     paths = actions.field("path")
     is_old = pc.and_(pc.is_valid(actions), pc.invert(pc.is_in(paths, value_set=pa.array([*present], paths.type))))
-    is_stated = [pc.and_(is_old, pc.is_valid(actions.field(name))) for name in held]
+    is_stated = [pc.and_(is_old, pc.is_valid(actions.field(name))) for name in statistics]
     cells = {name: actions.field(name) for name in names}
-    if "stats" in held:
+    if "stats" in statistics:
         texts = [
             counts_alone(text) if is_old_ and text else text
             for text, is_old_ in zip(cells["stats"].to_pylist(), is_old.to_pylist(), strict=True)
@@ -133,7 +135,7 @@ def _without_bounds(actions: pa.StructArray, present: Collection[str]) -> pa.Str
         stats = pa.array(texts, cells["stats"].type)
         is_stated = [pc.not_equal(pc.fill_null(stats, ""), pc.fill_null(cells["stats"], "")), *is_stated[1:]]
         cells["stats"] = stats
-    if "stats_parsed" in held:
+    if "stats_parsed" in statistics:
         parsed = cells["stats_parsed"]
         cells["stats_parsed"] = pc.if_else(is_old, pa.scalar(None, parsed.type), parsed)
     if not any(pc.any(flags).as_py() for flags in is_stated):

@@ -109,7 +109,8 @@ class LogReaders:
     lake: Lake
     source: str
 
-    def all(self, head: Head, checkpoint: Checkpoint) -> Iterator[Reader]:
+    def every_one(self, head: Head, checkpoint: Checkpoint) -> Iterator[Reader]:
+        """All of them. head, checkpoint: of bronze. Raises LakeError."""
         begin = bronze.begin(checkpoint)
         surveyed = publication.surveyed(self.lake, self.source)
         yield Reader(SILVER, surveyed or begin, "no run has looked for tables in bronze beyond it")
@@ -228,7 +229,7 @@ class _Collection:
 
     def _waited_for(self, head: Head, checkpoint: Checkpoint, *, is_needed: bool) -> list[Reader]:
         """The readers that are not ignored. Raises ConfigError where one is to be ignored that there is not."""
-        readers = list(self._readers.all(head, checkpoint)) if is_needed else []
+        readers = list(self._readers.every_one(head, checkpoint)) if is_needed else []
         unknown = sorted(self.ignored - {reader.name for reader in readers} - {XA, SILVER})
         if unknown:
             listed = ", ".join(sorted({reader.name for reader in readers} | {XA, SILVER}))

@@ -92,6 +92,17 @@ def expire(pipeline: Pipeline, path: str, hours: int, pinned: tuple[int, ...]) -
         expiry.remove(path)
 
 
+def renew(pipeline: Pipeline, path: str) -> None:
+    """Writes the metadata of a downstream table anew: what it has says nothing of files that are gone.
+
+    Metadata that is brought up to date names the files that its newest version removed, with their bounds. Raises
+    NotShown, LostRace, LakeError.
+    """
+    expiry.remove(path)
+    if pipeline.has_iceberg(*downstream_name(path)):
+        show(path)
+
+
 def _targets(pipeline: Pipeline, lake: Lake, source: str) -> Iterator[Target]:
     """The tables of a source that are shown, as they are published."""
     for entry in publication.read(lake, source):

@@ -154,12 +154,12 @@ def lived(shop: Shop, **keys: Any) -> Pipeline:
 def test_no_file_has_the_values_and_all_else_is_as_it_was(shop: Shop) -> None:
     pipeline = lived(shop)
     folder, before = Path(pipeline.lake), Rows.of(shop, pipeline)
-    held = [*holders(folder)]
-    assert {name.split("/", 1)[0] for name in held} == {"bronze", "silver", "downstream"}
+    files_before = [*holders(folder)]
+    assert {name.split("/", 1)[0] for name in files_before} == {"bronze", "silver", "downstream"}
     planned = forgotten(shop, pipeline, is_applied=False)
-    assert [*holders(folder)] == held, "nothing is erased without consent"
-    done = forgotten(shop, pipeline)
-    assert done == planned
+    assert [*holders(folder)] == files_before, "nothing is erased without consent"
+    erased = forgotten(shop, pipeline)
+    assert erased == planned
     assert [*holders(folder)] == []
     assert Rows.of(shop, pipeline) == before
     require_same(shop, pipeline, "people")
@@ -178,7 +178,7 @@ PLACES: dict[str, tuple[str, Any, set[str]]] = {
     "downstream": ("_Forgetting._erase_downstream", lambda *_: None, {"downstream"}),
     "older versions": ("lake_rows.files_that_hold", lambda *_: [], {"silver", "downstream"}),
     "statistics": ("lake_rows.remove_old_statistics", lambda _: 0, {"silver", "downstream"}),
-    "Iceberg's metadata": ("iceberg_tables.expire", lambda *_: None, {"downstream"}),
+    "Iceberg's metadata": ("iceberg_tables.renew", lambda *_: None, {"downstream"}),
 }
 """What erases each place: left out, with what then has the values."""
 
@@ -187,48 +187,81 @@ class Ended(BaseException):
     """In the place of the end of the process."""
 
 
+@dataclass(frozen=True)
+class SavedLake:
+    """A lake in which the key lived, as it was before it was forgotten."""
+
+    shop: Shop
+    pipeline: Pipeline
+    copy: Path
+    rows: Rows
+
+    @classmethod
+    def of(cls, shop: Shop, folder: Path) -> "SavedLake":
+        name = f"{shop.database.name}.people"
+        rule = {"tables": name, "mode": "soft_delete", "change_data_feed": True, "iceberg": True}
+        pipeline = lived(shop, downstream=[rule])
+        shutil.copytree(pipeline.lake, folder)
+        return cls(shop, pipeline, folder, Rows.of(shop, pipeline))
+
+    @property
+    def lake(self) -> Path:
+        return Path(self.pipeline.lake)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.lake)
+        shutil.copytree(self.copy, self.lake)
+
+    def require_forgotten(self, remark: object) -> None:
+        assert [*holders(self.lake)] == [], remark
+        assert Rows.of(self.shop, self.pipeline) == self.rows, remark
+
+
 @pytest.mark.thorough
-def test_each_place_has_the_values_until_it_is_erased_and_a_forget_that_ends_anywhere_is_finished(
+def test_each_place_has_the_values_until_it_is_erased(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = f"{shop.database.name}.people"
-    pipeline = lived(shop, iceberg=True, downstream=[{"tables": name, "mode": "soft_delete", "change_data_feed": True}])
-    lake, saved = Path(pipeline.lake), tmp_path / "saved"
-    shutil.copytree(lake, saved)
-    before = Rows.of(shop, pipeline)
-
-    def restored() -> None:
-        shutil.rmtree(lake)
-        shutil.copytree(saved, lake)
-
-    for place, (attribute, nothing, folders) in PLACES.items():
-        restored()
+    saved = SavedLake.of(shop, tmp_path / "saved")
+    for place, (attribute, replacement, folders) in PLACES.items():
+        saved.restore()
         with monkeypatch.context() as context:
-            context.setattr(f"spark_jobs.operations.forgetting.forget.{attribute}", nothing)
-            forgotten(shop, pipeline)
-        left = {file.split("/", 1)[0] for file in holders(lake)}
-        assert folders <= left, place
-        forgotten(shop, pipeline)
-        assert [*holders(lake)] == [], f"{place}, erased by the next forget"
-        assert Rows.of(shop, pipeline) == before
-    # Each commit, and each removal of files, may be the last thing that a process does.
-    ends: list[tuple[Any, str, str]] = [(Table, "land", moment) for moment in ("before", "after")]
-    ends += [(vacuum, "remove", "before"), (published, "overwrite", "before"), (old_statistics, "_commit", "before")]
-    for owner, attribute, moment in ends:
-        number = 0
-        most = 5 if owner is old_statistics else 50
-        while number < most and interrupted(shop, pipeline, (owner, attribute, moment, number), restored, monkeypatch):
-            assert [*holders(lake)] == [], (attribute, moment, number)
-            assert Rows.of(shop, pipeline) == before
-            number += 1
-        assert number, attribute
-    shop.run(pipeline)
-    assert [*holders(lake)] == []
+            context.setattr(f"spark_jobs.operations.forgetting.forget.{attribute}", replacement)
+            forgotten(shop, saved.pipeline)
+        assert folders <= {file.split("/", 1)[0] for file in holders(saved.lake)}, place
+        forgotten(shop, saved.pipeline)
+        saved.require_forgotten(f"{place}, erased by the next forget")
+    shop.run(saved.pipeline)
+    saved.require_forgotten("after a run")
 
 
-def interrupted(
-    shop: Shop, pipeline: Pipeline, end: tuple[Any, str, str, int], restored: Any, monkeypatch: pytest.MonkeyPatch
-) -> bool:
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "owner, attribute, moment, limit",
+    [
+        (Table, "land", "before", 50),
+        (Table, "land", "after", 50),
+        (vacuum, "remove", "before", 50),
+        (published, "overwrite", "before", 50),
+        (old_statistics, "_commit", "before", 2),
+    ],
+)
+def test_a_forget_that_ends_anywhere_is_finished_by_another(
+    shop: Shop,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    attribute: str,
+    moment: str,
+    limit: int,
+) -> None:
+    saved, number = SavedLake.of(shop, tmp_path / "saved"), 0
+    while number < limit and interrupted(saved, (owner, attribute, moment, number), monkeypatch):
+        saved.require_forgotten(number)
+        number += 1
+    assert number, "it ended at least once"
+
+
+def interrupted(saved: SavedLake, end: tuple[Any, str, str, int], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether a forget ended at a call, and was finished by another; False where it has fewer calls."""
     owner, attribute, moment, number = end
     right, calls = getattr(owner, attribute), count()
@@ -240,16 +273,16 @@ def interrupted(
             raise Ended
         return result
 
-    restored()
+    saved.restore()
     with monkeypatch.context() as context:
         context.setattr(owner, attribute, ending)
         try:
-            forgotten(shop, pipeline)
+            forgotten(saved.shop, saved.pipeline)
         except Ended:
             pass
         else:
             return False
-    forgotten(shop, pipeline)
+    forgotten(saved.shop, saved.pipeline)
     return True
 
 
@@ -258,7 +291,7 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_changed(shop: Shop) 
     shop.execute(*PEOPLE, f"UPDATE people SET id = {KEY + 1} WHERE id = {KEY}", "CREATE TABLE bag (id INT)")
     shop.execute("INSERT INTO bag VALUES (1)")
     shop.run(pipeline)
-    held = [*holders(Path(pipeline.lake))]
+    files_before = [*holders(Path(pipeline.lake))]
     refused = [
         (
             "people",
@@ -282,14 +315,14 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_changed(shop: Shop) 
     shop.execute(f"DELETE FROM people WHERE id = {KEY + 1}")
     with Subscription(pipeline, SOURCE, "search", start=str(shop.start)) as subscription:
         shop.run(pipeline)
-        both = f"id={KEY}", f"id={KEY + 1}"
+        pair = f"id={KEY}", f"id={KEY + 1}"
         with pytest.raises(TableStopped, match="group:search has not read the log up to the last change of these rows"):
-            forgotten(shop, pipeline, *both)
+            forgotten(shop, pipeline, *pair)
         assert [*holders(Path(pipeline.lake))] != []
         assert subscription.group == "search"
-    assert len(held) > 3
-    wanted = TableName(shop.database.name, "people")
-    forget(shop.spark, pipeline, SOURCE, wanted, both, ignored=["group:search"], is_applied=True)
+    assert len(files_before) > 3
+    table_name = TableName(shop.database.name, "people")
+    forget(shop.spark, pipeline, SOURCE, table_name, pair, ignored=["group:search"], is_applied=True)
     assert [*holders(Path(pipeline.lake))] == []
 
 

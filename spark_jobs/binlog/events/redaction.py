@@ -301,13 +301,14 @@ def _have_same_rows(first: bytes, second: bytes, footer: int) -> bool:
     return _has_lost_rows(first, second, footer) or _has_lost_rows(second, first, footer)
 
 
-def _has_lost_rows(whole: bytes, rest: bytes, footer: int) -> bool:
-    """Whether ``rest`` is ``whole`` without rows: a row event, a blank event, or both, as long as it.
+def _has_lost_rows(full: bytes, rest: bytes, footer: int) -> bool:
+    """Whether ``rest`` is ``full`` without rows: a row event, a blank event, or both, as long as it.
 
     What its images are must be bytes of the other's, in their order; of events cut short the head alone counts.
     """
-    is_one = _is_rows(whole[_TYPE]) and group_length(whole, 0) >= len(whole)
-    if not is_one or whole[:4] != rest[:4] or whole[5:9] != rest[5:9]:
+    # One is a row event, and the other begins as it does; behind what is left of it there may be a blank one.
+    is_one = _is_rows(full[_TYPE]) and group_length(full, 0) >= len(full)
+    if not is_one or full[:4] != rest[:4] or full[5:9] != rest[5:9]:
         return False
     size = group_length(rest, 0)
     if size < len(rest):
@@ -315,19 +316,19 @@ def _has_lost_rows(whole: bytes, rest: bytes, footer: int) -> bool:
         if not is_cut_behind and original(rest[size:], footer) not in TEXTS:
             return False
         rest = rest[:size]
-    is_cut = group_length(whole, 0) > len(whole) or size > len(rest)
+    is_cut = group_length(full, 0) > len(full) or size > len(rest)
     if rest[_TYPE] == IGNORABLE:
         return is_cut or (size == len(rest) and original(rest, footer) in TEXTS)
-    codes = [SECOND_VERSION.get(event[_TYPE], event[_TYPE]) for event in (whole, rest) if len(event) > _TYPE]
+    codes = [SECOND_VERSION.get(event[_TYPE], event[_TYPE]) for event in (full, rest) if len(event) > _TYPE]
     if is_cut or len(rest) != size:
         return is_cut and len({*codes}) == 1
-    return len({*codes}) == 1 and _are_images_of(*(event[: len(event) - footer] for event in (whole, rest)))
+    return len({*codes}) == 1 and _are_images_of(*(event[: len(event) - footer] for event in (full, rest)))
 
 
-def _are_images_of(whole: bytes, rest: bytes) -> bool:
+def _are_images_of(full: bytes, rest: bytes) -> bool:
     """Whether a row event's images are bytes of another's, in their order, and its table and masks are the same."""
     try:
-        (table, images), (rest_table, rest_images) = _images_of(whole), _images_of(rest)
+        (table, images), (rest_table, rest_images) = _images_of(full), _images_of(rest)
     except DecodeError:
         return False
     remaining = iter(images)

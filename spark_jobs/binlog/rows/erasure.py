@@ -97,12 +97,13 @@ class SliceEraser:
         Raises DecodeError, and Unsupported where an event cannot be written without its rows in as many bytes.
         """
         scan, footer = self.scan, self.scanner.format.footer
+        # The rows by their events, and the texts of their transactions.
         owners = np.append(scan.transactions[:, kernels.TX_START], -1)[scan.transaction]  # -1 of events of none
         places = (scan.base + scan.offset).tolist()
-        gone: dict[int, set[int]] = {}
+        numbers_by_offset: dict[int, set[int]] = {}
         for offset, row in rows:
-            gone.setdefault(offset, set()).add(row)
-        at = {event: gone[place] for event, place in enumerate(places) if place in gone}
+            numbers_by_offset.setdefault(offset, set()).add(row)
+        at = {event: numbers_by_offset[place] for event, place in enumerate(places) if place in numbers_by_offset}
         texts = np.flatnonzero(np.isin(scan.code, TEXTS) & np.isin(owners, [*transactions])).tolist()
         erasing = _Erasing(self, scan, np.arange(len(scan)), footer)
         erasing.erase({event: at_ for event, at_ in at.items() if scan.code[event] != _PAYLOAD}, texts)
@@ -185,15 +186,15 @@ class _Erasing:
 
     def erase_numbers(self, numbers: Collection[int]) -> None:
         """Erases rows by their number among those of all events, and all texts."""
-        ahead, gone = 0, dict[int, set[int]]()
+        ahead, numbers_by_event = 0, dict[int, set[int]]()
         for event in self.events[(self.scan.mark[self.events] & kernels.MARK_ROWS) != 0].tolist():
             count = len(self._taken_apart(event).rows)
-            own = {number - ahead for number in numbers if ahead <= number < ahead + count}
-            gone |= {event: own} if own else {}
+            event_numbers = {number - ahead for number in numbers if ahead <= number < ahead + count}
+            numbers_by_event |= {event: event_numbers} if event_numbers else {}
             ahead += count
-        self.erase(gone, [event for event in self.events.tolist() if self.scan.code[event] in TEXTS])
+        self.erase(numbers_by_event, [event for event in self.events.tolist() if self.scan.code[event] in TEXTS])
 
-    def erase(self, gone: Mapping[int, set[int]], texts: Sequence[int]) -> None:
+    def erase(self, numbers_by_event: Mapping[int, set[int]], texts: Sequence[int]) -> None:
         """Erases rows by event and number, and texts. What ends a statement still does."""
         for event in texts:
             new = blanked(self.event(event), self.footer)
@@ -207,8 +208,8 @@ class _Erasing:
                 last = None
                 continue
             is_last = bool(self.event(event)[_FLAGS] & _LAST_OF_STATEMENT)
-            if event in gone:
-                self._erase_rows(event, gone[event])
+            if event in numbers_by_event:
+                self._erase_rows(event, numbers_by_event[event])
             if self.parts.get(event, (self.event(event),))[0][_TYPE] != IGNORABLE:
                 last = event
             elif is_last and last is not None:
@@ -242,8 +243,8 @@ class _Erasing:
 
     def _end_statement(self, event: int) -> None:
         """Gives a row event the flag of the last one of its statement."""
-        whole = self.event(event)
-        rows, *behind = self.parts.get(event, (whole[: len(whole) - self.footer],))
+        event_bytes = self.event(event)
+        rows, *behind = self.parts.get(event, (event_bytes[: len(event_bytes) - self.footer],))
         flagged = bytearray(rows)
         flagged[_FLAGS] |= _LAST_OF_STATEMENT
         self.parts[event] = (bytes(flagged), *behind)
@@ -256,14 +257,14 @@ class _Erasing:
         for event, parts in self.parts.items():
             at = int(self.scan.offset[event]) - begin
             end = int.from_bytes(self.event(event)[13:17], "little")
-            written = b""
+            events = b""
             for number, part in enumerate(parts):
                 later = sum(len(part_) + self.footer for part_ in parts[number + 1 :])
                 size = (len(part) + self.footer).to_bytes(4, "little")
                 plain = part[:9] + size + max(end - later, 0).to_bytes(4, "little") + part[17:]
-                written += plain + zlib.crc32(plain).to_bytes(4, "little")[: self.footer]
-            assert len(written) == int(self.scan.length[event]), "an event stays as long as it was"
-            content[at : at + len(written)] = written
+                events += plain + zlib.crc32(plain).to_bytes(4, "little")[: self.footer]
+            assert len(events) == int(self.scan.length[event]), "an event stays as long as it was"
+            content[at : at + len(events)] = events
         return bytes(content)
 
 
@@ -307,6 +308,7 @@ class RowEvent:
 
         Raises Unsupported where that cannot be.
         """
+        # What is left, and the bytes that are missing then.
         rows = [row for number, row in enumerate(self.rows) if number not in numbers]
         if not rows:
             return (blanked_text(self.head[:HEADER], size - HEADER),)
@@ -386,7 +388,7 @@ def _set_bits(mask: bytes, count: int) -> tuple[bool, ...]:
     return tuple(bool(mask[bit // 8] >> (bit % 8) & 1) for bit in range(count))
 
 
-def _record(content: bytes, more: int) -> bytes:
+def _record(content: bytes, zeros: int) -> bytes:
     """A compressed record (events/compression.py), so many bytes longer than it has to be, by zeros in its length."""
-    width = max(1, (len(content).bit_length() + 7) // 8) + more
+    width = max(1, (len(content).bit_length() + 7) // 8) + zeros
     return bytes([0x80 | width]) + len(content).to_bytes(width, "big") + zlib.compress(content, _LEVEL)

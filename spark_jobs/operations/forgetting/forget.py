@@ -79,13 +79,13 @@ class ForgottenIn:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was forgotten of one table, or would be. held: who still has the rows, one sentence each."""
+    """What was forgotten of one table, or would be. holders: who still has the rows, one sentence each."""
 
     source: str
     table: TableName
     keys: int
     places: tuple[ForgottenIn, ...]
-    held: tuple[str, ...]
+    holders: tuple[str, ...]
 
     def to_json(self, *, is_applied: bool) -> dict[str, Any]:
         """The object of ``stratalog forget --json``."""
@@ -95,7 +95,7 @@ class Forgotten:
             "keys": self.keys,
             "applied": is_applied,
             "places": [place.to_json() for place in self.places],
-            "held": list(self.held),
+            "holders": list(self.holders),
         }
 
 
@@ -127,7 +127,7 @@ def forget(  # noqa: PLR0913 - a verb's options
     """
     work = _Forgetting(spark, pipeline, source, name, tuple(keys), frozenset(ignored))
     with about(f"{source}: {name}"):
-        return work.done(is_applied=is_applied)
+        return work.run(is_applied=is_applied)
 
 
 @dataclass(slots=True)
@@ -138,9 +138,9 @@ class _Forgetting:
     name: TableName
     key_texts: tuple[str, ...]
     ignored: frozenset[str]
-    _held: list[str] = field(default_factory=list)
+    _holders: list[str] = field(default_factory=list)
 
-    def done(self, *, is_applied: bool) -> Forgotten:
+    def run(self, *, is_applied: bool) -> Forgotten:
         places = [*self._places()]
         if is_applied:
             self._deliver()
@@ -149,29 +149,28 @@ class _Forgetting:
             for target in self._entry().into:
                 retry_on_conflict(partial(self._erase_downstream, target), wait=CONFLICT_WAIT)
             self._publish()
-            iceberg_tables.show_tables(self.pipeline, self.source)
             self._deliver()
             self._remove_old()
-        return Forgotten(self.source, self.name, len(self.key_texts), tuple(places), tuple(self._held))
+        return Forgotten(self.source, self.name, len(self.key_texts), tuple(places), tuple(self._holders))
 
     def _places(self) -> Iterator[ForgottenIn]:
         """What each place has now. Raises TableStopped, ConfigError for what cannot be forgotten."""
         keys = self._keys()
-        yield self._in_bronze(*self._found())
+        yield self._in_bronze(*self._in_log())
         for path, keys_ in self._tables(keys):
             snapshot = snapshot_of(path)
             if snapshot is not None and {*keys_.names} <= {*snapshot.schema.names}:
-                held = HeldRows.of(snapshot, keys_)
+                held_rows = HeldRows.of(snapshot, keys_)
                 old_files = len(lake_rows.files_that_hold(snapshot, keys_))
-                yield ForgottenIn(path, rows=held.rows, marked=held.marked, old_files=old_files)
+                yield ForgottenIn(path, rows=held_rows.rows, marked=held_rows.marked, old_files=old_files)
             elif snapshot is not None:
                 raise TableStopped(
                     f"{path} lacks the columns of the key ({', '.join(keys_.columns)}), so that nothing tells its rows"
                 )
 
-    def _in_bronze(self, found: LoggedRows, erased: ErasedSlices) -> ForgottenIn:
-        snapshot = driver_commit.snapshot_upon(found.snapshot.table.path, found.snapshot.head)
-        old_files = logged_rows.files_that_hold(found, snapshot)
+    def _in_bronze(self, logged: LoggedRows, erased: ErasedSlices) -> ForgottenIn:
+        snapshot = driver_commit.snapshot_upon(logged.snapshot.table.path, logged.snapshot.head)
+        old_files = logged_rows.files_that_hold(logged, snapshot)
         return ForgottenIn(snapshot.path, events=erased.events, bytes=erased.bytes, old_files=len(old_files))
 
     def _tables(self, keys: ForgottenKeys) -> Iterator[tuple[str, ForgottenKeys]]:
@@ -225,6 +224,7 @@ class _Forgetting:
             raise ConfigError(f"{self.source} has no table {self.name} in the lake")
         if not commit.key or commit.is_numbered:
             raise TableStopped("has no key with names in the lake, and rows are forgotten by their key")
+        # A masked key of the lake is no key of the source.
         rule = self.pipeline.filters.of(self.name.schema, self.name.table).columns
         masked = sorted(column for column in commit.key if rule and column.casefold() in rule.masks)
         if masked:
@@ -239,24 +239,24 @@ class _Forgetting:
         lake_keys = keys_of_texts(texts, columns, snapshot.schema.arrow(physical=False)).lake_keys
         return ForgottenKeys.of(lake_keys, columns.key)
 
-    def _found(self) -> tuple[LoggedRows, ErasedSlices]:
+    def _in_log(self) -> tuple[LoggedRows, ErasedSlices]:
         """The changes of the keys in bronze as it is now, and its slices without them. Raises TableStopped."""
-        found = LoggedRows.find(self.pipeline, self.source, self.name, self.key_texts)
-        if found.other_keys:
-            listed = ", ".join(sorted(found.other_keys))
+        logged = LoggedRows.find(self.pipeline, self.source, self.name, self.key_texts)
+        if logged.other_keys:
+            listed = ", ".join(sorted(logged.other_keys))
             raise TableStopped(f"these rows have had other keys, and are forgotten with all of them: name {listed} too")
-        self._require_deleted(found)
-        self._require_read(found)
-        self._held = [
+        self._require_deleted(logged)
+        self._require_read(logged)
+        self._holders = [
             f"{position}: a statement that changes rows of the table is logged as text, with values that it names "
             "(statement format); it goes with retention.bronze"
-            for position in found.by_statement
+            for position in logged.by_statement
         ]
-        return found, ErasedSlices.of(found)
+        return logged, ErasedSlices.of(logged)
 
-    def _require_deleted(self, found: LoggedRows) -> None:
+    def _require_deleted(self, logged: LoggedRows) -> None:
         """Raises TableStopped for keys that have a row."""
-        living = set(found.living)
+        living = set(logged.living)
         mirrors = [target for target in self._entry().into if target.mode == Mode.MIRROR]
         for target in mirrors:
             keys = self._keys_in(target, self._keys())
@@ -269,19 +269,19 @@ class _Forgetting:
                 "stratalog, and forget them then: else they would come again"
             )
 
-    def _require_read(self, found: LoggedRows) -> None:
+    def _require_read(self, logged: LoggedRows) -> None:
         """Raises TableStopped where somebody has not read the log up to the last change of the keys."""
-        head, entry = found.snapshot.head, self._entry()
+        head, entry = logged.snapshot.head, self._entry()
         targets = {target.path: view(Table(target.path, self._lake.plain), self._owner) for target in entry.into}
         origin = self._silver_head()
         unmerged = [path for path, table in targets.items() if not is_merged(self._lake, entry, origin, table)]
         if unmerged or not entry.into:
             raise TableStopped(f"{', '.join(unmerged) or 'downstream'} has not all of silver; run stratalog first")
-        if found.newest is None:
+        if logged.newest is None:
             return
-        for reader in LogReaders(self.pipeline, self._lake, self.source).all(head, found.snapshot.checkpoint):
+        for reader in LogReaders(self.pipeline, self._lake, self.source).every_one(head, logged.snapshot.checkpoint):
             is_about_it = reader.name in (str(self.name), SILVER) or reader.name.startswith((GROUP, DELIVERY))
-            if is_about_it and reader.name not in self.ignored and reader.position.order <= found.newest:
+            if is_about_it and reader.name not in self.ignored and reader.position.order <= logged.newest:
                 raise TableStopped(
                     f"{reader.name} has not read the log up to the last change of these rows ({reader.reason}), and "
                     f"would keep them without their changes. Let it go on, or take --ignore {reader.name}"
@@ -294,12 +294,12 @@ class _Forgetting:
 
     def _erase_log(self) -> None:
         """Erases the rows from bronze, and the older files that have them. Raises LostRace."""
-        found, erased = self._found()
-        logged_rows.erase(found, erased)
-        table = found.snapshot.table
-        found = replace(found, snapshot=BronzeSnapshot.of(self._lake, self.source))
-        snapshot = driver_commit.snapshot_upon(table.path, found.snapshot.head)
-        vacuum.remove(table.path, logged_rows.files_that_hold(found, snapshot))
+        logged, erased = self._in_log()
+        logged_rows.erase(logged, erased)
+        table = logged.snapshot.table
+        logged = replace(logged, snapshot=BronzeSnapshot.of(self._lake, self.source))
+        snapshot = driver_commit.snapshot_upon(table.path, logged.snapshot.head)
+        vacuum.remove(table.path, logged_rows.files_that_hold(logged, snapshot))
 
     @property
     def _erasing(self) -> Erasing:
@@ -320,6 +320,7 @@ class _Forgetting:
         assert head
         assert commit
         assert origin.checkpoint
+        # The commit says that silver's newest version is merged, for this table alone where there are several.
         merged: dict[str, Any] = {"silver_version": origin.version, "silver_batch": origin.checkpoint.batch}
         if commit.parts is None:
             commit = replace(commit, **merged)
@@ -371,9 +372,9 @@ class _Forgetting:
         """Removes the files of older versions that have the rows, and what the log says of their values."""
         paths = self._paths()
         for path, keys in self._tables(self._keys()):
-            if path in paths:
-                iceberg_tables.expire(self.pipeline, path, 0, ())
             lake_rows.remove_old(Table(path, self._lake.plain), keys)
+            if path in paths:
+                iceberg_tables.renew(self.pipeline, path)
 
 
 def _upkeep(checkpoint: Checkpoint) -> Checkpoint:

@@ -75,27 +75,27 @@ class Erasing:
         of its change data feed: that would have the rows. Raises LostRace, LakeError.
         """
         snapshot = driver_commit.snapshot_upon(table.path, head)
-        held = HeldRows.of(snapshot, keys)
-        results = self._written(held, keys)
+        held_rows = HeldRows.of(snapshot, keys)
+        results = self._files_without(held_rows, keys)
         has_feed = snapshot.configuration.get(CHANGE_DATA_FEED, "").lower() == "true"
         return table.land(
             snapshot,
             head,
             checkpoint,
             adds=[result.file for result in results if result.file],
-            removes=[_without_bounds(file) for file in held.files],
-            changes_rows=bool(held.rows) and not has_feed,
+            removes=[_without_bounds(file) for file in held_rows.files],
+            changes_rows=bool(held_rows.rows) and not has_feed,
             operation="FORGET",
-            metrics={"numRemovedFiles": len(held.files)},
+            metrics={"numRemovedFiles": len(held_rows.files)},
         )
 
-    def _written(self, held: HeldRows, keys: ForgottenKeys) -> list[Rewritten]:
-        if not held.files:
+    def _files_without(self, held_rows: HeldRows, keys: ForgottenKeys) -> list[Rewritten]:
+        if not held_rows.files:
             return []
-        upon = held.snapshot
+        upon = held_rows.snapshot
         groups = [
             FileGroup(at, upon.path, (file,), upon.schema, upon.configuration, (), edit=keys.without)
-            for at, file in enumerate(held.files)
+            for at, file in enumerate(held_rows.files)
         ]
         capacity = Capacity(slots(start_session(self.spark)), self.task_bytes)
         results = rewrite.run(session_over(self.spark, 0), groups, capacity)
@@ -112,7 +112,8 @@ def _without_bounds(file: DataFile) -> DataFile:
 def files_that_hold(snapshot: Snapshot, keys: ForgottenKeys) -> list[StoredPath]:
     """Files that the newest version does not name, and that have rows of the keys. Raises LakeError."""
     names = [snapshot.schema.column(name).physical_name for name in keys.names]
-    held = []
+    holders = []
+    # Files of a time without a column of the key have none of its rows.
     for file in unnamed_files(snapshot):
         try:
             with data_files.parquet(file) as opened:
@@ -120,14 +121,14 @@ def files_that_hold(snapshot: Snapshot, keys: ForgottenKeys) -> list[StoredPath]
                     continue
                 parts = (opened.read_row_group(at, columns=names) for at in range(opened.num_row_groups))
                 if any(pc.any(keys.has(part.select(names).rename_columns(keys.names))).as_py() for part in parts):
-                    held.append(file)
+                    holders.append(file)
         except (OSError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]
             raise LakeError(
                 f"{file}: a file that no version names cannot be read, so that nothing tells whether it has the rows: "
                 f"{reason}; remove it, and forget again"
             ) from error
-    return held
+    return holders
 
 
 def remove_old(table: Table, keys: ForgottenKeys) -> int:

@@ -59,22 +59,22 @@ class LoggedRows:
     def find(cls, pipeline: Pipeline, source: str, name: TableName, keys: Iterable[str]) -> Self:
         """All that bronze has of keys, as users write them. Raises as ``TableTrace``."""
         trace = TableTrace.of(pipeline, source, name, Selection(keys=tuple(keys), is_raw=True))
-        found = cls(trace.snapshot)
+        logged = cls(trace.snapshot)
         born: dict[str, tuple[int, ...]] = {}
         for traced in trace.changes():
             change = traced.change
-            found.rows.setdefault((traced.stretch, change.file), set()).add((change.offset, change.row))
-            found.other_keys |= {key for key in (change.old_key, change.new_key) if key} - trace.choice.seeds
+            logged.rows.setdefault((traced.stretch, change.file), set()).add((change.offset, change.row))
+            logged.other_keys |= {key for key in (change.old_key, change.new_key) if key} - trace.choice.seeds
             born.pop(change.old_key or "", None)
             if change.new_key:
                 born[change.new_key] = traced.place
-            found.newest = traced.place[:3]
+            logged.newest = traced.place[:3]
         # A statement that empties the table deletes rows, too.
         emptied = [position.order for position in trace.life.emptied]
-        found.living = {key for key, place in born.items() if not any(order > place[:3] for order in emptied)}
-        found.by_statement = tuple(logged.position for logged in trace.life.unlogged)
-        found.names = frozenset(trace.life.names)
-        return found
+        logged.living = {key for key, place in born.items() if not any(order > place[:3] for order in emptied)}
+        logged.by_statement = tuple(logged.position for logged in trace.life.unlogged)
+        logged.names = frozenset(trace.life.names)
+        return logged
 
     @property
     def changes(self) -> int:
@@ -88,13 +88,13 @@ class _Slices:
 
     files: DataFiles
 
-    def of(self, wanted: Iterable[File]) -> Iterator[dict[str, Any]]:
+    def of(self, binlog_files: Iterable[File]) -> Iterator[dict[str, Any]]:
         """The places of slices of binlog files, without their bytes."""
-        wanted_files = {*wanted}
+        file_names = {*binlog_files}
         for part in self.files.read(None, _COLUMNS):
             rows = part.columns.to_pylist()
             for row, group, number in zip(rows, part.groups.tolist(), part.rows.tolist(), strict=True):
-                if (row["stretch"], row["file"]) in wanted_files:
+                if (row["stretch"], row["file"]) in file_names:
                     yield {**row, "data_file": part.file, "row_group": group, "row": number}
 
     def eraser(self, slice_: Mapping[str, Any]) -> SliceEraser:
@@ -117,21 +117,21 @@ class ErasedSlices:
     """Paths of the data files with some."""
 
     @classmethod
-    def of(cls, found: LoggedRows) -> Self:
+    def of(cls, logged: LoggedRows) -> Self:
         """The slices with changes, without them. Raises DecodeError, Unsupported, LakeError."""
-        files = DataFiles(found.snapshot.table, found.snapshot.version)
+        files = DataFiles(logged.snapshot.table, logged.snapshot.version)
         slices = _Slices(files)
-        listed = [*slices.of(found.rows)]
+        listed = [*slices.of(logged.rows)]
         # Which transactions have them: their statements' texts go, too, and may stand in earlier slices.
         starts: dict[File, set[int]] = {}
-        for slice_, offsets in ((slice_, _within(found, slice_)) for slice_ in listed):
+        for slice_, offsets in ((slice_, _within(logged, slice_)) for slice_ in listed):
             if offsets:
                 begins = slices.eraser(slice_).transactions_of({offset for offset, _ in offsets})
                 starts.setdefault((slice_["stretch"], slice_["file"]), set()).update(begins)
         erased: dict[Place, ErasedSlice] = {}
         paths = set()
         for slice_ in listed:
-            begins, rows = starts.get((slice_["stretch"], slice_["file"]), set()), _within(found, slice_)
+            begins, rows = starts.get((slice_["stretch"], slice_["file"]), set()), _within(logged, slice_)
             is_of_one = slice_["transaction_start"] in begins or any(
                 slice_["start"] <= begin < slice_["stop"] for begin in begins
             )
@@ -169,8 +169,8 @@ class ErasedSlices:
         return self.by_place.get((record["stretch"], record["number"], record["start"]))
 
 
-def _within(found: LoggedRows, slice_: Mapping[str, Any]) -> set[tuple[int, int]]:
-    rows = found.rows.get((slice_["stretch"], slice_["file"]), set())
+def _within(logged: LoggedRows, slice_: Mapping[str, Any]) -> set[tuple[int, int]]:
+    rows = logged.rows.get((slice_["stretch"], slice_["file"]), set())
     return {(offset, row) for offset, row in rows if slice_["start"] <= offset < slice_["stop"]}
 
 
@@ -184,11 +184,12 @@ def _noted(before: Mapping[str, Any] | None, new: ErasedSlice) -> dict[str, Any]
     }
 
 
-def erase(found: LoggedRows, erased: ErasedSlices) -> None:
+def erase(logged: LoggedRows, erased: ErasedSlices) -> None:
     """Puts slices without rows in the place of those with them, in one commit. Raises LostRace, LakeError."""
     if not erased.by_place:
         return
-    table, head = found.snapshot.table, found.snapshot.head
+    # Each data file with such slices is written again; the others stay.
+    table, head = logged.snapshot.table, logged.snapshot.head
     upon, added = driver_commit.with_columns(driver_commit.snapshot_upon(table.path, head), bronze.REDACTED_COLUMN)
     old_files = [file for file in upon.files if file.path in erased.data_files]
     new_files: list[DataFile] = []
@@ -204,16 +205,16 @@ def erase(found: LoggedRows, erased: ErasedSlices) -> None:
     table.land(upon, head, commit, adds=new_files, removes=old_files, changes_rows=False, operation="FORGET", **added)
 
 
-def files_that_hold(found: LoggedRows, snapshot: Snapshot) -> list[Any]:
+def files_that_hold(logged: LoggedRows, snapshot: Snapshot) -> list[Any]:
     """Files of bronze that the newest version does not name, and that have slices as they were before they were erased.
 
     Such are files with another content of a slice of which bronze says that it is redacted, and files with slices of
     the table's that bronze has no more. Raises LakeError.
     """
-    current = _redacted_payloads(found)
+    current = _redacted_payloads(logged)
     gone_names = {file.location(snapshot.path).name for file in removed_files(snapshot.path, of_all_commits=True)}
-    oldest = found.snapshot.oldest.order
-    held = []
+    oldest = logged.snapshot.oldest.order
+    holders = []
     for file in unnamed_files(snapshot):
         with data_files.parquet(file) as opened:
             if not {*_PLACE, "payload", "tables"} <= {*opened.schema_arrow.names}:
@@ -221,25 +222,25 @@ def files_that_hold(found: LoggedRows, snapshot: Snapshot) -> list[Any]:
             is_removed = file.name in gone_names
             for number in range(opened.num_row_groups):
                 rows = opened.read_row_group(number, columns=[*_PLACE, "tables", "payload"])
-                if any(_holds(record, current, oldest, found, is_removed=is_removed) for record in rows.to_pylist()):
-                    held.append(file)
+                if any(_holds(record, current, oldest, logged, is_removed=is_removed) for record in rows.to_pylist()):
+                    holders.append(file)
                     break
-    return held
+    return holders
 
 
 def _holds(
-    record: Mapping[str, Any], current: Mapping[Place, bytes], oldest: Place, found: LoggedRows, *, is_removed: bool
+    record: Mapping[str, Any], current: Mapping[Place, bytes], oldest: Place, logged: LoggedRows, *, is_removed: bool
 ) -> bool:
     place = record["stretch"], record["number"], record["start"]
     if place in current:
         return bool(record["payload"] != current[place])
     names = {TableName(table["schema"], table["table"]) for table in record["tables"] or ()}
-    return is_removed and place < oldest and bool(names & found.names)
+    return is_removed and place < oldest and bool(names & logged.names)
 
 
-def _redacted_payloads(found: LoggedRows) -> dict[Place, bytes]:
+def _redacted_payloads(logged: LoggedRows) -> dict[Place, bytes]:
     """The slices that are redacted as they are now."""
-    snapshot = found.snapshot
+    snapshot = logged.snapshot
     if "redacted" not in snapshot.table.columns():
         return {}
     payloads: dict[Place, bytes] = {}

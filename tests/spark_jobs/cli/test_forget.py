@@ -36,12 +36,12 @@ def test_wrong_use_is_said_before_anything_starts(
 def test_places_that_have_something_and_what_still_holds_it(capsys: pytest.CaptureFixture[str], yes: bool) -> None:
     forgotten = Forgotten("shop", TableName("shop", "people"), 1, PLACES, HELD)
     _say(forgotten, yes=yes)
-    said = capsys.readouterr()
-    assert "/lake/bronze/shop" in said.out
-    assert "silver" not in said.out
-    assert ("erased" in said.out) == yes
-    assert "is logged as text" in said.err
-    assert ("nothing is erased yet; --yes does it" in said.err) != yes
+    output = capsys.readouterr()
+    assert "/lake/bronze/shop" in output.out
+    assert "silver" not in output.out
+    assert ("erased" in output.out) == yes
+    assert "is logged as text" in output.err
+    assert ("nothing is erased yet; --yes does it" in output.err) != yes
     assert forgotten.to_json(is_applied=yes)["places"][0] == {
         "place": "/lake/bronze/shop", "events": 3, "bytes": 99, "rows": 0, "marked": 0, "old_files": 1,
     }  # fmt: skip

@@ -78,7 +78,7 @@ def test_gc_waits_for_order_times_where_keys_are_shared(tmp_path: Path, monkeypa
         assert head.checkpoint
         pipeline = load(path, {})
         readers = LogReaders(pipeline, lake_of(pipeline), "eu")
-        return {reader.name: reader.position for reader in readers.all(head, head.checkpoint)}
+        return {reader.name: reader.position for reader in readers.every_one(head, head.checkpoint)}
 
     assert readers("routes: []") == {"silver": begin}
     assert readers(ROUTE) == {"silver": begin, "clock": begin}

@@ -80,14 +80,14 @@ def by_place(rows: dict[Row, str]) -> list[str]:
     return [f"{place[0]} {place[1]} {rows[place]}" for place in sorted(rows)]
 
 
-def erased(content: bytes, gone: set[Row], target: int = 1 << 20) -> tuple[bytes, list[ErasedSlice]]:
+def erased(content: bytes, places_of_rows: set[Row], target: int = 1 << 20) -> tuple[bytes, list[ErasedSlice]]:
     """The log without rows, slice by slice; texts of their transactions go with them."""
     slices = sliced(content, target)
     erasers = [
         SliceEraser.of(FILE, SliceBytes(row["start"], row["context"], row["payload"], row["transaction_start"]))
         for row in slices
     ]
-    places = {(offset, row) for _, offset, row in gone}
+    places = {(offset, row) for _, offset, row in places_of_rows}
     starts = {start for eraser in erasers for start in eraser.transactions_of({offset for offset, _ in places})}
     results = [
         eraser.erased({place for place in places if row["start"] <= place[0] < row["stop"]}, starts)
@@ -101,14 +101,16 @@ def erased(content: bytes, gone: set[Row], target: int = 1 << 20) -> tuple[bytes
 def test_rows_go_and_the_rows_beside_them_stay(spec: SegmentSpec, target: int) -> None:
     content = spec.to_bytes()
     rows = dict(decoded(content))
-    gone = {place for place, text in rows.items() if WORD in text}
-    assert len(gone) == 3
-    log, results = erased(content, gone, target)
+    places_of_rows = {place for place, text in rows.items() if WORD in text}
+    assert len(places_of_rows) == 3
+    log, results = erased(content, places_of_rows, target)
     events = list(list_events(iter([log]), FILE))
     assert len(log) == len(content)
     assert WORD.encode() not in log
     assert WORD not in "".join(repr(event) for event in events)
-    assert by_place(dict(decoded(log))) == by_place({place: text for place, text in rows.items() if place not in gone})
+    assert by_place(dict(decoded(log))) == by_place(
+        {place: text for place, text in rows.items() if place not in places_of_rows}
+    )
     assert summarize(iter([log]), FILE).error is None
     changed = [result for result in results if result.events]
     assert {table for result in changed for table in result.tables} == {("shop", "people")}
@@ -127,13 +129,15 @@ def test_random_rows_of_a_servers_log(path: Path, seed: int) -> None:
     content = content[:21] + bytes([content[21] & 0xFE]) + content[22:]
     rows = dict(decoded(content))
     dice = random.Random(seed)
-    gone = {place for place in rows if dice.random() < (0.1, 0.5, 1)[seed]}
-    log, results = erased(content, gone, (1 << 20, 5000, 5000)[seed])
+    places_of_rows = {place for place in rows if dice.random() < (0.1, 0.5, 1)[seed]}
+    log, results = erased(content, places_of_rows, (1 << 20, 5000, 5000)[seed])
     assert len(log) == len(content)
-    assert by_place(dict(decoded(log))) == by_place({place: text for place, text in rows.items() if place not in gone})
+    assert by_place(dict(decoded(log))) == by_place(
+        {place: text for place, text in rows.items() if place not in places_of_rows}
+    )
     account = summarize(iter([log]), FILE)
     assert (account.error, account.rest, account.size) == (None, 0, len(content))
-    assert bool(gone) == any(result.events for result in results)
+    assert bool(places_of_rows) == any(result.events for result in results)
     assert any(same_but_redacted(log, content, footer) for footer in (4, 0))
 
 
@@ -141,10 +145,10 @@ def test_a_gap_too_large_for_information_beside_rows_becomes_an_event() -> None:
     rows = [(number, f"{number:05}" * 70) for number in range(400)]
     content = SegmentSpec(tables=[PEOPLE], changes=[Rows("shop.people", Insert, rows), Commit()]).to_bytes()
     places = dict(decoded(content))
-    gone = {place for place in places if place[2] % 4}
-    log, results = erased(content, gone)
+    places_of_rows = {place for place in places if place[2] % 4}
+    log, results = erased(content, places_of_rows)
     assert sum(result.added for result in results) == 1
-    assert [text for _, text in decoded(log)] == [text for place, text in places.items() if place not in gone]
+    assert [text for _, text in decoded(log)] == [text for place, text in places.items() if place not in places_of_rows]
     assert summarize(iter([log]), FILE).error is None
     assert same_but_redacted(log, content, 4)
 
@@ -169,20 +173,20 @@ def test_a_compressed_event_has_as_many_bytes_without_a_row(size: int) -> None:
     keys: dict[str, Any] = {"compressed_rows": 1, "version": "10.11.6-MariaDB", "rows_version": 1}
     content = SegmentSpec(tables=[PEOPLE], changes=changes, **keys).to_bytes()
     places = dict(decoded(content))
-    for gone in places:
-        log, _ = erased(content, {gone})
+    for places_of_rows in places:
+        log, _ = erased(content, {places_of_rows})
         assert len(log) == len(content)
-        assert [text for _, text in decoded(log)] == [text for place, text in places.items() if place != gone]
+        assert [text for _, text in decoded(log)] == [text for place, text in places.items() if place != places_of_rows]
         assert same_but_redacted(log, content, 4)
 
 
 def test_what_cannot_be_written_again_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     content = SPECS["compressed transactions"].to_bytes()
-    gone = {place for place, text in decoded(content) if WORD in text}
+    places_of_rows = {place for place, text in decoded(content) if WORD in text}
     plain = SPECS["version 2"].to_bytes()
     unknown = {(place[0], place[1], 7) for place, text in decoded(plain) if "one" in text}
     with pytest.raises(DecodeError, match=rf"{FILE}:\d+: row 7 is asked for of [13]"):
         erased(plain, unknown)
     monkeypatch.setattr(erasure, "body_that_fits", lambda *_: None)
     with pytest.raises(Unsupported, match=rf"{FILE}:\d+: a compressed transaction that does not fit into its place"):
-        erased(content, gone)
+        erased(content, places_of_rows)

@@ -23,11 +23,11 @@ def test_a_slice_gets_its_new_bytes_and_says_what_is_not_the_servers_own() -> No
     before = {"events": 1, "bytes": 30, "tables": [{"schema": "shop", "table": "cards"}]}
     rows = pa.Table.from_pylist([slice_at(4), slice_at(10), slice_at(16, before)], schema=REDACTED_ARROW)
     edit = ErasedSlices({(1, 7, 10): NEW, (1, 7, 16): NEW})
-    plain, erased, again = edit(rows).to_pylist()
+    plain, erased, redacted_before = edit(rows).to_pylist()
     assert plain == slice_at(4)
     noted = {"events": 2, "bytes": 70, "tables": [{"schema": "shop", "table": "people"}]}
     assert erased == slice_at(10) | {"payload": b"after", "events": 5, "ignored": 1, "redacted": noted}
-    assert again["redacted"] == {
+    assert redacted_before["redacted"] == {
         "events": 3,
         "bytes": 100,
         "tables": [{"schema": "shop", "table": "cards"}, {"schema": "shop", "table": "people"}],
