@@ -27,6 +27,7 @@ from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.request import BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.subscriptions.subscription import Subscription
+from tests.delivered import Copy
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers
@@ -361,3 +362,20 @@ def test_replays_have_the_rows_no_more_and_the_exported_log_is_one(shop: Shop, t
             assert WORD not in ended.stdout
             assert "'three'" in ended.stdout
     assert [*holders(Path(pipeline.lake))] == []
+
+
+@pytest.mark.thorough
+def test_a_delivery_deletes_what_a_table_of_deleted_rows_had(copy: Copy) -> None:
+    shop = copy.shop
+    pipeline = copy.pipeline(downstream=[{"tables": f"{copy.schema}.people", "mode": "soft_delete"}])
+    shop.execute(*PEOPLE)
+    shop.run(pipeline)
+    shop.execute(*LATER, f"DELETE FROM people WHERE id IN ({KEY}, 3)")
+    shop.run(pipeline)
+    # The target lags behind: it is brought up to date first, since what it lacks is in files that go.
+    forgotten(shop, pipeline)
+    assert [(row[0], row[1]) for row in copy.rows("people")] == [(1, "one"), (3, "three"), (4, "four")]
+    assert [*holders(Path(pipeline.lake))] == []
+    shop.execute("INSERT INTO people VALUES (9, 'nine', NULL)")
+    assert not copy.run(pipeline).stopped
+    assert [row[0] for row in copy.rows("people")] == [1, 3, 4, 9]
