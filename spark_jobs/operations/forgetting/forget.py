@@ -23,7 +23,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delivery.deliver import chosen_tables, deliver
-from spark_jobs.delta import vacuum
+from spark_jobs.delta import index_files, vacuum
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -300,6 +300,7 @@ class _Forgetting:
         logged = replace(logged, snapshot=BronzeSnapshot.of(self._lake, self.source))
         snapshot = driver_commit.snapshot_upon(table.path, logged.snapshot.head)
         vacuum.remove(table.path, logged_rows.files_that_hold(logged, snapshot))
+        index_files.remove_stale(table.path)
 
     @property
     def _erasing(self) -> Erasing:

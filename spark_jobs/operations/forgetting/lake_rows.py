@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from spark_jobs.delta import data_files, deletion_vectors, vacuum
+from spark_jobs.delta import data_files, deletion_vectors, index_files, vacuum
 from spark_jobs.delta.old_statistics import remove_old_statistics
 from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot
-from spark_jobs.engine import key_index, rewrite
+from spark_jobs.engine import rewrite
 from spark_jobs.engine.rewrite import FileGroup, Rewritten
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LakeError
@@ -143,5 +143,5 @@ def remove_old(table: Table, keys: ForgottenKeys) -> int:
     files = files_that_hold(snapshot, keys)
     vacuum.remove(table.path, files)
     remove_old_statistics(snapshot)
-    key_index.remove_stale(table.path)
+    index_files.remove_stale(table.path)
     return len(files)
