@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import config_option, echo, echo_json, spark_of, tables_option, yes_option
+from spark_jobs.cli.app import config_option, echo, echo_json, tables_option, yes_option
 from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.run_report import stop_codes
 from spark_jobs.config.loader import load
@@ -17,11 +17,10 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.operations.observation import observed
+from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.text.remedies import advised
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_jobs.delivery.deliver import DeliveryOutcome
 
 
@@ -84,13 +83,11 @@ def deliver_all(pipeline: Pipeline, *, as_json: bool = False) -> bool:
 
 
 def _deliver(pipeline: Pipeline, name: str, only: Scope | None, *, as_json: bool) -> bool:
-    with spark_of(pipeline, is_lazy=True) as spark:
-        return deliver_one(spark, pipeline, name, only, as_json=as_json)
+    with interruptible():
+        return deliver_one(pipeline, name, only, as_json=as_json)
 
 
-def deliver_one(
-    spark: "SparkSession", pipeline: Pipeline, name: str, only: Scope | None, *, as_json: bool, quiet: bool = False
-) -> bool:
+def deliver_one(pipeline: Pipeline, name: str, only: Scope | None, *, as_json: bool, quiet: bool = False) -> bool:
     """Delivers, and says so; False where the delivery failed or a table of it stopped.
 
     only: the tables, where not all. quiet: nothing is said where nothing was delivered. Raises ConfigError.
@@ -98,7 +95,7 @@ def deliver_one(
     from spark_jobs.delivery.deliver import deliver as deliver_tables
 
     try:
-        outcome = deliver_tables(pipeline, name, only, spark)
+        outcome = deliver_tables(pipeline, name, only)
     except ConfigError:
         raise
     except StratalogError as error:

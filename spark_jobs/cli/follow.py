@@ -111,7 +111,7 @@ class _Work:
             if name is not None:
                 self._run(spark, name)
             if time.monotonic() >= self._delivery_due():
-                self._deliver(spark)
+                self._deliver()
             if time.monotonic() >= self._maintenance_due():
                 self._maintain(spark)
 
@@ -162,9 +162,9 @@ class _Work:
         self.stop_reasons[name] = stopped
         say_new(outcome)
 
-    def _deliver(self, spark: "SparkSession") -> None:
+    def _deliver(self) -> None:
         successes = [
-            deliver_one(spark, self.pipeline, name, None, as_json=self.as_json, quiet=True)
+            deliver_one(self.pipeline, name, None, as_json=self.as_json, quiet=True)
             for name in self.pipeline.deliveries
         ]
         self.has_undelivered = not all(successes)

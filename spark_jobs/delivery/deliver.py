@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.model import Pipeline
@@ -26,14 +25,10 @@ from spark_jobs.delivery.workers import Workers
 from spark_jobs.errors import ConfigError, DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.runtime.interrupt import dropping
-from spark_jobs.runtime.lazy_session import lazy_session
 from spark_jobs.telemetry.spans import annotate, span
 from spark_jobs.text.progress import doing
 from spark_jobs.text.remedies import advised
 from spark_jobs.text.sql import identifier
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +57,7 @@ def chosen_tables(pipeline: Pipeline, lake: Lake, name: str, only: Scope | None 
 
 
 @span("deliver", layer="delivery")
-def deliver(
-    pipeline: Pipeline, name: str, only: Scope | None = None, spark: "SparkSession | None" = None
-) -> DeliveryOutcome:
+def deliver(pipeline: Pipeline, name: str, only: Scope | None = None) -> DeliveryOutcome:
     """Writes what the target lacks of a delivery's tables. What stops one table does not stop the others.
 
     In order (``apply: ordered``) all tables of a source go together, and stop together.
@@ -73,7 +66,6 @@ def deliver(
         pipeline: the configuration.
         name: the delivery's.
         only: which of its tables; all without it.
-        spark: for columns that statements add with a default, in order; one is started where it is needed without it.
 
     Raises ConfigError, DeliveryError where the target cannot be reached or used at all.
     """
@@ -101,17 +93,10 @@ def deliver(
             logs = {source: row.position for (schema, source), row in rows.items() if not schema and row.position}
             _deliver_tables(workers, lake, pending, logs, outcome)
         if is_ordered:
-            session = spark or lazy_session(lambda: _session(pipeline))
             ordered = [table for table in tables if (table.schema, table.name) not in outcome.stopped]
-            outcome.tables[:], stopped = deliver_logs(pipeline, workers, ordered, outcome.tables, session)
+            outcome.tables[:], stopped = deliver_logs(pipeline, workers, ordered, outcome.tables)
             outcome.stopped.update(stopped)
     return outcome
-
-
-def _session(pipeline: Pipeline) -> "SparkSession":
-    from spark_jobs.runtime.spark_session import spark_session
-
-    return spark_session(pipeline.spark)
 
 
 def _deliver_tables(

@@ -355,7 +355,7 @@ def run(
     spark: SparkSession, units: Sequence[PreparedMerge], capacity: Capacity, log: ChangedLog | None = None
 ) -> dict[int, list[MergedFiles]]:
     """What tasks did, by unit. log: where units are made of every change, what these are decoded from."""
-    values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.column_fills))
+    values = fills.evaluated(fill.sql for unit in units for fill in unit.unit.column_fills)
     units = [_divided(replace(unit, unit=unit.unit.valued(values)), capacity) for unit in units]
     by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
     tasks: list[MergeTask] = [*tasks_of(units, capacity)]

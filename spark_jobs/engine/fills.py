@@ -7,18 +7,21 @@ Rows that the same run writes before the statement get the value at once: a file
 only a commit later. Files that are there are written again, without the rows that deletion vectors mark.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_jobs.delta import data_files, deletion_vectors
-from spark_jobs.delta.schema import DeltaColumn, TableSchema
+from spark_jobs.delta.schema import DeltaColumn, TableSchema, column_of
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine.exact_texts import ExactTextChange, changed
-from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.errors import LakeError
 from spark_jobs.silver.schema_evolution import FILL, assignments
+from spark_jobs.text.sql import LITERAL, text_of_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,46 @@ def fills_of(design: Snapshot, filled: Mapping[str, str]) -> tuple[ColumnFill, .
     return tuple(ColumnFill(design.schema.column(name), sql) for name, sql in filled.items())
 
 
-def evaluated(spark: SparkSession, expressions: Iterable[str]) -> dict[str, pa.Scalar]:
-    """Values of SQL expressions, each a literal, by one query."""
-    distinct = list(dict.fromkeys(expressions))
-    if not distinct:
-        return {}
-    with translated(""):
-        row = spark.range(1).selectExpr(*(f"{sql} AS c{at}" for at, sql in enumerate(distinct))).toArrow()
-    return {sql: row.column(at)[0] for at, sql in enumerate(distinct)}
+def evaluated(expressions: Iterable[str]) -> dict[str, pa.Scalar]:
+    """Values of SQL expressions, each a literal of ``ddl/default_values.py`` in casts to types of columns.
+
+    As Spark evaluates them, and without it. Raises LakeError for any other expression.
+    """
+    return {sql: _value(sql) for sql in dict.fromkeys(expressions)}
+
+
+def _value(sql: str) -> pa.Scalar:
+    """A literal by its form; ``CAST`` goes by the type that it names."""
+    if cast := _CAST.fullmatch(sql):
+        return _cast(_value(cast[1]), column_of("", cast[2]).arrow(physical=False).type)
+    if sql == "NULL":
+        return pa.scalar(None)
+    if re.fullmatch(r"-?[0-9]+", sql):
+        return pa.scalar(Decimal(sql))
+    if re.fullmatch(LITERAL, sql):
+        return pa.scalar(text_of_literal(sql))
+    if digits := re.fullmatch(r"X'([0-9a-f]*)'", sql):
+        return pa.scalar(bytes.fromhex(digits[1]))
+    if moment := re.fullmatch(r"TIMESTAMP'([0-9 :.-]+)Z'", sql):
+        return pa.scalar(datetime.fromisoformat(f"{moment[1]}+00:00"), pa.timestamp("us", "UTC"))
+    raise LakeError(f"the value of a new column is no literal that is known: {re.sub(LITERAL, '…', sql)}")
+
+
+_CAST = re.compile(r"CAST\((.*) AS ([^'()]+(?:\([0-9, ]+\))?)\)", re.DOTALL)
+
+
+def _cast(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+    """A value in another type. Arrow reads texts of some types in other ways than Spark does, so Python does."""
+    if not (value.is_valid and pa.types.is_string(value.type)):
+        return value.cast(kind)
+    text = value.as_py()
+    if pa.types.is_decimal(kind):
+        return pa.scalar(Decimal(text), kind)
+    if pa.types.is_date(kind):
+        return pa.scalar(date.fromisoformat(text), kind)
+    if pa.types.is_timestamp(kind):
+        return pa.scalar(datetime.fromisoformat(text), kind)
+    return pa.scalar(float(text), kind) if pa.types.is_floating(kind) else value.cast(kind)
 
 
 def valued(fills: Iterable[ColumnFill], values: Mapping[str, pa.Scalar]) -> tuple[ColumnFill, ...]:

@@ -53,7 +53,7 @@ def landed(
     that says what they lack.
     """
     unit = _unit(load, columns, design)
-    (valued,) = silver_job.with_values(spark, [unit])
+    (valued,) = silver_job.with_values([unit])
     results = silver_job.run(spark, load.work.window.table.path, [valued], capacity)[0]
     silver_task.require_written(results)
     return [result.file for result in results if result.file]

@@ -96,7 +96,7 @@ def decoded(
     features.require_written(snapshot)
     design = _design(snapshot, columns, is_renewed=is_renewed)
     unit = _unit(work, columns, design)
-    (valued,) = silver_job.with_values(spark, [unit])
+    (valued,) = silver_job.with_values([unit])
     all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
     silver_task.require_written(all_results)
     # Parts of what a statement brought are in the results of that.

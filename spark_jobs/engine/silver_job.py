@@ -57,7 +57,7 @@ def run_until_stopped(
     completed: list[tuple[PreparedCompaction, list[WindowResult]]] = []
     refused: list[tuple[PreparedCompaction, StratalogError]] = []
     # A round a job: units that failed are shortened, and go into the next one.
-    waiting = with_values(spark, units)
+    waiting = with_values(units)
     while waiting:
         results = run(spark, bronze, waiting, capacity)
         shortened = []
@@ -71,7 +71,7 @@ def run_until_stopped(
                 completed.append((unit, results[unit.unit.number]))
             else:
                 shortened.append(remaining)
-        waiting = with_values(spark, shortened)
+        waiting = with_values(shortened)
     return completed, refused
 
 
@@ -98,9 +98,9 @@ def run(
     return by_unit
 
 
-def with_values(spark: SparkSession, units: Sequence[PreparedCompaction]) -> list[PreparedCompaction]:
-    """The units with the values that statements fill in, which one query gives for all of them."""
-    values = fills.evaluated(spark, (sql for unit in units for sql in unit.expressions()))
+def with_values(units: Sequence[PreparedCompaction]) -> list[PreparedCompaction]:
+    """The units with the values that statements fill in."""
+    values = fills.evaluated(sql for unit in units for sql in unit.expressions())
     return [unit.valued(values) for unit in units]
 
 

@@ -68,21 +68,11 @@ class ShuffleBlock:
 
 
 class _TasksHere:
-    """In the place of a session: jobs run in this process, and queries in a session that their first one starts."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._spark, name)
+    """In the place of a session: jobs run in this process."""
 
 
-def tasks_here(spark: SparkSession) -> SparkSession:
-    """In the place of a session, for jobs that are too small for one: their tasks run one after the other, here.
-
-    spark: what evaluates SQL; a lazy session (runtime/lazy_session.py), which most jobs do not start.
-    """
-    return cast("SparkSession", _TasksHere(spark))
+TASKS_HERE = cast("SparkSession", _TasksHere())
+"""In the place of a session, for jobs that are too small for one: their tasks run one after the other, here."""
 
 
 def run(
@@ -95,7 +85,7 @@ def run(
     """The results of all tasks, in no order.
 
     Args:
-        spark: the session, or ``tasks_here``.
+        spark: the session, or TASKS_HERE.
         tasks: pickled into the job; each is one Spark task.
         work: from a task to results, and blocks for ``finish``.
         finish: from the blocks of a bucket, of all tasks, to results; without it there are no blocks.

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pymysql
 
@@ -35,9 +34,6 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.text.remedies import advised
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 log = logging.getLogger(__name__)
 
 Name = tuple[str, str]
@@ -48,7 +44,6 @@ def deliver_logs(
     workers: Workers,
     tables: Sequence[LakeTable],
     copied: Sequence[Delivered],
-    spark: "SparkSession",
 ) -> tuple[list[Delivered], dict[Name, str]]:
     """Delivers what the target lacks of the logs of all sources.
 
@@ -57,13 +52,12 @@ def deliver_logs(
         workers: the delivery's connections.
         tables: those of the delivery that do not stand still.
         copied: what was done with tables before: their first copies.
-        spark: for defaults of columns that statements add.
 
     Returns what was done with each table, and why which sources stopped, by ("", source).
     """
     # What stops one source does not stop the next.
     with Connection(workers.name, workers.settings.mysql) as connection:
-        run = _Run(pipeline, workers, tables, spark, connection)
+        run = _Run(pipeline, workers, tables, connection)
         stopped = run.stopped
         for source in pipeline.sources:
             try:
@@ -101,7 +95,6 @@ class _Run:
     pipeline: Pipeline
     workers: Workers
     tables: Sequence[LakeTable]
-    spark: "SparkSession"
     connection: Connection
     delivered: dict[TableId, Delivered] = field(default_factory=dict)
     ended: set[tuple[Origin, Name]] = field(default_factory=set)
@@ -228,7 +221,6 @@ class _Run:
                     number=number,
                     into=table.into,
                     judge=Judge(job, marks),
-                    spark=lambda: self.spark,
                     connection=self.connection,
                     before=rows[into][0].columns,
                     state=standing_at(job.table, max(within.start, table.since)),

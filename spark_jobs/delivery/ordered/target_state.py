@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -28,9 +27,6 @@ from spark_jobs.errors import DeliveryError, about
 from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.text.sql import identifier
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +51,7 @@ class Applied:
 class TargetState:
     """One source table's table at the target.
 
-    number: of the table in the delivery. spark: gives a session, for defaults of columns. before: its columns as they
-    are delivered. state: its definition in the log.
+    number: of the table in the delivery. before: its columns as they are delivered. state: its definition in the log.
     """
 
     place: str
@@ -64,7 +59,6 @@ class TargetState:
     number: int
     into: LakeTable
     judge: Judge
-    spark: "Callable[[], SparkSession]"
     connection: Connection
     execute: Callable[[str], object]
     """Executes a statement that commits by itself."""
@@ -172,7 +166,7 @@ class TargetState:
             if fill.exact is None and _NUMBER.fullmatch(fill.sql):
                 literals_[name] = fill.sql
                 continue
-            value = evaluated(self.spark(), [fill.sql])[fill.sql]
+            value = evaluated([fill.sql])[fill.sql]
             exact = None if fill.exact is None else [(name, fill.exact)]
             row = pa.table({name: pa.array([value.as_py()], value.type), RAW: pa.array([exact], _RAW)})
             kind = next(column.column.sql_type for column in shape.columns if column.name == name and column.column)

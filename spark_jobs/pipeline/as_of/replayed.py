@@ -7,15 +7,13 @@ with (bases.py), reading the result (table_rows.py), or which tables are asked f
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine import downstream_job, silver_job, silver_plan, spark_job
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine import downstream_job, silver_job, silver_plan
+from spark_jobs.engine.spark_job import TASKS_HERE, Capacity
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position
@@ -51,8 +49,6 @@ class Replay:
     lake: ScratchLake
     snapshot: BronzeSnapshot
     at: Position
-    spark: SparkSession
-    """What evaluates defaults of columns; a lazy session."""
 
     def compacted(self, bases: Mapping[TableName, Base | None]) -> Iterator[CompactedTable | tuple[TableName, str]]:
         """Compacts tables upon their bases; of a table that cannot be, its name and the reason."""
@@ -62,10 +58,9 @@ class Replay:
         index = planned.index.cut({cut for work in planned.work for cut in work.window.cuts}) if planned.index else None
         preparation = silver_plan.prepared(planned.work, index) if index else silver_plan.Preparation()
         errors: dict[TableName, StratalogError] = dict(preparation.errors)
-        here = spark_job.tasks_here(self.spark)
         if index and preparation.units:
             completed, refused = silver_job.run_until_stopped(
-                here, index, self.snapshot.table.path, preparation.units, _CAPACITY
+                TASKS_HERE, index, self.snapshot.table.path, preparation.units, _CAPACITY
             )
             errors |= {unit.work.name: error for unit, error in refused}
             for unit, results in completed:
@@ -101,7 +96,7 @@ class Replay:
             )
             unit = downstream_job.prepared(number, work)
             units += [unit] if unit else []
-        results = downstream_job.run(spark_job.tasks_here(self.spark), units, _CAPACITY)
+        results = downstream_job.run(TASKS_HERE, units, _CAPACITY)
         for unit in units:
             merged = results[unit.unit.number]
             stopped = next((result.stopped for result in merged if result.stopped), None)

@@ -124,7 +124,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     target = _target(work, columns, is_replaced=is_bare)
     # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
     later = [turn for turn in turns if turn.range.start >= before]
-    tasks = [] if is_emptied else _tasks(load, stage, work, target, later)
+    tasks = [] if is_emptied else _tasks(stage, work, target, later)
     return target.land(spark_job.run(load.spark, tasks, land_files), commit)
 
 
@@ -167,7 +167,7 @@ def _target(work: CompactionJob, columns: silver.Columns, *, is_replaced: bool) 
 
 
 def _tasks(
-    load: LoadContext, stage: StagedTable, work: CompactionJob, target: SilverTarget, later: Sequence[SchemaChange]
+    stage: StagedTable, work: CompactionJob, target: SilverTarget, later: Sequence[SchemaChange]
 ) -> list[LandingTask]:
     """What writes the rows, as they were read, into silver.
 
@@ -175,7 +175,7 @@ def _tasks(
     """
     waiting, standing = stage.snapshot(), TableState(stage.progress.definition)
     projection = RowProjection.of(ReplayedPart(work.window, standing, tuple(later)).projection(work))
-    projection = projection.valued(fills.evaluated(session_over(load.spark, 0), projection.expressions()))
+    projection = projection.valued(fills.evaluated(projection.expressions()))
     source, into = FileTarget.of(waiting), FileTarget.of(target.design)
     groups = spark_job.packed(waiting.files, lambda file: file.size, _TASK_BYTES)
     return [LandingTask(source, files, stage.progress.since, into, projection) for files in groups]

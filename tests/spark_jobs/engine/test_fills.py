@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.delta import schema_changes
+from spark_jobs.delta.schema import column_of
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.engine import fills
 from spark_jobs.engine.fills import ColumnFill, refilled, with_fills
@@ -109,11 +110,53 @@ def table_at(folder: Path) -> Any:
     return new_table(str(folder), {"id": "INT", "v": "INT", "_raw": "MAP<STRING, STRING>"}, MAPPED)
 
 
+LITERALS = {
+    "STRING": ["'it\\'s'", "''", "' AS INT)'", "'a\\\\b\\u0024{c}\n'", "'-12:34:56.5'", "'CAST(1 AS INT)'"],
+    "BINARY": ["X''", "X'00ff0a'"],
+    "TINYINT": ["0", "-128"],
+    "SMALLINT": ["2155"],
+    "INT": ["4294967", "-1"],
+    "BIGINT": ["-9223372036854775808"],
+    "DECIMAL(20,0)": ["18446744073709551615"],
+    "DECIMAL(10,2)": ["'1.50'", "'-0.05'", "'0.00'"],
+    "DECIMAL(38,30)": ["'99999999.999999999999999999999999999999'"],
+    "FLOAT": ["'1.1'", "'0'", "'3.4028235e+38'", "'1e-45'"],
+    "DOUBLE": ["'0.1'", "'1.2389999999999999'", "'-2.5E+10'"],
+    "DATE": ["'0001-01-01'", "'2026-02-28'", "'9999-12-31'", "NULL"],
+    "TIMESTAMP_NTZ": ["'1000-01-01 00:00:00'", "'2026-01-01 10:00:00.125000'"],
+    "TIMESTAMP": ["TIMESTAMP'2026-11-28 15:08:32.711318Z'", "TIMESTAMP'1970-01-01 00:00:01Z'"],
+}
+"""Defaults as ddl/default_values.py writes them, by the types that columns have."""
+WIDENED = [
+    "CAST(CAST('1.1' AS FLOAT) AS DOUBLE)",
+    "CAST(CAST(7 AS TINYINT) AS BIGINT)",
+    "CAST(CAST(7 AS INT) AS DECIMAL(20,0))",
+    "CAST(CAST('1.50' AS DECIMAL(10,2)) AS DECIMAL(20,4))",
+    "CAST(CAST('2026-02-28' AS DATE) AS TIMESTAMP_NTZ)",
+]
+
+
 @pytest.mark.spark
-def test_one_query_gives_all_values(spark: SparkSession) -> None:
-    texts = ["CAST('it\\'s' AS STRING)", "CAST(1.50 AS DECIMAL(10,2))", "CAST(NULL AS DATE)"]
-    values = fills.evaluated(spark, [*texts, texts[0]])
-    assert {sql: str(value.as_py()) for sql, value in values.items()} == dict(
-        zip(texts, ["it's", "1.50", "None"], strict=True)
-    )
-    assert fills.evaluated(spark, []) == {}
+def test_values_are_those_that_spark_gives(spark: SparkSession) -> None:
+    texts = [f"CAST({sql} AS {kind})" for kind, literals in LITERALS.items() for sql in literals] + WIDENED
+    values = fills.evaluated([*texts, texts[0]])
+    assert [*values] == texts
+    row = spark.range(1).selectExpr(*(f"{sql} AS c{at}" for at, sql in enumerate(texts))).toArrow()
+    for at, sql in enumerate(texts):
+        kind = column_of("", sql[sql.rindex(" AS ") + 4 : -1]).arrow(physical=False).type
+        assert values[sql].type == kind, sql
+        assert values[sql] == row.column(at)[0].cast(kind), sql
+
+
+@examples(300)
+@given(TEXTS)
+def test_a_text_is_its_own_value(text: str) -> None:
+    sql = f"CAST({literal(text)} AS STRING)"
+    assert fills.evaluated([sql])[sql].as_py() == text
+
+
+def test_another_expression_is_refused() -> None:
+    for sql in ("now()", "CAST(uuid('secret') AS STRING)", "'a' || 'b'"):
+        with pytest.raises(LakeError, match="is no literal that is known") as refused:
+            fills.evaluated([sql])
+        assert "secret" not in str(refused.value)

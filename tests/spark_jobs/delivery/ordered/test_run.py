@@ -56,7 +56,7 @@ def test_what_stops_a_source_does_not_stop_the_next(
     pipeline = from_keys({"lake": "./lake", "sources": sources}, tmp_path / "pipeline.yaml")
     copied = [delivered("t", 2, "CREATE"), delivered("u", 1)]
     with Workers("copy", SETTINGS) as workers:
-        tables, stopped = run.deliver_logs(pipeline, workers, [], copied, None)  # type: ignore[arg-type]
+        tables, stopped = run.deliver_logs(pipeline, workers, [], copied)
     assert [*stopped] == [("", "a")]
     assert without_codes(stopped["", "a"]).startswith(message)
     # A first copy and what was delivered behind it are one.
@@ -106,7 +106,7 @@ def test_where_a_log_is_delivered(
     monkeypatch.setattr(progress, "claim", claim)
     lake = published_lake(tmp_path, kind)
     with Workers("copy", SETTINGS) as workers:
-        tables, stopped = run.deliver_logs(lake.pipeline, workers, [lake.into(ORDERS)], [], None)  # type: ignore[arg-type]
+        tables, stopped = run.deliver_logs(lake.pipeline, workers, [lake.into(ORDERS)], [])
     assert tables == []
     assert [*stopped] == ([("", SOURCE)] if message else [])
     assert message is None or message in stopped["", SOURCE]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -32,10 +32,6 @@ BEFORE: Columns = {
 }
 
 
-def no_spark() -> NoReturn:
-    raise AssertionError("Spark was asked")
-
-
 @dataclass(frozen=True)
 class Target:
     """A table of the server, with columns id and v, as the log has them."""
@@ -52,7 +48,7 @@ class Target:
         settings = Delivery.model_validate({"mysql": {"user": "w"}, "apply": "ordered"} | keys)
         into = LakeTable(schema, "t", lake, 0, (("shop", NAME),), Destination(schema, "t"))
         writing = self.connection, self.connection.execute
-        return TargetState(PLACE, settings, 0, into, Judge(job, {}), no_spark, *writing, self.before, TableState(OLD))
+        return TargetState(PLACE, settings, 0, into, Judge(job, {}), *writing, self.before, TableState(OLD))
 
     def columns(self) -> list[str]:
         return [row[0] for row in self.database.execute("SHOW COLUMNS FROM t")]

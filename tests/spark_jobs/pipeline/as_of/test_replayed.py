@@ -1,7 +1,5 @@
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.filters import TableFilters
@@ -11,13 +9,8 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.as_of.bases import SilverVersions
 from spark_jobs.pipeline.as_of.replayed import CompactedTable, Replay
 from spark_jobs.pipeline.as_of.scratch import ScratchLake
-from spark_jobs.runtime.lazy_session import lazy_session
 
 ORDERS, STOPPED = TableName("shop", "orders"), TableName("shop", "logged_by_statement")
-
-
-def no_session() -> SparkSession:
-    raise AssertionError("no JVM is started")
 
 
 def test_a_table_is_compacted_upon_a_version(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -27,7 +20,7 @@ def test_a_table_is_compacted_upon_a_version(pipeline: Pipeline, tmp_path: Path)
     assert base
     scratch = ScratchLake(lake, tmp_path / "scratch", [ORDERS])
     scratch.copy_silver(ORDERS, base.snapshot)
-    replay = Replay(pipeline, scratch, snapshot, at, lazy_session(no_session))
+    replay = Replay(pipeline, scratch, snapshot, at)
     (orders,) = replay.compacted({ORDERS: base})
     assert isinstance(orders, CompactedTable)
     assert orders.head
@@ -43,7 +36,7 @@ def test_a_table_is_compacted_upon_a_version(pipeline: Pipeline, tmp_path: Path)
 def test_a_table_that_stops_has_its_reason_without_a_code(pipeline: Pipeline, tmp_path: Path) -> None:
     lake, at = lake_of(pipeline), Position("mysql-bin.000002", 4320)
     scratch, snapshot = ScratchLake(lake, tmp_path / "scratch", [STOPPED]), BronzeSnapshot.of(lake, "shop")
-    (refusal,) = Replay(pipeline, scratch, snapshot, at, lazy_session(no_session)).compacted({STOPPED: None})
+    (refusal,) = Replay(pipeline, scratch, snapshot, at).compacted({STOPPED: None})
     assert not isinstance(refusal, CompactedTable)
     name, reason = refusal
     assert name == STOPPED
