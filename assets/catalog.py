@@ -32,8 +32,9 @@ _SHORTEST_FRESHNESS = timedelta(minutes=1)
 class AssetOf:
     """What an asset stands for, as translations get it.
 
-    layer: ``source``, ``bronze``, ``silver``, ``downstream``, ``published``, ``backfill`` or ``delivery``. source: the
-    source's name; of a delivery its name, and empty for a downstream table. schema, table: empty where it is no table.
+    layer: ``source``, ``bronze``, ``silver``, ``downstream``, ``published``, ``backfill``, ``table_at`` or
+    ``delivery``. source: the source's name; of a delivery its name, and empty for a downstream table. schema, table:
+    empty where it is no table.
     """
 
     layer: str
@@ -123,7 +124,7 @@ class AssetCatalog:
         return self.key(AssetOf("delivery", name, *table))
 
     def of_layer(self, layer: str, source: str) -> dg.AssetKey:
-        """The key of what a source has once: ``source``, ``bronze``, ``published``, ``backfill``."""
+        """The key of what a source has once: ``source``, ``bronze``, ``published``, ``backfill``, ``table_at``."""
         return self.key(AssetOf(layer, source))
 
     def dress(
@@ -152,6 +153,7 @@ class AssetCatalog:
             "downstream": lambda: keys.downstream_key(name),
             "published": lambda: keys.published_key(asset.source),
             "backfill": lambda: keys.backfill_key(asset.source),
+            "table_at": lambda: keys.table_at_key(asset.source),
             "delivery": lambda: keys.delivery_key(asset.source, name),
         }[asset.layer]()
         return dg.AssetSpec(
@@ -172,7 +174,7 @@ class AssetCatalog:
                 return asset.source
             case "downstream":
                 return None  # lineage.py knows the source
-            case "published":
+            case "published" | "table_at":
                 return f"{asset.source}_downstream"
             case "silver":
                 return f"{asset.source}_silver"
@@ -180,6 +182,7 @@ class AssetCatalog:
                 return f"{asset.source}_bronze"
 
     def _description(self, asset: AssetOf) -> str:
+        # A delivery's source is its name; all else comes from a source of the pipeline.
         source, table = asset.source, f"{asset.schema}.{asset.table}"
         if asset.layer == "delivery":
             server = self.pipeline.deliveries[source].mysql
@@ -194,6 +197,8 @@ class AssetCatalog:
             "published": f"The versions of {source}'s tables that belong together. Fails when a table has stopped.",
             "backfill": f"A partition per binlog file of {source}, in bronze or its archive. Materialize files to "
             "replay them through silver and downstream, in one run; unchanged rows are not written.",
+            "table_at": f"Tables of {source} as they were, written outside of the lake. The job "
+            f"{self.name('table_at')} makes them; each materialization names table, position, rows and target.",
         }[asset.layer]
 
     def _origin(self, source: str) -> str:
@@ -210,6 +215,7 @@ class AssetCatalog:
             "source": {"source", origin},
             "bronze": {"bronze", origin, "deltalake"},
             "backfill": {"bronze", origin, "deltalake"},
+            "table_at": {origin},
             "silver": {"silver", "spark", "deltalake"},
             "downstream": {origin, "spark", "deltalake"},
         }.get(asset.layer, {"deltalake"})

@@ -42,3 +42,7 @@ def delivery_key(name: str, table: Name) -> dg.AssetKey:
 
 def backfill_key(source: str) -> dg.AssetKey:
     return dg.AssetKey(["backfill", source])
+
+
+def table_at_key(source: str) -> dg.AssetKey:
+    return dg.AssetKey(["table_at", source])

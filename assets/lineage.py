@@ -75,6 +75,10 @@ class Lineage:
         return self.catalog.of_layer("backfill", self.source)
 
     @property
+    def table_at(self) -> dg.AssetKey:
+        return self.catalog.of_layer("table_at", self.source)
+
+    @property
     def pool(self) -> str:
         """The pool that all steps of a source share; one writer at a time is all that a Delta table takes."""
         return f"stratalog_source_{self.catalog.name(self.source)}"
@@ -118,7 +122,8 @@ def lineages(pipeline: Pipeline, tables: Iterable[SeenTable], catalog: AssetCata
 
 
 def _require_unique(graph: Iterable[Lineage]) -> None:
-    asset_keys = [key for lineage in graph for key in (*lineage.keys, lineage.origin, lineage.backfill)]
+    single_keys = [key for lineage in graph for key in (lineage.origin, lineage.backfill, lineage.table_at)]
+    asset_keys = [*(key for lineage in graph for key in lineage.keys), *single_keys]
     repeated = [key.to_user_string() for key, count in Counter(asset_keys).items() if count > 1]
     if repeated:
         raise ConfigError(

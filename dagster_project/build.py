@@ -21,6 +21,7 @@ from assets.delivery import delivery_assets
 from assets.lineage import lineages
 from assets.selection import HANDED_ON
 from assets.steps import Execute
+from assets.table_at import table_at_asset
 from dagster_project.alerts import Notify, alert_sensor
 from dagster_project.jobs import Jobs
 from dagster_project.lake_sensor import lake_sensor
@@ -93,6 +94,7 @@ def _assets(jobs: Jobs) -> list[dg.AssetsDefinition | dg.AssetSpec]:
         *(origin_asset(pipeline, lineage) for lineage in jobs.graph),
         *(source_assets(pipeline, lineage) for lineage in jobs.graph),
         *(backfill_asset(pipeline, lineage) for lineage in jobs.graph),
+        *(table_at_asset(lineage) for lineage in jobs.graph),
     ]
 
 
@@ -107,6 +109,7 @@ def _syncing(jobs: Jobs, options: PlacementOptions) -> dg.Definitions:
             sync,
             *by_source.values(),
             jobs.backfill_range(),
+            jobs.table_at(),
             *(jobs.load(lineage) for lineage in servers),
             *(jobs.mend(lineage) for lineage in servers),
         ],

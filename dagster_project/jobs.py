@@ -19,6 +19,7 @@ from dagster_project.ops.backfill_range import FORM, branch, check_step, range_s
 from dagster_project.ops.load import load_step
 from dagster_project.ops.maintenance import maintain_step
 from dagster_project.ops.mend import mend_step
+from dagster_project.ops.table_at import STEP, table_at_step
 
 if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job returns
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -28,6 +29,7 @@ MAINTENANCE = "maintenance"
 VERIFY = "verify"
 AUDIT = "audit"
 BACKFILL = "backfill_range"
+TABLE_AT = "table_at"
 
 
 class Jobs:
@@ -161,6 +163,21 @@ class Jobs:
             checked = check()
             for source, step in steps.items():
                 step(checked if len(steps) == 1 else getattr(checked, branch(source)))
+
+        return job
+
+    def table_at(self) -> dg.JobDefinition:
+        """Tables of one source as they were, to a folder outside of the lake; the form names the source."""
+        # An alias: a step's name has the prefix, its key in a run's configuration has not.
+        step = table_at_step(self._pipeline, self.graph).alias(STEP)
+
+        @dg.job(
+            name=self.name(TABLE_AT),
+            description="Writes tables as they were at a position, GTID set or time to a folder outside of the lake.",
+            executor_def=self._executor,
+        )
+        def job() -> None:
+            step()
 
         return job
 

@@ -92,13 +92,13 @@ class CodeLocation:
         result = definition.execute_in_process(
             instance=self.instance, asset_selection=selection, raise_on_error=False, run_id=None
         )
-        return _ran(result, self.instance)
+        return ran_of(result, self.instance)
 
     def run_config(self, job: str, config: dict[str, Any]) -> Ran:
         """A run with a configuration, as the launchpad starts it."""
         definition = self.defs().resolve_job_def(job)
         result = definition.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
-        return _ran(result, self.instance)
+        return ran_of(result, self.instance)
 
     def backfill(self, first: str, last: str, **config: Any) -> Ran:
         """The run that the Backfill dialog starts for a range of files."""
@@ -114,7 +114,7 @@ class CodeLocation:
                 raise_on_error=False,
             )
         )
-        return _ran(result, self.instance)
+        return ran_of(result, self.instance)
 
     def latest(self, asset: str) -> dict[str, Any]:
         """Metadata of an asset's newest materialization."""
@@ -124,7 +124,8 @@ class CodeLocation:
         return {key: value.value for key, value in entry.asset_materialization.metadata.items()}
 
 
-def _ran(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> Ran:
+def ran_of(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> Ran:
+    """What a run left in the event log."""
     run = instance.get_run_by_id(result.run_id)
     assert run
     ran = Ran(result.success, run)

@@ -19,9 +19,9 @@ from spark_jobs.log.location import parse_place
 from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:
-    from spark_jobs.config.model import Pipeline
     from spark_jobs.pipeline.as_of.table_rows import QueryRows, TableAt
     from spark_jobs.pipeline.as_of.tables_at import SourceAt
+    from spark_jobs.storage.files import StoredPath
 
 _TO_FOLDER = ("parquet", "delta")
 _FORMATS = ("table", "csv", "jsonl", *_TO_FOLDER)
@@ -54,7 +54,7 @@ _FORMATS = ("table", "csv", "jsonl", *_TO_FOLDER)
     help="table for people; csv and jsonl to standard output or --to; parquet and delta to --to. "
     "Default: table, with --to parquet.",
 )
-@click.option("--to", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write to this new folder.")
+@click.option("--to", "target", metavar="DIR", help="Write to this new folder, also on a store: s3a://bucket/prefix.")
 @click.option(
     "--limit",
     default=100,
@@ -73,7 +73,7 @@ def at(  # noqa: PLR0913 - options
     condition: str | None,
     is_raw: bool,
     form: str | None,
-    folder: Path | None,
+    target: str | None,
     limit: int,
 ) -> None:
     """Show tables as they were at a position, GTID set or time.
@@ -87,39 +87,33 @@ def at(  # noqa: PLR0913 - options
     Example: stratalog at mysql-bin.000042:1337 --table shop.orders --where "status = 'open'"
     Example: stratalog at mysql-bin.000042:1337 --table 'shop.*' --to ./shop-then --format delta
     """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.pipeline.as_of.row_files import target_of
     from spark_jobs.pipeline.as_of.table_rows import RowQuery
     from spark_jobs.pipeline.as_of.tables_at import tables_at
 
-    form = _form(form, folder, tables)
+    form = _form(form, target, tables)
     parse_place(place)
     choice = RowQuery.of(keys, condition)
     pipeline = load(path)
     name = single_source(pipeline, source)
-    if folder is not None:
-        _require_target(folder, pipeline)
+    folder = target_of(target, pipeline) if target is not None else None
     with tables_at(pipeline, name, tables, place, choice=choice, is_raw=is_raw) as source_at:
         _show(source_at, form, folder, limit)
 
 
-def _form(form: str | None, folder: Path | None, tables: tuple[str, ...]) -> str:
+def _form(form: str | None, target: str | None, tables: tuple[str, ...]) -> str:
     """How rows are written. Raises UsageError for options that do not go together."""
-    form = form or ("parquet" if folder else "table")
+    form = form or ("parquet" if target else "table")
     if not tables:
         raise click.UsageError("--table: name a table, or a pattern such as 'shop.*'")
-    if folder is None and form in _TO_FOLDER:
+    if target is None and form in _TO_FOLDER:
         raise click.UsageError(f"--format {form} writes files: give --to DIR with it")
-    if folder is not None and form == "table":
+    if target is not None and form == "table":
         raise click.UsageError("--format table is for the terminal: leave --to out, or choose another format")
     return form
 
 
-def _require_target(folder: Path, pipeline: "Pipeline") -> None:
-    from spark_jobs.pipeline.as_of import row_files
-
-    row_files.require_target(folder, pipeline.lake)
-
-
-def _show(source_at: "SourceAt", form: str, folder: Path | None, limit: int) -> None:
+def _show(source_at: "SourceAt", form: str, folder: "StoredPath | None", limit: int) -> None:
     from spark_jobs.pipeline.as_of import row_files
 
     _say_absent(source_at)

@@ -100,6 +100,11 @@ class Eyes:
         """Clicks on a button by what it says."""
         self.click(f"//button[normalize-space()={label!r} and not(@disabled)]")
 
+    def write(self, text: str) -> None:
+        """Gives the page's editor another text."""
+        editor = self.find("//*[contains(@class, 'CodeMirror')]")
+        self.driver.execute_script("arguments[0].CodeMirror.setValue(arguments[1])", editor, text)
+
     @contextmanager
     def frame(self, height: int | None = None) -> Iterator[None]:
         """Shows the page in a frame of this height, without one in the page's own, and then in the usual one."""

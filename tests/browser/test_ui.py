@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.browser.eyes import Eyes
@@ -115,6 +116,43 @@ def test_a_range_of_files_is_done_again_by_clicking(ui: UserInterface) -> None:
     assert metadata["binlog/end"].startswith("mysql-bin.00000")
     assert int(metadata["rows/touched"]) > 0
     assert metadata["backfill/tables_changed"] == "0", "what is there already is not written"
+
+
+FORM = """\
+ops:
+  moment:
+    config:
+      source: shop
+      at: {at}
+      tables: [shop.orders, shop.customers]
+      to: {to}
+      format: parquet
+"""
+
+
+def test_tables_as_they_were_by_the_form(ui: UserInterface, tmp_path: Path) -> None:
+    """What docs/howto/accident.md says of Dagster: a form that is refused, then one that is not."""
+    eyes, at = ui.eyes, "mysql-bin.000002:20000"
+    eyes.open("/locations/stratalog/jobs/table_at/playground")
+    eyes.write(FORM.format(at="yesterday", to=ui.folder.lake))
+    eyes.press("Launch Run")
+    eyes.see("at: 'yesterday' is not a position, GTID set or time", "to: ", "is of the lake", seconds=180)
+    eyes.open("/locations/stratalog/jobs/table_at/playground")
+    eyes.write(FORM.format(at=at, to=tmp_path / "then"))
+    eyes.picture("table_at_form")
+    eyes.press("Launch Run")
+    eyes.see("RUN_SUCCESS", seconds=180)
+    eyes.open("/assets/table_at/shop?view=events")
+    words = eyes.see("table_at/table", "table_at/to", "table_at/asked", "dagster/row_count")
+    metadata = dict(re.findall(r"^((?:table_at|binlog|dagster)/\w+)\n(.+)$", words, re.MULTILINE))
+    assert metadata["table_at/table"] == "shop.orders", "the last one by name"
+    assert metadata["table_at/asked"] == at
+    assert metadata["table_at/to"] == str(tmp_path / "then" / "shop.orders.parquet")
+    assert metadata["binlog/end"] == "mysql-bin.000002:19900", "where the transaction begins"
+    assert pq.read_metadata(metadata["table_at/to"]).num_rows == int(metadata["dagster/row_count"]) > 0
+    eyes.miss("Loading")
+    with eyes.frame(1000):  # of all metadata
+        eyes.picture("table_at")
 
 
 def test_a_source_says_where_its_report_is(ui: UserInterface) -> None:

@@ -16,7 +16,7 @@ from tests.code_location import CodeLocation, location
 pytestmark = pytest.mark.dagster
 
 
-OF_A_SOURCE = {"source/shop", "bronze/shop", "published/shop", "backfill/shop"}
+OF_A_SOURCE = {"source/shop", "bronze/shop", "published/shop", "backfill/shop", "table_at/shop"}
 
 
 def list_tables(code_location: CodeLocation, *tables: str) -> None:
@@ -60,7 +60,7 @@ def test_a_sensor_and_a_job_a_source_and_a_job_over_all(tmp_path: Path) -> None:
         *("sync_every_5_minutes", "sync_daily", "maintenance_daily", "audit_hourly"),
     }
     assert {job.name for job in defs.jobs or []} == {
-        *("sync", "sync_shop", "sync_archive", "maintenance", "backfill_range", "audit"),
+        *("sync", "sync_shop", "sync_archive", "maintenance", "backfill_range", "table_at", "audit"),
     }
 
 
@@ -75,7 +75,7 @@ def test_a_pipeline_made_in_python_needs_no_file_and_shows_no_settings(tmp_path:
     pipeline = from_keys({"lake": "./lake", "sources": {"shop": {"files": "."}}, "spark": spark}, tmp_path / "any.yaml")
     defs = build_defs(pipeline)
     dg.Definitions.validate_loadable(defs)
-    assert keys(defs) == {"source/shop", "bronze/shop", "published/shop", "backfill/shop"}
+    assert keys(defs) == {"source/shop", "bronze/shop", "published/shop", "backfill/shop", "table_at/shop"}
     session = (defs.resources or {})["spark"]
     assert isinstance(session, GivenSparkSessions)
     assert not isinstance(session, dg.ConfigurableResource)
@@ -103,7 +103,7 @@ def test_a_list_of_tables_that_is_broken_says_what_to_do(tmp_path: Path) -> None
 def test_two_hundred_tables_load_in_seconds(tmp_path: Path) -> None:
     with location(tmp_path) as code_location:
         list_tables(code_location, *(f"table_{number}" for number in range(200)))
-        assert len(keys(code_location.defs())) == 404
+        assert len(keys(code_location.defs())) == 405
 
 
 def owner_of_common_names() -> dg.Definitions:

@@ -64,7 +64,7 @@ def test_all_three_commands_show_the_same(folder: Path) -> None:
     listed = json.loads(run(["dg", "list", "defs", "--json"], folder).stdout)
     assets = sorted(_names(listed["assets"], "asset_key"))
     tables = ["downstream/shop/orders", "published/shop", "silver/shop/shop/orders", "source/shop"]
-    assert assets == ["backfill/shop", "bronze/shop", *tables]
+    assert assets == ["backfill/shop", "bronze/shop", *tables, "table_at/shop"]
     with development_server(variables(folder), folder / "dev.log") as served:
         (location,) = served.ask("{workspaceOrError {... on Workspace {locationEntries {name}}}}")["workspaceOrError"][
             "locationEntries"

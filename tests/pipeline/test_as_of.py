@@ -12,14 +12,15 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import FIRST_EVENT, Position
-from spark_jobs.pipeline.as_of.table_rows import RowQuery, TableAt
+from spark_jobs.pipeline.as_of.table_rows import RowQuery
 from spark_jobs.pipeline.as_of.tables_at import NotKnown, tables_at
 from spark_jobs.pipeline.initial_load.load import load_source
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import database_of
-from tests.fix_pipeline import _AS_IN_THE_LAKE, SOURCE, Shop, _plain
+from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers, telling
 from tests.schema_dumps import dump_position
+from tests.tables_then import Contents, contents, server_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -35,7 +36,7 @@ class Remembered:
     at: Position
     gtid: str
     behind: str
-    tables: dict[str, tuple[list[str], list[str]]]
+    tables: dict[str, Contents]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +49,13 @@ class Memory:
     def do(self, *statements: str) -> None:
         for statement in statements:
             self.shop.execute(statement)
-            names = [name for (name,) in self.shop.database.execute("SHOW TABLES")]
-            tables = {name: self._contents(name) for name in names}
+            tables = server_tables(self.shop.database)
             self.moments.append(Remembered(self.shop.end(), self._gtid(), statement, tables))
-
-    def _contents(self, table: str) -> tuple[list[str], list[str]]:
-        listed = self.shop.database.execute(
-            "SELECT column_name, data_type FROM information_schema.columns "
-            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
-            (self.shop.database.name, table),
-        )
-        cells = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
-        rows = self.shop.database.execute(f"SELECT {cells} FROM `{table}`")
-        return [name for name, _ in listed], sorted(repr(_plain(row)) for row in rows)
 
     def _gtid(self) -> str:
         is_mariadb = "MariaDB" in self.shop.database.execute("SELECT VERSION()")[0][0]
         variable = "gtid_binlog_pos" if is_mariadb else "gtid_executed"
         return str(self.shop.database.execute(f"SELECT @@GLOBAL.{variable}")[0][0]).replace("\n", "")
-
-
-def contents(table: TableAt) -> tuple[list[str], list[str]]:
-    """Columns and rows as a Memory has them: exact texts in the place of values that the lake's types do not hold."""
-    rows = table.selection().table().to_pylist(maps_as_pydicts="strict")
-    names = [name for name in table.selection().columns if name != "_raw"]
-    cells = [
-        tuple((row.get("_raw") or {}).get(name) if row[name] is None else row[name] for name in names) for row in rows
-    ]
-    return names, sorted(repr(_plain(row)) for row in cells)
 
 
 def rows_at(pipeline: Pipeline, table: str, at: Position | str, **choice: Any) -> list[tuple[Any, ...]]:

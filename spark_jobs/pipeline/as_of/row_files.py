@@ -9,6 +9,7 @@ Values are written as ``stratalog changes`` writes them. CSV has text, times and
 import base64
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,12 +19,21 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.store import ObjectStore, lake_text, store_of, store_scheme
 from spark_jobs.delta import commits, data_files
-from spark_jobs.delta.snapshot import new_table
+from spark_jobs.delta.snapshot import DataFile, new_table
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.lake.layout import local_path
 from spark_jobs.pipeline.as_of.table_rows import QueryRows
+from spark_jobs.storage import files
+from spark_jobs.storage.files import StoredPath
+from spark_jobs.storage.reach import use
 
+FORMATS = ("csv", "jsonl", "parquet", "delta")
+"""Of files that rows are written to."""
+_FILE_BYTES = 256 << 20
+"""Bytes of rows in memory that a data file of a Delta table takes; its statistics need them until it is written."""
 _UNSIGNED = pa.decimal128(20, 0)
 """BIGINT UNSIGNED in the lake."""
 Plain = Callable[[Any], Any]
@@ -127,43 +137,93 @@ _WRITERS: dict[str, Callable[[QueryRows, BinaryIO], int]] = {
 }
 
 
-def require_target(folder: Path, lake: str) -> None:
-    """Raises ConfigError where nothing may be written to a folder: it is not empty, or of the lake."""
-    root = local_path(lake)
-    if "://" in str(folder) or ":/" in str(folder):
-        raise ConfigError({"to": f"{folder}: rows are written to a folder of this machine, not to a store"})
-    place = folder.resolve()
-    if root is not None and (place.is_relative_to(root.resolve()) or root.resolve().is_relative_to(place)):
-        raise ConfigError({"to": f"{folder} is of the lake {root}; name a folder outside of it"})
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError({"to": f"{folder} is not empty; name a new folder"})
+def target_of(text: str, pipeline: Pipeline) -> StoredPath:
+    """The folder that rows may be written to, on this machine or on an object store, which is then reached.
+
+    A store of the lake's kind is reached as the lake's is. Raises ConfigError where the folder is not empty, of the
+    lake, or on no store that is known; StratalogError where it cannot be looked at.
+    """
+    # An address in the one spelling that paths have; then where it must not lie, and whether something is there.
+    try:
+        address = lake_text(text)
+    except ValueError as error:
+        raise ConfigError({"to": str(error)}) from error
+    if store_scheme(address) is None and ("://" in text or ":/" in text):
+        raise ConfigError({"to": f"{text}: name a folder of this machine, or one as s3a://bucket/prefix"})
+    if _is_within(address, pipeline.lake) or _is_within(pipeline.lake, address):
+        raise ConfigError({"to": f"{text} is of the lake {pipeline.lake}; name a folder outside of it"})
+    is_of_kind = store_scheme(address) == store_scheme(pipeline.lake)
+    use(store_of(address, pipeline.store if is_of_kind else ObjectStore()))
+    folder = files.stored_path(address)
+    try:
+        if _is_taken(folder):
+            raise ConfigError({"to": f"{text} is not empty; name a new folder"})
+    except OSError as error:
+        raise StratalogError(f"{text}: cannot be read: {files.reason(error)}") from error
+    return folder
 
 
-def write_files(selection: QueryRows, form: str, folder: Path) -> tuple[Path, int]:
-    """Writes the rows of a table to a folder: the file, or Delta table, and how many rows. Raises as ``batches``."""
+def _is_within(inner: str, outer: str) -> bool:
+    """Whether an address is another's, or below it."""
+    folders = [local_path(address) for address in (inner, outer)]
+    if folders[0] is not None and folders[1] is not None:
+        return folders[0].resolve().is_relative_to(folders[1].resolve())
+    return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
+
+
+def _is_taken(folder: StoredPath) -> bool:
+    if isinstance(folder, Path):
+        return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    return next(files.walk(folder), None) is not None
+
+
+def write_files(selection: QueryRows, form: str, folder: StoredPath) -> tuple[StoredPath, int]:
+    """Writes the rows of a table below a folder: the file, or Delta table, and how many rows.
+
+    form: of FORMATS. A file is there complete or not at all. Raises as ``batches``, StratalogError.
+    """
     name = selection.of.name
     try:
         if form == "delta":
             return _write_delta(selection, folder / name.schema / name.table)
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.{form}"
-        part = path.with_name(f".{path.name}.part")
-        with part.open("wb") as sink:
+        with _appearing(path) as sink:
             count = _WRITERS[form](selection, sink)
-        part.replace(path)
     except OSError as error:
-        raise StratalogError(f"{folder}: cannot be written: {error.strerror}: {error.filename}") from error
+        raise StratalogError(f"{folder}: cannot be written: {files.reason(error)}") from error
     return path, count
 
 
-def _write_delta(selection: QueryRows, path: Path) -> tuple[Path, int]:
-    path.mkdir(parents=True)
+@contextmanager
+def _appearing(path: StoredPath) -> Iterator[BinaryIO]:
+    """A new file that has its name once it is complete; an object appears so by itself. Raises OSError."""
+    part = path.with_name(f".{path.name}.part") if isinstance(path, Path) else path
+    with files.durable(part) as sink:
+        yield sink
+    if isinstance(part, Path) and isinstance(path, Path):
+        part.replace(path)
+
+
+def _write_delta(selection: QueryRows, path: StoredPath) -> tuple[StoredPath, int]:
+    if isinstance(path, Path):
+        (path / "_delta_log").mkdir(parents=True)
     design = new_table(str(path), selection.spark_types, {})
-    parts = selection.batches()
-    files = [data_files.write(str(path), rows, design.schema, design.configuration) for rows in parts]
-    (path / "_delta_log").mkdir(exist_ok=True)
-    commits.commit(design, adds=files, operation_parameters={"mode": "Append", "partitionBy": "[]"})
-    return path, sum(file.num_records or 0 for file in files)
+    # As many row groups in a file as are held until its statistics are known.
+    parts, new_files = selection.batches(), list[DataFile]()
+    while (first := next(parts, None)) is not None:
+        part = _up_to(_FILE_BYTES, first, parts)
+        new_files.append(data_files.write_parts(str(path), part, design.schema, design.configuration))
+    commits.commit(design, adds=new_files, operation_parameters={"mode": "Append", "partitionBy": "[]"})
+    return path, sum(file.num_records or 0 for file in new_files)
+
+
+def _up_to(size: int, first: pa.Table, parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The first part, and further ones until they have so many bytes."""
+    yield first
+    total = first.nbytes
+    while total < size and (part := next(parts, None)) is not None:
+        yield part
+        total += part.nbytes
 
 
 def _base64(value: bytes) -> str:

@@ -15,7 +15,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.config.filters import ColumnRule
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
-from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine.locate import Hit, Keys, hits
 from spark_jobs.errors import ConfigError
@@ -144,15 +144,13 @@ class QueryRows:
         return pa.schema([columns.column(name).arrow(physical=False).remove_metadata() for name in self.columns])
 
     def batches(self) -> Iterator[pa.Table]:
-        """The rows, in no order, a data file after the other.
+        """The rows, in no order, a row group after the other.
 
         Raises LakeError, and ConfigError where a value that the condition asks for is not in the lake.
         """
         version, schema = self.of.snapshot, self.schema
         names = [*dict.fromkeys([*self.columns, _RAW])]
-        parts = (
-            self.key_rows if self.key_rows is not None else (_living(version, file, names) for file in version.files)
-        )
+        parts = self.key_rows if self.key_rows is not None else _living(version, names)
         for rows in parts:
             kept_rows = self.of.holding(rows).select(self.columns)
             if len(kept_rows):
@@ -205,8 +203,17 @@ def read_hit(version: Snapshot, hit: Hit, names: Sequence[str]) -> pa.Table:
     return data_files.read_rows(version.path, hit.file, hit.rows, names, version.schema)
 
 
-def _living(version: Snapshot, file: DataFile, names: Sequence[str]) -> pa.Table:
-    rows = data_files.read_columns(version.path, file, names, version.schema)
-    if file.deletion_vector is None:
-        return rows
-    return rows.filter(pa.array(deletion_vectors.living(version.path, file.deletion_vector, len(rows))))
+def _living(version: Snapshot, names: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of a version, a row group after the other, without those that deletion vectors delete."""
+    for file in version.files:
+        with data_files.reading(version.path, file):
+            opened = data_files.open_file(version.path, file)
+            count = opened.metadata.num_rows
+        mask = deletion_vectors.living(version.path, file.deletion_vector, count) if file.deletion_vector else None
+        begin = 0
+        for group in range(opened.num_row_groups):
+            with data_files.reading(version.path, file):
+                rows = data_files.read_row_group(opened, group, names, version.schema)
+            end = begin + len(rows)
+            yield rows if mask is None else rows.filter(pa.array(mask[begin:end]))
+            begin = end

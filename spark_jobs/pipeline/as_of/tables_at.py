@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.boundaries import transaction_at
@@ -21,7 +20,6 @@ from spark_jobs.config.filters import TableFilters
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.delta.snapshot import new_table, snapshot_of
-from spark_jobs.downstream import publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.errors import ConfigError, LakeError
@@ -32,8 +30,7 @@ from spark_jobs.pipeline.as_of.replayed import CompactedTable, Replay
 from spark_jobs.pipeline.as_of.scratch import ScratchLake
 from spark_jobs.pipeline.as_of.table_rows import RowQuery, TableAt, located, read_hit, wanted_keys
 from spark_jobs.pipeline.destinations import destinations_of
-from spark_jobs.runtime.lazy_session import lazy_session
-from spark_jobs.runtime.spark_session import spark_session
+from spark_jobs.pipeline.table_choice import tables_in_scope, wrong_tables
 from spark_jobs.schema import history
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -72,7 +69,7 @@ def tables_at(
     choice: RowQuery | None = None,
     is_raw: bool = False,
 ) -> Iterator[SourceAt]:
-    """Tables as they were at a place, to be read inside the ``with`` block. Starts no JVM but for a default's value.
+    """Tables as they were at a place, to be read inside the ``with`` block. Starts no JVM.
 
     Args:
         pipeline: the configuration.
@@ -90,16 +87,15 @@ def tables_at(
     """
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.of(lake, source)
-    names = _names(pipeline, lake, source, tables)
+    names = _names(pipeline, source, tables)
     at = position_of(snapshot, place)
     if is_raw:
         pipeline = pipeline.model_copy(update={"event_rules": {}, "row_rules": {}, "column_rules": {}})
     # A table that a pattern names may be absent; one that is named, or all of them, may not.
     with tempfile.TemporaryDirectory(prefix="stratalog-at-") as folder:
         scratch = ScratchLake(lake, Path(folder), names)
-        session = lazy_session(lambda: spark_session(pipeline.spark))
         question = _Question(pipeline, lake, snapshot, at, choice or RowQuery(), is_raw=is_raw)
-        source_at = question.answered(scratch, names, session)
+        source_at = question.answered(scratch, names)
         exact = {text.strip() for text in tables}
         for name, reason in source_at.absent.items():
             if str(name) in exact or not source_at.tables:
@@ -121,20 +117,13 @@ def position_of(snapshot: BronzeSnapshot, place: str | Position) -> Position:
     return max(begin, replace(begin, offset=FIRST_EVENT)) if at.offset >= FIRST_EVENT else at
 
 
-def _names(pipeline: Pipeline, lake: Lake, source: str, tables: Sequence[str]) -> list[TableName]:
+def _names(pipeline: Pipeline, source: str, tables: Sequence[str]) -> list[TableName]:
     """The tables that are asked for. Raises ConfigError where a pattern or a name matches none."""
-    entries = publication.read(lake, source)
-    listed = sorted(TableName(*entry.name) for entry in entries if pipeline.scope.holds(*entry.name))
-    matching: dict[TableName, None] = {}
-    for text in tables:
-        pattern = Pattern.parse(text)
-        matches = [name for name in listed if pattern.matches(name.schema, name.table)]
-        if not matches:
-            raise ConfigError(
-                {"table": f"{source} has no table like {text}; it has {', '.join(map(str, listed)) or 'none'}"}
-            )
-        matching |= dict.fromkeys(matches)
-    return [*matching]
+    listed = tables_in_scope(pipeline, source)
+    if problems := wrong_tables(source, tables, listed):
+        raise ConfigError(problems)
+    patterns = [Pattern.parse(text) for text in tables]
+    return sorted(name for name in listed if any(pattern.matches(name.schema, name.table) for pattern in patterns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +141,13 @@ class _Question:
     def source(self) -> str:
         return self.snapshot.source
 
-    def answered(self, scratch: ScratchLake, names: Sequence[TableName], spark: SparkSession) -> SourceAt:
+    def answered(self, scratch: ScratchLake, names: Sequence[TableName]) -> SourceAt:
         """The tables, compacted and merged in a scratch lake."""
         bases = {name: self._base(name) for name in names}
         for name, base in bases.items():
             if base:
                 scratch.copy_silver(name, base.snapshot)
-        replay = Replay(self.pipeline, scratch, self.snapshot, self.at, spark)
+        replay = Replay(self.pipeline, scratch, self.snapshot, self.at)
         # Tables without any row have no silver to merge.
         absent: dict[TableName, str] = {}
         with_rows: list[CompactedTable] = []

@@ -12,12 +12,11 @@ from typing import Literal
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
-from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.location import require_places
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.restore import Fetched, place_range
+from spark_jobs.pipeline.table_choice import tables_in_scope, wrong_tables
 from spark_jobs.silver.compaction_job import Compacted
 
 Layer = Literal["silver", "downstream"]
@@ -64,7 +63,7 @@ class BackfillRequest:
         if self.source not in pipeline.sources:
             problems["source"] = f"no source {self.source!r}; there are {', '.join(pipeline.sources)}"
         else:
-            problems |= self._wrong_tables(tables_in_scope(pipeline, self.source))
+            problems |= wrong_tables(self.source, self.tables, tables_in_scope(pipeline, self.source))
         if problems:
             raise ConfigError(problems)
 
@@ -73,20 +72,6 @@ class BackfillRequest:
         if unknown or not self.layers:
             return {"layers": f"{', '.join(unknown) or 'none'}: choose among {', '.join(LAYERS)}"}
         return {}
-
-    def _wrong_tables(self, tables: list[TableName]) -> dict[str, str]:
-        problems = {}
-        for at, text in enumerate(self.tables):
-            try:
-                pattern = Pattern.parse(text)
-            except ConfigError as error:
-                problems[f"tables[{at}]"] = str(error)
-                continue
-            if not any(pattern.matches(table.schema, table.table) for table in tables):
-                listed = ", ".join(map(str, sorted(tables)[:_LISTED])) or "none"
-                rest = f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else ""
-                problems[f"tables[{at}]"] = f"{text} is no table of {self.source} that a run has seen: {listed}{rest}"
-        return problems
 
     def wants(self, name: TableName) -> bool:
         """Whether a table is to be replayed."""
@@ -100,10 +85,6 @@ class BackfillRequest:
     def options(self, on_table: "OnTable", on_fetched: "OnFetched") -> "BackfillOptions":
         """With the calls for each table, and for log that is fetched into bronze."""
         return BackfillOptions(self.layers, on_table, on_fetched, self.archive)
-
-
-_LISTED = 20
-"""Tables that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +159,3 @@ class BackfillOptions:
 
 DEFAULTS = BackfillOptions()
 """Both layers, without calls."""
-
-
-def tables_in_scope(pipeline: Pipeline, name: str) -> list[TableName]:
-    """Tables of a source that a run has seen."""
-    entries = publication.read(lake_of(pipeline), name)
-    return [TableName(*entry.name) for entry in entries if pipeline.scope.holds(*entry.name)]

@@ -39,7 +39,6 @@ from spark_jobs.pipeline.backfill.request import (
     OnFetched,
     OnTable,
     ReplayedTable,
-    tables_in_scope,
     without_notice,
     without_report,
 )
@@ -48,6 +47,7 @@ from spark_jobs.pipeline.replay_plan import NeedsEarlierLog, floor_above, plan_t
 from spark_jobs.pipeline.replay_windows import windows
 from spark_jobs.pipeline.restore import fetch
 from spark_jobs.pipeline.run import compact_source, merge_source, publish
+from spark_jobs.pipeline.table_choice import tables_in_scope
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.text.remedies import advised
 

@@ -53,7 +53,7 @@ def test_files_of_a_schema(stratalog: Stratalog, pipeline: Pipeline, tmp_path: P
         ([AT, "--table", "shop.goods", "--format", "delta"], "--format delta writes files: give --to DIR with it"),
         ([AT, "--table", "shop.goods", "--format", "table", "--to", "x"], "--format table is for the terminal"),
         (["then", "--table", "shop.goods"], "'then' is not a position, GTID set or time"),
-        ([AT, "--table", "shop.nope"], "shop has no table like shop.nope"),
+        ([AT, "--table", "shop.nope"], "tables[0]: shop.nope is no table of shop that a run has seen: shop.clicks, "),
         ([AT, "--table", "shop.goods", "--where", "a >"], "where: "),
     ],
 )
