@@ -114,7 +114,8 @@ class Delete:
 class Rows:
     """One row event of several rows of one kind; an update's rows are pairs. last: STMT_END_F is set.
 
-    All rows leave out the same columns (``...``); extra: an event's extra row information, in version 2.
+    All rows leave out the same columns (``...``); extra: an event's extra row information, in version 2; flags: set
+    besides.
     """
 
     table: str
@@ -122,6 +123,7 @@ class Rows:
     rows: Sequence[Any]
     last: bool = True
     extra: bytes = b""
+    flags: int = 0
 
 
 @dataclass(frozen=True)
@@ -333,7 +335,7 @@ class SegmentSpec:
 
     def _row_body(self, table: Table, table_id: int, rows: Rows) -> tuple[bytes, bytes]:
         """Everything before the first row, and the rows."""
-        head = struct.pack("<IHH", table_id & 0xFFFFFFFF, table_id >> 32, 1 if rows.last else 0)
+        head = struct.pack("<IHH", table_id & 0xFFFFFFFF, table_id >> 32, rows.flags | rows.last)
         if self.rows_version == 2:
             head += struct.pack("<H", 2 + len(rows.extra)) + rows.extra
         pairs = rows.rows if rows.kind is Update else [(row,) for row in rows.rows]

@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from spark_jobs.config.cascades import CascadeActions, CascadeChoices
 from spark_jobs.config.catalog import Catalog
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
@@ -436,10 +437,11 @@ class Pipeline(Model):
     on_incompatible: Literal["stop", "new_column"] = "stop"
     """``stop``: an ALTER TABLE that gives a column a type which does not hold every value stops its table.
     ``new_column``: what the column held stays under another name, and a new column begins, NULL in older rows."""
-    on_cascade: Literal["warn", "stop", "ignore"] = "warn"
+    on_cascade: CascadeChoices = "warn"
     """What becomes of a child table whose rows the server changes by a foreign key (``ON DELETE CASCADE`` and the like)
-    without logging that. ``warn``: it continues, and every surface names it. ``stop``: it stops where the key begins.
-    ``ignore``: it continues, and nothing is said."""
+    without logging that. ``warn``: it continues, and every surface names it. ``stop``: it stops before the first change
+    of the parent by which the key may change its rows. ``ignore``: it continues, and nothing is said. Or a list of
+    lines with ``tables`` and ``action``; a table that no line is about has ``warn``."""
     online_ddl: OnlineDdl = OnlineDdl()
     """How tables are told that tools for online schema changes only work with."""
     verify: bool = False
@@ -458,6 +460,10 @@ class Pipeline(Model):
     def scope(self) -> Scope:
         helpers = Helpers(self.online_ddl.follow, tuple(map(Pattern.parse, self.online_ddl.real)))
         return replace(Scope.parse(self.tables), helpers=helpers)
+
+    @property
+    def cascade_actions(self) -> CascadeActions:
+        return CascadeActions.parse(self.on_cascade)
 
     @property
     def routing(self) -> Routes:

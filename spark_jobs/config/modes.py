@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from spark_jobs.config.table_patterns import Pattern
-from spark_jobs.config.values import Duration, at_least_a_minute, mode_pattern
+from spark_jobs.config.values import Duration, at_least_a_minute, listed, mode_pattern
 
 
 class Mode(StrEnum):
@@ -34,17 +34,13 @@ class Mode(StrEnum):
         return self in (Mode.APPEND, Mode.HISTORY)
 
 
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 class ModeRule(BaseModel):
     """One line of ``downstream:``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     tables: Annotated[
-        tuple[Annotated[str, AfterValidator(mode_pattern)], ...], BeforeValidator(_listed), Field(min_length=1)
+        tuple[Annotated[str, AfterValidator(mode_pattern)], ...], BeforeValidator(listed), Field(min_length=1)
     ]
     """A pattern of downstream tables, or a list of several; the last line that matches a table decides."""
     mode: Literal["mirror", "soft_delete", "append", "history"] | None = None

@@ -56,8 +56,13 @@ def table_pattern(text: str) -> str:
 
 def mode_pattern(text: str) -> str:
     if text.startswith("!"):
-        raise ValueError("lists the tables that have the mode; a later line gives others theirs")
+        raise ValueError("lists the tables that the line is about; a later line decides about others")
     return pattern_text(text)
+
+
+def listed(value: object) -> object:
+    """A text as a list of it alone: patterns may be written either way."""
+    return [value] if isinstance(value, str) else value
 
 
 ONE, SEVERAL = "(one)", "(several)"

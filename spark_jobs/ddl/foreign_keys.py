@@ -1,7 +1,8 @@
 """Foreign keys as CREATE TABLE and ALTER TABLE declare them, and what a server does to child rows by them.
 
 Source: MySQL manual, "FOREIGN KEY Constraints" (names that the server makes up, engines, REFERENCES in a column);
-MariaDB Knowledge Base, "Foreign Keys".
+MariaDB Knowledge Base, "Foreign Keys". SET DEFAULT changes no row anywhere: MySQL refuses the clause for InnoDB, and
+MariaDB takes it for NO ACTION.
 
 Put here: reading the clauses. Not here: which keys a table has at a position (log_gaps.py).
 """
@@ -14,7 +15,8 @@ from spark_jobs.ddl.columns import Word, words_of
 from spark_jobs.ddl.parse_alter import qualified
 from spark_jobs.ddl.unreadable_types import readable
 
-_CASCADING = ("CASCADE", "SET NULL", "SET DEFAULT")
+CASCADING = ("CASCADE", "SET NULL")
+"""Rules that change child rows."""
 _WITH_KEYS = ("INNODB", "NDB", "NDBCLUSTER", "XTRADB")
 """Engines that have foreign keys; others read the clause and drop it."""
 
@@ -27,6 +29,8 @@ class ForeignKey:
         name: of the constraint; empty where the statement leaves it to the server.
         index: the name given after FOREIGN KEY, by which some servers call an unnamed constraint.
         is_inline: it is in a column's definition, which MySQL before 9.0 and MariaDB before 10.5 ignore.
+        columns: of the child, in the key's order; none where they are not known.
+        parent_columns: those of the parent that they refer to, in the same order.
     """
 
     name: str
@@ -35,11 +39,13 @@ class ForeignKey:
     on_update: str = "NO ACTION"
     index: str = ""
     is_inline: bool = False
+    columns: tuple[str, ...] = ()
+    parent_columns: tuple[str, ...] = ()
 
     @property
     def is_cascading(self) -> bool:
         """Whether the server changes child rows by it."""
-        return self.on_delete in _CASCADING or self.on_update in _CASCADING
+        return self.on_delete in CASCADING or self.on_update in CASCADING
 
     @property
     def rules(self) -> str:
@@ -50,7 +56,7 @@ class ForeignKey:
 def cascading_rules(on_delete: str, on_update: str) -> str:
     """Those of two rules of a foreign key that change child rows, as SQL has them."""
     actions = (("ON DELETE", on_delete), ("ON UPDATE", on_update))
-    return " ".join(f"{event} {rule}" for event, rule in actions if rule in _CASCADING)
+    return " ".join(f"{event} {rule}" for event, rule in actions if rule in CASCADING)
 
 
 @readable
@@ -98,12 +104,14 @@ def _depths(words: Sequence[Word]) -> Iterator[tuple[int, int]]:
 
 def _key(words: Sequence[Word], at: int, database: str) -> ForeignKey:
     """The key whose REFERENCES stands at a place."""
+    # What stands before REFERENCES names the key and its columns, what comes behind it those of the parent.
     before = words[_begin(words, at) : at]
     schema, table = qualified(words[at + 1 :])
     foreign = next((k for k, word in enumerate(before) if word.among("FOREIGN")), None)
     words_ = [] if foreign is None else list(before[foreign + 2 :])
     words_ = words_[3:] if [word.text.upper() for word in words_[:3]] == ["IF", "NOT", "EXISTS"] else words_
     rules = _rules(words[at + 1 :])
+    child_columns = tuple(_listed(words_)) if foreign is not None else _column_of(before)
     return ForeignKey(
         name=_symbol(before if foreign is None else before[:foreign]),
         parent=TableName(database if schema is None else schema, table),
@@ -111,7 +119,28 @@ def _key(words: Sequence[Word], at: int, database: str) -> ForeignKey:
         on_update=rules.get("UPDATE", "NO ACTION"),
         index=words_[0].text if words_ and not words_[0].among("(") else "",
         is_inline=foreign is None,
+        columns=child_columns,
+        parent_columns=tuple(_listed(words[at + 1 :])),
     )
+
+
+def _listed(words: Sequence[Word]) -> Iterator[str]:
+    """The columns in the first parentheses."""
+    begin = next((at for at, word in enumerate(words) if word.among("(")), len(words))
+    for word in words[begin + 1 :]:
+        if word.among(")"):
+            return
+        if not word.among(",", "ASC", "DESC"):
+            yield word.text
+
+
+def _column_of(words: Sequence[Word]) -> tuple[str, ...]:
+    """The column whose definition the words are of, in an ALTER TABLE behind ADD, CHANGE or MODIFY."""
+    verb = next((at for at, word in enumerate(words) if word.among("ADD", "CHANGE", "MODIFY")), None)
+    rest = words if verb is None else words[verb + 1 :]
+    names = [word for word in rest if not word.among("COLUMN", "IF", "NOT", "EXISTS", "(")]
+    is_renamed = verb is not None and words[verb].among("CHANGE")
+    return (names[is_renamed].text,) if len(names) > is_renamed else ()
 
 
 def _begin(words: Sequence[Word], at: int) -> int:

@@ -12,14 +12,15 @@ servers (server_facts.py), what a run does about it (spark_jobs/pipeline/log_gap
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import Session, TableName
 from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.columns import Word, words_of
-from spark_jobs.ddl.effects import AlterTable, CreateTable, DropSchema, DropTable, Rename, TableEffect, effects
+from spark_jobs.ddl.effects import AlterTable, CreateTable, DropSchema, DropTable, Rename, TableEffect, Unread, effects
 from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys, dropped_keys
+from spark_jobs.ddl.operations import Change
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Position
@@ -104,9 +105,7 @@ def log_gaps(statements: Iterable[DdlStatement], facts: ServerFacts | None = Non
 
 
 def _counts(gap: LogGap, facts: ServerFacts | None) -> bool:
-    if gap.key is None or facts is None:
-        return True
-    return not facts.logs_cascades and (facts.has_inline_keys or not gap.key.is_inline)
+    return gap.key is None or facts is None or facts.has_inline_keys or not gap.key.is_inline
 
 
 def is_versioned(words: Iterable[Word]) -> bool:
@@ -150,8 +149,8 @@ class _Follower:
         match effect:
             case CreateTable():
                 self._create(ddl, effect)
-            case AlterTable(table):
-                self._alter(ddl, table)
+            case AlterTable():
+                self._alter(ddl, effect)
             case DropTable(table):
                 self._end(table, ddl.at)
             case DropSchema(schema):
@@ -172,8 +171,8 @@ class _Follower:
         if like is None:
             self._add_keys(name, ddl)
 
-    def _alter(self, ddl: DdlStatement, name: TableName) -> None:
-        words = words_of(ddl.text)
+    def _alter(self, ddl: DdlStatement, effect: AlterTable) -> None:
+        name, words = effect.table, words_of(ddl.text)
         state = self._tables.setdefault(name, _TableKeys())
         dropped = {name_.casefold() for name_ in dropped_keys(ddl.text)}
         for key, since in [
@@ -181,6 +180,7 @@ class _Follower:
         ]:
             state.keys.remove((key, since))
             self._note(LogGap(name, key, since, ddl.at))
+        self._rename_columns(name, ddl, effect)
         self._add_keys(name, ddl)
         if is_versioned(words) and not state.versioned:
             state.versioned = [ddl.at]
@@ -196,8 +196,37 @@ class _Follower:
                 self._ended += _gaps_of(entry.was, moved[entry.was], ddl.at)
                 self._tables[entry.table] = _renamed(moved[entry.was], entry.was, entry.table, ddl.at)
         names = {rename.was: rename.table for rename in renames}
-        for state in self._tables.values():
-            state.keys = [(replace(key, parent=names.get(key.parent, key.parent)), since) for key, since in state.keys]
+        if names:
+            self._restate(ddl.at, lambda _, key: replace(key, parent=names.get(key.parent, key.parent)))
+
+    def _rename_columns(self, name: TableName, ddl: DdlStatement, effect: AlterTable) -> None:
+        """Gives columns of keys, and those that keys refer to, the names that a statement gives them."""
+        if isinstance(effect.clauses, Unread):
+            return  # whoever follows the table's columns stops it by this statement
+        changes = [operation for operation in effect.clauses if isinstance(operation, Change)]
+        names = {change.old.casefold(): change.new for change in changes if change.old != change.new}
+        if not names:
+            return
+
+        def renamed(columns: Sequence[str], of: TableName) -> tuple[str, ...]:
+            return tuple(names.get(column.casefold(), column) if of == name else column for column in columns)
+
+        self._restate(
+            ddl.at,
+            lambda child, key: replace(
+                key, columns=renamed(key.columns, child), parent_columns=renamed(key.parent_columns, key.parent)
+            ),
+        )
+
+    def _restate(self, at: Position, restated: Callable[[TableName, ForeignKey], ForeignKey]) -> None:
+        """What keys are from a statement on: those that differ end, and begin again there."""
+        for name, state in self._tables.items():
+            for number, (key, since) in enumerate(state.keys):
+                new = restated(name, key)
+                if new != key:
+                    if since != at:
+                        self._note(LogGap(name, key, since, at))
+                    state.keys[number] = (new, at)
 
     def _add_keys(self, name: TableName, ddl: DdlStatement) -> None:
         state = self._tables[name]

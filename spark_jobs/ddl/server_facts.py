@@ -7,7 +7,7 @@ TABLES Table" (TABLE_TYPE).
 Put here: asking for it, and its form in the lake. Not here: what follows from it (log_gaps.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,10 @@ class ServerFacts:
     def to_note(self) -> dict[str, Any]:
         """As it is stored in a commit of the schema history."""
         keys = [
-            [*_pair(child), key.name, *_pair(key.parent), key.on_delete, key.on_update]
+            [
+                *(*_pair(child), key.name, *_pair(key.parent), key.on_delete, key.on_update),
+                *([*key.columns], [*key.parent_columns]),
+            ]
             for child, key in self.foreign_keys
         ]
         return {
@@ -50,12 +53,24 @@ class ServerFacts:
 
     @classmethod
     def from_note(cls, note: Mapping[str, Any]) -> "ServerFacts":
-        keys = tuple(
-            (TableName(schema, table), ForeignKey(name, TableName(*parent), on_delete, on_update))
-            for schema, table, name, *parent, on_delete, on_update in note["foreign_keys"]
-        )
+        keys = tuple(_key_of(cells) for cells in note["foreign_keys"])
         versioned = tuple(TableName(*pair) for pair in note["versioned"])
         return cls(Position.parse(note["at"]), keys, versioned, note["has_inline_keys"], note["logs_cascades"])
+
+
+def _key_of(cells: Sequence[Any]) -> tuple[TableName, ForeignKey]:
+    """cells: as ``to_note`` lists them; earlier versions kept no columns."""
+    schema, table, name, parent_schema, parent, on_delete, on_update, *columns = cells
+    own_columns, parent_columns = columns or ((), ())
+    key = ForeignKey(
+        name,
+        TableName(parent_schema, parent),
+        on_delete,
+        on_update,
+        columns=tuple(own_columns),
+        parent_columns=tuple(parent_columns),
+    )
+    return TableName(schema, table), key
 
 
 def _pair(name: TableName) -> tuple[str, str]:

@@ -8,15 +8,19 @@ The statements are in the schema history whoever ran when, so the same log has t
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 
-from spark_jobs.binlog import TableName
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.cascades.parent_changes import Named, ParentChange
+from spark_jobs.config.cascades import CascadeActions, OnCascade
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.log_gaps import DdlStatement, LogGap, log_gaps
+from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.schema.history import declared_facts
+from spark_jobs.schema.history import declared_facts, read
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts
 
@@ -32,6 +36,7 @@ class Cascade:
 
     table: TableName
     key: ForeignKey
+    action: OnCascade = "warn"
 
     def __str__(self) -> str:
         return (
@@ -52,52 +57,97 @@ class Cascade:
 
 
 @dataclass(frozen=True, slots=True)
+class GapStop:
+    """Where a gap stops a table, the boundary of transactions before it, and why, with what to do."""
+
+    at: Position
+    refusal: str
+
+
+FindCascade = Callable[[ForeignKey, Range], ParentChange | None]
+"""The first change of a key's parent in a range by which the server may change child rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gaps:
     """The gaps of a source's tables.
 
     Attributes:
         source: its name.
         gaps: those of all tables, in scope or not.
-        stops_cascades: whether foreign keys stop their child tables (``on_cascade: stop``).
+        actions: which child tables foreign keys stop (``on_cascade: stop``).
+        is_logged: the server logs now what foreign keys do.
     """
 
     source: str
     gaps: tuple[LogGap, ...] = ()
-    stops_cascades: bool = False
+    actions: CascadeActions = field(default_factory=CascadeActions)
+    is_logged: bool = False
 
     def of(self, name: TableName) -> list[LogGap]:
         """Those of a table. Some servers store names in small letters and log statements as they were typed."""
         exact = [gap for gap in self.gaps if gap.table == name]
         is_small = not exact and str(name).islower()
-        return [gap for gap in self.gaps if str(gap.table).casefold() == str(name)] if is_small else exact
+        return [_in_small(gap) for gap in self.gaps if str(gap.table).casefold() == str(name)] if is_small else exact
 
-    def first(self, name: TableName, within: Range, skipped: Collection[Position] = ()) -> LogGap | None:
-        """The first gap that stops a table in a range of its log.
+    def stopping_keys(self, name: TableName) -> list[LogGap]:
+        """Those of a child table that a change of its parent is to stop."""
+        is_stopped = self.actions.of(name.schema, name.table) == "stop"
+        return [gap for gap in self.of(name) if gap.key] if is_stopped else []
+
+    def children(self, parent: TableName, at: Position) -> set[TableName]:
+        """The tables whose rows the server changes by those of a parent, at a position."""
+        after = replace(at, offset=at.offset + 1)
+        cascading = (gap for gap in self.gaps if gap.key and gap.is_in(at, after))
+        return {gap.table for gap in cascading if gap.key and str(gap.key.parent).casefold() == str(parent).casefold()}
+
+    def first(
+        self, name: TableName, within: Range, find: FindCascade, skipped: Collection[Position] = ()
+    ) -> GapStop | None:
+        """Where the first gap stops a table in a range of its log; None where none does.
 
         Args:
             name: the table.
             within: the range.
-            skipped: the statements that are quarantined for it (stratalog skip).
+            find: looks for changes of parents.
+            skipped: the events that are quarantined for it (stratalog skip).
+
+        Raises:
+            TableStopped: as ``find``, where no gap before it stops the table.
         """
-        gaps = [
-            gap
+        stops = [
+            GapStop(max(gap.since or within.start, within.start), self.refusal(gap, name))
             for gap in self.of(name)
-            if (gap.key is None or self.stops_cascades)
-            and gap.since not in skipped
-            and gap.is_in(within.start, within.stop)
+            if gap.key is None and gap.since not in skipped and gap.is_in(within.start, within.stop)
         ]
-        return min(gaps, key=lambda gap: (gap.since is not None, gap.since or within.start), default=None)
+        limit = min((stop.at for stop in stops), default=within.stop)
+        for gap in self.stopping_keys(name):
+            part = Range(max(gap.since or within.start, within.start), min(gap.until or limit, limit))
+            change = find(gap.key, part) if gap.key and part else None
+            if change:
+                stops.append(GapStop(max(change.boundary, within.start), self._refusal(gap, change, name)))
+        return min(stops, key=lambda stop: stop.at, default=None)
 
     def refusal(self, gap: LogGap, name: TableName) -> str:
-        """Why a gap stops a table, and what to do."""
+        """Why a system-versioned table stops, and what to do."""
         place = f"at {gap.since} " if gap.since else "since before the log "
-        if gap.key is None:
-            return f'{place}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
-        skip = f", or quarantine the statement (stratalog skip --source {self.source} --at {gap.since})"
+        return f'{place}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
+
+    def _refusal(self, gap: LogGap, change: ParentChange, name: TableName) -> str:
         return (
-            f"{place}{gap} (on_cascade: stop); set on_cascade: warn, which goes on with a warning"
-            f"{skip if gap.since else ''} ({LIMITS})"
+            f"{change.verb} of its parent at {change.at}: it {gap} (on_cascade: stop); quarantine that event for it "
+            f"(stratalog skip --source {self.source} --at {change.at} --table {name}) and mend its rows (stratalog "
+            f"docs mend), or set on_cascade: warn, which goes on with a warning ({LIMITS})"
         )
+
+
+def _in_small(gap: LogGap) -> LogGap:
+    """As a server has it that stores names in small letters."""
+
+    def small(name: TableName) -> TableName:
+        return TableName(name.schema.casefold(), name.table.casefold())
+
+    return replace(gap, key=replace(gap.key, parent=small(gap.key.parent)) if gap.key else None)
 
 
 NO_GAPS = Gaps("")
@@ -116,15 +166,15 @@ def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
         )
         for row in by_place.values()
     ]
-    gaps = log_gaps(statements, declared_facts(lake, source))
-    return Gaps(source, tuple(gaps), stops_cascades=pipeline.on_cascade == "stop")
+    facts = declared_facts(lake, source)
+    gaps = log_gaps(statements, facts)
+    return Gaps(source, tuple(gaps), pipeline.cascade_actions, is_logged=facts is not None and facts.logs_cascades)
 
 
 def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
-    """The child tables in scope that a foreign key changes unlogged now; none where ``on_cascade`` ignores them."""
-    if pipeline.on_cascade == "ignore":
-        return []
-    return cascades_among(gaps_of(pipeline, lake, source).gaps, pipeline.scope.holds)
+    """The child tables in scope that a foreign key changes unlogged now; without those that ``on_cascade`` ignores."""
+    gaps = gaps_of(pipeline, lake, source)
+    return [] if gaps.is_logged else cascades_among(pipeline, gaps.gaps)
 
 
 def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
@@ -133,21 +183,40 @@ def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
         facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
     gaps = log_gaps([], facts)
     versioned = [f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})" for gap in gaps if gap.key is None]
-    cascades = [] if pipeline.on_cascade == "ignore" else cascades_among(gaps, pipeline.scope.holds)
-    return [*versioned, *map(str, cascades)]
+    unlogged = [] if facts.logs_cascades else cascades_among(pipeline, gaps)
+    return [*versioned, *(f"{cascade}; {_WILL[cascade.action]}" for cascade in unlogged)]
 
 
-def cascades_among(gaps: Collection[LogGap], in_scope: Callable[[str, str], bool]) -> list[Cascade]:
-    """The open ones of child tables in scope, by table and constraint."""
-    cascades = [
-        Cascade(gap.table, gap.key)
+_WILL = {
+    "warn": "on_cascade: warn goes on, and its rows may be wrong",
+    "stop": "on_cascade: stop stops it before the first change of the parent that may change its rows",
+}
+
+
+def cascades_among(pipeline: Pipeline, gaps: Collection[LogGap]) -> list[Cascade]:
+    """The open ones of child tables in scope that ``on_cascade`` does not ignore, by table and constraint."""
+    actions, in_scope = pipeline.cascade_actions, pipeline.scope.holds
+    named = [
+        Cascade(gap.table, gap.key, actions.of(gap.table.schema, gap.table.table))
         for gap in gaps
         if gap.key and gap.until is None and in_scope(gap.table.schema, gap.table.table)
     ]
-    return sorted(cascades, key=lambda cascade: (cascade.table, cascade.key.name))
+    return sorted(
+        (cascade for cascade in named if cascade.action != "ignore"),
+        key=lambda cascade: (cascade.table, cascade.key.name),
+    )
 
 
-def before_gap(within: Range, gap: LogGap) -> Range:
-    """The part of a range before a gap begins."""
-    begin = within.start if gap.since is None else max(gap.since, within.start)
-    return replace(within, stop=begin)
+def names_by_history(lake: Lake, source: str) -> Named:
+    """Names of columns at a position, by the schema history, which is read when it is asked for the first time."""
+    history = cache(lambda: read(lake, source))
+
+    def named(logged: TableDefinition, at: Position) -> TableDefinition:
+        version = history().at(at).get(logged.name)
+        known_version = version if version and version.holds else None
+        definition = known_version.definition if known_version else None
+        if definition is None or not definition.has_names() or len(definition.columns) != len(logged.columns):
+            raise TableStopped(f"{logged.name}: nothing names its columns at {at}", at)
+        return definition
+
+    return named

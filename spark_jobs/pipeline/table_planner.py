@@ -14,7 +14,9 @@ from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.bronze.scan import RangeScan
 from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.cascades.parent_changes import ParentChange, first_cascade
 from spark_jobs.config.model import Pipeline
+from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.labels import without_labels
 from spark_jobs.delta.snapshot import commit_info_of
 from spark_jobs.downstream.publication import Entry
@@ -28,7 +30,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.destinations import why_not_anew
-from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap
+from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, GapStop, names_by_history
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
@@ -122,6 +124,8 @@ class TablePlanner:
         """Whether the scan has something about a table, or the table needs log that bronze lacks."""
         if name in self.scan.tables or entry.is_reset or since < self.snapshot.complete_from:
             return True
+        if any(gap.key and gap.key.parent in self.scan.tables for gap in self.gaps.stopping_keys(name)):
+            return True
         return bool(self.scan.about(name, since) or self.scan.indexes(name, since) or self.scan.xa.unknown)
 
     def _require_as_planned(self, entry: Entry, name: TableName) -> None:
@@ -166,18 +170,32 @@ class TablePlanner:
     ) -> tuple[TableContents, Ended | None]:
         """The timeline of a table in its window, and where the table stops in it: at a gap of the log at the latest."""
         scan, inputs = self.scan, self.inputs
-        gap = self.gaps.first(name, window, inputs.filters.skipped(name.schema, name.table))
-        refusal = self.gaps.refusal(gap, name) if gap else ""
-        if gap:
-            window, scan, inputs = _up_to_gap(before_gap(window, gap), scan, inputs, refusal)
+        with about(f"{self.source}: {name}"):
+            stop = self._gap_stop(name, window, state)
+        if stop:
+            window, scan, inputs = _up_to_gap(replace(window, stop=stop.at), scan, inputs, stop.refusal)
         with about(f"{self.source}: {name}"):
             why_not = why_not_anew(self.pipeline, self.source, name)
             inputs = replace(inputs, base=partial(own_base, table, state), why_not=why_not)
             contents, ended = build_until_stopped(scan, name, window, state, inputs)
         self._warn_of_numbers(name, state, contents.standing)
-        if gap and not ended:
-            ended = Ended(window.stop, TableStopped(refusal, window.stop))
+        if stop and not ended:
+            ended = Ended(window.stop, TableStopped(stop.refusal, window.stop))
         return contents, ended
+
+    def _gap_stop(self, name: TableName, window: Range, state: TableState | None) -> GapStop | None:
+        """Where a gap of the log stops a table in its window. state: None where silver has no row of it."""
+        skips = self.inputs.filters.skipped(name.schema, name.table)
+        named = names_by_history(self.lake, self.source)
+        # What cascades where the lake has no row of the table changes none.
+        occurrence = self.scan.tables.get(name)
+        first_row = window.start if state else occurrence.first if occurrence else window.stop
+
+        def find(key: ForeignKey, part: Range) -> ParentChange | None:
+            since = Range(max(part.start, first_row), part.stop)
+            return first_cascade(self.slices, key, since, named, skips) if self.slices is not None and since else None
+
+        return self.gaps.first(name, window, find, skips)
 
     def _window(self, start: Position, ended: Ended | None) -> Window:
         """The part of bronze from a position on, up to where the table stops."""

@@ -9,7 +9,7 @@ Put here: the queries. Not here: their result as it is stored (ddl/server_facts.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spark_jobs.binlog import TableName
@@ -29,6 +29,13 @@ SELECT CONSTRAINT_SCHEMA `schema`, TABLE_NAME `table`, CONSTRAINT_NAME name, UNI
 FROM information_schema.REFERENTIAL_CONSTRAINTS
 WHERE {of_users("CONSTRAINT_SCHEMA")}
 ORDER BY CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME
+"""
+_ASK_COLUMNS = f"""
+SELECT CONSTRAINT_SCHEMA `schema`, TABLE_NAME `table`, CONSTRAINT_NAME name, COLUMN_NAME `column`,
+       REFERENCED_COLUMN_NAME parent_column
+FROM information_schema.KEY_COLUMN_USAGE
+WHERE {of_users("CONSTRAINT_SCHEMA")} AND REFERENCED_TABLE_NAME IS NOT NULL
+ORDER BY CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
 """
 _ASK_TABLES = f"""
 SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, TABLE_TYPE kind, ENGINE engine FROM information_schema.TABLES
@@ -68,7 +75,12 @@ def ask_facts(
         ]
     else:
         rows = source.ask(connection, _ASK_KEYS)
-        keys = [_declared(row) for row in rows if in_scope(row["schema"], row["table"])]
+        columns: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+        for row in source.ask(connection, _ASK_COLUMNS):
+            columns.setdefault(_identity(row), []).append((row["column"], row["parent_column"]))
+        keys = [
+            _declared(row, columns.get(_identity(row), [])) for row in rows if in_scope(row["schema"], row["table"])
+        ]
     return ServerFacts(
         at,
         tuple((child, key) for child, key in keys if key.is_cascading),
@@ -78,9 +90,20 @@ def ask_facts(
     )
 
 
-def _declared(row: Mapping[str, Any]) -> tuple[TableName, ForeignKey]:
-    parent = TableName(row["parent_schema"], row["parent"])
-    return TableName(row["schema"], row["table"]), ForeignKey(row["name"], parent, row["on_delete"], row["on_update"])
+def _identity(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["schema"], row["table"], row["name"]
+
+
+def _declared(row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> tuple[TableName, ForeignKey]:
+    key = ForeignKey(
+        row["name"],
+        TableName(row["parent_schema"], row["parent"]),
+        row["on_delete"],
+        row["on_update"],
+        columns=tuple(column for column, _ in columns),
+        parent_columns=tuple(parent_column for _, parent_column in columns),
+    )
+    return TableName(row["schema"], row["table"]), key
 
 
 def _keys_of(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tuple[TableName, ForeignKey]]:

@@ -57,6 +57,8 @@ class Changes:
     before_present: Presence | None = None
     """Of ``present`` and ``before_present``: which columns of ``after`` and ``before`` the log holds; what it leaves
     out is null there. None: every image is whole. A row without a before image has no column in ``before_present``."""
+    flags: pa.Array | None = None
+    """uint16: those of the row's event (binlog/events/types.py), or None."""
 
     def __len__(self) -> int:
         return len(self.op)
@@ -96,4 +98,5 @@ class Changes:
             column_rows(self.before_raw),
             part_of(self.present),
             part_of(self.before_present),
+            column_rows(self.flags),
         )

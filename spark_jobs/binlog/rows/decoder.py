@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
@@ -20,7 +19,8 @@ from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_ta
 from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
 from spark_jobs.binlog.kernels.memory import rounded
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, DecodePlan, Scratch, plan_of
-from spark_jobs.binlog.rows.changes import Changes, Presence
+from spark_jobs.binlog.rows.changes import Changes
+from spark_jobs.binlog.rows.event_columns import EventColumns, event_columns
 from spark_jobs.binlog.rows.placed_events import (
     PlacedEvents,
     RowSource,
@@ -102,35 +102,14 @@ def _completed(expected: Column, logged: Column) -> Column:
     )
 
 
-def _presence(events: RowEvents, source: Numbers, columns: int) -> list[Presence]:
-    """Of the rows' own images, and of their before images; source: the event of each row."""
-    sources, places = np.unique(source, return_inverse=True)
-    masks = np.zeros((len(sources), 2, (columns + 63) // 64), np.uint64)
-    kernels.image_masks(events.addresses[sources], columns, masks)
-    presences = []
-    for program in (ROW, BEFORE):
-        sets, numbers = np.unique(masks[:, program], axis=0, return_inverse=True)
-        bits = np.unpackbits(sets.view(np.uint8), axis=1, count=columns, bitorder="little")
-        presences.append(Presence(bits.astype(np.bool_), numbers.reshape(-1)[places].astype(np.int32)))
-    return presences
-
-
-def _gtids(scan: Scan, transactions: Numbers, gtid: str | None) -> pa.Array:
-    """One GTID a row; rows of a transaction that began before the slice have the given one."""
-    owners, places = np.unique(transactions, return_inverse=True)
-    texts = [
-        gtid if scan.transactions[t, kernels.TX_GTID] == kernels.GTID_GIVEN else scan.gtid(t) for t in owners.tolist()
-    ]
-    return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), pa.array(texts, pa.string()))
-
-
 class Decoder:
     """Decodes the rows of one table from slices; events of other tables are ignored.
 
     before: which columns of an update's before image are kept: the key's (none where the table has no key or it is not
     known), or all. rows: the most rows of one Changes. partial: whether row images without all columns are decoded;
     they are refused otherwise. prepared: whether rows of XA transactions are; the caller knows that they took effect.
-    redacted: whether redacted events of the table are ignored; they are refused otherwise.
+    redacted: whether redacted events of the table are ignored; they are refused otherwise. flags: whether changes have
+    the flags of their row events.
 
     What the definition leaves open (signs, character sets, labels) is taken from the first TABLE_MAP met, and from then
     on every TABLE_MAP must agree; logged: of the only TABLE_MAP whose rows are decoded, where others have decoders too.
@@ -143,6 +122,7 @@ class Decoder:
         before: Literal["key", "all"] = "key",
         rows: int = 16384,
         gtids: bool = False,
+        flags: bool = False,
         partial: bool = False,
         prepared: bool = False,
         logged: TableDefinition | None = None,
@@ -162,7 +142,8 @@ class Decoder:
         self._before = before
         self._rows = rows
         self._gtids = gtids
-        self.is_lasting = not (gtids or partial)
+        self._flags = flags
+        self.is_lasting = not (gtids or flags or partial)
         """Whether rows in a block can do without what they came from."""
         self._scans = scans
         self._maps = scans.maps if scans is not None else TableMaps() if maps is None else maps
@@ -392,19 +373,15 @@ class Decoder:
     def _changes(self, block: Block, origin: RowSource | None) -> Changes:
         """Raises BadValue."""
         block.close()
-        presence: list[Presence] | list[None] = [None, None]
-        gtids = None
+        added = EventColumns()
         if not self.is_lasting:
             assert origin
-            source = block.source[: block.rows]
-            if block.is_partial:
-                presence = _presence(origin.events, source, len(self.definition.columns))
-            if self._gtids:
-                gtids = _gtids(origin.scan, origin.events.transactions[source], origin.gtid)
+            added = event_columns(block, origin, gtids=self._gtids, flags=self._flags)
         after, raw = block.columns(ROW)
         before, before_raw = block.columns(BEFORE)
         offset, committed_at, row, op = block.own_arrays()
-        return Changes(op, offset, row, committed_at, gtids, after, before, raw, before_raw, *presence)
+        presence = added.present, added.before_present, added.flags
+        return Changes(op, offset, row, committed_at, added.gtid, after, before, raw, before_raw, *presence)
 
     def error(self, reason: int, events: PlacedEvents, state: Numbers) -> DecodeError:
         """Why the row kernel stopped there."""

@@ -53,7 +53,7 @@ def test_the_file_says_which_tables_have_which_mode(tmp_path: Path) -> None:
         (
             "downstream: [{tables: '!a.t', mode: history}]",
             "downstream[0].tables",
-            "lists the tables that have the mode",
+            "lists the tables that the line is about",
         ),
         ("downstream: [{tables: a.t, mode: log}]", "downstream[0].mode", "must be 'mirror', 'soft_delete', 'append'"),
         (

@@ -49,13 +49,14 @@ def gaps(*statements: str, facts: ServerFacts | None = None) -> list[str]:
             [CHILD, "RENAME TABLE c TO d", "ALTER TABLE d DROP FOREIGN KEY d_ibfk_1"],
             ["c: c_ibfk_1 -> p 1..2", "d: d_ibfk_1 -> p 2..3"],
         ),
-        ([CHILD, "RENAME TABLE p TO q"], ["c: c_ibfk_1 -> q 1.."]),
+        ([CHILD, "RENAME TABLE p TO q"], ["c: c_ibfk_1 -> p 1..2", "c: c_ibfk_1 -> q 2.."]),
         ([CHILD, "ALTER TABLE c RENAME TO d"], ["c: c_ibfk_1 -> p 1..2", "d: d_ibfk_1 -> p 2.."]),
         (
             [CHILD, "CREATE TABLE d (id INT)", "RENAME TABLE c TO x, d TO c, x TO d"],
             ["c: c_ibfk_1 -> p 1..3", "d: d_ibfk_1 -> p 3.."],
         ),
         ([SELF], ["t: me -> t 1.."]),
+        ([SELF, "RENAME TABLE t TO u"], ["t: me -> t 1..2", "u: me -> u 2.."]),
         ([CHILD, THIRD], ["c: c_ibfk_1 -> p 1..", "g: h -> c 2.."]),
         (["CREATE TABLE c (id INT, FOREIGN KEY (id) REFERENCES p (id) ON DELETE RESTRICT)"], []),
         ([VERSIONED], ["v: versioned 1.."]),
@@ -86,8 +87,18 @@ def test_a_server_that_tells_what_a_statement_told_adds_nothing() -> None:
     assert gaps(CHILD, facts=ServerFacts(at(9), ((TableName("shop", "c"), key),))) == ["c: c_ibfk_1 -> p 1.."]
 
 
-def test_cascades_that_a_server_logs_are_no_gap_and_historical_rows_stay_one() -> None:
-    assert gaps(CHILD, VERSIONED, facts=ServerFacts(at(9), logs_cascades=True)) == ["v: versioned 2.."]
+@pytest.mark.parametrize(
+    "statement, expected",
+    [
+        ("ALTER TABLE c CHANGE pid parent INT, RENAME COLUMN id TO no", [("parent",), ("id",)]),
+        ("ALTER TABLE P ADD x INT, RENAME COLUMN ID TO no", [("pid",), ("id",)]),
+        ("ALTER TABLE p ADD x INT, RENAME COLUMN ID TO no", [("pid",), ("no",)]),
+    ],
+)
+def test_keys_have_the_columns_names_of_their_time(statement: str, expected: list[tuple[str, ...]]) -> None:
+    *_, gap = log_gaps([DdlStatement(at(1), CHILD, "shop"), DdlStatement(at(2), statement, "shop")])
+    assert gap.key
+    assert [gap.key.columns, gap.key.parent_columns] == expected
 
 
 def test_references_in_a_column_count_where_the_server_minds_them() -> None:

@@ -8,18 +8,19 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.cascades.parent_changes import ParentChange
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.log_gaps import before_gap, cascades, gaps_of
+from spark_jobs.pipeline.log_gaps import cascades, gaps_of
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.history_rows import ARROW, row_of
 
-CHILD, OLD = TableName("shop", "c"), TableName("shop", "old")
+CHILD, OLD, PARENT = (TableName("shop", name) for name in ("c", "old", "p"))
 CREATE = "CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)"
 
 UNLOGGED = "and the server does not log what that does to its rows"
@@ -82,39 +83,70 @@ def test_what_stands_in_comments_for_servers_of_a_version_counts(tmp_path: Path)
     assert len(cascades(pipeline(tmp_path), lake, "shop")) == 1
 
 
-def test_keys_stop_tables_by_choice_and_system_versioning_always(tmp_path: Path) -> None:
+def no_change(_key: ForeignKey, _part: Range) -> None:
+    """No change of a parent."""
+
+
+def test_system_versioning_stops_a_table_whatever_the_choice_and_a_key_by_itself_none(tmp_path: Path) -> None:
     lake, range_ = Lake(str(tmp_path / "lake")), Range(at(4), at(900))
     store(lake, (100, CREATE), (200, "CREATE TABLE v (id INT) WITH SYSTEM VERSIONING"))
     versioned = TableName("shop", "v")
-    warns = gaps_of(pipeline(tmp_path), lake, "shop")
-    assert warns.first(CHILD, range_) is None
-    gap = warns.first(versioned, range_)
-    assert gap is not None
-    assert before_gap(range_, gap) == Range(at(4), at(200))
-    assert "leave the table out" in warns.refusal(gap, versioned)
-
-    stops = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
-    gap = stops.first(CHILD, range_)
-    assert gap is not None
-    assert before_gap(range_, gap) == Range(at(4), at(100))
-    assert f"stratalog skip --source shop --at {at(100)}" in stops.refusal(gap, CHILD)
-    assert stops.first(CHILD, range_, skipped={at(100)}) is None
-    assert stops.first(CHILD, Range(at(4), at(100))) is None
+    gaps = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
+    assert gaps.first(CHILD, range_, no_change) is None
+    stop = gaps.first(versioned, range_, no_change)
+    assert stop is not None
+    assert stop.at == at(200)
+    assert "leave the table out" in stop.refusal
+    assert gaps.first(versioned, range_, no_change, skipped={at(200)}) is None
 
 
-def test_what_is_older_than_the_log_stops_a_table_where_it_is(tmp_path: Path) -> None:
-    lake, within = Lake(str(tmp_path / "lake")), Range(at(300), at(900))
+def test_a_change_of_the_parent_stops_a_child_where_the_choice_says_so(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    store(lake, (100, CREATE), (500, "ALTER TABLE c DROP FOREIGN KEY f"))
+    parts = []
+
+    def find(key: ForeignKey, part: Range) -> ParentChange:
+        parts.append((key.name, part))
+        return ParentChange(at(340), at(300), "DELETE")
+
+    rules = [{"tables": "*.*", "action": "stop"}, {"tables": ["crm.*", "shop.old"], "action": "warn"}]
+    gaps = gaps_of(pipeline(tmp_path, on_cascade=rules), lake, "shop")
+    stop = gaps.first(CHILD, Range(at(4), at(900)), find)
+    assert parts == [("f", Range(at(100), at(500)))], "the key is there between its statements alone"
+    assert stop is not None
+    assert stop.at == at(300)
+    assert stop.refusal.startswith("DELETE of its parent at mysql-bin.000003:340: it is changed by the foreign key f")
+    assert "stratalog skip --source shop --at mysql-bin.000003:340 --table shop.c" in stop.refusal
+    assert gaps.first(OLD, Range(at(4), at(900)), find) is None
+    assert gaps.first(CHILD, Range(at(4), at(100)), find) is None
+    assert len(parts) == 1
+
+
+def test_a_key_that_is_older_than_the_log_counts_from_its_beginning(tmp_path: Path) -> None:
+    lake, within, parts = Lake(str(tmp_path / "lake")), Range(at(300), at(900)), []
     store(lake, facts=ServerFacts(at(50), ((OLD, ForeignKey("g", CHILD, "CASCADE")),)))
     stops = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
-    gap = stops.first(OLD, within)
-    assert gap is not None
-    assert before_gap(within, gap) == Range(at(300), at(300))
-    assert "skip" not in stops.refusal(gap, OLD)
+    assert stops.first(OLD, within, lambda _, part: parts.append(part)) is None
+    assert parts == [within]
+
+
+def test_children_of_a_parent_are_those_of_the_position(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    store(lake, (100, CREATE), (500, "ALTER TABLE c DROP FOREIGN KEY f"))
+    gaps = gaps_of(pipeline(tmp_path), lake, "shop")
+    assert [gaps.children(PARENT, at(offset)) for offset in (50, 200, 500)] == [set(), {CHILD}, set()]
+    assert gaps.children(CHILD, at(200)) == set()
+
+
+def test_a_server_that_logs_cascades_has_no_child_to_tell_of(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    store(lake, (100, CREATE), facts=ServerFacts(at(50), logs_cascades=True))
+    assert cascades(pipeline(tmp_path), lake, "shop") == []
 
 
 def test_names_in_small_letters_are_met_by_statements_as_they_were_typed(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
-    store(lake, (100, CREATE.replace("TABLE c", "TABLE Shop.C")))
+    store(lake, (100, CREATE.replace("TABLE c", "TABLE Shop.C").replace("REFERENCES p", "REFERENCES Shop.P")))
     gaps = gaps_of(pipeline(tmp_path), lake, "shop")
-    assert [gap.table for gap in gaps.of(CHILD)] == [TableName("Shop", "C")]
+    assert [(gap.table, gap.key and gap.key.parent) for gap in gaps.of(CHILD)] == [(TableName("Shop", "C"), PARENT)]
     assert gaps.of(TableName("SHOP", "C")) == []

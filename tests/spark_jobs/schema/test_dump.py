@@ -63,7 +63,7 @@ def test_a_dump_tells_foreign_keys_that_cascade_and_system_versioning(log: Files
         f"CREATE TABLE `d` (`id` int, {rule});\nDROP TABLE `d`;\nCREATE TABLE `v` (`id` int) WITH SYSTEM VERSIONING;\n"
     )
     answer = answer_of(log, dump(log, text, "bin.000002:4"), text.encode())
-    key = ForeignKey("f", TableName("shop", "t"), "CASCADE")
+    key = ForeignKey("f", TableName("shop", "t"), "CASCADE", columns=("id",), parent_columns=("id",))
     facts = ServerFacts(answer.at, ((TableName("shop", "c"), key),), (TableName("shop", "v"),))
     assert answer.declared == facts
 

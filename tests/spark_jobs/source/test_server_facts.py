@@ -41,7 +41,8 @@ def test_servers_tell_foreign_keys_that_cascade_to_users_that_may_only_read(serv
         for statement in STATEMENTS:
             database.execute(statement)
         facts = facts_of(database, lambda schema, _: schema == database.name)
-        key = ForeignKey("f", TableName(database.name, "p"), "CASCADE", "SET NULL")
+        parent = TableName(database.name, "p")
+        key = ForeignKey("f", parent, "CASCADE", "SET NULL", columns=("pid",), parent_columns=("id",))
         assert facts.foreign_keys == ((TableName(database.name, "c"), key),)
         assert facts.versioned == ()
         assert facts.has_inline_keys == (name == "mariadb-11.4")

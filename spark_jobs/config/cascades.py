@@ -1,0 +1,54 @@
+"""What becomes of child tables whose rows a server changes by a foreign key without logging that: ``on_cascade:``.
+
+Put here: which table has which choice. Not here: which tables such keys have (ddl/log_gaps.py), carrying the choice out
+(pipeline/log_gaps.py).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+
+from spark_jobs.config.table_patterns import Pattern
+from spark_jobs.config.values import ONE, SEVERAL, form_of, listed, mode_pattern
+
+OnCascade = Literal["warn", "stop", "ignore"]
+"""The choice for a child table."""
+
+
+class CascadeRule(BaseModel):
+    """One line of ``on_cascade:``, where it is a list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    tables: Annotated[
+        tuple[Annotated[str, AfterValidator(mode_pattern)], ...], BeforeValidator(listed), Field(min_length=1)
+    ]
+    """A pattern of child tables, or a list of several; the last line that matches a table decides."""
+    action: OnCascade
+    """As ``on_cascade`` has it for all tables."""
+
+
+CascadeChoices = Annotated[
+    Annotated[OnCascade, Tag(ONE)] | Annotated[tuple[CascadeRule, ...], Tag(SEVERAL)], Discriminator(form_of)
+]
+"""One choice for all tables, or a list of lines."""
+
+
+@dataclass(frozen=True)
+class CascadeActions:
+    """The choices for all child tables: patterns in order, of which the last that matches decides."""
+
+    rules: tuple[tuple[Pattern, OnCascade], ...] = ()
+
+    @classmethod
+    def parse(cls, value: OnCascade | Iterable[CascadeRule]) -> "CascadeActions":
+        """value: as pipeline.yaml has it."""
+        if isinstance(value, str):
+            return cls(((Pattern("*", "*"), value),))
+        return cls(tuple((Pattern.parse(text), rule.action) for rule in value for text in rule.tables))
+
+    def of(self, schema: str, table: str) -> OnCascade:
+        """The choice for a child table; ``warn`` where no line is about it."""
+        return next((action for pattern, action in reversed(self.rules) if pattern.matches(schema, table)), "warn")

@@ -1,0 +1,45 @@
+"""Which child tables have which choice about cascades."""
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.config.loader import load
+from spark_jobs.errors import ConfigError
+from tests.spark_jobs.config.test_loader import LEAST, write
+
+LINES = """on_cascade:
+  - {tables: "*.*", action: stop}
+  - {tables: [shop.*, crm.a], action: ignore}
+  - {tables: shop.lines, action: warn}
+"""
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("", ["warn", "warn", "warn"]),
+        ("on_cascade: stop\n", ["stop", "stop", "stop"]),
+        (LINES, ["warn", "ignore", "stop"]),
+        ("on_cascade: [{tables: crm.b, action: ignore}]\n", ["warn", "warn", "ignore"]),
+    ],
+)
+def test_the_last_line_that_matches_a_table_decides(tmp_path: Path, text: str, expected: list[str]) -> None:
+    actions = load(write(tmp_path, LEAST + text), {}).cascade_actions
+    assert [actions.of(*name.split(".")) for name in ("shop.lines", "shop.orders", "crm.b")] == expected
+
+
+@pytest.mark.parametrize(
+    "text, key, reason",
+    [
+        ("on_cascade: apply\n", "on_cascade", "must be 'warn', 'stop' or 'ignore'"),
+        ("on_cascade: [{tables: shop.a, action: apply}]\n", "on_cascade[0].action", "must be 'warn', 'stop' or"),
+        ('on_cascade: [{tables: "!shop.a", action: stop}]\n', "on_cascade[0].tables[0]", "a later line decides"),
+        ("on_cascade: [{tables: [], action: stop}]\n", "on_cascade[0].tables", "must hold at least one"),
+        ("on_cascade: [{table: shop.a, action: stop}]\n", "on_cascade[0].table", "did you mean tables?"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, key: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(write(tmp_path, LEAST + text), {})
+    assert reason in error.value.problems[f"pipeline.yaml: {key}"]
