@@ -1,0 +1,121 @@
+"""When a server takes two values of a foreign key's columns for equal.
+
+Numbers, times and bytes are equal as they are, text by its column's collation: by its characters, or by their weights,
+with or without spaces at its end (PAD SPACE). A collation is known by its id, as TABLE_MAPs have it.
+
+Put here: what is compared in a value's place. Not here: which characters weigh alike (collation_tables.py).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from spark_jobs.binlog import Column
+from spark_jobs.binlog.types.charset_tables import NOPAD
+from spark_jobs.cascades.collation_tables import (
+    GENERAL,
+    LATIN1_GENERAL,
+    SWEDISH,
+    UCA_0400,
+    UCA_0900,
+    CollationTable,
+)
+from spark_jobs.errors import Unsupported
+
+_BYTES = 63
+_VARYING, _FIXED = {15, 252, 253}, {254}
+"""Type codes of text and bytes."""
+
+
+class Collation(NamedTuple):
+    """How text is compared. table: None of one that compares characters alone."""
+
+    table: CollationTable | None
+    pads: bool
+
+
+KNOWN: Mapping[int, Collation] = {
+    **dict.fromkeys((46, 83, 47, 65), Collation(None, pads=True)),  # utf8mb4_bin, utf8mb3_bin, latin1_bin, ascii_bin
+    309: Collation(None, pads=False),  # utf8mb4_0900_bin
+    255: Collation(UCA_0900, pads=False),  # utf8mb4_0900_ai_ci
+    **dict.fromkeys((45, 33), Collation(GENERAL, pads=True)),  # utf8mb4_general_ci, utf8mb3_general_ci
+    **dict.fromkeys((224, 192), Collation(UCA_0400, pads=True)),  # utf8mb4_unicode_ci, utf8mb3_unicode_ci
+    **dict.fromkeys((2304, 2048), Collation(UCA_0900, pads=True)),  # utf8mb4_uca1400_ai_ci, utf8mb3_uca1400_ai_ci
+    **dict.fromkeys((2308, 2052), Collation(UCA_0900, pads=False)),  # the same with nopad
+    8: Collation(SWEDISH, pads=True),  # latin1_swedish_ci
+    48: Collation(LATIN1_GENERAL, pads=True),  # latin1_general_ci
+}
+"""By id; of MariaDB's NO PAD twins only those of another id than 1024 above."""
+
+
+def weigher_of(column: Column) -> Callable[[Any], Hashable]:
+    """What is compared in the place of a column's values. Raises Unsupported for a collation that is not known.
+
+    What it gives raises Unsupported itself, for text with a character that the collation's table does not have.
+    """
+    is_text = column.type_code in _VARYING | _FIXED and column.charset != _BYTES
+    if column.labels is not None:
+        raise Unsupported("ENUM and SET are compared by number, whatever their labels are")
+    if not is_text:
+        return lambda value: value
+    if column.charset is None:
+        raise Unsupported("its collation is not known")
+    collation = KNOWN.get(column.charset)
+    if collation is None and column.charset - NOPAD in KNOWN:
+        collation = KNOWN[column.charset - NOPAD]._replace(pads=False)
+    if collation is None:
+        raise Unsupported(f"collation {column.charset} is not one whose comparison is known")
+    # Spaces count after the weights: others may weigh what a space does.
+    table, pads = collation
+
+    def weight(value: str) -> str:
+        text = value if table is None else value.translate(_classes(table))
+        return text.rstrip(" ") if pads else text
+
+    return weight
+
+
+def characters_of(table: CollationTable) -> list[str]:
+    """Those that a table knows."""
+    return [chr(code) for first, last in _spans(table.characters) for code in range(first, last + 1)]
+
+
+class _CharacterClasses(dict[int, int | str]):
+    """By character what it weighs like. Raises Unsupported for one that a table does not have."""
+
+    def __init__(self, table: CollationTable) -> None:
+        spans = list(_spans(table.characters))
+        self._starts = [first for first, _ in spans]
+        self._ends = [last for _, last in spans]
+        self._wide: list[tuple[int, int, str]] = []
+        for group in table.equals.split(" "):
+            target, _, members = group.partition(":")
+            text = "".join(chr(int(code, 16)) for code in target.split("+") if code)
+            for first, last in _spans(members):
+                if last - first > _WIDE:
+                    self._wide.append((first, last, text))
+                else:
+                    self.update(dict.fromkeys(range(first, last + 1), text))
+
+    def __missing__(self, code: int) -> int | str:
+        at = bisect_right(self._starts, code) - 1
+        if at < 0 or code > self._ends[at]:
+            raise Unsupported(f"how U+{code:04X} is compared is not known")
+        self[code] = next((text for first, last, text in self._wide if first <= code <= last), code)
+        return self[code]
+
+
+_WIDE = 4096
+"""Characters of a range that are not listed one by one."""
+
+
+@cache
+def _classes(table: CollationTable) -> _CharacterClasses:
+    return _CharacterClasses(table)
+
+
+def _spans(text: str) -> "list[tuple[int, int]]":
+    """Ranges of characters: ``41,c0-c5``."""
+    pairs = (part.split("-") for part in text.split(",") if part)
+    return [(int(pair[0], 16), int(pair[-1], 16)) for pair in pairs]

@@ -1,0 +1,239 @@
+"""Random schemas of foreign keys at a server, random transactions, and the tables after each.
+
+Put here: making them, and reading what the server logged of them. Not here: what is derived from that.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pymysql
+
+from spark_jobs.binlog import Decoder, SliceBytes, Slicer, TableDefinition, TableName, definitions_of
+from spark_jobs.binlog.events.types import CASCADES_LOGGED, NO_FOREIGN_KEY_CHECKS
+from spark_jobs.cascades.derivation import ImagePair, Reference
+from spark_jobs.ddl.foreign_keys import declared_keys
+from tests.fix_mysql import Database
+
+RULES = (*("CASCADE",) * 4, *("SET NULL",) * 3, "RESTRICT", "NO ACTION")
+COLUMNS = ["id", "n", "x", "r", "s", "v"]
+PAIRS = (
+    *(("r", "id"),) * 3,
+    *(("r", "n"),) * 2,
+    *(("s", "x"),) * 3,
+    *(("r, s", "n, x"),) * 2,
+    *(("n", "n"), ("x", "x"), ("id", "id")),
+)
+"""Columns of a child, and those of a parent that they may refer to."""
+TEXTS = ("a", "A", "á", "b", "B", "b ", "ß", "ss", "s", "z", "Z", "", " ", "æ", "ae", "ñ", "n", "ö", "Ö")
+NUMBERS = range(1, 25)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedChange:
+    """A change of a row in the log, with where it stands, and whether the server cascades at it unlogged."""
+
+    place: tuple[str, int, int]
+    change: ImagePair
+    cascades: bool
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Where the log ends after a transaction, and what each table has then."""
+
+    end: tuple[str, int]
+    rows: dict[str, set[tuple[Any, ...]]]
+
+
+@dataclass(slots=True)
+class RandomTables:
+    """Tables of a schema with foreign keys among them, in all shapes that the server takes."""
+
+    database: Database
+    chance: Random
+    text: str
+    """Type of the columns of text, with its collation."""
+    tables: int = 4
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    references: list[Reference] = field(default_factory=list)
+    start: "After | None" = None
+    """Before the first key, and the first row."""
+
+    def create(self) -> None:
+        """Makes the tables, then keys between any two of them, cycles and self-references included."""
+        for number in range(self.tables):
+            self.columns[f"t{number}"] = COLUMNS
+            self.database.execute(
+                f"CREATE TABLE t{number} (id INT PRIMARY KEY, n INT, x {self.text}, r INT, s {self.text}, v INT,"
+                " UNIQUE (n, x), UNIQUE (n), UNIQUE (x), KEY (r, s), KEY (s)) ENGINE=InnoDB"
+            )
+        self.start = self.after()
+        for number in range(self.tables + 2):
+            self._try_key(f"f{number}")
+        for _ in range(4):
+            for table in self.columns:
+                self._try(f"INSERT IGNORE INTO {table} VALUES {', '.join(self._row() for _ in NUMBERS)}")
+
+    def _try_key(self, name: str) -> None:
+        """Adds a key, unless the server has reasons against it."""
+        child, parent = (f"t{self.chance.randrange(self.tables)}" for _ in range(2))
+        columns, parent_columns = self.chance.choice(PAIRS)
+        on_delete, on_update = (self.chance.choice(RULES) for _ in range(2))
+        statement = (
+            f"ALTER TABLE {child} ADD CONSTRAINT {name} FOREIGN KEY ({columns}) REFERENCES {parent} ({parent_columns}) "
+            f"ON DELETE {on_delete} ON UPDATE {on_update}"
+        )
+        try:
+            self.database.execute(statement)
+        except pymysql.Error:
+            return
+        (key,) = declared_keys(statement, self.database.name)
+        self.references.append(Reference(TableName(self.database.name, child), key))
+
+    def transaction(self) -> None:
+        """Some statements, of which the server refuses what breaks a key."""
+        self.database.execute(f"SET foreign_key_checks = {int(self.chance.random() < 0.95)}")
+        self.database.execute("BEGIN")
+        for _ in range(self.chance.randrange(1, 6)):
+            self._try(self._statement())
+        self.database.execute("COMMIT" if self.chance.random() < 0.9 else "ROLLBACK")
+
+    def _try(self, statement: str) -> None:
+        with suppress(pymysql.Error):  # the server has taken back what the statement did
+            self.database.execute(statement)
+
+    def _statement(self) -> str:
+        kinds = (self._insert, self._insert_or_update, self._referral, self._of_parents, self._delete, self._update)
+        (kind,) = self.chance.choices(kinds, (3, 1, 3, 3, 2, 3))
+        return kind(f"t{self.chance.randrange(self.tables)}")
+
+    def _insert(self, table: str) -> str:
+        rows = ", ".join(self._row() for _ in range(8))
+        verb = self.chance.choice(["INSERT INTO", "INSERT IGNORE INTO", "INSERT IGNORE INTO", "REPLACE INTO"])
+        return f"{verb} {table} VALUES {rows}"
+
+    def _insert_or_update(self, table: str) -> str:
+        return f"INSERT INTO {table} VALUES {self._row()} ON DUPLICATE KEY UPDATE id = id + 30, n = n + 30"
+
+    def _delete(self, table: str) -> str:
+        few_rows = f"id IN ({self._number()}, {self._number()}, {self._number()})"
+        many_rows = f"{self._part('id')} AND id > {self._number()}"
+        return self.chance.choice(
+            [f"DELETE IGNORE FROM {table} WHERE {few_rows}", f"DELETE FROM {table} WHERE {many_rows}"]
+        )
+
+    def _update(self, table: str) -> str:
+        if self.chance.random() < 0.3:
+            return f"UPDATE {table} SET {self._setting()} WHERE id > {self._number()} ORDER BY id DESC"
+        return f"UPDATE IGNORE {table} SET {self._setting()}, v = {self._number()} WHERE {self._part('id')}"
+
+    def _part(self, column: str) -> str:
+        return f"{column} % 4 = {self.chance.randrange(4)}"
+
+    def _referral(self, table: str) -> str:
+        """Rows of a child that refer to a row of its parent, some by other letters that are equal to the parent's."""
+        if not self.references:
+            return self._insert(table)
+        reference = self.chance.choice(self.references)
+        values = [
+            f"c.{column} = {'UPPER' if column in 'xs' and self.chance.random() < 0.3 else ''}(p.{parent_column})"
+            for column, parent_column in zip(reference.key.columns, reference.key.parent_columns, strict=True)
+        ]
+        return (
+            f"UPDATE IGNORE {reference.child.table} c, {reference.key.parent.table} p SET {', '.join(values)} "
+            f"WHERE {self._part('c.id')} AND p.id = {self._number()}"
+        )
+
+    def _of_parents(self, table: str) -> str:
+        """Rows of a parent that have children go, or get another key."""
+        if not self.references:
+            return self._delete(table)
+        reference = self.chance.choice(self.references)
+        columns = zip(reference.key.columns, reference.key.parent_columns, strict=True)
+        equal = " AND ".join(f"c.{column} = p.{parent_column}" for column, parent_column in columns)
+        child, parent = reference.child.table, reference.key.parent.table
+        rows = f"{equal} WHERE {self._part('c.id')}"
+        if self.chance.random() < 0.5:
+            return f"DELETE p FROM {parent} p JOIN {child} c ON {rows}"
+        setting = self.chance.choice(["id = p.id + 30", "n = p.n + 30", "x = UPPER(p.x)", "x = CONCAT('q', p.x)"])
+        return f"UPDATE IGNORE {parent} p JOIN {child} c ON {rows.replace(' WHERE', f' SET p.{setting} WHERE')}"
+
+    def _setting(self) -> str:
+        """A change of a column that keys may refer to."""
+        column = self.chance.choice(["id", "n", "x"])
+        if column == "x":
+            return f"x = {self.chance.choice([self._text(), 'UPPER(x)', 'LOWER(x)'])}"
+        return f"{column} = {self.chance.choice([f'{column} + 30', f'{column} % 30', f'{column} + 1', self._number()])}"
+
+    def _row(self) -> str:
+        numbers = self._maybe(self._number(), 0.8), self._maybe(self._number(), 0.2)
+        texts = self._maybe(self._text(), 0.8), self._maybe(self._text(), 0.2)
+        return f"({self._number()}, {numbers[0]}, {texts[0]}, {numbers[1]}, {texts[1]}, {self._number()})"
+
+    def _maybe(self, value: str, chance: float) -> str:
+        return value if self.chance.random() < chance else "NULL"
+
+    def _number(self) -> str:
+        return str(self.chance.choice(NUMBERS))
+
+    def _text(self) -> str:
+        return f"'{self.chance.choice(TEXTS)}{self.chance.choice(TEXTS)}'"
+
+    def after(self) -> After:
+        """What the server has now."""
+        file, end = self.database.execute("SHOW MASTER STATUS")[0][:2]
+        rows = {table: set(self.database.execute(f"SELECT * FROM {table}")) for table in self.columns}
+        return After((file, end), rows)
+
+
+def logged(
+    folder: Path, files: Sequence[str], start: tuple[str, int], schema: str, collation: int | None = None
+) -> Iterator[tuple[TableDefinition, LoggedChange]]:
+    """The changes of a schema's tables in the files of a log, in its order, with the definition of each.
+
+    collation: of text, where the log does not tell it.
+    """
+    for file in files:
+        content = (folder / file).read_bytes()
+        slicer = Slicer(file, 0, None)
+        slices = [row for batch in [*slicer.feed(content), *slicer.finish()] for row in batch.to_pylist()]
+        parts = [SliceBytes(row["start"], row["context"], row["payload"], row["transaction_start"]) for row in slices]
+        definitions = {
+            definition.name: _named(definition, collation)
+            for part in parts
+            for definition in definitions_of(file, part.start, part.context, part.payload)
+            if definition.name.schema == schema
+        }
+        changes = [
+            (definition, change)
+            for definition in definitions.values()
+            for change in _changes_of(definition, file, parts)
+            if change.place[:2] >= start
+        ]
+        yield from sorted(changes, key=lambda change: change[1].place)
+
+
+def _named(definition: TableDefinition, collation: int | None) -> TableDefinition:
+    if definition.has_names():
+        return definition
+    columns = (
+        replace(column, name=name, unsigned=False, charset=collation)
+        for column, name in zip(definition.columns, COLUMNS, strict=True)
+    )
+    return replace(definition, columns=tuple(columns))
+
+
+def _changes_of(definition: TableDefinition, file: str, parts: Sequence[SliceBytes]) -> Iterator[LoggedChange]:
+    decoder = Decoder(definition, before="all", flags=True)
+    for changes in decoder.decode_slices(file, parts):
+        assert changes.flags is not None
+        columns = (changes.op, changes.offset, changes.row, changes.flags, changes.before, changes.after)
+        for op, offset, row, flags, before, after in zip(*(column.to_pylist() for column in columns), strict=True):
+            old = {1: None, 2: before, 3: after}[op]
+            change = ImagePair(definition.name, old, None if op == 3 else after)
+            is_unlogged = not flags & (NO_FOREIGN_KEY_CHECKS | CASCADES_LOGGED)
+            yield LoggedChange((file, offset, row), change, is_unlogged)

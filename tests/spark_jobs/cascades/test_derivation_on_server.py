@@ -1,0 +1,134 @@
+"""Child rows computed from the log alone are those that a server has, after each of many random transactions."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, Ties, Weights
+from spark_jobs.cascades.weights import weigher_of
+from tests.cascading import After, RandomTables, logged
+from tests.fix_mysql import database_of
+from tests.fix_servers import Servers, telling
+from tests.twin_cases import FIRST_SEED
+
+pytestmark = pytest.mark.mysql
+
+COLLATIONS = {
+    "mysql-8.0": ("utf8mb4_0900_ai_ci", "latin1_swedish_ci", "utf8mb4_general_ci", "utf8mb4_bin"),
+    "mysql-5.7": ("utf8mb4_unicode_ci", "latin1_general_ci"),
+    "mysql-9.7": ("utf8mb4_0900_ai_ci",),
+    "mariadb-10.11": ("latin1_swedish_ci",),
+    "mariadb-11.4": ("utf8mb4_uca1400_ai_ci", "utf8mb4_general_ci", "latin1_swedish_ci", "utf8mb4_bin"),
+}
+IDS = {"utf8mb4_unicode_ci": 224, "latin1_general_ci": 48}
+"""Of collations that a log does not tell."""
+
+
+def cases() -> list[ParameterSet]:
+    """Server, collation, seed and transactions: a short one of each server, and long ones."""
+    seeds = range(FIRST_SEED + 1, FIRST_SEED + 1 + int(os.environ.get("STRATALOG_RUNS", "20")))
+    short = [
+        pytest.param(server, collations[0], FIRST_SEED, 40, id=f"{server}-{collations[0]}")
+        for server, collations in COLLATIONS.items()
+    ]
+    return short + [
+        pytest.param(server, collation, seed, 300, id=f"{server}-{collation}-{seed}", marks=pytest.mark.long)
+        for server, collations in COLLATIONS.items()
+        for collation in collations
+        for seed in seeds
+    ]
+
+
+@dataclass(slots=True)
+class Lake:
+    """What the log tells of tables, with what is derived from it."""
+
+    definitions: dict[TableName, TableDefinition]
+    derivation: Derivation
+    rows: dict[TableName, dict[Key, Row]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, change: ImagePair, *, cascades: bool) -> None:
+        self._apply(change)
+        for derived in self.derivation.follow(change, cascades=cascades):
+            verb = "set" if derived.after else "deleted"
+            self.counts[f"{derived.reference.key.name}: {verb}"] += 1
+            assert self.rows[derived.table][identity(derived.table, derived.before)] == derived.before
+            self._apply(ImagePair(derived.table, derived.before, derived.after))
+
+    def _apply(self, change: ImagePair) -> None:
+        rows = self.rows.setdefault(change.table, {})
+        if change.before is not None:
+            rows.pop(identity(change.table, change.before), None)
+        if change.after is not None:
+            rows[identity(change.table, change.after)] = change.after
+
+    def of(self, table: TableName) -> set[tuple[Any, ...]]:
+        return {tuple(row.values()) for row in self.rows.get(table, {}).values()}
+
+
+def identity(_table: TableName, row: Row) -> Key:
+    return (row["id"],)
+
+
+def ties(definitions: dict[TableName, TableDefinition]) -> Ties:
+    """Those of tables that begin in the log."""
+
+    @cache
+    def weigher(table: TableName, column: str) -> Any:
+        definition = definitions[table]
+        return weigher_of(definition.columns[definition.column_names().index(column)])
+
+    def weights(table: TableName, columns: Sequence[str], row: Row) -> Weights | None:
+        values = [row[column] for column in columns]
+        if None in values:
+            return None
+        return tuple(weigher(table, column)(value) for column, value in zip(columns, values, strict=True))
+
+    def located(_reference: Reference, _weights: Weights) -> Iterable[Row]:
+        return ()
+
+    return Ties(identity, weights, located)
+
+
+@pytest.mark.parametrize("server, collation, seed, transactions", cases())
+def test_rows_computed_from_the_log_are_the_servers(
+    server: str, collation: str, seed: int, transactions: int, servers: Servers, summary: list[str]
+) -> None:
+    running = servers.get(server)
+    with telling(running, None if server == "mysql-5.7" else "FULL"), database_of(running) as database:
+        database.execute("SET NAMES utf8mb4")
+        text = f"VARCHAR(8) CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}"
+        tables = RandomTables(database, Random(f"{server} {collation} {seed}"), text)
+        tables.create()
+        start = tables.start
+        assert start
+        states: list[After] = []
+        for _ in range(transactions):
+            tables.transaction()
+            states.append(tables.after())
+
+        files = sorted({state.end[0] for state in (start, *states)})
+        changes = list(logged(running.data, files, start.end, database.name, IDS.get(collation)))
+    definitions = {definition.name: definition for definition, _ in changes}
+    lake = Lake(definitions, Derivation(tables.references, ties(definitions)))
+    remaining = iter(changes)
+    pending = next(remaining, None)
+    for state in states:
+        while pending and pending[1].place[:2] < state.end:
+            lake.take(pending[1].change, cascades=pending[1].cascades)
+            pending = next(remaining, None)
+        for table, rows in state.rows.items():
+            assert lake.of(TableName(database.name, table)) == rows, f"{table} at {state.end}"
+    assert pending is None
+    derived = sum(lake.counts.values())
+    summary.append(f"cascades, {server}, {collation}, seed {seed}: {len(changes)} changes, {derived} derived")
+    assert derived, "keys that refuse most statements show nothing"
