@@ -75,14 +75,11 @@ def forget(  # noqa: PLR0913 - a parameter an option
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.binlog import TableName
     from spark_jobs.operations.forgetting.forget import forget as forget_rows
-    from spark_jobs.pipeline.mending.wanted_keys import parsed
 
     # Wrong use is found before a session is started.
     schema, dot, name = table.partition(".")
     if not dot or not name:
         raise ConfigError(f"{table!r} is no table; write it like shop.customers")
-    for key in keys:
-        parsed(key)
     origin = single_source(load(path), source)
 
     def forget_one(spark: "SparkSession", pipeline: Pipeline, source_: str) -> None:

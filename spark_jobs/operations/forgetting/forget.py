@@ -44,7 +44,7 @@ from spark_jobs.operations.gc import DELIVERY, GROUP, SILVER, LogReaders
 from spark_jobs.operations.maintenance import newest_with_same_rows
 from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.pipeline.initial_load.commit import progress
-from spark_jobs.pipeline.mending.wanted_keys import keys_of_texts, parsed
+from spark_jobs.pipeline.mending.wanted_keys import keys_of_texts
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 
@@ -235,8 +235,8 @@ class _Forgetting:
         snapshot = snapshot_of(table.path, head.version)
         assert snapshot is not None
         columns = silver.stored_columns(table, head)
-        texts = [parsed(text) for text in self.key_texts]
-        lake_keys = keys_of_texts(texts, columns, snapshot.schema.arrow(physical=False)).lake_keys
+        fields = snapshot.schema.arrow(physical=False)
+        lake_keys = keys_of_texts([*self.key_texts], columns, fields, str(self.name)).lake_keys
         return ForgottenKeys.of(lake_keys, columns.key)
 
     def _in_log(self) -> tuple[LoggedRows, ErasedSlices]:
