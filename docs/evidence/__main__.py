@@ -11,11 +11,12 @@ FOLDER = Path(__file__).parent
 PAGE = FOLDER.with_suffix(".md")
 Record = dict[str, Any]
 
-_HEAD = """<!-- Made by `make evidence` from the records in docs/evidence: nothing here is written by hand. -->
-# Evidence
+_HEAD = """# Evidence
 
-What Stratalog promises, how each promise is tested, and what the last run of each test found. The records of these runs
-are in the folder `docs/evidence` of the repository; the commands repeat them.
+<!-- Made by `make evidence` from the records in docs/evidence: nothing here is written by hand. -->
+
+What Stratalog promises, how each promise is tested, and what the last run of each test found. The records of these
+runs are in the folder `docs/evidence` of the repository; the commands repeat them.
 
 | promise | how it is tested | the last run | |
 | --- | --- | --- | --- |

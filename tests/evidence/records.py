@@ -84,15 +84,15 @@ def mutants(*parts: str) -> Record:
 
 
 def fuzz(seconds: str = "600") -> Record:
-    """Executions of each fuzzer, and what it found."""
-    executions, found = {}, list[str]()
+    """Executions of each fuzzer, and what it failures."""
+    executions, failures = {}, list[str]()
     for target in ("json", "log"):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "tests.fuzz", target, seconds, folder]
             ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
             counts = re.findall(r"number_of_executed_units:\s*(\d+)", ran.stderr)
             executions[target] = int(counts[-1]) if counts else 0
-            found += [f"{target}: {file.name}" for file in sorted(Path(folder).glob("found-*"))]
-            if ran.returncode and not found:
-                found.append(f"{target}: ended with {ran.returncode}")
-    return {"seconds_each": int(seconds), "executions": executions, "wrong": found}
+            failures += [f"{target}: {file.name}" for file in sorted(Path(folder).glob("failures-*"))]
+            if ran.returncode and not failures:
+                failures.append(f"{target}: ended with {ran.returncode}")
+    return {"seconds_each": int(seconds), "executions": executions, "wrong": failures}
