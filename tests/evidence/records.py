@@ -84,7 +84,7 @@ def mutants(*parts: str) -> Record:
 
 
 def fuzz(seconds: str = "600") -> Record:
-    """Executions of each fuzzer, and what it failures."""
+    """Executions of each fuzzer, and what it found."""
     executions, failures = {}, list[str]()
     for target in ("json", "log"):
         with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +92,7 @@ def fuzz(seconds: str = "600") -> Record:
             ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
             counts = re.findall(r"number_of_executed_units:\s*(\d+)", ran.stderr)
             executions[target] = int(counts[-1]) if counts else 0
-            failures += [f"{target}: {file.name}" for file in sorted(Path(folder).glob("failures-*"))]
+            failures += [f"{target}: {file.name}" for file in sorted(Path(folder).glob("found-*"))]
             if ran.returncode and not failures:
                 failures.append(f"{target}: ended with {ran.returncode}")
     return {"seconds_each": int(seconds), "executions": executions, "wrong": failures}
