@@ -71,6 +71,22 @@ def test_targets_have_every_change_as_whole_images_would_give_it(mode: Mode, see
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_load_completes_changes_after_it_that_are_merged_already(mode: Mode, tmp_path: Path) -> None:
+    """Rows are older than the log, and some changes of them are in no image whole."""
+    completed_changes = 0
+    for seed in (2, 3, 5):
+        lake = PartialLake(tmp_path / str(seed), mode, (3, 6), seed)
+        lake.merge(3, Capacity(2), [NAME])
+        lake.require_same(3)
+        changes_before = len(lake.twin(3).changes)
+        lake.loaded(0)
+        lake.merge(lake.commits, Capacity(2), [NAME])
+        lake.require_same(3)
+        completed_changes += len(lake.twin(3).changes) - changes_before - len(lake.all_loads[0][1])
+    assert completed_changes >= 3
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_changes_behind_other_rows_are_not_decoded_by_other_rules(mode: Mode, tmp_path: Path) -> None:
     lake = PartialLake(tmp_path, mode, (3, 6), 5, rules=ignoring("delete"))
     lake.merge(3, Capacity(2), [NAME])
