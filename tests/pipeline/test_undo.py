@@ -265,7 +265,7 @@ def a_suffix_is_taken_back(server: MySQLServer, folder: Path, seed: int, transac
         family.run(transactions)
         middle = end_of(database)
         before = rows(database, "parents"), rows(database, "children")
-        family.run(dice.randint(1, transactions))
+        family.run(dice.randint(transactions // 2, transactions))
         after = rows(database, "parents"), rows(database, "children")
         end_of(database)
         pipeline = pipeline_of(database, folder, start)
