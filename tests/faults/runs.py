@@ -221,7 +221,7 @@ class _Lazy(Future[Any]):
         return super().result(timeout)
 
 
-def _values(_spark: Any, expressions: Any) -> dict[str, pa.Scalar]:
+def _values(expressions: Any) -> dict[str, pa.Scalar]:
     """Values of the literals that the log's statements fill columns with."""
     literals = {}
     for sql in expressions:

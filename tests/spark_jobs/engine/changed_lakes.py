@@ -216,7 +216,7 @@ class ChangedLake:
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(spark_job, "run", run)
-            patched.setattr(fills, "evaluated", lambda _, texts: dict.fromkeys(texts, pa.scalar(7, pa.int32())))
+            patched.setattr(fills, "evaluated", lambda texts: dict.fromkeys(texts, pa.scalar(7, pa.int32())))
             results = downstream_job.run(None, units, capacity, self.changed_log)  # type: ignore[arg-type]
         for result in (result for unit_results in results.values() for result in unit_results):
             assert (result.error, result.stopped) == (None, None)

@@ -285,7 +285,7 @@ def in_this_process(units: list[PreparedMerge], capacity: Capacity) -> dict[int,
         return downstream_job.run(None, units, capacity)  # type: ignore[arg-type]
 
 
-def evaluated(_: Any, expressions: Iterable[str]) -> dict[str, pa.Scalar]:
+def evaluated(expressions: Iterable[str]) -> dict[str, pa.Scalar]:
     """Values of the literals that statements fill columns with."""
     numbers = {sql: int("".join(letter for letter in sql if letter.isdigit())) for sql in expressions}
     return {sql: pa.scalar(number, pa.int32()) for sql, number in numbers.items()}
