@@ -65,7 +65,7 @@ def forget(  # noqa: PLR0913 - a parameter an option
 
     The rows are to be deleted at the source, and a run is to have taken that in. They go from bronze, with the texts of
     their statements, from silver and downstream tables, from rows that are being loaded, from older versions, indexes
-    and statistics; deliveries delete what they wrote. In bronze a filler of the same length takes their place: every
+    and statistics; deliveries are brought up to date first. In bronze a filler of the same length takes their place: every
     position stays, and export names what is not the server's own. Without --yes nothing is erased, and the places are
     listed. Forgetting again finishes what was interrupted.
 
