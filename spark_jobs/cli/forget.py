@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     "keys",
     multiple=True,
     required=True,
-    metavar="COLUMN=VALUE,…",
-    help="A key whose rows are forgotten, with all columns of the key; may be given several times. All keys that a row "
-    "has had are to be named.",
+    metavar="KEY",
+    help="A key whose rows are forgotten, such as order_id=100,line=1, or the values alone in the key's order; may be "
+    "given several times. All keys that a row has had are to be named.",
 )
 @click.option(
     "--ignore",
@@ -65,9 +65,9 @@ def forget(  # noqa: PLR0913 - a parameter an option
 
     The rows are to be deleted at the source, and a run is to have taken that in. They go from bronze, with the texts of
     their statements, from silver and downstream tables, from rows that are being loaded, from older versions, indexes
-    and statistics; deliveries are brought up to date first. In bronze a filler of the same length takes their place: every
-    position stays, and export names what is not the server's own. Without --yes nothing is erased, and the places are
-    listed. Forgetting again finishes what was interrupted.
+    and statistics; deliveries are brought up to date first. In bronze a filler of the same length takes their place:
+    every position stays, and export names what is not the server's own. Without --yes nothing is erased, and the
+    places are listed. Forgetting again finishes what was interrupted.
 
     \b
     Example: stratalog forget shop.customers -c pipeline.yaml --key id=2

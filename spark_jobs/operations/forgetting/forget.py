@@ -236,7 +236,7 @@ class _Forgetting:
         assert snapshot is not None
         columns = silver.stored_columns(table, head)
         fields = snapshot.schema.arrow(physical=False)
-        lake_keys = keys_of_texts([*self.key_texts], columns, fields, str(self.name)).lake_keys
+        lake_keys = keys_of_texts(self.key_texts, columns, fields, str(self.name)).lake_keys
         return ForgottenKeys.of(lake_keys, columns.key)
 
     def _in_log(self) -> tuple[LoggedRows, ErasedSlices]:
