@@ -60,7 +60,7 @@ class DerivedChange:
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """How rows are told apart, found and compared.
+    """How rows are identified, found and compared.
 
     Attributes:
         identity: a row's key in its table.

@@ -34,8 +34,8 @@ def faults(count: str = "10000", seed: str = "5000") -> Record:
         while kinds.total() < enough:
             seeds = range(last, last + (os.cpu_count() or 1))
             last = seeds.stop
-            chosen = [(layout, number) for number in seeds for layout in layouts]
-            for (layout, _), (by_kind, texts) in zip(chosen, pool.map(_played, chosen), strict=True):
+            played = [(layout, number) for number in seeds for layout in layouts]
+            for (layout, _), (by_kind, texts) in zip(played, pool.map(_played, played), strict=True):
                 scenarios += 1
                 kinds += by_kind
                 by_layout[layout] += by_kind.total()

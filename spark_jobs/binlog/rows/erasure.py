@@ -2,7 +2,7 @@
 
 A row event loses the images of a row, and gets as many bytes of extra row information, of a kind that no reader knows:
 readers pass over it by its length (MySQL libs/mysql/binlog/event/rows_event.cpp, ``Rows_event``; MariaDB
-sql/log_event_server.cc). A larger gap becomes an event of its own, behind the row event. An event that loses all of its
+sql/log_event_server.cc). A larger gap becomes an event of its own, after the row event. An event that loses all of its
 rows, and the text of a statement, are blanked as redacted texts are (binlog/events/redaction.py). A compressed
 transaction is packed again into as many bytes.
 

@@ -165,7 +165,8 @@ class _Forgetting:
                 yield ForgottenIn(path, rows=held_rows.rows, marked=held_rows.marked, old_files=old_files)
             elif snapshot is not None:
                 raise TableStopped(
-                    f"{path} lacks the columns of the key ({', '.join(keys_.columns)}), so that nothing tells its rows"
+                    f"{path} lacks the columns of the key ({', '.join(keys_.columns)}), so that nothing tells its "
+                    "rows; move it away, so that the next run rebuilds it with them, and forget again"
                 )
 
     def _in_bronze(self, logged: LoggedRows, erased: ErasedSlices) -> ForgottenIn:
@@ -223,7 +224,10 @@ class _Forgetting:
         if head is None or commit is None:
             raise ConfigError(f"{self.source} has no table {self.name} in the lake")
         if not commit.key or commit.is_numbered:
-            raise TableStopped("has no key with names in the lake, and rows are forgotten by their key")
+            raise TableStopped(
+                "has no key with names in the lake, and rows are forgotten by their key; delete them at the source, "
+                "let gc remove their log, and rebuild the table (stratalog reset)"
+            )
         # A masked key of the lake is no key of the source.
         rule = self.pipeline.filters.of(self.name.schema, self.name.table).columns
         masked = sorted(column for column in commit.key if rule and column.casefold() in rule.masks)
@@ -244,7 +248,7 @@ class _Forgetting:
         logged = LoggedRows.find(self.pipeline, self.source, self.name, self.key_texts)
         if logged.other_keys:
             listed = ", ".join(sorted(logged.other_keys))
-            raise TableStopped(f"these rows have had other keys, and are forgotten with all of them: name {listed} too")
+            raise TableStopped(f"these rows have had other keys; name these too: {listed}")
         self._require_deleted(logged)
         self._require_read(logged)
         self._holders = [

@@ -121,6 +121,7 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(
         "consume": ["--source", "shop", "--group", "g"],
         "at": ["mysql-bin.000001:4", "--table", "shop.t"],
         "trace": ["shop.t"],
+        "forget": ["shop.t", "--key", "1"],
         "undo": ["shop.t", "--key", "1"],
     }
     ran = stratalog(verb, "-c", path, *options.get(verb, []))

@@ -13,7 +13,6 @@ KEYED = Columns({"id": "INT", "v": "INT"}, ("id",))
     [
         (Columns({"id": "INT", "_GTID": "INT"}, ("id",)), Mode.APPEND, "its column _GTID has the name of one that"),
         (Columns({"id": "INT", "_deleted_at": "INT"}, ("id",)), Mode.SOFT_DELETE, "its column _deleted_at has the"),
-        (Columns({"id": "INT"}, ("id",), has_partial=True), Mode.HISTORY, "SET GLOBAL binlog_row_image = 'FULL'"),
     ],
 )
 def test_what_a_mode_cannot_be_is_one_message(columns: Columns, mode: Mode, reason: str) -> None:
