@@ -252,9 +252,12 @@ class _Forgetting:
         self._require_deleted(logged)
         self._require_read(logged)
         self._holders = [
-            f"{position}: a statement that changes rows of the table is logged as text, with values that it names "
-            "(statement format); it goes with retention.bronze"
-            for position in logged.by_statement
+            *elsewhere(self.pipeline, self.source),
+            *(
+                f"{position}: a statement that changes rows of the table is logged as text, with values that it names "
+                "(statement format); it goes with retention.bronze"
+                for position in logged.by_statement
+            ),
         ]
         return logged, ErasedSlices.of(logged)
 
@@ -380,6 +383,17 @@ class _Forgetting:
             lake_rows.remove_old(Table(path, self._lake.plain), keys)
             if path in paths:
                 iceberg_tables.renew(self.pipeline, path)
+
+
+def elsewhere(pipeline: Pipeline, source: str) -> Iterator[str]:
+    """What has the rows elsewhere and is not erased: archives, and copies that nobody here knows of."""
+    archive = pipeline.sources[source].archive
+    if archive is not None:
+        yield f"{archive}: the archive of the log still has the rows; a backfill that reads it brings them back"
+    yield (
+        "not erased: the server's own log and backups, exported files, object versions of a store, other copies of the "
+        "lake, and what consumers and readers have kept"
+    )
 
 
 def _upkeep(checkpoint: Checkpoint) -> Checkpoint:
