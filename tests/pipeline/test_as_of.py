@@ -82,6 +82,15 @@ def test_rows_between_windows_and_inside_of_them(shop: Shop) -> None:
     for moment in memory.moments[:-1]:
         with tables_at(pipeline, SOURCE, [name], moment.at) as source_at:
             assert contents(source_at.tables[0]) == moment.tables["t"], moment
+    # Created again it is there before it has a row.
+    shop.execute("CREATE TABLE u (name VARCHAR(9) PRIMARY KEY)")
+    memory.do("CREATE TABLE t LIKE u")
+    shop.run(pipeline)
+    memory.do("INSERT INTO u VALUES ('a')", "INSERT INTO t VALUES ('a')", "DROP TABLE t")
+    shop.run(pipeline)
+    for moment in memory.moments[-4:-2]:
+        with tables_at(pipeline, SOURCE, [name], moment.at) as source_at:
+            assert contents(source_at.tables[0]) == moment.tables["t"] == (["name"], []), moment
     # Behind a DROP and before a CREATE there is no table.
     with pytest.raises(NotKnown, match="was not there"), tables_at(pipeline, SOURCE, [name], memory.moments[-1].at):
         pass

@@ -126,6 +126,11 @@ def _names(pipeline: Pipeline, source: str, tables: Sequence[str]) -> list[Table
     return sorted(name for name in listed if any(pattern.matches(name.schema, name.table) for pattern in patterns))
 
 
+def _is_there(commit: SilverCommit | None) -> bool:
+    """Whether a table exists by silver's newest commit."""
+    return commit is not None and not commit.is_dropped and commit.definition is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """What is asked for, and the lake that is asked."""
@@ -157,7 +162,7 @@ class _Question:
                 absent[table[0]] = self._not_known(table[0], table[1])
             elif reason := self._why_not(table):
                 absent[table.name] = reason
-            elif table.head is None:
+            elif table.head is None or not _is_there(SilverCommit.of_head(table.head)):
                 tables.append(self._empty(scratch, table.name))
             else:
                 with_rows.append(table)
@@ -197,18 +202,17 @@ class _Question:
     def _why_not(self, table: CompactedTable) -> str | None:
         """Why a table has no rows to be told; None where it has."""
         commit = SilverCommit.of_head(table.head)
-        if commit is None:
-            if self._defined(table.name):
-                return None
-            if self._versions(table.name).began_in_log:
-                return f"{table.name} was not there at {self.at}: it was created later"
-            return self._not_known(table.name, "neither a row nor a CREATE of it lies before that in the log of bronze")
-        state = TableState.of(commit)
-        if state.is_dropped or state.definition is None:
+        if commit and _is_there(commit):
+            is_complete = TableState.of(commit).is_complete
+            return None if is_complete else self._not_known(table.name, "rows from before the log are missing")
+        # A table that was created, or created again, has no commit of silver before it has a row.
+        if self._defined(table.name):
+            return None
+        if commit:
             return f"{table.name} was not there at {self.at}: it had been dropped or renamed"
-        if not state.is_complete:
-            return self._not_known(table.name, "rows from before the log are missing")
-        return None
+        if self._versions(table.name).began_in_log:
+            return f"{table.name} was not there at {self.at}: it was created later"
+        return self._not_known(table.name, "neither a row nor a CREATE of it lies before that in the log of bronze")
 
     def _not_known(self, name: TableName, reason: str) -> str:
         oldest = self._versions(name).oldest(self._filters(name), self.snapshot.complete_from, is_raw=self.is_raw)
