@@ -1,8 +1,4 @@
-from dataclasses import asdict
 from pathlib import Path
-
-import deltalake
-import pyarrow as pa
 
 from assets.particulars import particulars_of
 from spark_jobs.binlog import TableName
@@ -10,6 +6,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import quarantine
 from spark_jobs.silver.quarantine import Skip
 from spark_jobs.source.files import Files
 from tests.gtid_logs import gtids, land, write_log
@@ -30,9 +27,7 @@ def test_a_range_has_its_last_gtid_and_a_table_what_is_passed_over(tmp_path: Pat
     write_log(tmp_path / "log", [("", ["a:1", "a:2"]), ("a:1-2", ["a:3"])], first=1)
     land(lake_of(pipeline).bronze("shop"), Files("shop", tmp_path / "log"), "earliest")
     over = [Skip("shop", "orders", place, "WRITE_ROWS") for place in ("b.000001:300", "b.000002:300")]
-    deltalake.write_deltalake(
-        lake_of(pipeline).skips("shop").path, pa.Table.from_pylist([asdict(skip) for skip in over])
-    )
+    quarantine.edit(lake_of(pipeline), "shop", lambda _: over)
     particulars = particulars_of(pipeline, "shop")
     assert particulars(ORDERS, FIRST) == {"binlog/gtid": str(gtids("a:2")), "tables/quarantined_events": 2}
     assert particulars(LINES, BEHIND) == {"tables/quarantined_events": 0}
