@@ -12,8 +12,8 @@ lie anywhere in it: where one is new, the history is rebuilt.
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Self
 
 import pyarrow as pa
@@ -287,23 +287,30 @@ def _followed(
     return versions, sorted(str(version.name) for version in lacking)
 
 
+_ServerAnswer = tuple[Position | None, dict[tuple[str, str], list[dict[str, Any]]]]
+"""Where a server was asked, and rows of the history by schema and table."""
+
+
 @dataclass(frozen=True)
 class ServerDefinitions:
     """The definitions of all tables that a source's server told last; the history is read once, when one is needed."""
 
     lake: Lake
     source: str
+    _answers: list[_ServerAnswer] = field(default_factory=list, compare=False)
+    """The last one, once it was read. No lock is held meanwhile, as that of a cached property would be."""
 
     def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         """The definition with what the log lacks; as ``completed``."""
-        asked_at, rows_by_name = self._last_answer
+        if not self._answers:
+            self._answers.append(self._read())
+        asked_at, rows_by_name = self._answers[0]
         rows = rows_by_name.get((logged.name.schema, logged.name.table), ())
         last = max(map(version_of, rows), key=lambda version: version.order, default=None)
         last_answer = (asked_at, last.definition) if asked_at and last and last.definition else None
         return completed(self.source, logged, last_answer, last_change)
 
-    @cached_property
-    def _last_answer(self) -> tuple[Position | None, dict[tuple[str, str], list[dict[str, Any]]]]:
+    def _read(self) -> _ServerAnswer:
         """Where the server was asked, and rows of the history by schema and table; nothing where the log has all."""
         table, rows_by_name = self.lake.schema(self.source), defaultdict[tuple[str, str], list[dict[str, Any]]](list)
         commit = HistoryCommit.of_head(table.head())
