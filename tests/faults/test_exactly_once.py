@@ -150,7 +150,7 @@ def test_what_breaks_a_commit_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, name, broken)
-    *_, wrong = play(range(104, 112), tmp_path, kinds, layout, to_first_wrong=True)
+    *_, wrong = play(range(104, 130), tmp_path, kinds, layout, to_first_wrong=True)
     assert wrong
 
 

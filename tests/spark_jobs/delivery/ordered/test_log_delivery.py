@@ -365,6 +365,11 @@ def _prepare_xa(copy: Copy, name: str, *statements: str) -> None:
         cursor.execute(f"USE `{copy.shop.database.name}`")
         for statement in (f"XA START '{name}'", *statements, f"XA END '{name}'", f"XA PREPARE '{name}'"):
             cursor.execute(statement)
+        cursor.execute("SELECT CONNECTION_ID()")
+        ((session,),) = cursor.fetchall()
+    listed = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {session}"
+    # The transaction is nobody's once its session has ended, which takes a moment.
+    wait_for("the session has ended", lambda: not copy.shop.database.execute(listed), 60, pause=0.05)
 
 
 @pytest.mark.thorough
