@@ -12,9 +12,6 @@ import pyarrow as pa
 
 from spark_jobs.errors import ConfigError
 
-_BETWEEN = re.compile(r",(?=[^,=]+=)")
-"""Between two columns of a key; a value may have commas."""
-
 
 def key_values(text: str, columns: Sequence[str], table: str) -> list[str]:
     """The value of each column of a key, in the key's order.
@@ -29,7 +26,7 @@ def key_values(text: str, columns: Sequence[str], table: str) -> list[str]:
     Raises:
         ConfigError: for too few or too many values.
     """
-    by_column = _values_by_column(text)
+    by_column = _values_by_column(text, columns)
     if by_column is not None and by_column.keys() == {*columns}:
         return [by_column[name] for name in columns]
     values = [text] if len(columns) == 1 else next(csv.reader([text], skipinitialspace=True), [])
@@ -41,9 +38,13 @@ def key_values(text: str, columns: Sequence[str], table: str) -> list[str]:
     return values
 
 
-def _values_by_column(text: str) -> dict[str, str] | None:
-    """The value of each column; None where a part of the text is not ``COLUMN=VALUE``."""
-    pairs = [part.partition("=") for part in _BETWEEN.split(text)]
+def _values_by_column(text: str, columns: Sequence[str]) -> dict[str, str] | None:
+    """The value of each column; None where a part of the text is not ``COLUMN=VALUE``.
+
+    A value may have commas: it ends where a column of the key follows one.
+    """
+    names = "|".join(map(re.escape, columns))
+    pairs = [part.partition("=") for part in re.split(rf",(?=\s*(?:{names})\s*=)", text)]
     if not all(name.strip() and separator for name, separator, _ in pairs):
         return None
     return {name.strip(): value for name, _, value in pairs}

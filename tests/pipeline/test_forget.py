@@ -304,7 +304,7 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_changed(shop: Shop) 
             "people",
             (f"id={KEY}",),
             TableStopped,
-            f"have had other keys, and are forgotten with all of them: name {KEY + 1}",
+            f"have had other keys; name these too: {KEY + 1}",
         ),
         ("people", ("name=x",), ConfigError, "no value of"),
         ("bag", ("id=1",), TableStopped, "has no key with names"),

@@ -17,6 +17,7 @@ from spark_jobs.text.key_values import key_values, typed_value
         ("line=1,order_id=100", "order_id line", ["100", "1"]),
         ("name=a,b,line=1", "line name", ["1", "a,b"]),
         ("name=a=b", "name", ["a=b"]),
+        ("id=3,name=c,d=e", "id name", ["3", "c,d=e"]),
         ("name=", "name", [""]),
         ("", "name", [""]),
         ("1", "id", ["1"]),
@@ -31,7 +32,7 @@ def test_the_values_of_a_key(text: str, columns: str, expected: list[str]) -> No
     assert key_values(text, columns.split(), "shop.t") == expected
 
 
-@pytest.mark.parametrize("text", ["eu", "eu,7,8", "region=eu", "region=eu,id=7,more=1", ""])
+@pytest.mark.parametrize("text", ["eu", "eu,7,8", "region=eu", ""])
 def test_too_few_or_too_many_values_are_refused(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         key_values(text, ["region", "id"], "shop.t")
