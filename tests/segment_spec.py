@@ -347,6 +347,19 @@ class SegmentSpec:
         return head + lenenc(len(table.columns)) + present, images
 
 
+def variants(of: Callable[..., SegmentSpec]) -> dict[str, SegmentSpec]:
+    """The same changes in every form that a log has them in. of: makes the spec, with keys of SegmentSpec."""
+    return {
+        "version 2": of(),
+        "version 1": of(rows_version=1),
+        "without checksums": of(checksum=False),
+        "partial updates": of(partial=1),
+        "compressed rows": of(compressed_rows=1, version="10.11.6-MariaDB", rows_version=1),
+        "compressed transactions": of(payload=lambda _: "zstd"),
+        "payloads of plain bytes": of(payload=lambda _: "none"),
+    }
+
+
 def payload_body(content: bytes, kind: str = "zstd", **fields: int | None) -> bytes:
     """A TRANSACTION_PAYLOAD's body; ``size``, ``type``, ``claimed`` as fields say something else, None: not there."""
     packed = zstandard.ZstdCompressor(write_content_size=False).compress(content) if kind == "zstd" else content

@@ -14,6 +14,7 @@ from assets.failures import failing, retried
 from assets.lineage import Lineage
 from assets.progress import sessions
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
+from dagster_project.ops.forms import source_field
 from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # these import pyspark
@@ -24,11 +25,8 @@ def check_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefiniti
     """The first step of ``backfill_range``: takes the form, says what is wrong with it, hands over to its source's."""
     # The form in the launchpad: a field for each choice, with its description.
     names = [lineage.source for lineage in lineages]
-    sources = dg.Enum("BackfillSource", list(map(dg.EnumValue, names)))
     form = {
-        "source": dg.Field(sources, description="The source.")
-        if len(names) > 1
-        else dg.Field(sources, default_value=names[0], description="The source; there is one."),
+        "source": source_field(names, "BackfillSource"),
         "from": dg.Field(
             str,
             description="Where the range begins: a position like mysql-bin.000042:1337, a GTID set, or a time and its "

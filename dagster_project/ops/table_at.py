@@ -13,6 +13,7 @@ from assets.failures import failing
 from assets.lineage import Lineage
 from assets.progress import progress
 from assets.table_at import materialization
+from dagster_project.ops.forms import source_field
 from spark_jobs.config.model import Pipeline
 from spark_jobs.text.counts import counted
 
@@ -38,12 +39,8 @@ def table_at_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefin
 
     No step of it is tried again: the folder has a part of the tables then, and is refused.
     """
-    names = [lineage.source for lineage in lineages]
-    sources = dg.Enum("TableAtSource", list(map(dg.EnumValue, names)))
     form = {
-        "source": dg.Field(sources, description="The source.")
-        if len(names) > 1
-        else dg.Field(sources, default_value=names[0], description="The source; there is one."),
+        "source": source_field([lineage.source for lineage in lineages], "TableAtSource"),
         "at": dg.Field(
             str,
             description="A position like mysql-bin.000042:1337, a GTID set, or a time and its offset like "

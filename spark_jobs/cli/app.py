@@ -32,6 +32,7 @@ from spark_jobs.text.remedies import advised
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_jobs.binlog import TableName
     from spark_jobs.operations.maintenance import Upkeep
     from spark_jobs.pipeline.outcome import Outcome
 
@@ -125,6 +126,16 @@ def single_source(pipeline: Pipeline, source: str | None) -> str:
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
     return names[0]
+
+
+def table_name(text: str) -> "TableName":
+    """A table as it is named on the command line. Raises ConfigError."""
+    from spark_jobs.binlog import TableName
+
+    schema, _, name = text.partition(".")
+    if not (schema and name):
+        raise ConfigError(f"{text!r} is no table; write it like shop.orders")
+    return TableName(schema, name)
 
 
 @contextmanager

@@ -15,13 +15,13 @@ from spark_jobs.cli.app import (
     echo_json,
     single_source,
     source_option,
+    table_name,
     yes_option,
 )
 from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,18 +73,14 @@ def forget(  # noqa: PLR0913 - a parameter an option
     Example: stratalog forget shop.customers -c pipeline.yaml --key id=2
     Example: stratalog forget shop.order_lines -c pipeline.yaml --key order_id=100,line=1 --yes
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.binlog import TableName
     from spark_jobs.operations.forgetting.forget import forget as forget_rows
 
     # Wrong use is found before a session is started.
-    schema, dot, name = table.partition(".")
-    if not dot or not name:
-        raise ConfigError(f"{table!r} is no table; write it like shop.customers")
+    name = table_name(table)
     origin = single_source(load(path), source)
 
     def forget_one(spark: "SparkSession", pipeline: Pipeline, source_: str) -> None:
-        table_name = TableName(schema, name)
-        forgotten = forget_rows(spark, pipeline, source_, table_name, keys, ignored=ignored, is_applied=yes)
+        forgotten = forget_rows(spark, pipeline, source_, name, keys, ignored=ignored, is_applied=yes)
         if as_json:
             echo_json(forgotten.to_json(is_applied=yes))
         else:

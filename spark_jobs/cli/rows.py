@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import Verb, complete_sources, config_option, echo, single_source
+from spark_jobs.cli.app import Verb, complete_sources, config_option, echo, single_source, table_name
 from spark_jobs.cli.group import cli
 from spark_jobs.cli.inspect import require_tables
 from spark_jobs.cli.output import print_grid, print_pieces
@@ -199,11 +199,7 @@ def selection_of(options: dict[str, Any]) -> "Selection":
 
 def origin_of(pipeline: Pipeline, source: str | None, table: str) -> "tuple[TableName, str]":
     """A table by its name, and the source that it is of. Raises ConfigError, UsageError."""
-    from spark_jobs.binlog import TableName
-
-    schema, dot, rest = table.partition(".")
-    if not (schema and dot and rest):
-        raise ConfigError(f"{table!r} is no table; write it like shop.orders")
-    name = single_source(pipeline, source)
-    require_tables(pipeline, name, (table,))
-    return TableName(schema, rest), name
+    name = table_name(table)
+    origin = single_source(pipeline, source)
+    require_tables(pipeline, origin, (table,))
+    return name, origin

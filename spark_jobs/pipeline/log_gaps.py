@@ -137,7 +137,7 @@ class Gaps:
         return (
             f"{change.verb} of its parent at {change.at}: it {gap} (on_cascade: stop); quarantine that event for it "
             f"(stratalog skip --source {self.source} --at {change.at} --table {name}) and mend its rows (stratalog "
-            f"docs mend), or set on_cascade: warn, which goes on with a warning ({LIMITS})"
+            f"docs mend), or set on_cascade: warn, which continues with a warning ({LIMITS})"
         )
 
 

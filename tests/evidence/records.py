@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from spec.check import MODELS, MUTANTS, check
+from spec.check import MODELS, MUTANTS, check, check_mutant
 from tests.faults import runs
 from tests.faults.campaign import play
 from tests.mutants.__main__ import killed_by, say
@@ -63,8 +63,7 @@ def models(size: str = "full") -> Record:
     checked = {name: check(model) for name, model in MODELS[size].items()}
     refuted = {}
     for mutant in MUTANTS:
-        model = MODELS["small"][mutant.model].within(**mutant.constants)
-        violated = check(model, without=[mutant.guard], workers=1).violated
+        violated = check_mutant(mutant).violated
         refuted[f"{mutant.model}: {mutant.guard}"] = violated if violated in mutant.violated else None
     return {
         "bounds": size,

@@ -264,11 +264,10 @@ class _Forgetting:
     def _require_deleted(self, logged: LoggedRows) -> None:
         """Raises TableStopped for keys that have a row."""
         living = set(logged.living)
-        mirrors = [target for target in self._entry().into if target.mode == Mode.MIRROR]
-        for target in mirrors:
-            keys = self._keys_in(target, self._keys())
+        keys = self._keys()
+        for target in (target for target in self._entry().into if target.mode == Mode.MIRROR):
             snapshot = snapshot_of(target.path)
-            rows = HeldRows.of(snapshot, keys).rows if snapshot else 0
+            rows = HeldRows.of(snapshot, self._keys_in(target, keys)).rows if snapshot else 0
             living |= {f"{rows} in {target.path}"} if rows else set()
         if living:
             raise TableStopped(

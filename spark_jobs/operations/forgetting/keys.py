@@ -1,6 +1,6 @@
 """The keys whose rows are forgotten, as rows of the lake's tables have them.
 
-Put here: which rows of a file have one of the keys. Not here: keys as users write them (text/key_pairs.py).
+Put here: which rows of a file have one of the keys. Not here: keys as users write them (text/key_values.py).
 """
 
 from collections.abc import Mapping, Sequence

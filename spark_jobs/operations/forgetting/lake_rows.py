@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.delta import data_files, deletion_vectors, index_files, vacuum
 from spark_jobs.delta.old_statistics import remove_old_statistics
-from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot
+from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine import rewrite
 from spark_jobs.engine.rewrite import FileGroup, Rewritten
 from spark_jobs.engine.spark_job import Capacity
@@ -77,14 +77,13 @@ class Erasing:
         snapshot = driver_commit.snapshot_upon(table.path, head)
         held_rows = HeldRows.of(snapshot, keys)
         results = self._files_without(held_rows, keys)
-        has_feed = snapshot.configuration.get(CHANGE_DATA_FEED, "").lower() == "true"
         return table.land(
             snapshot,
             head,
             checkpoint,
             adds=[result.file for result in results if result.file],
             removes=[_without_bounds(file) for file in held_rows.files],
-            changes_rows=bool(held_rows.rows) and not has_feed,
+            changes_rows=bool(held_rows.rows) and not snapshot.has_change_data,
             operation="FORGET",
             metrics={"numRemovedFiles": len(held_rows.files)},
         )

@@ -19,7 +19,7 @@ HELD = ("mysql-bin.000001:99: a statement that changes rows of the table is logg
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["people", "--key", "id=1"], "'people' is no table; write it like shop.customers"),
+        (["people", "--key", "id=1"], "'people' is no table; write it like shop.orders"),
         (["shop.people"], "Missing option '--key'"),
     ],
 )

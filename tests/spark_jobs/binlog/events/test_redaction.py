@@ -28,6 +28,7 @@ from tests.segment_spec import (
     Update,
     chunked,
     reframed,
+    variants,
 )
 from tests.segment_types import INT, VARCHAR
 
@@ -86,15 +87,7 @@ def spec(**keys: Any) -> SegmentSpec:
     return SegmentSpec(tables=[ORDERS, SECRETS], changes=CHANGES, **keys)
 
 
-SPECS = {
-    "version 2": spec(),
-    "version 1": spec(rows_version=1),
-    "without checksums": spec(checksum=False),
-    "partial updates": spec(partial=1),
-    "compressed rows": spec(compressed_rows=1, version="10.11.6-MariaDB", rows_version=1),
-    "compressed transactions": spec(payload=lambda _: "zstd"),
-    "payloads of plain bytes": spec(payload=lambda _: "none"),
-}
+SPECS = variants(spec)
 
 
 @pytest.mark.parametrize("target", [1, 1 << 20])

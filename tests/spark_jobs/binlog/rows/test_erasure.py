@@ -13,7 +13,19 @@ from spark_jobs.binlog.rows import erasure
 from spark_jobs.binlog.rows.erasure import ErasedSlice, SliceEraser
 from spark_jobs.binlog.slices.slicer import SLICE_SCHEMA
 from spark_jobs.errors import DecodeError, Unsupported
-from tests.segment_spec import Change, Commit, Delete, Insert, RawEvent, Rows, SegmentSpec, Table, Update, chunked
+from tests.segment_spec import (
+    Change,
+    Commit,
+    Delete,
+    Insert,
+    RawEvent,
+    Rows,
+    SegmentSpec,
+    Table,
+    Update,
+    chunked,
+    variants,
+)
 from tests.segment_types import INT, VARCHAR
 
 FILE = "mysql-bin.000001"
@@ -47,15 +59,7 @@ def spec(**keys: Any) -> SegmentSpec:
     return SegmentSpec(tables=[PEOPLE, OTHERS], changes=CHANGES, **keys)
 
 
-SPECS = {
-    "version 2": spec(),
-    "version 1": spec(rows_version=1),
-    "without checksums": spec(checksum=False),
-    "partial updates": spec(partial=1),
-    "compressed rows": spec(compressed_rows=1, version="10.11.6-MariaDB", rows_version=1),
-    "compressed transactions": spec(payload=lambda _: "zstd"),
-    "payloads of plain bytes": spec(payload=lambda _: "none"),
-}
+SPECS = variants(spec)
 
 
 def sliced(content: bytes, target: int = 1 << 20) -> list[dict[str, Any]]:
