@@ -1,4 +1,4 @@
-"""What hatchling does for a wheel: packages with common names lie below ``stratalog``, and it has the documentation.
+"""Build hook of hatchling for a wheel: packages with common names lie below ``stratalog``, with the documentation.
 
 Put here: which packages move, and how their imports are rewritten. Not here: dependencies (pyproject.toml).
 
@@ -19,7 +19,7 @@ MOVED = ("assets", "dagster_project")
 """Packages that are ``stratalog.NAME`` in a wheel."""
 HOME = "stratalog"
 PAGES = "spark_jobs/docs"
-"""Where the pages of docs/ are in a wheel."""
+"""Folder of the pages of docs/ in a wheel."""
 _NAMES = "|".join(MOVED)
 _IMPORT = re.compile(rf"^(\s*)from ({_NAMES})(\.[\w.]+)? import ", re.MULTILINE)
 _LITERAL = re.compile(rf"""(["'])({_NAMES})((?:\.\w+)+)\1""")

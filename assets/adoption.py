@@ -1,4 +1,4 @@
-"""What the lake has and Dagster has not: materializations and check results that no run reports.
+"""Metadata that the lake has and Dagster lacks: materializations and check results that no run reports.
 
 Put here: the comparison, and the events. Not here: when it is made (dagster_project/lake_sensor.py), or the same inside
 of a run (materialize.py).
@@ -73,7 +73,7 @@ def _materialization(key: dg.AssetKey, metadata: Metadata, version: str) -> dg.A
 
 
 def _checks(lineage: Lineage) -> Iterator[dg.AssetCheckEvaluation]:
-    """Which tables are replicated, as it is published."""
+    """Checks that compare replicated tables with the publication."""
     from spark_jobs.downstream import publication
     from spark_jobs.lake.layout import lake_of
 

@@ -52,11 +52,11 @@ TABLES = "backfill/tables"
 WINDOWS = "backfill/windows"
 CHANGED = "backfill/tables_changed"
 LISTED = "backfill/changes"
-BROUGHT = "brought/range"
+FETCHED = "brought/range"
 """The part of the log that bronze lacked, and that was put before its oldest byte."""
-BROUGHT_FILES = "brought/files"
-BROUGHT_BYTES = "brought/bytes"
-BROUGHT_FROM = "brought/from"
+FETCHED_FILES = "brought/files"
+FETCHED_BYTES = "brought/bytes"
+FETCHED_FROM = "brought/from"
 TOUCHED = "rows/touched"
 NEW = "rows/new"
 GONE = "rows/gone"
@@ -103,11 +103,13 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
 
         # The partitions of the page are files of bronze or of its archive: together they must be a range.
         with failing():
-            files, range_ = _chosen_range(context, pipeline, lineage)
+            files, log_range = _chosen_range(context, pipeline, lineage)
             request = BackfillRequest(
-                source, range_.start, range_.stop, **choice_of(context.op_execution_context.op_config)
+                source, log_range.start, log_range.stop, **choice_of(context.op_execution_context.op_config)
             )
-        replay = Backfill(context.op_execution_context, lineage, request, range_).run(sessions(context, catalog.spark))
+        replay = Backfill(context.op_execution_context, lineage, request, log_range).run(
+            sessions(context, catalog.spark)
+        )
         yield dg.MaterializeResult(asset_key=key, metadata={FILES: files, **replay.metadata()})
         replay.require_all()
 
@@ -115,7 +117,7 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
 
 
 def _chosen_range(context: dg.AssetExecutionContext, pipeline: Pipeline, lineage: Lineage) -> tuple[int, Range]:
-    """How many files were chosen, and the range that they make.
+    """Number of files that were chosen, and the range that they make.
 
     Raises LakeError for an empty bronze, ConfigError for files that are not there, or with others between them; then
     they are registered again, since nothing but an old list makes a hole.
@@ -142,15 +144,15 @@ def _chosen_range(context: dg.AssetExecutionContext, pipeline: Pipeline, lineage
     if files[-1] < oldest:
         behind = existing[existing.index(files[-1]) + 1]
         stop = Position(behind.name, FIRST_EVENT, behind.stretch)
-        range_ = Range(Position(files[0].name, FIRST_EVENT, files[0].stretch), stop)
+        log_range = Range(Position(files[0].name, FIRST_EVENT, files[0].stretch), stop)
     else:
-        range_ = range_of(files[0], files[-1], end_of(snapshot.table, snapshot.head, files[-1]), snapshot.checkpoint)
-    context.log.info("%s: %s to %s, files: %d, range %s", source, files[0], files[-1], len(files), range_)
-    return len(files), range_
+        log_range = range_of(files[0], files[-1], end_of(snapshot.table, snapshot.head, files[-1]), snapshot.checkpoint)
+    context.log.info("%s: %s to %s, files: %d, range %s", source, files[0], files[-1], len(files), log_range)
+    return len(files), log_range
 
 
 def choice_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What both forms have in common; a run's configuration leaves out what it takes as it is."""
+    """Common part of both forms; a run's configuration leaves out what it takes as it is."""
     from spark_jobs.pipeline.backfill.request import LAYERS
 
     archive = config.get("archive", "").strip()
@@ -165,9 +167,9 @@ class Backfill:
     """One backfill of a run: doing it, and what is said of it while and after it is done."""
 
     def __init__(
-        self, context: dg.OpExecutionContext, lineage: Lineage, request: "BackfillRequest", range_: Range
+        self, context: dg.OpExecutionContext, lineage: Lineage, request: "BackfillRequest", log_range: Range
     ) -> None:
-        self._context, self._lineage, self._request, self._range = context, lineage, request, range_
+        self._context, self._lineage, self._request, self._range = context, lineage, request, log_range
         self._pipeline = lineage.catalog.pipeline
         self._began = time.monotonic()
         self._redone: list[ReplayedTable] = []
@@ -201,7 +203,7 @@ class Backfill:
         self._context.log.info("%d/%d %s", at, of, replayed)
 
     def metadata(self) -> Metadata:
-        """What was touched, and what of it really differed."""
+        """Metadata of the touched rows, and of those that really differed."""
         outcome = self._outcome
         # Tables whose windows were decoded again, and of these the ones in which rows differed.
         assert outcome is not None
@@ -223,19 +225,19 @@ class Backfill:
             CHANGED: len(changed),
             **{key: checkpoint.number(value) for key, value in rows.items()},
             checkpoint.SECONDS: round(time.monotonic() - self._began, 3),
-            **self._of_brought(),
+            **self._of_fetched(),
             **({LISTED: "\n".join(map(str, changed[:_SHOWN]))} if changed else {}),
         }
 
-    def _of_brought(self) -> Metadata:
+    def _of_fetched(self) -> Metadata:
         if not self._fetched:
             return {}
         fetched_range = Range(self._fetched[-1].range.start, self._fetched[0].range.stop)
         return {
-            BROUGHT: str(fetched_range),
-            BROUGHT_FILES: sum(fetched.files for fetched in self._fetched),
-            BROUGHT_BYTES: checkpoint.number(sum(fetched.bytes for fetched in self._fetched)),
-            BROUGHT_FROM: ", ".join(dict.fromkeys(fetched.origin for fetched in self._fetched)),
+            FETCHED: str(fetched_range),
+            FETCHED_FILES: sum(fetched.files for fetched in self._fetched),
+            FETCHED_BYTES: checkpoint.number(sum(fetched.bytes for fetched in self._fetched)),
+            FETCHED_FROM: ", ".join(dict.fromkeys(fetched.origin for fetched in self._fetched)),
         }
 
     def require_all(self) -> None:

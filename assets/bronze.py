@@ -104,17 +104,17 @@ def observe(context: dg.OpExecutionContext, lineage: Lineage, metadata: checkpoi
     context.log_event(dg.AssetObservation(lineage.origin, metadata=metadata))
 
 
-def tag_range(context: dg.OpExecutionContext, source: str, range_: Range) -> None:
-    """What a run of one source read, as its tags; a run of several has a tag for each."""
+def tag_range(context: dg.OpExecutionContext, source: str, log_range: Range) -> None:
+    """Tags of the range that a run of one source read; a run of several has a tag for each."""
     if context.run.tags.get(SOURCE_TAG) == source:
-        tags = {FROM_TAG: str(range_.start), TO_TAG: str(range_.stop)}
+        tags = {FROM_TAG: str(log_range.start), TO_TAG: str(log_range.stop)}
     else:
-        tags = {f"range/{source}": str(range_)}
+        tags = {f"range/{source}": str(log_range)}
     context.instance.add_run_tags(context.run_id, tags)
 
 
 def _version(head: "Head | None") -> str | None:
-    """Where the log that bronze holds begins: what lies after it never changes.
+    """Data version: the position where the log that bronze holds begins: what lies after it never changes.
 
     Were it the position, every table that a run has nothing new for would stand as unsynced in the UI until it has.
     """

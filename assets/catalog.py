@@ -1,4 +1,6 @@
-"""How a pipeline's assets appear in a code location: keys, groups, descriptions, and what Dagster knows by convention.
+"""Appearance of a pipeline's assets in a code location.
+
+Keys, groups, descriptions, and what Dagster knows by convention.
 
 Put here: the AssetSpec of each asset, its prefix and its translation, and the names of what runs it. Not here: which
 assets there are (lineage.py), or what a materialization says (checkpoint.py).
@@ -30,7 +32,7 @@ _SHORTEST_FRESHNESS = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class AssetOf:
-    """What an asset stands for, as translations get it.
+    """Subject of an asset, as translations get it.
 
     layer: ``source``, ``bronze``, ``silver``, ``downstream``, ``published``, ``backfill``, ``table_at`` or
     ``delivery``. source: the source's name; of a delivery its name, and empty for a downstream table. schema, table:
@@ -67,7 +69,7 @@ class AssetCatalog:
     include_metadata: Sequence[str] = ("*",)
     """Patterns of the metadata keys that materializations have; the position is always there."""
     servers: Mapping[str, str] = field(default_factory=dict)
-    """What wrote the log of sources of which a run has found that: ``mysql`` or ``mariadb``."""
+    """Kind of server that wrote the log of each source whose kind a run has found: ``mysql`` or ``mariadb``."""
     _specs: dict[AssetOf, dg.AssetSpec] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -207,7 +209,7 @@ class AssetCatalog:
         return " or ".join(servers) or f"the binlog files in {settings.files}"
 
     def _kinds(self, asset: AssetOf) -> set[str]:
-        """What it comes from, where it runs, how it is stored: names that the UI draws, at most three."""
+        """Kinds of an asset: its origin, its engine, its storage: names that the UI draws, at most three."""
         if asset.layer == "delivery":
             return {"mysql"}
         origin = self._origin_of(asset.source)
@@ -226,7 +228,7 @@ class AssetCatalog:
         return max(wrote, key=wrote.count)
 
     def _metadata(self, asset: AssetOf) -> dict[str, Any]:
-        """Where the table is, under the keys that Dagster knows."""
+        """Location of the table, under the keys that Dagster knows."""
         if asset.layer not in ("bronze", "silver", "downstream", "published"):
             return {}
         parts = [part for part in (asset.layer, asset.source, asset.schema, asset.table) if part]

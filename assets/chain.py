@@ -37,7 +37,7 @@ def source_assets(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
 
 
 def origin_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetSpec:
-    """Where the log comes from. Nothing makes it; what a run finds there is observed of it."""
+    """Source of the log as an asset. Nothing makes it; what a run finds there is observed of it."""
     spec = lineage.catalog.spec(AssetOf("source", lineage.source))
     return spec.merge_attributes(metadata=link(pipeline, lineage.source))
 
@@ -53,11 +53,11 @@ def _chain(pipeline: Pipeline, lineage: Lineage) -> dg.GraphDefinition:
         extracted = extract(log)
         compacted = compact(extracted.idle)
         merged = merge(extracted.idle, _output(compacted, COMPACTED))
-        outputs = {name: getattr(compacted, name) for name in _names(lineage.silver)}
-        outputs |= {name: getattr(merged, name) for name in _names(lineage.downstream)}
+        outputs = {name: getattr(compacted, name) for name in _output_names(lineage.silver)}
+        outputs |= {name: getattr(merged, name) for name in _output_names(lineage.downstream)}
         return {BRONZE: extracted.bronze, **outputs, PUBLISHED: publish(_output(merged, MERGED))}
 
-    names = [BRONZE, *_names(lineage.silver), *_names(lineage.downstream), PUBLISHED]
+    names = [BRONZE, *_output_names(lineage.silver), *_output_names(lineage.downstream), PUBLISHED]
     return dg.graph(
         name=lineage.catalog.name(f"source_{lineage.source}"),
         ins={LOG: dg.GraphIn()},
@@ -70,7 +70,7 @@ def _output(invoked: Any, name: str) -> Any:
     return getattr(invoked, name, invoked)
 
 
-def _names(tables: tuple[TableAsset, ...]) -> list[str]:
+def _output_names(tables: tuple[TableAsset, ...]) -> list[str]:
     """The outputs of a layer's tables and of their checks."""
     return [table.output for table in tables] + [table.check.get_python_identifier() for table in tables if table.check]
 

@@ -71,9 +71,9 @@ VERSION = "delta/version"
 COUNTER = "delta/counter"
 PATH = "delta/path"
 COMPLETE = "table/complete"
-"""Whether a table has the rows from before its log begins, if there were any."""
+"""True if a table has the rows from before its log begins, if there were any."""
 NUMBERED = "table/columns_numbered"
-"""Whether nothing names a table's columns, so that they are called by their numbers; left out of others."""
+"""True if nothing names a table's columns, so that they are called by their numbers; left out of others."""
 KEPT_COLUMNS = "table/kept_columns"
 """Names of the columns that the lake keeps, of those that were restarted."""
 WATERMARK = "binlog/watermark"
@@ -107,16 +107,16 @@ SECOND_CHANGES = "binlog/changes_read_twice"
 SECOND_VALUES = "binlog/values_read_twice"
 SECOND_DIFFERENT = "binlog/values_read_differently"
 SECOND_EXCLUDED = "binlog/values_not_compared"
-"""How many foreign keys change rows of tables in scope without a record in the log."""
+"""Number of foreign keys that change rows of tables in scope without a record in the log."""
 VERIFIED = "table/verified"
-"""What the last comparison of a table with its server came to, whoever made it; left out where there was none."""
+"""Result of the last comparison of a table with its server, whoever made it; left out where there was none."""
 VERIFIED_AT = "table/verified_at"
 COMMENT = "table/comment"
 """The table's comment at the server; left out where it has none."""
 UNLOGGED_BY = "table/changed_unlogged_by"
 """The foreign keys by which the server changes a table's rows unlogged; left out of others."""
 MODE = "table/mode"
-"""What a downstream table keeps besides the source's current rows; left out of mirrors."""
+"""Rows that a downstream table keeps besides the source's current ones; left out of mirrors."""
 SCHEMA_COMPARED = "schema/tables_compared"
 SCHEMA_DIFFERING = "schema/tables_differing"
 SCHEMA_WAITING = "schema/tables_waiting"
@@ -141,7 +141,7 @@ _ADDED = {
     "_is_current": "Added: whether the row is so now",
     "_raw": "Added: the exact text of values that their typed column cannot hold",
 }
-"""What the columns are that the lake adds; those of the source have names of their own."""
+"""Descriptions of the columns that the lake adds; those of the source have names of their own."""
 
 _LARGEST_PLOTTED = 2**31 - 1
 """GraphQL's Int ends here: larger integers reach the UI as text, which it does not plot."""
@@ -158,17 +158,17 @@ class Comparison:
 
     @property
     def adopted(self) -> bool:
-        """Whether Dagster had nothing of a table that the lake has: the command line filled it, or events were lost."""
+        """True if Dagster had nothing of a table that the lake has: the command line filled it, or events were lost."""
         return self.recorded is None and self.in_lake is not None
 
     @property
     def repaired(self) -> bool:
-        """Whether Dagster's copy was ahead of what the lake has."""
+        """True if Dagster's copy was ahead of what the lake has."""
         return self.recorded is not None and (self.in_lake is None or self.recorded > self.in_lake)
 
     @property
     def advanced(self) -> bool:
-        """Whether the lake went on outside Dagster, from the command line for instance."""
+        """True if the lake went on outside Dagster, from the command line for instance."""
         return self.recorded is not None and self.in_lake is not None and self.recorded < self.in_lake
 
     @property
@@ -181,8 +181,8 @@ class Comparison:
             return {}
         if self.adopted:
             return {ADOPTED: True}
-        marks = {REPAIRED: True} if self.repaired else {ADVANCED: True}
-        return marks | {DAGSTER_HAD: _text_of(self.recorded), LAKE_HAD: _text_of(self.in_lake)}
+        flags = {REPAIRED: True} if self.repaired else {ADVANCED: True}
+        return flags | {DAGSTER_HAD: _text_of(self.recorded), LAKE_HAD: _text_of(self.in_lake)}
 
     def __str__(self) -> str:
         if self.adopted:
@@ -196,10 +196,10 @@ def read_last(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict
     wanted_keys = list(keys)
     materializations = instance.get_latest_materialization_events(wanted_keys)
     newest = {key: entry.asset_materialization if (entry := materializations.get(key)) else None for key in wanted_keys}
-    return {key: _position(materialization) for key, materialization in newest.items()}
+    return {key: _materialized_position(materialization) for key, materialization in newest.items()}
 
 
-def said_before(
+def earlier_materializations(
     instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], run_id: str
 ) -> list[dg.AssetMaterialization]:
     """The positions of assets once more, for those whose newest materialization is not of this run.
@@ -209,7 +209,7 @@ def said_before(
     repeated = []
     for key, entry in instance.get_latest_materialization_events(list(keys)).items():
         last = entry.asset_materialization if entry and entry.run_id != run_id else None
-        position = _position(last)
+        position = _materialized_position(last)
         if last and position:
             metadata = {**of_position(position), NOTHING_NEW: True}
             repeated.append(dg.AssetMaterialization(key, metadata=metadata, tags=last.tags))
@@ -217,24 +217,24 @@ def said_before(
 
 
 def version_tag(version: str) -> dict[str, str]:
-    """What gives a materialization that is logged, not yielded, its data version."""
+    """Tag that gives a materialization that is logged, not yielded, its data version."""
     return {DATA_VERSION: version}
 
 
 def of_backlog(ahead: "Backlog") -> Metadata:
-    """What a source says of itself before a run: where its log ends, and how much of it bronze has not."""
+    """Metadata of a source before a run: the end of its log, and how much of it bronze lacks."""
     position = {HELD: str(ahead.bronze)} if ahead.bronze else {}
     return {LOG_END: str(ahead.end), BACKLOG: number(ahead.bytes), **position}
 
 
 def of_read_source(extracted: "Extracted") -> Metadata:
-    """What a source says of itself after a run: how near it was to purging what the run read."""
+    """Metadata of a source after a run: how near it was to purging the log that the run read."""
     position = {LOG_END: str(extracted.range.stop), HELD: str(extracted.range.stop), BACKLOG: 0}
     return {**position, **_origin(extracted.stretch), **lag(extracted.committed_at), **_margin(extracted.margin)}
 
 
 def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
-    """What a bronze commit says."""
+    """Metadata of a bronze commit."""
     return {
         **of_range(extracted.range),
         FILES: extracted.files,
@@ -260,7 +260,7 @@ def _redacted(extracted: "Extracted") -> Metadata:
 
 
 def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
-    """What a silver commit says: its rows are keys, by what became of them in the window."""
+    """Metadata of a silver commit: its rows are keys, by net operation in the window."""
     return {
         **of_range(compacted.range),
         CHANGES: number(compacted.changes),
@@ -279,7 +279,7 @@ def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
 def of_merged(
     merged: "Merged", table: "Table", silver: "tuple[dg.AssetKey, Table]", committed_at: datetime | None
 ) -> Metadata:
-    """What a downstream commit says.
+    """Metadata of a downstream commit.
 
     silver: the source table's asset and table; ``committed_at`` is that of its newest change.
     """
@@ -300,10 +300,10 @@ def of_merged(
 
 
 def of_merged_part(part: Metadata, before: Metadata, watermarks: Mapping[str, str]) -> Metadata:
-    """What a table of several says behind a merge of one of its parts; ``before``: behind those of the same run."""
+    """Metadata of a table of several after a merge of one of its parts; ``before``: after those of the same run."""
     counts = {key: number(part[key] + before.get(key, 0)) for key in (INSERTED, UPDATED, DELETED)}
-    marks = {f"{WATERMARK}/{source}": text for source, text in watermarks.items()}
-    return {**part, **counts, **marks}
+    flags = {f"{WATERMARK}/{source}": text for source, text in watermarks.items()}
+    return {**part, **counts, **flags}
 
 
 def of_watermark(settled: datetime | None) -> Metadata:
@@ -312,7 +312,7 @@ def of_watermark(settled: datetime | None) -> Metadata:
 
 
 def of_delivered(table: "Delivered") -> Metadata:
-    """What a delivery did with a table: its position is the checkpoint in the target."""
+    """Metadata of a delivered table: its position is the checkpoint in the target."""
     return {
         DELIVERED: table.position or "",
         DELIVERED_VERSION: number(table.version),
@@ -329,7 +329,7 @@ def of_gtid(last: str | None) -> Metadata:
 
 
 def of_quarantined(events: int) -> Metadata:
-    """How many events are quarantined for a table, or for all of a source."""
+    """Number of events that are quarantined for a table, or for all of a source."""
     return {QUARANTINED: number(events)}
 
 
@@ -343,8 +343,8 @@ def of_verified(last: "Verified | None") -> Metadata:
     return {VERIFIED: last.state, VERIFIED_AT: last.verified_at} if last else {}
 
 
-def of_range(range_: Range) -> Metadata:
-    return {START: str(range_.start), **of_position(range_.stop)}
+def of_range(log_range: Range) -> Metadata:
+    return {START: str(log_range.start), **of_position(log_range.stop)}
 
 
 def of_position(position: Position) -> Metadata:
@@ -352,19 +352,26 @@ def of_position(position: Position) -> Metadata:
 
 
 def of_head(head: "Head", table: "Table") -> Metadata:
-    """Where a table stands."""
-    stands = of_position(head.position) if head.position else {}
+    """Metadata of a table's head."""
+    checkpoint_state = of_position(head.position) if head.position else {}
     path = dg.MetadataValue.path(table.path)
     commit = SilverCommit.of_head(head)  # a commit of another layer says less
     flags: Metadata = {COMPLETE: commit.is_complete} if commit and commit.is_complete is not None else {}
     flags |= {NUMBERED: True} if commit and commit.is_numbered else {}
     names = names_of(commit.retired_columns) if commit else ""
     retired = {KEPT_COLUMNS: names} if names else {}
-    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **flags, **retired}
+    return {
+        **checkpoint_state,
+        VERSION: number(head.version),
+        COUNTER: number(head.counter),
+        PATH: path,
+        **flags,
+        **retired,
+    }
 
 
 def of_second_reading(reading: "SecondReading") -> Metadata:
-    """What was compared by a second decoder, what of it differs, and what it does not read."""
+    """Metadata of a comparison by a second decoder: what it compared, what differs, and what it does not read."""
     return {
         SECOND_CHANGES: number(reading.changes),
         SECOND_VALUES: number(reading.values),
@@ -374,7 +381,7 @@ def of_second_reading(reading: "SecondReading") -> Metadata:
 
 
 def of_table(head: "Head", table: "Table") -> Metadata:
-    """Where a silver or downstream table stands, and how many rows it has."""
+    """Metadata of a silver or downstream table: its position, and how many rows it has."""
     from spark_jobs.lake.rows import row_count
 
     rows = row_count(table.path, head.version)
@@ -383,7 +390,7 @@ def of_table(head: "Head", table: "Table") -> Metadata:
 
 
 def of_schema(audit: "SchemaAudit | None") -> Metadata:
-    """How many tables' columns were held against the server's; empty for a source that is no server."""
+    """Number of tables' columns that were held against the server's; empty for a source that is no server."""
     if audit is None or audit.why_not:
         return {}
     return {
@@ -399,7 +406,7 @@ def number(value: int) -> int | float:
     return value if abs(value) <= _LARGEST_PLOTTED else float(value)
 
 
-def _position(materialization: dg.AssetMaterialization | None) -> Position | None:
+def _materialized_position(materialization: dg.AssetMaterialization | None) -> Position | None:
     value = materialization.metadata.get(END) if materialization else None
     with suppress(ConfigError):  # a text that is no position, reported by hand, is a lost copy
         return Position.parse(str(value.value)) if value else None
@@ -422,7 +429,7 @@ def _left_out(by_rule: Mapping[str, int]) -> Metadata:
 
 
 def _origin(stretch: "Stretch | None") -> Metadata:
-    """Which server the log is of that was read, and the how manyth stretch of logs."""
+    """Server whose log was read, and the number of its stretch of logs."""
     if stretch is None:
         return {}
     return ({ENDPOINT: stretch.endpoint} if stretch.endpoint else {}) | {STRETCH: stretch.number}

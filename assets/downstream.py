@@ -84,7 +84,7 @@ def _merge(
 
 
 def _doubts(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]]:
-    """Why rows of downstream tables may not be the server's, also of tables that have no news.
+    """Reasons why rows of downstream tables may not be the server's, also of tables that have no news.
 
     Foreign keys change them unlogged, or the last comparison has found that they differ.
     """
@@ -108,7 +108,7 @@ def _doubts(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]
 
 
 def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | None") -> dict[dg.AssetKey, list[str]]:
-    """Why downstream tables get no further: since they stopped here, or a source table of theirs did before."""
+    """Reasons why downstream tables get no further: since they stopped here, or a source table of theirs did before."""
     before = stopped(compacted)
     by_key = {
         asset.key: reasons
@@ -124,7 +124,7 @@ def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | 
 def merged_tables(
     catalog: AssetCatalog, source: str, outcome: "Outcome", *, is_live: bool = True
 ) -> dict[dg.AssetKey, StepResult]:
-    """What a run's merges did, by downstream table. is_live: they brought what is new.
+    """Results of a run's merges, by downstream table. is_live: they brought what is new.
 
     A table of several stands with the first source that has a part in it: its position is that one's.
     """
@@ -143,19 +143,19 @@ def merged_tables(
         silver = catalog.silver(source, name), lake.silver(source, *name)
         metadata = checkpoint.of_merged(merged, table, silver, newest.get(name))
         metadata |= particulars(merged.name, merged.range)
-        position, version, stands_with = merged.range.stop, None, source
+        position, version, matches_with = merged.range.stop, None, source
         # A table of several sources stands with the first of them: only that one's position is its own.
         head = table.head() if into.is_merged else None
         if head:
-            stands_with = _first_source(pipeline, head)
-            first = SourceTable(table, stands_with).head()
+            matches_with = _first_source(pipeline, head)
+            first = SourceTable(table, matches_with).head()
             position = first.position if first and first.position else position
             before = steps[key].metadata if key in steps else {}
             metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, head, outcome))
             metadata |= checkpoint.of_table(head, table) | checkpoint.of_position(position)
             metadata |= checkpoint.of_watermark(_settled(pipeline, into, source, outcome))
             version = f"{position} version {head.version}"
-        steps[key] = StepResult(position, metadata, version, is_elsewhere=stands_with != source)
+        steps[key] = StepResult(position, metadata, version, is_elsewhere=matches_with != source)
     return steps
 
 
@@ -193,12 +193,12 @@ def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome"
     from spark_jobs.lake.layout import lake_of
 
     parts = {part.owner: part.position for part in parts_of(head.checkpoint)}
-    own_sources, lake, marks = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}
+    own_sources, lake, provenance = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}
     for source in pipeline.sources:
         entries = outcome.entries if source in own_sources else publication.read(lake, source)
         routed = [entry for entry in entries if into in {to.name for to in pipeline.routing.of(source, *entry.name)}]
         merged = [(entry.name, Position.parse(at)) for entry in routed if (at := entry.reached(into))]
         reached = [max(at, parts.get((source, *name), at)) for name, at in merged]
         if reached:
-            marks[source] = str(min(reached))
-    return marks
+            provenance[source] = str(min(reached))
+    return provenance

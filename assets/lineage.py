@@ -1,4 +1,4 @@
-"""What Dagster's graph of one source looks like: which assets there are, and what they come from.
+"""Shape of Dagster's graph of one source: which assets there are, and what they come from.
 
 Put here: tables and the arrows between them, from the configuration and the tables seen so far. Not here: how assets
 are called (catalog.py), how the steps that make them run (bronze.py, silver.py, downstream.py, published.py), or
@@ -55,7 +55,8 @@ class Lineage:
     source: str
     silver: tuple[TableAsset, ...]
     downstream: tuple[TableAsset, ...]
-    """Where tables of several sources are routed to one downstream table, it stands with the first of them."""
+    """Position in the order: tables of several sources that are routed to one downstream table stand with the first of
+    them."""
     catalog: AssetCatalog
 
     @property
@@ -89,7 +90,7 @@ class Lineage:
         return f"binlog_files_{self.catalog.name(self.source)}"
 
     def made_of(self) -> dict[dg.AssetKey, AssetOf]:
-        """What each of its assets stands for."""
+        """Subjects of its assets."""
         tables = {asset.key: AssetOf("silver", self.source, *asset.name) for asset in self.silver}
         tables |= {asset.key: AssetOf("downstream", "", *asset.name) for asset in self.downstream}
         layers = ("bronze", "published", "backfill")
@@ -97,7 +98,7 @@ class Lineage:
 
     @property
     def keys(self) -> list[dg.AssetKey]:
-        """What a run of the source makes."""
+        """Keys of the assets that a run of the source makes."""
         return [self.bronze, *(asset.key for asset in (*self.silver, *self.downstream)), self.published]
 
 

@@ -39,14 +39,14 @@ def compared(
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a run did to one table: up to where, what its materialization says, and the version of its data."""
+    """Result of a run for one table: its position, the metadata of its materialization, and the version of its data."""
 
     position: Position
     metadata: Metadata
     version: str | None = None
-    """What makes Dagster call the assets after it unsynced; the position where nothing else is given."""
+    """Data version that makes Dagster call the assets after it unsynced; the position where nothing else is given."""
     is_elsewhere: bool = False
-    """Whether it stands with another source in the graph."""
+    """True if it stands with another source in the graph."""
 
 
 @dataclass(frozen=True, slots=True)

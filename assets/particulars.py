@@ -1,4 +1,4 @@
-"""What a table's materialization says beside what its commit does.
+"""Metadata of a table's materialization besides what its commit does.
 
 That is the last GTID, events that are quarantined, foreign keys that change its rows unlogged, and its last comparison.
 
@@ -38,8 +38,8 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     compared = verified.read(lake, source)
 
     @cache
-    def last_gtid(range_: Range) -> str | None:
-        return bronze.last_gtid(snapshot, range_) if snapshot else None
+    def last_gtid(log_range: Range) -> str | None:
+        return bronze.last_gtid(snapshot, log_range) if snapshot else None
 
     @cache
     def keys() -> dict["TableName", list[str]]:
@@ -50,8 +50,8 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
             )
         return by_table
 
-    def of(name: "TableName", range_: Range) -> Metadata:
-        metadata = checkpoint.of_gtid(last_gtid(range_)) | checkpoint.of_quarantined(passed_over[name])
+    def of(name: "TableName", log_range: Range) -> Metadata:
+        metadata = checkpoint.of_gtid(last_gtid(log_range)) | checkpoint.of_quarantined(passed_over[name])
         metadata |= checkpoint.of_verified(compared.get(str(name)))
         return metadata | checkpoint.of_cascades(keys().get(name, []))
 

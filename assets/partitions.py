@@ -45,7 +45,7 @@ def register_files(instance: dg.DagsterInstance, lineage: Lineage) -> None:
     table = lake_of(pipeline).bronze(source)
     head = table.head()
     keys = list(instance.get_dynamic_partitions(name))
-    files = _files(keys)
+    files = _files_of_keys(keys)
     if head is None or head.checkpoint is None:
         _register(instance, name, keys, [])
         return
@@ -77,7 +77,7 @@ def archived_files(
         return list(files)
 
 
-def _files(keys: Sequence[str]) -> "list[BinlogFile]":
+def _files_of_keys(keys: Sequence[str]) -> "list[BinlogFile]":
     """The files that partitions stand for; none where somebody added one by hand that is no file."""
     with suppress(ConfigError):
         return files_of_keys(keys)
@@ -91,7 +91,7 @@ def register_again(instance: dg.DagsterInstance, lineage: Lineage, files: "Seque
 
 
 def _reaches(files: "list[BinlogFile]", at: Any) -> bool:
-    """Whether the known files are those from bronze's oldest to the one that it ends in."""
+    """True if the known files are those from bronze's oldest to the one that it ends in."""
     from spark_jobs.bronze.files import BinlogFile
 
     return (files[0], files[-1]) == (oldest_file(at), BinlogFile.of(at.position))

@@ -71,8 +71,8 @@ def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             metadata |= refresh(context, pipeline, source)
             yield materialized(key, StepResult(now, metadata), comparison)
         if merged:
-            _say_checks(context, pipeline, lineage)
-        _say(context, lineage, merged)
+            _log_checks(context, pipeline, lineage)
+        _log_outcome(context, lineage, merged)
         # Stopped tables fail the step last, when everything else is published.
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:
@@ -82,7 +82,7 @@ def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     return publish
 
 
-def _say_checks(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lineage) -> None:
+def _log_checks(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lineage) -> None:
     """Results of bronze's checks that read no more than a run knows; without, an old audit's would stand."""
     with failing():
         results = list(known_by_runs(pipeline, lineage))
@@ -104,7 +104,7 @@ def restate(context: dg.OpExecutionContext, lineage: Lineage, stopped: "Sequence
     ]
     going = [lineage.bronze, *silver, *downstream]
     selected = [key for key in going if key in context.selected_asset_keys]
-    for materialization in checkpoint.said_before(context.instance, selected, context.run_id):
+    for materialization in checkpoint.earlier_materializations(context.instance, selected, context.run_id):
         context.log_event(materialization)
 
 
@@ -179,8 +179,8 @@ def _metadata(position: Position, entries: "list[Entry]", skipped: list[str]) ->
     }
 
 
-def _say(context: dg.OpExecutionContext, lineage: Lineage, outcome: "Outcome | None") -> None:
-    """What the run did, in its log and as a tag in the list of runs."""
+def _log_outcome(context: dg.OpExecutionContext, lineage: Lineage, outcome: "Outcome | None") -> None:
+    """Log the result of the run, and set it as a tag in the list of runs."""
     source, unshown = lineage.source, _unshown(lineage, outcome)
     did = of_changes(outcome)
     context.log.info("%s: %s", source, did)

@@ -17,7 +17,7 @@ REPORT = "source/report"
 
 
 def link(pipeline: Pipeline, source: str) -> Metadata:
-    """Where the page is; empty where none is wanted."""
+    """Address of the page; empty where none is wanted."""
     to, url = pipeline.reports.to, pipeline.reports.url
     if to is None:
         return {}

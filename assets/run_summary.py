@@ -1,4 +1,4 @@
-"""What a run did, in a line: a tag of the run, which the list of runs shows.
+"""Summary of a run in one line: a tag of the run, which the list of runs shows.
 
 Put here: the tag, and the words for each kind of work. Not here: numbers of one table (checkpoint.py).
 """
@@ -28,7 +28,7 @@ def of_changes(outcome: "Outcome | None") -> str:
     names = compacted | ({str(table.name) for table in outcome.merged} if outcome else set())
     if not names:
         return NOTHING_NEW
-    return f"{counted(changes, 'change')} in {_tables(names)}"
+    return f"{counted(changes, 'change')} in {_table_count_text(names)}"
 
 
 def of_delivery(outcome: "DeliveryOutcome") -> str:
@@ -36,10 +36,10 @@ def of_delivery(outcome: "DeliveryOutcome") -> str:
     delivered = [table for table in outcome.tables if table.rows]
     rows = sum(table.rows for table in delivered)
     names = {str(table.table) for table in delivered}
-    return f"delivered {counted(rows, 'row')} of {_tables(names)}" if rows else NOTHING_NEW
+    return f"delivered {counted(rows, 'row')} of {_table_count_text(names)}" if rows else NOTHING_NEW
 
 
-def _tables(names: set[str]) -> str:
+def _table_count_text(names: set[str]) -> str:
     listed = ", ".join(sorted(names)[:_LISTED])
     rest = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
     return f"{counted(len(names), 'table')}: {listed}{rest}" if names else counted(0, "table")

@@ -1,4 +1,4 @@
-"""Which of a layer's tables a run is to work on, and what a step hands to the next one.
+"""Selection of a layer's tables for a run, and what a step hands to the next one.
 
 Put here: the selection as Dagster has it, and the outputs of a layer's tables. Not here: what a step does with them.
 """
@@ -22,7 +22,7 @@ HANDED_ON = "handed_on"
 
 @dataclass(frozen=True, slots=True)
 class StepSelection:
-    """Which of a layer's tables a run is to work on. ``all`` takes in tables that the graph does not show yet."""
+    """Selection of a layer's tables for a run. ``all`` takes in tables that the graph does not show yet."""
 
     tables: tuple[TableAsset, ...]
     is_all: bool

@@ -65,7 +65,7 @@ def _compact(pipeline: Pipeline, source: str, spark: Sessions, picked: StepSelec
 
 
 def stopped(outcome: "Outcome | None") -> dict[Name, str]:
-    """Why tables stopped, by name."""
+    """Reasons why tables stopped, by name."""
     return {(name.schema, name.table): reason for name, reason in outcome.stopped.items()} if outcome else {}
 
 

@@ -1,4 +1,4 @@
-"""What all steps know of their run: its tags, its Spark session, and what a user runs around them.
+"""Context that all steps share: tags of the run, its Spark session, and what a user runs around them.
 
 Put here: names and protocols that more than one step needs. Not here: failing and trying again (failures.py), what is
 selected (selection.py), or what is materialized (materialize.py).
@@ -31,7 +31,7 @@ StepEvents = Iterator[Any]
 
 
 class Sessions(Protocol):
-    """What a step needs of the resource for Spark."""
+    """Part of the Spark resource that a step needs."""
 
     def session(self) -> "SparkSession":
         """The run's session, started when it is first asked for."""

@@ -33,8 +33,8 @@ from benchmarks import (
     tables,
 )
 from benchmarks.logs import Log, write
+from benchmarks.progress_lines import print_progress
 from benchmarks.readers import Reading
-from benchmarks.told import say
 from spark_jobs.config.model import Spark
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.runtime.spark_session import spark_session
@@ -137,24 +137,24 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
 def whole_lake(folder: Path, count: int, transactions: int) -> None:
     """The whole path, from a file through every layer, against the peer with a dict."""
     with MySQLServer(folder / "server") as server:
-        say("writing the logs")
+        print_progress("writing the logs")
         measure(server, list(write(server, count, transactions)), folder)
 
 
 def measure(server: MySQLServer, logs: list[Log], folder: Path) -> None:
     rows: list[str] = []
-    say("starting Spark")
+    print_progress("starting Spark")
     spark = spark_session(Spark(master="local[*]"))
     readers.whole_path(spark, logs[0], folder=folder / "warm")  # the first commits of a JVM take longest
     own_runs: list[Reading] = []
     for log in logs:
-        say(f"the whole path of the {log.shape} log")
+        print_progress(f"the whole path of the {log.shape} log")
         rounds = [read(partial(readers.whole_path, spark, folder=folder / f"{nth}"), log) for nth in range(ROUNDS)]
         own_runs.append(sorted(rounds, key=lambda reading: reading.usage.seconds)[ROUNDS // 2])
     spark.stop()
     # The peer's dict of millions of rows would be in the way of what is measured behind it.
     for log, own_run in zip(logs, own_runs, strict=True):
-        say(f"the peer with the {log.shape} log")
+        print_progress(f"the peer with the {log.shape} log")
         rows += compared(log, own_run, read(partial(readers.peer, server), log))
     print(
         "| log | the whole path of | changes/s | MB/s | ratio | processor seconds a million changes "

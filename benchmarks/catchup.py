@@ -19,7 +19,7 @@ from pymysql.cursors import Cursor
 from pyspark.sql import SparkSession
 
 from benchmarks import logs
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from spark_jobs.binlog import Slicer
 from spark_jobs.bronze.extract import extract
 from spark_jobs.config.model import Spark
@@ -42,8 +42,8 @@ _OPTIONS: dict[str, object] = {"max_binlog_size": 1 << 30, "binlog_row_event_max
 def measure(folder: Path, size: int) -> None:
     """``size``: bytes of a file, about."""
     with MySQLServer(folder / "server", _OPTIONS) as server:
-        say("writing the log")
-        file = _write(server, size)
+        print_progress("writing the log")
+        file = _write_log_file(server, size)
         server.stop()
         _copy(server, file)
         server.start()
@@ -51,7 +51,7 @@ def measure(folder: Path, size: int) -> None:
         log = source.log()
         parts = [part for part in log.parts_from(log.first) if part.stop > size // 4]
         total = sum(part.stop for part in parts)
-        say(f"{len(parts)} files, {total:,} bytes")
+        print_progress(f"{len(parts)} files, {total:,} bytes")
         _report(_figures(server, source, log, parts, folder), total)
 
 
@@ -61,7 +61,7 @@ def _settings(server: MySQLServer) -> MySQL:
     )
 
 
-def _write(server: MySQLServer, size: int) -> str:
+def _write_log_file(server: MySQLServer, size: int) -> str:
     """The name of a closed file of about that size: the shapes' densities are 170 bytes a row and 530 a transaction."""
     with server.connect() as connection, connection.cursor() as cursor:
         for statement in ("CREATE DATABASE bench", "USE bench", "SET cte_max_recursion_depth = 100000000"):
@@ -106,7 +106,7 @@ def _figures(server: MySQLServer, source: Server, log: Log, parts: list[FilePart
     """Seconds of every round, by what was done; the ways take turns, since machines have better and worse minutes."""
     reading = source.reading()
     assert isinstance(reading, DumpReading)
-    say("starting Spark")
+    print_progress("starting Spark")
     spark = spark_session(Spark(master="local[*]"))
     figures: Figures = {}
 
@@ -118,7 +118,7 @@ def _figures(server: MySQLServer, source: Server, log: Log, parts: list[FilePart
     tool = _tool()
     _extracted(spark, source, log, folder / "warm")
     for at in range(ROUNDS):
-        say(f"round {at + 1}")
+        print_progress(f"round {at + 1}")
         if tool:
             timed(TOOL, partial(_by_tool, tool, server, parts, folder / "raw"))
         timed(EXTRACTED, partial(_extracted, spark, source, log, folder / f"lake{at}"))

@@ -18,7 +18,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from benchmarks import logs, runs
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import Usage, forget_peaks, metered
 from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
@@ -68,7 +68,7 @@ def measure(
     usages_by_case: dict[tuple[str, str], list[Usage]] = defaultdict(list)
     for nth in range(rounds + 1):  # the first one warms the session up
         for name in names:
-            say(f"catch-up: {name}, round {nth}")
+            print_progress(f"catch-up: {name}, round {nth}")
             log, settings = CASES[name]
             for shape, usage in _caught_up(spark, folder / "lake", logs_by_shape[log], settings):
                 if nth:
@@ -97,7 +97,7 @@ def _print(shapes: tuple[logs.Log, ...], names: list[str], usages_by_case: dict[
 
 
 def _server_logs(folder: Path, name: str, sizes: tuple[int, int]) -> ServerLogs:
-    say(f"writing the {name} logs")
+    print_progress(f"writing the {name} logs")
     with MySQLServer(folder / name) as server:
         image, key = _SHAPES[name]
         log_files = tuple(logs.write(server, *sizes, image=image, key=key))

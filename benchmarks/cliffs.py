@@ -20,7 +20,7 @@ from pymysql.cursors import Cursor
 from pyspark.sql import SparkSession
 
 from benchmarks import cliff_logs, runs
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import Usage, forget_peaks, metered
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -49,7 +49,7 @@ _FILL = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a pipeline says beside its tables, and how many plain ticks its tick may take."""
+    """Pipeline settings besides the tables, and how many plain ticks its tick may take."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -90,8 +90,8 @@ CASES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What one run took: its usage, the Spark jobs that it started, and the rows that it merged."""
+class MeasuredRun:
+    """Cost of one run: its usage, the Spark jobs that it started, and the rows that it merged."""
 
     usage: Usage
     jobs: int
@@ -103,7 +103,7 @@ def measure(session: Callable[[], SparkSession], folder: Path, names: str, round
 
     names: parts of the names of cases, separated by commas; without any, all. The plain ones always take part.
     """
-    say("starting Spark")
+    print_progress("starting Spark")
     with metered() as start:
         spark = session()
         spark.range(1).count()
@@ -122,83 +122,83 @@ def measure(session: Callable[[], SparkSession], folder: Path, names: str, round
 def _measure_ticks(
     spark: SparkSession, server: MySQLServer, folder: Path, cases: Sequence[Case], rounds: int, *, rebuilds: bool
 ) -> None:
-    say("writing the tables")
+    print_progress("writing the tables")
     for schema in SCHEMAS:
-        _write(server, schema, _first)
+        _write_statements(server, schema, _first)
     pipelines = {case.name: _pipeline(server, folder / f"{at}", case) for at, case in enumerate(cases)}
     for name, pipeline in pipelines.items():
-        say(f"{name}, first run")
+        print_progress(f"{name}, first run")
         runs.run(spark, pipeline, SOURCE)
-    turns: dict[str, list[Turn]] = defaultdict(list)
+    measured_runs: dict[str, list[MeasuredRun]] = defaultdict(list)
     for tick in range(1, WARM + rounds + 1):
-        say(f"tick {tick}")
+        print_progress(f"tick {tick}")
         for schema in SCHEMAS:
-            _write(server, schema, lambda table: _changes(table, tick))  # noqa: B023 - it is called here
+            _write_statements(server, schema, lambda table: _changes(table, tick))  # noqa: B023 - it is called here
         for name, pipeline in pipelines.items():
-            turns[name].append(_turn(spark, pipeline))
-    _print_ticks(cases, {name: all_turns[WARM:] for name, all_turns in turns.items()})
+            measured_runs[name].append(_measured_run(spark, pipeline))
+    _print_ticks(cases, {name: all_runs[WARM:] for name, all_runs in measured_runs.items()})
     if rebuilds:
         _measure_rebuilds(spark, server, folder, pipelines[PLAIN], rounds)
 
 
-def _print_ticks(cases: Sequence[Case], turns_by_case: Mapping[str, Sequence[Turn]]) -> None:
+def _print_ticks(cases: Sequence[Case], runs_by_case: Mapping[str, Sequence[MeasuredRun]]) -> None:
     print(
         f"\n| {TABLES} tables, ten changed rows each | median, s | least, s | times plain | goal "
         "| processor, s | times plain | Spark jobs | MiB of Python, JVM |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     )
 
-    plain = turns_by_case[PLAIN]
+    plain = runs_by_case[PLAIN]
     for case in cases:
-        turns = turns_by_case[case.name]
+        measured_runs = runs_by_case[case.name]
         cells = (
-            f"{_median(turns, 'seconds'):.2f}",
-            f"{min(turn.usage.seconds for turn in turns):.2f}",
-            f"{_median(turns, 'seconds') / _median(plain, 'seconds'):.2f}",
+            f"{_median(measured_runs, 'seconds'):.2f}",
+            f"{min(run.usage.seconds for run in measured_runs):.2f}",
+            f"{_median(measured_runs, 'seconds') / _median(plain, 'seconds'):.2f}",
             f"{case.goal}" if case.name != PLAIN else "-",
-            f"{_median(turns, 'processor'):.2f}",
-            f"{_median(turns, 'processor') / _median(plain, 'processor'):.2f}",
-            f"{statistics.median(turn.jobs for turn in turns):.0f}",
-            f"{max(turn.usage.python for turn in turns):,}, {max(turn.usage.jvm for turn in turns):,}",
+            f"{_median(measured_runs, 'processor'):.2f}",
+            f"{_median(measured_runs, 'processor') / _median(plain, 'processor'):.2f}",
+            f"{statistics.median(run.jobs for run in measured_runs):.0f}",
+            f"{max(run.usage.python for run in measured_runs):,}, {max(run.usage.jvm for run in measured_runs):,}",
         )
         print(f"| {case.name} | {' | '.join(cells)} |", flush=True)
 
 
-def _median(turns: Sequence[Turn], figure: str) -> float:
-    return float(statistics.median(getattr(turn.usage, figure) for turn in turns))
+def _median(measured_runs: Sequence[MeasuredRun], figure: str) -> float:
+    return float(statistics.median(getattr(run.usage, figure) for run in measured_runs))
 
 
 def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pipeline: Pipeline, rounds: int) -> None:
     """Ten tables that are reset and built again, in turns with lakes that begin with the same log."""
-    turns_by_run: dict[str, list[Turn]] = defaultdict(list)
+    runs_by_number: dict[str, list[MeasuredRun]] = defaultdict(list)
     requests: list[float] = []
     for nth in range(rounds):
-        say(f"reset, round {nth}")
-        turns_by_run["first run of a new lake"].append(
-            _turn(spark, _pipeline(server, folder / f"new-{nth}", Case(PLAIN)))
+        print_progress(f"reset, round {nth}")
+        runs_by_number["first run of a new lake"].append(
+            _measured_run(spark, _pipeline(server, folder / f"new-{nth}", Case(PLAIN)))
         )
         with metered() as usage:
             for at in range(TABLES):
                 repair.reset(pipeline, SOURCE, repair.plan_reset(pipeline, SOURCE, f"full.t{at}"))
         requests.append(usage.seconds)
-        turns_by_run[f"run after the reset of {TABLES} tables"].append(_turn(spark, pipeline))
+        runs_by_number[f"run after the reset of {TABLES} tables"].append(_measured_run(spark, pipeline))
     print("\n| run | median, s | processor, s | rows merged | rows/s | Spark jobs |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for name, turns in turns_by_run.items():
-        seconds, processor = (_median(turns, figure) for figure in ("seconds", "processor"))
-        rows, jobs = turns[-1].rows, turns[-1].jobs
+    for name, measured_runs in runs_by_number.items():
+        seconds, processor = (_median(measured_runs, figure) for figure in ("seconds", "processor"))
+        rows, jobs = measured_runs[-1].rows, measured_runs[-1].jobs
         print(f"| {name} | {seconds:.2f} | {processor:.2f} | {rows:,} | {rows / seconds:,.0f} | {jobs} |", flush=True)
     print(f"\nThe {TABLES} requests to reset: {statistics.median(requests):.2f} s.", flush=True)
 
 
-def _turn(spark: SparkSession, pipeline: Pipeline) -> Turn:
+def _measured_run(spark: SparkSession, pipeline: Pipeline) -> MeasuredRun:
     """A run by itself: memory is the most since it began."""
     forget_peaks()
     before = _jobs(spark)
     with metered() as usage:
         outcome = runs.run(spark, pipeline, SOURCE)
     rows = sum(merged.inserted + merged.updated + merged.deleted for merged in outcome.merged)
-    return Turn(usage, _jobs(spark) - before, rows)
+    return MeasuredRun(usage, _jobs(spark) - before, rows)
 
 
 def _jobs(spark: SparkSession) -> int:
@@ -214,7 +214,7 @@ def _pipeline(server: MySQLServer, folder: Path, case: Case) -> Pipeline:
     return load(path, {**os.environ, "BENCH_PASSWORD": server.password, "BENCH_SALT": "the salt of this benchmark"})
 
 
-def _write(server: MySQLServer, schema: Schema, statements: Callable[[str], Iterator[str]]) -> None:
+def _write_statements(server: MySQLServer, schema: Schema, statements: Callable[[str], Iterator[str]]) -> None:
     """One transaction a table, in a session with the row image of the schema."""
     with server.connect(autocommit=False) as connection:
         cursor: Cursor = connection.cursor()

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Self
 
 from benchmarks import shapes
+from benchmarks.progress_lines import print_progress
 from benchmarks.shapes import Log
-from benchmarks.told import say
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import StratalogError
 from spark_jobs.runtime.provision import Artifact, jars
@@ -114,7 +114,7 @@ class Missing(Exception):
 
 
 Numbers = tuple[int, ...]
-"""What a reader answers: changes, values, sum of first columns, letters."""
+"""Answers of a reader: changes, values, sum of first columns, letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Reader:
     command: tuple[str, ...]
     goals: dict[str, int] = field(default_factory=dict)
     warms: bool = False
-    """Whether it compiles while it runs."""
+    """True if it compiles while it runs."""
     slow: bool = False
     """Reads the sample of a log, in every fifth turn."""
 
@@ -263,7 +263,7 @@ def compare(folder: Path, filter_: str) -> None:
     for flavor, flavor_logs in logs(folder, filter_):
         readers = [own_reader(), *peers(flavor, folder)]
         for log in flavor_logs:
-            say(f"{log.name}: {log.changes:,} changes, {log.size / 1e6:.0f} MB")
+            print_progress(f"{log.name}: {log.changes:,} changes, {log.size / 1e6:.0f} MB")
             for line in _compared(log, readers, core):
                 print(line, flush=True)
 
@@ -283,19 +283,22 @@ def _settle(path: Path) -> None:
 def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
     """A line a reader; readers take turns."""
     assert log.sample
-    for log_ in (log, log.sample):
-        _settle(log_.path)
+    for server_log in (log, log.sample):
+        _settle(server_log.path)
     with ExitStack() as stack:
         running = [stack.enter_context(Running(reader, core)) for reader in readers]
         own_program = running[0]
-        truth = {log_: own_program.read(log_)[0] for log_ in (log, log.sample)}
-        for log_ in (log, log.sample):
-            if truth[log_][:2] != (log_.changes, log_.values):
-                sys.exit(f"{log_.name}: {truth[log_]} is not the {log_.changes} changes, {log_.values} values written")
-        for turn in range(-1, ROUNDS):
+        truth = {server_log: own_program.read(server_log)[0] for server_log in (log, log.sample)}
+        for server_log in (log, log.sample):
+            if truth[server_log][:2] != (server_log.changes, server_log.values):
+                sys.exit(
+                    f"{server_log.name}: {truth[server_log]} is not the {server_log.changes} changes, "
+                    f"{server_log.values} values written"
+                )
+        for number in range(-1, ROUNDS):
             for program in list(running):
                 try:
-                    _turn(program, log.sample if program.reader.slow else log, truth, turn)
+                    _measured_pass(program, log.sample if program.reader.slow else log, truth, number)
                 except Missing as error:
                     if program is own_program:
                         sys.exit(str(error))
@@ -305,21 +308,21 @@ def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
             yield _line(log, program, own_program)
 
 
-def _turn(program: Running, log: Log, truth: dict[Log, Numbers], turn: int) -> None:
+def _measured_pass(program: Running, log: Log, truth: dict[Log, Numbers], number: int) -> None:
     """One round of a reader; the one before the first is for those that have to get warm."""
-    if turn < 0:
+    if number < 0:
         if program.reader.warms:
             program.warm(log)
         return
-    if turn % 5 and program.reader.slow:
+    if number % 5 and program.reader.slow:
         return
-    seconds_: list[float] = []
-    while sum(seconds_) < ENOUGH:
+    measured_seconds: list[float] = []
+    while sum(measured_seconds) < ENOUGH:
         result, seconds = program.read(log)
-        seconds_.append(seconds)
+        measured_seconds.append(seconds)
         if result != truth[log]:
             raise Missing(f"{program.reader.name} does not read {log.name}: {result}, and it holds {truth[log]}")
-    program.seconds.append(statistics.mean(seconds_) / log.changes)
+    program.seconds.append(statistics.mean(measured_seconds) / log.changes)
 
 
 def _line(log: Log, program: Running, own_program: Running) -> str:

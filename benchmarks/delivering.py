@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from pyspark.sql import SparkSession
 
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import deliver
@@ -66,10 +66,10 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
                 pipeline = _pipeline(folder, source, target, apply)
                 _execute(target, "CREATE DATABASE bench", _TABLE)
                 if apply == "ordered":
-                    say("copying the table")
+                    print_progress("copying the table")
                     assert not deliver(pipeline, "replica").stopped
                 for name, write in own_windows:
-                    say(f"writing the log of {name}")
+                    print_progress(f"writing the log of {name}")
                     with source.connect() as connection, connection.cursor() as cursor:
                         write(cursor)
                     run_source(spark, pipeline, SOURCE)
@@ -118,17 +118,19 @@ def _execute(server: MySQLServer, *statements: str) -> None:
             cursor.execute(statement)
 
 
-def _text(generator: random.Random, length: int) -> str:
+def _random_text(generator: random.Random, length: int) -> str:
     return "".join(generator.choices(_LETTERS, k=20)) * (length // 20)
 
 
-def _row(generator: random.Random, number: int) -> str:
-    return f"({number}, {generator.randrange(10**6)}, '{_text(generator, 120)}', '{_text(generator, 60)}')"
+def _random_row(generator: random.Random, number: int) -> str:
+    return (
+        f"({number}, {generator.randrange(10**6)}, '{_random_text(generator, 120)}', '{_random_text(generator, 60)}')"
+    )
 
 
 def _insert(cursor: Any, generator: random.Random, numbers: range) -> None:
     for begin in range(0, len(numbers), _ROWS_A_STATEMENT):
-        rows = ", ".join(_row(generator, number) for number in numbers[begin : begin + _ROWS_A_STATEMENT])
+        rows = ", ".join(_random_row(generator, number) for number in numbers[begin : begin + _ROWS_A_STATEMENT])
         cursor.execute(f"INSERT INTO bench.sbtest VALUES {rows}")
 
 
@@ -144,9 +146,9 @@ def _mix(cursor: Any, generator: random.Random, count: int, changes: int) -> Non
         updated, replaced = keys[:size], keys[size:]
         listed = ", ".join(map(str, updated))
         cursor.execute(f"UPDATE bench.sbtest SET k = k + 1 WHERE id IN ({listed})")
-        cursor.execute(f"UPDATE bench.sbtest SET c = '{_text(generator, 120)}' WHERE id IN ({listed})")
+        cursor.execute(f"UPDATE bench.sbtest SET c = '{_random_text(generator, 120)}' WHERE id IN ({listed})")
         cursor.execute(f"DELETE FROM bench.sbtest WHERE id IN ({', '.join(map(str, replaced))})")
-        cursor.execute(f"INSERT INTO bench.sbtest VALUES {', '.join(_row(generator, key) for key in replaced)}")
+        cursor.execute(f"INSERT INTO bench.sbtest VALUES {', '.join(_random_row(generator, key) for key in replaced)}")
         cursor.execute("COMMIT")
 
 
@@ -164,4 +166,4 @@ def _compare(source: MySQLServer, target: MySQLServer) -> None:
             cursor.execute("SELECT COUNT(*), SUM(k), SUM(CRC32(CONCAT_WS(',', id, k, c, pad))) FROM bench.sbtest")
             sums.append(cursor.fetchall())
     assert sums[0] == sums[1], sums
-    say("source and target have the same rows")
+    print_progress("source and target have the same rows")

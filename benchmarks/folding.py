@@ -1,4 +1,4 @@
-"""What a fold of silver's old windows costs and gives, on a table of some millions of rows.
+"""Cost and effect of folding silver's old windows, on a table of some millions of rows.
 
 A run takes in a small described log, so that every table of the lake is there; then silver gets windows as further runs
 would have appended them, written without a log: a file and a commit each. Bronze says that all but the last tenth of
@@ -22,7 +22,7 @@ from deltalake import CommitProperties, Transaction
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
@@ -55,21 +55,21 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     """Prints a table of what silver is, and what a fresh downstream table from it costs, before and after a fold."""
     pipeline = pipeline_of(folder)
     run_source(spark, pipeline, SOURCE)
-    say(f"writing {WINDOWS} windows, {rows:,} rows")
+    print_progress(f"writing {WINDOWS} windows, {rows:,} rows")
     append_windows(pipeline, rows)
     _forget(pipeline)
     silver = lake_of(pipeline).silver(SOURCE, NAME.schema, NAME.table)
     lines = [_line("as runs left it", spark, pipeline, silver)]
     (entry,) = publication.read(lake_of(pipeline), SOURCE)
-    say("folding")
-    fold_, seconds = _timed(lambda: fold(spark, lake_of(pipeline), entry, Capacity(slots(spark))))
-    assert fold_
+    print_progress("folding")
+    fold_result, seconds = _timed(lambda: fold(spark, lake_of(pipeline), entry, Capacity(slots(spark))))
+    assert fold_result
     lines.append(_line("folded", spark, pipeline, silver))
     print(
         "| silver | rows | files | MB | a fresh downstream table, s | its rows |\n| --- | --- | --- | --- | --- | --- |"
     )
     print("\n".join(lines))
-    print(f"\nThe fold of {fold_.rows_before:,} rows to {fold_.rows_after:,}: {seconds:.1f} s")
+    print(f"\nThe fold of {fold_result.rows_before:,} rows to {fold_result.rows_after:,}: {seconds:.1f} s")
 
 
 def pipeline_of(folder: Path) -> Pipeline:
@@ -122,7 +122,7 @@ def _window(
     is_there[keys] = ~deleted
     operations = np.where(deleted, "delete", np.where(existed, "update", "insert"))
 
-    def place(offset: Any, **columns: Any) -> pa.Array:
+    def position(offset: Any, **columns: Any) -> pa.Array:
         cells = {"stretch": np.ones(count, np.int32), "number": np.full(count, number, np.int64), "offset": offset}
         cells |= columns
         return pa.StructArray.from_arrays([pa.array(cell) for cell in cells.values()], list(cells))
@@ -136,12 +136,12 @@ def _window(
         ],
         "_op": operations,
         "_existed": existed,
-        "_position": place(begin + np.arange(count) * 60, row=np.zeros(count, np.int32)),
+        "_position": position(begin + np.arange(count) * 60, row=np.zeros(count, np.int32)),
         "_committed_at": pa.array(
             np.full(count, 1_767_000_000_000_000 + number * 60_000_000), pa.timestamp("us", "UTC")
         ),
-        "_window_start": place(begin),
-        "_window_stop": place(begin, number=np.full(count, number + 1, np.int64)),
+        "_window_start": position(begin),
+        "_window_stop": position(begin, number=np.full(count, number + 1, np.int64)),
         "_raw": pa.nulls(count, schema.field("_raw").type),
     }
     return pa.table({name: pa.array(cells[name]).cast(schema.field(name).type) for name in schema.names})
@@ -168,7 +168,7 @@ def _line(label: str, spark: SparkSession, pipeline: Pipeline, silver: Table) ->
     files, rows = silver.files(), silver.rows_written()
     target = lake_of(pipeline).downstream(NAME.schema, NAME.table)
     shutil.rmtree(target.path)
-    say(f"silver {label}: a fresh downstream table")
+    print_progress(f"silver {label}: a fresh downstream table")
     outcome, seconds = _timed(lambda: merge_source(spark, pipeline, SOURCE))
     assert outcome.stopped == {}
     publish(pipeline, SOURCE, outcome)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import processor_of
 from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
@@ -39,7 +39,7 @@ _PASSWORD = "FRESHNESS_PASSWORD"
 
 @dataclass
 class Beats:
-    """When each heartbeat was committed, and first seen, by its id; seconds by the monotonic clock."""
+    """Times when each heartbeat was committed, and first seen, by its id; seconds by the monotonic clock."""
 
     committed: dict[int, float] = field(default_factory=dict)
     visible: dict[int, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def measure(folder: Path, seconds: float, interval: float) -> None:
             _measured(server, config, seconds)
         finally:
             follower.send_signal(signal.SIGTERM)
-            say(f"the follower ended with exit status {follower.wait()}")
+            print_progress(f"the follower ended with exit status {follower.wait()}")
 
 
 def _measured(server: MySQLServer, config: Path, seconds: float) -> None:
@@ -72,15 +72,15 @@ def _measured(server: MySQLServer, config: Path, seconds: float) -> None:
     committed_count = [0]
     threads = [
         threading.Thread(target=_beat, args=(server, beats, stop)),
-        threading.Thread(target=_read, args=(config, beats, stop)),
-        threading.Thread(target=_write, args=(server, stop, committed_count)),
+        threading.Thread(target=_note_heartbeats, args=(config, beats, stop)),
+        threading.Thread(target=_write_transactions, args=(server, stop, committed_count)),
     ]
     for thread in threads:
         thread.start()
-    say("waiting for the first rows")
+    print_progress("waiting for the first rows")
     while not beats.visible:
         time.sleep(0.1)
-    say("under load")
+    print_progress("under load")
     time.sleep(WARM)
     since, before, count = time.monotonic(), _processor(), committed_count[0]
     time.sleep(seconds)
@@ -91,7 +91,7 @@ def _measured(server: MySQLServer, config: Path, seconds: float) -> None:
     # The server's own threads go on; of the follower's processes the time without news is counted.
     time.sleep(5)
     before = _processor()
-    say("idle")
+    print_progress("idle")
     time.sleep(IDLE)
     idle = (_processor() - before) / IDLE
     ages = beats.ages(since)
@@ -105,7 +105,7 @@ def _measured(server: MySQLServer, config: Path, seconds: float) -> None:
         f"{idle * 100:.1f} % of a core |",
         flush=True,
     )
-    say(f"mean {statistics.mean(ages):.2f} s")
+    print_progress(f"mean {statistics.mean(ages):.2f} s")
 
 
 def _processor() -> float:
@@ -132,7 +132,7 @@ def _configured(folder: Path, server: MySQLServer) -> Path:
     return path
 
 
-def _write(server: MySQLServer, stop: threading.Event, committed_count: list[int]) -> None:
+def _write_transactions(server: MySQLServer, stop: threading.Event, committed_count: list[int]) -> None:
     """Transactions at the rate, one after another; what was late is made up for."""
     with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
         began = time.monotonic()
@@ -156,7 +156,7 @@ def _beat(server: MySQLServer, beats: Beats, stop: threading.Event) -> None:
             beats.committed[id_] = time.monotonic()
 
 
-def _read(config: Path, beats: Beats, stop: threading.Event) -> None:
+def _note_heartbeats(config: Path, beats: Beats, stop: threading.Event) -> None:
     """Notes each heartbeat when a version that ``published`` names has it."""
     lake, last, newest = lake_of(load(config)), -1, 0
     while not stop.wait(_LOOK):

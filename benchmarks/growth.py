@@ -1,4 +1,4 @@
-"""What a run costs as a source's files and bronze's commits become many: curves, in steps of ten.
+"""Cost of a run as a source's files and bronze's commits become many: curves, in steps of ten.
 
 Each file holds one transaction of one row, so that what is read costs nothing beside what is listed and planned. Files
 are read by one run; commits are made one a file, by the run's own functions without a Spark job, which would cost each
@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from benchmarks import runs
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import memory, metered
 from spark_jobs.bronze import extract, landing
 from spark_jobs.bronze import table as bronze
@@ -70,17 +70,17 @@ def _steps(maximum: int) -> list[int]:
 
 
 def _measure_files(spark: SparkSession, folder: Path, files: int) -> None:
-    say(f"{files:,} files")
+    print_progress(f"{files:,} files")
     pipeline = _pipeline(folder)
     for number in range(1, files + 1):
-        _write(folder, number)
+        _write_log_file(folder, number)
     first = runs.usage_of(spark, pipeline, SOURCE)
     _print(f"{files:,}", [f"{first.seconds:.1f}"], _one_more(spark, pipeline, folder, files + 1), with_memory=True)
 
 
 def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
     pipeline = _pipeline(folder)
-    _write(folder, 1)
+    _write_log_file(folder, 1)
     runs.run(spark, pipeline, SOURCE)
     path = lake_of(pipeline).bronze(SOURCE).path
     DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 1 second"})
@@ -93,7 +93,7 @@ def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
         if version % _COMMITS_AN_UPKEEP == 0:
             _expire(path)
         if version >= steps[0]:
-            say(f"{version:,} commits")
+            print_progress(f"{version:,} commits")
             step = steps.pop(0)
             runs.run(spark, pipeline, SOURCE)  # silver gets what these commits have
             _print(f"{step:,}", _of_commits(times), _one_more(spark, pipeline, folder, next(numbers)))
@@ -107,11 +107,11 @@ def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
 
 def _timed_commit(pipeline: Pipeline, folder: Path, number: int) -> tuple[int, float]:
     """Commits a file of its own. Returns the version, and seconds."""
-    _write(folder, number)
+    _write_log_file(folder, number)
     for old in sorted((folder / "binlogs").iterdir())[:-_KEPT_FILES]:
         old.unlink()
     began = time.perf_counter()
-    version = _commit(pipeline)
+    version = _commit_bronze(pipeline)
     return version, time.perf_counter() - began
 
 
@@ -130,8 +130,8 @@ def _expire(path: str) -> None:
     vacuum.remove(path, vacuum.expired_log(snapshot))
 
 
-def _commit(pipeline: Pipeline) -> int:
-    """What a run does to bronze, in this process and without a Spark job. Returns the version that it made."""
+def _commit_bronze(pipeline: Pipeline) -> int:
+    """Work of a run on bronze, in this process and without a Spark job. Returns the version that it made."""
     lake = lake_of(pipeline)
     table = lake.bronze(SOURCE)
     source = endpoints_of(pipeline, SOURCE).first(lambda source: source)
@@ -153,7 +153,7 @@ def _ids(parts: int) -> pa.RecordBatch:
 
 def _one_more(spark: SparkSession, pipeline: Pipeline, folder: Path, number: int) -> list[str]:
     """A run over one new file, and a status after it: seconds, processor seconds, seconds."""
-    _write(folder, number)
+    _write_log_file(folder, number)
     usage = runs.usage_of(spark, pipeline, SOURCE)
     began = time.perf_counter()
     status(pipeline, lake_of(pipeline), SOURCE)
@@ -173,7 +173,7 @@ def _pipeline(folder: Path) -> Pipeline:
     return load(folder / "pipeline.yaml")
 
 
-def _write(folder: Path, number: int) -> None:
+def _write_log_file(folder: Path, number: int) -> None:
     """A file of one row; the row's key is the file's number."""
     changes: list[Change] = [Insert(_TABLE.name, (number, f"row {number}")), Commit()]
     spec = SegmentSpec([_TABLE], changes, first_number=number, rotate_to=file(number + 1))

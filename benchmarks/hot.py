@@ -1,4 +1,4 @@
-"""What a key costs that half of all changes touch, beside changes spread over all keys.
+"""Cost of a key that half of all changes touch, compared with changes spread over all keys.
 
 Put here: the measurement of compaction alone, bronze to silver. Not here: the whole way (readers.py).
 """
@@ -11,7 +11,7 @@ from pymysql.cursors import Cursor
 from pyspark.sql import SparkSession
 
 from benchmarks.logs import SCHEMA
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
@@ -37,7 +37,7 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     for _ in range(ROUNDS):
         for shape, pipeline in pipelines.items():
             seconds, rows[shape] = _compacted(spark, pipeline, count)
-            say(f"{shape}: {seconds:.2f} s")
+            print_progress(f"{shape}: {seconds:.2f} s")
             best[shape] = min(seconds, best.get(shape, seconds))
     print(f"| compacting {count:,} changes | net rows | s |")
     print("| --- | --- | --- |")

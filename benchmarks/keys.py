@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import Usage, metered
 from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.schema import TableSchema
@@ -53,7 +53,7 @@ def measure(folder: Path, sizes: Sequence[int]) -> None:
     print("| --- | --- | --- | --- | --- |", flush=True)
     for kind in _KINDS:
         for rows in sizes:
-            say(f"writing {rows:,} rows, {kind}")
+            print_progress(f"writing {rows:,} rows, {kind}")
             target = _Target(folder / f"{rows}-{kind.split()[0].lower()}", kind, rows)
             first, *later = (target.merged(nth) for nth in range(_MERGES))
             best = min(later, key=lambda usage: usage.seconds)
@@ -87,12 +87,12 @@ class _Target:
 
     def _file(self, target: Snapshot, numbers: NDArray[np.int64]) -> DataFile:
         """Rows of every so manyth key, sorted by key, as the engine writes them."""
-        rows = self._rows(target.schema, numbers, 0)
+        rows = self._rows_of_window(target.schema, numbers, 0)
         return data_files.write(
             target.path, rows.take(pc.sort_indices(rows.column("id"))), target.schema, target.configuration
         )
 
-    def _rows(self, schema: TableSchema, numbers: NDArray[np.int64], window: int) -> pa.Table:
+    def _rows_of_window(self, schema: TableSchema, numbers: NDArray[np.int64], window: int) -> pa.Table:
         count = len(numbers)
         begin = np.full(count, 4, np.int64)
         cells: dict[str, Any] = {
@@ -100,10 +100,10 @@ class _Target:
             "v": pa.array(np.full(count, window, np.int32)),
             "_op": pa.repeat(pa.scalar(str(Op.UPDATE)), count),
             "_existed": pa.repeat(pa.scalar(True), count),
-            "_position": _places(1 + window, begin + np.arange(count), row=np.zeros(count, np.int32)),
+            "_position": _stored_positions(1 + window, begin + np.arange(count), row=np.zeros(count, np.int32)),
             "_committed_at": pa.array(np.full(count, 1_767_000_000_000_000), pa.timestamp("us", "UTC")),
-            "_window_start": _places(1 + window, begin),
-            "_window_stop": _places(2 + window, begin),
+            "_window_start": _stored_positions(1 + window, begin),
+            "_window_stop": _stored_positions(2 + window, begin),
         }
         fields = schema.arrow(physical=False)
         return pa.table(
@@ -118,7 +118,7 @@ class _Target:
         origin = snapshot_of(self.silver.path)
         assert origin is not None
         file = data_files.write(
-            origin.path, self._rows(origin.schema, numbers, window), origin.schema, origin.configuration
+            origin.path, self._rows_of_window(origin.schema, numbers, window), origin.schema, origin.configuration
         )
         commit = SilverCommit(_at(window + 1), new_batch(), CommitKind.LIVE, start=_at(window), definition=OLD)
         commits.commit(
@@ -137,7 +137,7 @@ class _Target:
         return usage
 
 
-def _places(number: int, offsets: NDArray[np.int64], **columns: NDArray[Any]) -> pa.Array:
+def _stored_positions(number: int, offsets: NDArray[np.int64], **columns: NDArray[Any]) -> pa.Array:
     """Positions in one file of the log, as they are stored."""
     count = len(offsets)
     cells = {

@@ -25,7 +25,7 @@ from pymysql.cursors import SSCursor
 from pyspark.sql import SparkSession
 
 from benchmarks import operations
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import memory, processor_of
 from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
@@ -51,7 +51,7 @@ _OPTIONS = operations.OPTIONS | {"default_authentication_plugin": "mysql_native_
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a reader took: seconds by the clock, of its own processes and of the server, and MiB at most."""
+    """Cost of a reader: seconds by the clock, of its own processes and of the server, and MiB at most."""
 
     seconds: float
     processor: float
@@ -62,7 +62,7 @@ class Cost:
 def measure(session: Callable[[], SparkSession], folder: Path, rows: int) -> None:
     """Prints a line a reader, of a table of so many rows."""
     with MySQLServer(folder / "server", _OPTIONS) as server:
-        say(f"writing {rows:,} rows")
+        print_progress(f"writing {rows:,} rows")
         write_table(server, rows)
         print(
             f"| {rows:,} rows by | rows/s | rows a processor second | processor s a million rows "
@@ -70,12 +70,12 @@ def measure(session: Callable[[], SparkSession], folder: Path, rows: int) -> Non
         )
         for name, command in peers(server):
             if command is None:
-                say(f"{name} is not here")
+                print_progress(f"{name} is not here")
                 continue
-            say(name)
+            print_progress(name)
             _print(name, rows, in_process(command, server, rows if command[0] == sys.executable else None))
         spark = session()
-        say("the whole load")
+        print_progress("the whole load")
         _print("stratalog: the whole load, two tasks, to downstream", rows, whole_load(spark, server, folder, rows))
 
 

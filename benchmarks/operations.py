@@ -17,7 +17,7 @@ from pymysql.cursors import Cursor
 from pyspark.sql import SparkSession
 
 from benchmarks import runs
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import metered
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -55,15 +55,15 @@ _COLUMNS = (
 def measure(spark: SparkSession, folder: Path, count: int) -> None:
     """Prints a line: how long ``count`` operations take through all layers, in a warm session."""
     with MySQLServer(folder / "server", OPTIONS) as server:
-        say(f"writing {count:,} operations")
+        print_progress(f"writing {count:,} operations")
         files = write_log(server, count)
     size = sum(file.stat().st_size for file in files)
-    _run(spark, folder / "warm", files[:1])
-    say("reading")
+    _run_operations(spark, folder / "warm", files[:1])
+    print_progress("reading")
     print("| operations | MB of log | all layers, s | operations/s | processor s a million | MiB of Python, JVM |")
     print("| --- | --- | --- | --- | --- | --- |")
     with metered() as usage:
-        changes = _run(spark, folder / "measured", files)
+        changes = _run_operations(spark, folder / "measured", files)
     if changes != count:
         raise SystemExit(f"{changes:,} changes were read, {count:,} were written")
     cells = (
@@ -77,7 +77,7 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def _run(spark: SparkSession, folder: Path, files: list[Path]) -> int:
+def _run_operations(spark: SparkSession, folder: Path, files: list[Path]) -> int:
     """Takes files of the log into a lake of their own. Returns the changes that silver counts."""
     log = folder / "binlogs"
     log.mkdir(parents=True)
@@ -105,13 +105,13 @@ def write_log(server: MySQLServer, count: int) -> list[Path]:
         for writer in range(WRITERS):
             cursor.execute(_procedure(writer))
         cursor.execute("FLUSH BINARY LOGS")
-        before = set(_files(server))
+        before = set(_server_files(server))
         first = max(before)
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(lambda writer: _operate(server, writer, count // TABLES), range(WRITERS)))
         cursor.execute("FLUSH BINARY LOGS")
-    last = max(_files(server))
-    log_files = sorted({first, *_files(server)} - (before - {first}) - {last})
+    last = max(_server_files(server))
+    log_files = sorted({first, *_server_files(server)} - (before - {first}) - {last})
     folder = server.data.parent / "written"
     folder.mkdir()
     return [Path(shutil.copy2(file, folder)) for file in log_files]
@@ -123,7 +123,7 @@ def _operate(server: MySQLServer, writer: int, rounds: int) -> None:
         cursor.execute(f"CALL operate_{writer}({rounds})")
 
 
-def _files(server: MySQLServer) -> list[Path]:
+def _server_files(server: MySQLServer) -> list[Path]:
     return list(server.data.glob("mysql-bin.[0-9]*[0-9]"))
 
 
@@ -138,7 +138,7 @@ def statements(nth: int, rows: int) -> Iterator[str]:
 
 
 def _values(number: str) -> str:
-    """What a row has beside its id, by an expression of its number."""
+    """Values of a row besides its id, by an expression of its number."""
     return ", ".join(expression.replace("{n}", number) for _, _, expression in _COLUMNS)
 
 

@@ -34,8 +34,8 @@ def _changes(decoder: FileDecoder, path: Path) -> Iterator[tuple[TableDefinition
 
 def _letters(table: TableDefinition, changes: Changes) -> int:
     """The code points of all VARCHAR values of a table's last image, summed."""
-    texts = [place for place, column in enumerate(table.columns) if column.type_code == _VARCHAR]
-    return sum(sum(map(ord, changes.after.column(place)[-1].as_py() or "")) for place in texts)
+    texts = [offset for offset, column in enumerate(table.columns) if column.type_code == _VARCHAR]
+    return sum(sum(map(ord, changes.after.column(offset)[-1].as_py() or "")) for offset in texts)
 
 
 def _counted(changes: Changes) -> tuple[int, int, int]:

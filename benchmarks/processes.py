@@ -10,12 +10,12 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import Usage, of_process
 from spark_jobs.runtime.provision import delta_jars
 
 ROUNDS = 5
-GOAL, STANDING_GOAL = 1.3, 0.25
+GOAL, KEPT_GOAL = 1.3, 0.25
 """Times the bare session; the second with a Spark server that stays (spark.keep)."""
 _BARE = """
 from pyspark.sql import SparkSession
@@ -43,23 +43,23 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
     """Prints median and least of processes that take turns; ``write_news`` comes before each run."""
     bare = [sys.executable, "-c", _BARE.format(jars=",".join(map(str, delta_jars())), path=str(folder / "bare"))]
     run = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", str(config)]
-    standing = config.with_name("standing.yaml")
-    standing.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"spark": {"keep": "10m"}}))
-    own_place = ["env", f"TMPDIR={folder}", sys.executable, "-m", "spark_jobs.cli"]  # no session of others
-    standing_run = [*own_place, "run", "-c", str(standing)]
+    kept_folder = config.with_name("standing.yaml")
+    kept_folder.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"spark": {"keep": "10m"}}))
+    own_offset = ["env", f"TMPDIR={folder}", sys.executable, "-m", "spark_jobs.cli"]  # no session of others
+    kept_run = [*own_offset, "run", "-c", str(kept_folder)]
     bare_times: list[Usage] = []
-    standing_times: list[Usage] = []
+    kept_times: list[Usage] = []
     run_times: list[Usage] = []
     idle_times: list[Usage] = []
     for nth in range(ROUNDS + 1):  # the first of each makes its table and fills the page cache
-        say(f"processes, round {nth}")
+        print_progress(f"processes, round {nth}")
         bare_times.append(of_process(bare)[0])
         write_news()
         run_times.append(of_process(run)[0])
         idle_times.append(of_process(run)[0])
         write_news()
-        standing_times.append(of_process(standing_run)[0])
-    of_process([*own_place, "session", "stop"])
+        kept_times.append(of_process(kept_run)[0])
+    of_process([*own_offset, "session", "stop"])
     median = statistics.median(usage.seconds for usage in bare_times[1:])
     print("\n| process | median, s | least, s | processor, s | times the bare session |")
     print("| --- | --- | --- | --- | --- |")
@@ -67,7 +67,7 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
         ("a bare Spark session appends one row to a Delta table", bare_times[1:]),
         (f"stratalog run, news (goal {GOAL} times)", run_times[1:]),
         ("stratalog run, no news", idle_times[1:]),
-        (f"stratalog run, news, with spark.keep (goal {STANDING_GOAL} times)", standing_times[1:]),
+        (f"stratalog run, news, with spark.keep (goal {KEPT_GOAL} times)", kept_times[1:]),
     ):
         seconds = [usage.seconds for usage in times]
         processor = statistics.median(usage.processor for usage in times)

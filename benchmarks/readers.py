@@ -1,4 +1,4 @@
-"""Who reads the logs, and what is measured: the time until every changed value was there.
+"""Readers of the logs, and what is measured: the time until every changed value was there.
 
 Put here: one function a reader. Not here: the logs, or the table that is printed.
 Ours verifies every checksum; the peer does not.
@@ -52,7 +52,7 @@ def _stream(server: MySQLServer, log: Log) -> BinLogStreamReader:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader did with a log. written: bytes of the lake that came of it; 0 where there is none."""
+    """Result of a reader for a log. written: bytes of the lake that came of it; 0 where there is none."""
 
     changes: int
     usage: Usage

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks import folding
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import metered
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
@@ -31,17 +31,17 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
         assert head is not None
         assert head.position is not None
         end = head.position
-        say(f"writing {folding.WINDOWS} windows, {count:,} rows")
+        print_progress(f"writing {folding.WINDOWS} windows, {count:,} rows")
         folding.append_windows(pipeline, count)
         publish(pipeline, folding.SOURCE, merge_source(spark, pipeline, folding.SOURCE))
         silver = lake.silver(folding.SOURCE, folding.NAME.schema, folding.NAME.table)
-        range_ = Range(folding.begin_of(1), end)
+        log_range = Range(folding.begin_of(1), end)
         for is_damaged in (False, True):
             if is_damaged:
                 spark.sql(f"UPDATE delta.`{silver.path}` SET a = a + 1 WHERE id = 0 AND _window_start.number = 1")
-            say("replaying")
+            print_progress("replaying")
             with metered() as usage:
-                outcome = backfill_source(spark, pipeline, folding.SOURCE, range_, lambda _: True)
+                outcome = backfill_source(spark, pipeline, folding.SOURCE, log_range, lambda _: True)
             assert not outcome.stopped, outcome.stopped
             differs = sum(table.rows for table in outcome.compacted)
             print(

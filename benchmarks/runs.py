@@ -20,7 +20,7 @@ def run(spark: SparkSession, pipeline: Pipeline, source: str) -> Outcome:
 
 
 def usage_of(spark: SparkSession, pipeline: Pipeline, source: str) -> Usage:
-    """What such a run took."""
+    """Usage of such a run."""
     with metered() as usage:
         run(spark, pipeline, source)
     return usage

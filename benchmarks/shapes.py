@@ -60,7 +60,7 @@ class Shape:
 
     @property
     def names(self) -> list[str]:
-        return ["id", *(f"c{place}" for place in range(2, len(self.columns) + 2))]
+        return ["id", *(f"c{offset}" for offset in range(2, len(self.columns) + 2))]
 
     @property
     def select(self) -> str:

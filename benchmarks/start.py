@@ -1,4 +1,4 @@
-"""How long a new process takes: to its first decoded row with the kernels' cache warm, and for a run of ten tables.
+"""Start-up time of a new process: to its first decoded row with the kernels' cache warm, and for a run of ten tables.
 
 Put here: the measurement. Not here: decoding at speed (decoding.py).
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks import runs, tables
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import Usage, metered
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
@@ -29,7 +29,7 @@ _KINDS = ("PUT", "GET", "HEAD", "DELETE", "LIST", "POST")
 
 
 class _Requests:
-    """What a proxy sees: requests by kind, and those that create a version of a table."""
+    """Requests that a proxy sees: by kind, and those that create a version of a table."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
@@ -57,11 +57,11 @@ def measure(folder: Path, count: int) -> None:
         proxy = stack.enter_context(FaultyProxy(gateway.port, requests.see))
         direct = _on_store(folder / "direct", gateway, gateway.url)
         spark = spark_session(direct.spark)
-        say("in a folder")
+        print_progress("in a folder")
         in_folder = list(_runs(spark, tables.pipeline_of(folder / "folder"), count))
-        say("on S3")
+        print_progress("on S3")
         on_store = list(_runs(spark, direct, count))
-        say("on S3, requests counted")
+        print_progress("on S3, requests counted")
         counted = _on_store(folder / "counted", gateway, proxy.url)
         counts = [requests.take() for _ in _runs(spark, counted, count)]
     print(f"| {count:,} tables | in a folder, s (processor) | on S3, s (processor) | commits | {' | '.join(_KINDS)} |")

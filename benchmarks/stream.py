@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks import operations, runs
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import Usage, memory, metered
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
@@ -30,7 +30,7 @@ _RUNS_A_GC, _RUNS_A_MAINTAIN = 10, 50
 def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> None:
     """Prints a curve up to so many gigabytes of log, in files of ``count`` operations each."""
     with MySQLServer(folder / "server", operations.OPTIONS) as server:
-        say(f"writing {count:,} operations")
+        print_progress(f"writing {count:,} operations")
         file = operations.write_log(server, count)[0]
     pipeline = _pipeline(folder / "streamed")
     base, number = file.name.rpartition(".")[0], int(file.name.rpartition(".")[2])
@@ -43,7 +43,7 @@ def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> No
     for nth in range(1_000_000):
         log = folder / "streamed" / "binlogs"
         (log / f"{base}.{number + nth:06d}").hardlink_to(file)
-        _add(usage, runs.usage_of(spark, pipeline, operations.SOURCE))
+        _add_usage(usage, runs.usage_of(spark, pipeline, operations.SOURCE))
         if nth:
             (log / f"{base}.{number + nth - 1:06d}").unlink()
         log_bytes += file.stat().st_size
@@ -69,7 +69,7 @@ def _pipeline(folder: Path) -> Pipeline:
     return pipeline.model_copy(update={"retention": retention})
 
 
-def _add(total: Usage, usage: Usage) -> None:
+def _add_usage(total: Usage, usage: Usage) -> None:
     total.seconds += usage.seconds
     total.processor += usage.processor
 

@@ -16,7 +16,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from benchmarks import processes
-from benchmarks.told import say
+from benchmarks.progress_lines import print_progress
 from benchmarks.usage import memory, metered
 from dagster_project.build import build_defs
 from spark_jobs.config.loader import load
@@ -42,15 +42,15 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     pipeline = pipeline_of(folder)
     write(folder, tables, 1, rows=20)
     _print_head(f"{count:,} tables")
-    _run(spark, pipeline, "first run", count)
-    _run(spark, pipeline, "no news", 0)
+    _run_pipeline(spark, pipeline, "first run", count)
+    _run_pipeline(spark, pipeline, "no news", 0)
     changed = tables[:CHANGED]
     for number in (2, 3):
         write(folder, changed, number, rows=5)
-        _run(spark, pipeline, f"{len(changed)} tables changed", len(changed))
+        _run_pipeline(spark, pipeline, f"{len(changed)} tables changed", len(changed))
     altered = _write_altered(folder, changed)
-    _run(spark, pipeline, f"{len(changed)} tables changed, {2 * len(changed)} ALTERs", len(changed))
-    _read(pipeline)
+    _run_pipeline(spark, pipeline, f"{len(changed)} tables changed, {2 * len(changed)} ALTERs", len(changed))
+    _read_status(pipeline)
     _measure_shards(spark, folder / "shards", tables[:SHARDS])
     for mode in ("append", "history"):
         _measure_mode(spark, folder / mode, tables[:MODE_TABLES], mode)
@@ -74,10 +74,10 @@ def _measure_shards(spark: SparkSession, folder: Path, tables: Sequence[Table]) 
     pipeline = pipeline_of(folder, routes=[{"from": "shop.table_*", "to": "shop.all"}])
     _print_head(f"{len(tables):,} tables merged into one")
     write(folder, tables, 1, rows=20)
-    _run(spark, pipeline, "first run", len(tables))
+    _run_pipeline(spark, pipeline, "first run", len(tables))
     for number in (2, 3):
         write(folder, tables[:CHANGED], number, rows=5)
-        _run(spark, pipeline, f"{CHANGED} tables changed", CHANGED)
+        _run_pipeline(spark, pipeline, f"{CHANGED} tables changed", CHANGED)
 
 
 def _measure_mode(spark: SparkSession, folder: Path, tables: Sequence[Table], mode: str) -> None:
@@ -85,7 +85,7 @@ def _measure_mode(spark: SparkSession, folder: Path, tables: Sequence[Table], mo
     pipeline = pipeline_of(folder, downstream=[{"tables": "shop.*", "mode": mode}])
     _print_head(f"{len(tables):,} tables, mode {mode}")
     write(folder, tables, 1, rows=20)
-    _run(spark, pipeline, "first run", len(tables))
+    _run_pipeline(spark, pipeline, "first run", len(tables))
     for number in (2, 3):
         changes: list[Change] = []
         for table in tables:
@@ -94,11 +94,11 @@ def _measure_mode(spark: SparkSession, folder: Path, tables: Sequence[Table], mo
                 rows = [((1000 + at, f"row {at}"), after) for at, (_, after) in enumerate(rows)]
             changes += [Update(table.name, before, after) for before, after in rows] + [Commit()]
         _write_file(folder, tables, changes, number)
-        _run(spark, pipeline, "10 rows of each changed", len(tables))
+        _run_pipeline(spark, pipeline, "10 rows of each changed", len(tables))
 
 
-def _read(pipeline: Pipeline) -> None:
-    """What is read of the lake and of the configuration without a run: the status, and Dagster's graph."""
+def _read_status(pipeline: Pipeline) -> None:
+    """Reads of the lake and of the configuration without a run: the status, and Dagster's graph."""
     with metered() as usage:
         status(pipeline, lake_of(pipeline), SOURCE)
     print(f"\nstatus: {usage.seconds:.1f} s, {usage.processor:.1f} s of the processor")
@@ -126,7 +126,7 @@ def write(folder: Path, tables: Sequence[Table], number: int, *, rows: int) -> N
     """One file of the log, a transaction a table."""
     changes: list[Change] = []
     for table in tables:
-        changes += [*_rows(table, number, rows), Commit()]
+        changes += [*_rows_of_file(table, number, rows), Commit()]
     _write_file(folder, tables, changes, number)
 
 
@@ -145,12 +145,12 @@ def _write_altered(folder: Path, tables: Sequence[Table]) -> Sequence[Table]:
         for table in altered:
             schema, _, name = table.name.partition(".")
             changes.append(Statement(schema, f"ALTER TABLE {name} ADD COLUMN added_{number} INT"))
-            changes += [*_rows(table, number, 5), Commit()]
+            changes += [*_rows_of_file(table, number, 5), Commit()]
         _write_file(folder, altered, changes, number)
     return altered
 
 
-def _rows(table: Table, number: int, rows: int) -> list[Change]:
+def _rows_of_file(table: Table, number: int, rows: int) -> list[Change]:
     """Rows of one file; columns that were added have a number."""
     values = (7,) * (len(table.columns) - 2)
     return [Insert(table.name, (1000 * number + at, f"row {at}", *values)) for at in range(rows)]
@@ -161,8 +161,8 @@ def _write_file(folder: Path, tables: Sequence[Table], changes: Sequence[Change]
     (folder / "binlogs" / f"mysql-bin.{number:06d}").write_bytes(spec.to_bytes())
 
 
-def _run(spark: SparkSession, pipeline: Pipeline, label: str, merges: int) -> None:
-    say(label)
+def _run_pipeline(spark: SparkSession, pipeline: Pipeline, label: str, merges: int) -> None:
+    print_progress(label)
     times = [time.perf_counter()]
     with metered() as usage:
         extract_source(spark, pipeline, SOURCE)

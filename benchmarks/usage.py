@@ -1,4 +1,4 @@
-"""What a measured piece of work took: seconds by the clock, processor seconds of all processes, and memory at most.
+"""Cost of a measured piece of work: seconds by the clock, processor seconds of all processes, and memory at most.
 
 Put here: counting over this process, Spark's JVM and its Python workers, by /proc. Not here: what is measured.
 """
@@ -52,7 +52,7 @@ def memory() -> tuple[int, int]:
     """MiB at most of the largest Python process and of the JVM; 0 where none runs."""
     peaks: dict[bool, int] = {True: 0, False: 0}
     for pid in _tree(os.getpid()):
-        is_jvm = _read(pid, "comm").strip() == "java"
+        is_jvm = _read_proc(pid, "comm").strip() == "java"
         peaks[is_jvm] = max(peaks[is_jvm], _peak(pid))
     return peaks[False], peaks[True]
 
@@ -66,12 +66,12 @@ def forget_peaks() -> None:
 
 def largest_worker(pid: int) -> int:
     """MiB at most of the largest Python process that the JVM below a process has started."""
-    workers = (child for child in _tree(pid) if "pyspark.worker" in _read(child, "cmdline"))
+    workers = (child for child in _tree(pid) if "pyspark.worker" in _read_proc(child, "cmdline"))
     return max(map(_peak, workers), default=0)
 
 
 def _peak(pid: int) -> int:
-    status = dict(line.split(":", 1) for line in _read(pid, "status").splitlines() if ":" in line)
+    status = dict(line.split(":", 1) for line in _read_proc(pid, "status").splitlines() if ":" in line)
     return int(status.get("VmHWM", "0 kB").split()[0]) >> 10
 
 
@@ -79,9 +79,9 @@ def processor_of(program: str | None = None) -> float:
     """Processor seconds of this process and all below it, those that ended among them; of one program where named."""
     ticks = 0
     for pid in _tree(os.getpid()):
-        if program is not None and _read(pid, "comm").strip() != program:
+        if program is not None and _read_proc(pid, "comm").strip() != program:
             continue
-        fields = _read(pid, "stat").rpartition(")")[2].split()
+        fields = _read_proc(pid, "stat").rpartition(")")[2].split()
         ticks += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime: proc(5)
     return ticks / _TICK
 
@@ -97,7 +97,7 @@ def _tree(pid: int) -> Iterator[int]:
             yield from _tree(int(child))
 
 
-def _read(pid: int, name: str) -> str:
+def _read_proc(pid: int, name: str) -> str:
     try:
         return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace")
     except OSError:  # it ended since

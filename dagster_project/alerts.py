@@ -47,7 +47,7 @@ def alert_sensor(jobs: Jobs, checks: Sequence[dg.AssetCheckKey], notify: Notify 
     On from the beginning. Its cursor is the conditions that were told: a call that fails fails the tick, and all that
     began since the last tick is told again.
     """
-    tell = webhook(notify) if isinstance(notify, str) else notify
+    send = webhook(notify) if isinstance(notify, str) else notify
 
     @dg.sensor(
         name=jobs.name("alert_sensor"),
@@ -62,7 +62,7 @@ def alert_sensor(jobs: Jobs, checks: Sequence[dg.AssetCheckKey], notify: Notify 
         raised = [alert for name, alert in now.items() if name not in before]
         ended = [_over(name, before[name]) for name in before.keys() - now.keys()]
         for alert in raised + ended:
-            tell(alert)
+            send(alert)
             context.log.info("sent: %s", alert)
         context.update_cursor(json.dumps({name: alert.text for name, alert in now.items()}))
         return dg.SkipReason("\n".join(str(alert) for alert in now.values()) or "all is well")
@@ -77,7 +77,7 @@ def _over(name: str, text: str) -> Alert:
 
 
 def conditions(instance: dg.DagsterInstance, jobs: Jobs, checks: Sequence[dg.AssetCheckKey]) -> Iterator[Alert]:
-    """What is not well now: alarms of each source, and checks whose last result is a failure."""
+    """Conditions that are not well now: alarms of each source, and checks whose last result is a failure."""
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.alarms import alarms
     from spark_jobs.operations.status import status

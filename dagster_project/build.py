@@ -39,7 +39,7 @@ _SCHEDULES = {"every_5_minutes": "sync_every_5_minutes", "daily": "sync_daily"}
 
 
 class PlacementOptions(TypedDict, total=False):
-    """How a pipeline's definitions fit in among others.
+    """Options that fit a pipeline's definitions in among others.
 
     key_prefix: before each asset key. group: of all assets; by default a group per source and layer. job_prefix:
     before the names of jobs, sensors, schedules, steps and pools; two pipelines in one code location need two.
@@ -99,7 +99,7 @@ def _assets(jobs: Jobs) -> list[dg.AssetsDefinition | dg.AssetSpec]:
 
 
 def _syncing(jobs: Jobs, options: PlacementOptions) -> dg.Definitions:
-    """What carries log into tables: jobs, and what starts them."""
+    """Definitions that carry log into tables: jobs, and what starts them."""
     automation = options.get("automation", "off")
     sync, by_source = jobs.all_sources(), {lineage.source: jobs.one_source(lineage) for lineage in jobs.graph}
     # Rows are read from servers alone: files have none.
@@ -122,7 +122,7 @@ def _syncing(jobs: Jobs, options: PlacementOptions) -> dg.Definitions:
 
 
 def _upkeep(jobs: Jobs, options: PlacementOptions) -> dg.Definitions:
-    """What looks after tables: checks, maintenance, and the sensors that start no run."""
+    """Definitions that look after tables: checks, maintenance, and the sensors that start no run."""
     pipeline = jobs.catalog.pipeline
     verifying = [check for lineage in jobs.graph if (check := verify_checks(pipeline, lineage))]
     maintenance, audit, verify = jobs.maintenance(), jobs.audit(), [jobs.verification()] if verifying else []

@@ -34,7 +34,7 @@ _INLINE = "pipeline.yaml"
 
 
 class ScaffoldParams(BaseModel):
-    """What ``dg scaffold defs stratalog.StratalogComponent NAME`` asks for; each has a default."""
+    """Parameters of ``dg scaffold defs stratalog.StratalogComponent NAME``; each has a default."""
 
     pipeline: str | None = Field(None, description="An existing pipeline.yaml; without it, one is written.")
     files: str | None = Field(None, description="A folder of binlog files as the source.")
@@ -149,7 +149,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
-        """Where the list of tables is kept; its key is that of job_prefix, which two pipelines must not share."""
+        """Storage of the list of tables; its key is that of job_prefix, which two pipelines must not share."""
         name = f"{type(self).__name__}[{self.job_prefix or 'default'}]"
         return DefsStateConfig.from_args(self.defs_state, default_key=name)
 

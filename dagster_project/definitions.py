@@ -14,7 +14,7 @@ from spark_jobs.errors import ConfigError
 
 
 def configured() -> dg.Definitions:
-    """What the environment names. Raises ConfigError with what is wrong, and what to do, in one message."""
+    """Settings from the environment. Raises ConfigError with what is wrong, and what to do, in one message."""
     try:
         path = Path(os.environ.get(yaml_file.VARIABLE, yaml_file.FILE_NAME))
         return build_defs(path, executor=dg.in_process_executor)

@@ -85,7 +85,7 @@ class Jobs:
             f"Initial load: reads the rows of {lineage.source} from before its log. tables: names or patterns; none "
             "means all tables that are not complete."
         )
-        return self._tables("load", load_step(self._pipeline, lineage), lineage, description)
+        return self._table_job("load", load_step(self._pipeline, lineage), lineage, description)
 
     def mend(self, lineage: Lineage) -> dg.JobDefinition:
         """The rows of one source that are not its server's; for sources that are servers."""
@@ -93,9 +93,9 @@ class Jobs:
             f"Puts the rows of {lineage.source} in the place of those that differ. Without apply: true it only says "
             "which."
         )
-        return self._tables("mend", mend_step(self._pipeline, lineage), lineage, description)
+        return self._table_job("mend", mend_step(self._pipeline, lineage), lineage, description)
 
-    def _tables(self, verb: str, op: dg.OpDefinition, lineage: Lineage, description: str) -> dg.JobDefinition:
+    def _table_job(self, verb: str, op: dg.OpDefinition, lineage: Lineage, description: str) -> dg.JobDefinition:
         """A job of one step, whose configuration names tables of a source."""
         name = f"{verb}_{lineage.source}"
         step = op.alias(name)

@@ -12,7 +12,7 @@ from assets.adoption import ReportedEvent, adopt, confirm
 from assets.lineage import Lineage
 from assets.partitions import register_files
 from dagster_project.jobs import Jobs
-from dagster_project.run_history import under_way
+from dagster_project.run_history import active_run
 from spark_jobs.errors import StratalogError
 
 _INTERVAL = 30
@@ -33,7 +33,7 @@ def lake_sensor(jobs: Jobs) -> dg.SensorDefinition:
         for lineage in jobs.graph:
             source = lineage.source
             # A run reports what it does by itself.
-            if under_way(context.instance, jobs.of_source(source)):
+            if active_run(context.instance, jobs.of_source(source)):
                 continue
             try:
                 state = _state(lineage)
@@ -53,7 +53,7 @@ def lake_sensor(jobs: Jobs) -> dg.SensorDefinition:
 
 
 def _state(lineage: Lineage) -> list[int]:
-    """What changes with every run: the versions of bronze and of what is published, and how many tables are shown."""
+    """State that changes with every run: versions of bronze and of the publication, and the number of shown tables."""
     from spark_jobs.lake.layout import lake_of
 
     lake = lake_of(lineage.catalog.pipeline)

@@ -1,4 +1,4 @@
-"""What steps are given by a run: its Spark session, and what the step before handed on.
+"""Values that a run gives its steps: its Spark session, and what the step before handed on.
 
 Put here: resources and IO managers. Not here: how a session is configured (spark_jobs/runtime/spark_session.py).
 """

@@ -1,4 +1,4 @@
-"""What Dagster remembers of earlier runs: whether one is under way, and how often the last ones failed.
+"""Run history that Dagster keeps: whether a run is active, and how often the last ones failed.
 
 Put here: questions to the instance about runs. Not here: what follows from the answers (sensors.py, schedules.py).
 """
@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.published import STOPPED_TAG
 
-_UNDER_WAY = [
+_ACTIVE_STATUSES = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -22,10 +22,10 @@ _LONGEST_WAIT = timedelta(minutes=16)
 _LOOKED_AT = 6
 
 
-def under_way(instance: dg.DagsterInstance, jobs: list[str]) -> dg.DagsterRun | None:
+def active_run(instance: dg.DagsterInstance, jobs: list[str]) -> dg.DagsterRun | None:
     """A queued or running run of one of the jobs."""
     for job in jobs:
-        runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_UNDER_WAY), limit=1)
+        runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_ACTIVE_STATUSES), limit=1)
         if runs:
             return runs[0]
     return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from dagster_project.jobs import AUDIT, MAINTENANCE, VERIFY, Jobs
-from dagster_project.run_history import under_way
+from dagster_project.run_history import active_run
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -61,7 +61,7 @@ def _schedule(
         name=name, cron_schedule=cron, target=job, description=text, execution_timezone="UTC", default_status=status
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        running = under_way(context.instance, waited_for)
+        running = active_run(context.instance, waited_for)
         if running:
             return dg.SkipReason(f"run {running.run_id} of {running.job_name} is {running.status.value.lower()}")
         return dg.RunRequest()

@@ -14,7 +14,7 @@ from assets.lineage import Lineage
 from assets.partitions import register_files
 from assets.steps import DELIVERY_TAG, FROM_TAG, PUBLISHED_TAG, SOURCE_TAG, TO_TAG
 from dagster_project.jobs import Jobs
-from dagster_project.run_history import under_way, wait_after_failures
+from dagster_project.run_history import active_run, wait_after_failures
 from spark_jobs.operations.backlog import Backlog, backlog
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def delivery_sensor(catalog: AssetCatalog, name: str, job: "UnresolvedAssetJobDe
 
 
 def _no_delivery_now(record: dg.RunRecord, version: str) -> dg.SkipReason | None:
-    """Why a delivery is not started. record: of its last run. version: of what is published."""
+    """Reason why a delivery is not started. record: of its last run. version: of what is published."""
     last, status = record.dagster_run, record.dagster_run.status
     if not last.is_finished:
         return dg.SkipReason(f"run {last.run_id} is {status.value.lower()}")
@@ -97,8 +97,8 @@ def _no_delivery_now(record: dg.RunRecord, version: str) -> dg.SkipReason | None
 
 
 def not_now(instance: dg.DagsterInstance, jobs: Jobs, source: str) -> dg.SkipReason | None:
-    """Why no run is to be started although there is something to do."""
-    running = under_way(instance, jobs.of_source(source))
+    """Reason why no run is to be started although there is something to do."""
+    running = active_run(instance, jobs.of_source(source))
     if running:
         return dg.SkipReason(f"run {running.run_id} of {running.job_name} is {running.status.value.lower()}")
     failures = wait_after_failures(instance, jobs.sync_name(source))

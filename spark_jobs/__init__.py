@@ -23,7 +23,7 @@ _DOCUMENTED = {
     "spark_jobs.store": ("Store",),
     "spark_jobs.verify": ("verify_source",),
 }
-"""What the documentation of 0.1.0 imported, by module. All of it is in ``stratalog``."""
+"""Names that the documentation of 0.1.0 imported, by module. All of it is in ``stratalog``."""
 _PACKAGES = ("spark_jobs.config", "spark_jobs.pipeline")
 """Those of these modules that still exist; each sets its own ``__getattr__``."""
 

@@ -118,15 +118,15 @@ def under(text: str, *names: object) -> str:
 
 
 @contextmanager
-def about(place: str) -> Iterator[None]:
+def about(label: str) -> Iterator[None]:
     """Puts a source's or a table's name in front of what is raised inside, once."""
     try:
         yield
     except ConfigError:
         raise
     except StratalogError as error:
-        if str(error).startswith(f"{place}:"):
+        if str(error).startswith(f"{label}:"):
             raise
         if isinstance(error, TableStopped):
-            raise type(error)(f"{place}: {error}", error.at) from error
-        raise type(error)(f"{place}: {error}") from error
+            raise type(error)(f"{label}: {error}", error.at) from error
+        raise type(error)(f"{label}: {error}") from error

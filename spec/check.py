@@ -54,7 +54,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Checked:
-    """What TLC said. violated: the invariant or property; None where all hold."""
+    """Result of TLC. violated: the invariant or property; None where all hold."""
 
     violated: str | None
     states: int
@@ -168,7 +168,7 @@ def tools() -> Path:
 
 
 def check(model: Model, *, without: Sequence[str] = (), workers: int = 0, folder: Path = HERE) -> Checked:
-    """What TLC says of a model. without: guards that are switched off. folder: of the module."""
+    """Result of TLC for a model. without: guards that are switched off. folder: of the module."""
     began = time.monotonic()
     java = [*(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if workers == 1 else ["-XX:+UseParallelGC"])]
     home = os.environ.get("JAVA_HOME")
@@ -205,14 +205,14 @@ def _configuration(model: Model, without: Sequence[str]) -> str:
     lines = [f"SPECIFICATION {model.specification}", "CONSTANTS"]
     constants = {**model.constants, "Off": set(without)}
     lines += [
-        f"  {name} {'<-' if isinstance(value, Definition) else '='} {_value(name, value)}"
+        f"  {name} {'<-' if isinstance(value, Definition) else '='} {_constant_text(name, value)}"
         for name, value in constants.items()
     ]
     lines += [f"INVARIANT {name}" for name in model.checks] + [f"PROPERTY {name}" for name in model.properties]
     return "\n".join(lines) + "\n"
 
 
-def _value(name: str, value: Any) -> str:
+def _constant_text(name: str, value: Any) -> str:
     """A constant. Processes are values of their own, guards and ways are texts."""
     if isinstance(value, set):
         is_text = name == "Off"

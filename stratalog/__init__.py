@@ -97,23 +97,23 @@ if not TYPE_CHECKING:  # a type checker would accept any name
 
 def _require_own(package: str) -> None:
     """Raises ImportError where a package of the project that uses Stratalog hides one of Stratalog's."""
-    # The first place that Python looks in decides, for imports that came before too.
-    place = Path(__file__).resolve().parents[1] / package
+    # The first folder that Python looks in decides, for imports that came before too.
+    path = Path(__file__).resolve().parents[1] / package
     spec = find_spec(package)
-    found_places = list(spec.submodule_search_locations or ()) if spec else []
+    existing_paths = list(spec.submodule_search_locations or ()) if spec else []
     if (
         package == __name__
-        or not found_places
-        or place in [Path(found_place).resolve() for found_place in found_places]
+        or not existing_paths
+        or path in [Path(existing_path).resolve() for existing_path in existing_paths]
     ):
         return
     remedy = f"rename yours: Spark's executors import {package} by this name"
     if package != "spark_jobs":
         remedy = (
-            f"install a wheel of Stratalog (pip install {place.parent}, without -e), in which its package is "
+            f"install a wheel of Stratalog (pip install {path.parent}, without -e), in which its package is "
             f"stratalog.{package}"
         )
-    raise ImportError(f"the package {package} in {found_places[0]} hides Stratalog's, which is in {place}: {remedy}")
+    raise ImportError(f"the package {package} in {existing_paths[0]} hides Stratalog's, which is in {path}: {remedy}")
 
 
 def __dir__() -> list[str]:

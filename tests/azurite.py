@@ -88,13 +88,13 @@ class Azurite(ServerProcess):
 
 def request(url: str, method: str, path: str, query: dict[str, str]) -> bytes:
     """A request without a body, signed by the account's key (Shared Key)."""
-    place, date = f"/{ACCOUNT}{path}", formatdate(usegmt=True)
+    location, date = f"/{ACCOUNT}{path}", formatdate(usegmt=True)
     signed_headers = f"x-ms-date:{date}\nx-ms-version:{_API}\n"
     parameters = "".join(f"\n{name}:{value}" for name, value in sorted(query.items()))
-    text = f"{method}{12 * chr(10)}{signed_headers}/{ACCOUNT}{place}{parameters}"
+    text = f"{method}{12 * chr(10)}{signed_headers}/{ACCOUNT}{location}{parameters}"
     signature = b64encode(hmac.new(b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest()).decode()
     headers = {"x-ms-date": date, "x-ms-version": _API, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
-    address = f"{url}{place}?{urlencode(query, quote_via=quote)}"
+    address = f"{url}{location}?{urlencode(query, quote_via=quote)}"
     to_send = urllib.request.Request(address, None, headers, method=method)  # noqa: S310 -- http of this machine
     with urllib.request.urlopen(to_send) as answer:  # noqa: S310 -- as above
         content: bytes = answer.read()

@@ -61,11 +61,11 @@ def _scalar(value: Any) -> tuple[int, bytes]:
 
 def write(value: Any, large: bool = False, gap: Gap = bytes) -> bytes:
     """A document. large: all containers have offsets of four bytes; gap: what stands before each key and value."""
-    code, content = _value(value, large, gap)
+    code, content = _encoded_value(value, large, gap)
     return bytes([code]) + content
 
 
-def _value(value: Any, large: bool, gap: Gap) -> tuple[int, bytes]:
+def _encoded_value(value: Any, large: bool, gap: Gap) -> tuple[int, bytes]:
     if not isinstance(value, list | dict):
         return _scalar(value)
     kind = 0 if isinstance(value, dict) else 2
@@ -80,30 +80,30 @@ def _value(value: Any, large: bool, gap: Gap) -> tuple[int, bytes]:
 def _container(value: list[Any] | dict[str, Any], wide: bool, large: bool, gap: Gap) -> bytes:
     width, form = (4, "<I") if wide else (2, "<H")
     keys = [key.encode() for key in value] if isinstance(value, dict) else []
-    values = [_value(item, large, gap) for item in (value.values() if isinstance(value, dict) else value)]
-    place = 2 * width + len(keys) * (width + 2) + len(values) * (1 + width)
+    values = [_encoded_value(item, large, gap) for item in (value.values() if isinstance(value, dict) else value)]
+    offset = 2 * width + len(keys) * (width + 2) + len(values) * (1 + width)
     key_entries, value_entries, body = b"", b"", b""
     for key in keys:
         body += gap()
-        key_entries += struct.pack(form, place + len(body)) + struct.pack("<H", len(key))
+        key_entries += struct.pack(form, offset + len(body)) + struct.pack("<H", len(key))
         body += key
     for code, content in values:
         if code in (_INLINE_LARGE if wide else _INLINE):
             value_entries += bytes([code]) + content.ljust(width, b"\0")
         else:
             body += gap()
-            value_entries += bytes([code]) + (place + len(body)).to_bytes(width, "little")
+            value_entries += bytes([code]) + (offset + len(body)).to_bytes(width, "little")
             body += content
-    head = struct.pack(form, len(values)) + (place + len(body)).to_bytes(width, "little")
+    head = struct.pack(form, len(values)) + (offset + len(body)).to_bytes(width, "little")
     return head + key_entries + value_entries + body
 
 
 def text(document: bytes) -> str:
     """What CAST(… AS CHAR) prints in MySQL 9."""
-    return _text(document[0], document, 1) if document else "null"
+    return _text_of_document(document[0], document, 1) if document else "null"
 
 
-def _text(code: int, document: bytes, at: int) -> str:
+def _text_of_document(code: int, document: bytes, at: int) -> str:
     if code < 4:
         return _container_text(code, document, at)
     if code == 4:
@@ -128,8 +128,8 @@ def _read_length(document: bytes, at: int) -> tuple[int, int]:
 def _container_text(code: int, document: bytes, at: int) -> str:
     width = 4 if code & 1 else 2
 
-    def number(place: int, size: int) -> int:
-        return int.from_bytes(document[place : place + size], "little")
+    def number(offset: int, size: int) -> int:
+        return int.from_bytes(document[offset : offset + size], "little")
 
     count, entry, parts = number(at, width), at + 2 * width, []
     values = entry + count * (width + 2) if code < 2 else entry
@@ -138,10 +138,10 @@ def _container_text(code: int, document: bytes, at: int) -> str:
         if code < 2:
             key = at + number(entry + k * (width + 2), width)
             part = _quoted(document[key : key + number(entry + k * (width + 2) + width, 2)].decode()) + ": "
-        place = values + k * (1 + width)
-        kind = document[place]
+        offset = values + k * (1 + width)
+        kind = document[offset]
         inline = kind in (_INLINE_LARGE if width == 4 else _INLINE)
-        parts.append(part + _text(kind, document, place + 1 if inline else at + number(place + 1, width)))
+        parts.append(part + _text_of_document(kind, document, offset + 1 if inline else at + number(offset + 1, width)))
     return ("{%s}" if code < 2 else "[%s]") % ", ".join(parts)
 
 
@@ -196,9 +196,9 @@ def _decimal_text(precision: int, scale: int, stored: bytes) -> str:
     negative = not stored[0] & 0x80
     flipped = bytes([stored[0] ^ 0x80]) + stored[1:]
     flipped = bytes(byte ^ 0xFF for byte in flipped) if negative else flipped
-    digits, place = "", 0
+    digits, offset = "", 0
     for count in groups:
-        digits += str(int.from_bytes(flipped[place : place + sizes[count]], "big")).zfill(count)
-        place += sizes[count]
+        digits += str(int.from_bytes(flipped[offset : offset + sizes[count]], "big")).zfill(count)
+        offset += sizes[count]
     text = (digits[:integer_digits].lstrip("0") or "0") + ("." + digits[integer_digits:] if scale else "")
     return "-" + text if negative else text

@@ -15,5 +15,5 @@ pytest_plugins = (
     "tests.fix_delivery",
     "tests.fix_pair",
     "tests.fix_browser",
-    "tests.fix_standing",
+    "tests.fix_keeper",
 )

@@ -78,12 +78,12 @@ class Corpus:
     def play(self, path: Path) -> None:
         """Carries out the statements of one file, in schemas of their own."""
         with self._server.connect(read_timeout=_SECONDS) as connection, connection.cursor() as cursor:
-            self._begin(cursor)
+            self._begin_transaction(cursor)
             for statement in statements(path.read_bytes().decode("utf-8", "replace")):
                 self._carry_out(cursor, statement)
 
     @staticmethod
-    def _begin(cursor: Any) -> None:
+    def _begin_transaction(cursor: Any) -> None:
         cursor.execute("SET FOREIGN_KEY_CHECKS = 0")
         cursor.execute("SHOW DATABASES")
         for (name,) in cursor.fetchall():
@@ -140,7 +140,7 @@ class Corpus:
 
 
 def _followed(statement: Statement, database: str, before: Definitions) -> TableDefinition | None:
-    """Where a statement leads to, under the table's name behind it; None where others decide about that."""
+    """Position where a statement leads to, under the table's name behind it; None where others decide about that."""
     name = target(statement.plain, database)
     if statement.verb.startswith("CREATE"):
         return created(name, statement.plain)
@@ -168,14 +168,14 @@ def main(name: str, directory: str, out: str) -> None:
                 corpus.play(path)
             except (pymysql.MySQLError, SourceError, OSError) as error:  # what ends a server, or takes too long
                 corpus.counts["files given up"] += 1
-                _tell(f"{path.name}: {error}")
+                _print_line(f"{path.name}: {error}")
                 server.restart()
             if at % 20 == 0 or at == len(files):
-                _tell(f"{at} of {len(files)} files: {dict(corpus.counts)}")
+                _print_line(f"{at} of {len(files)} files: {dict(corpus.counts)}")
                 Path(out).write_text("\n".join(corpus.lines) + "\n", encoding="utf-8")
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -41,7 +41,7 @@ class Shape:
 
     columns: dict[str, int] = field(default_factory=dict)
     """Beside id and a pair's: each with the place of its kind in Stream.kinds."""
-    told_by: str = "PRIMARY"
+    rows_query_event: str = "PRIMARY"
     """By what rows are told apart: PRIMARY or UNIQUE (id), PAIR (a primary key over two), NULLABLE or NOTHING."""
     pair: str = ""
     """Of a PAIR the column beside id."""
@@ -165,9 +165,9 @@ class Stream:
         declared = self.kinds[kind][0]
         if self.kinds[kind][1] and self.generator.random() < 0.6:
             declared += f" DEFAULT {self.generator.choice(self.kinds[kind][1])}"
-        place = self.generator.choice(["", " FIRST", " AFTER id"])
+        location = self.generator.choice(["", " FIRST", " AFTER id"])
         self.at.columns[name] = kind
-        yield f"ALTER TABLE {self.table} ADD COLUMN {name} {declared}{place}"
+        yield f"ALTER TABLE {self.table} ADD COLUMN {name} {declared}{location}"
 
     def alter(self) -> Iterator[str]:
         if not self.at.columns:
@@ -187,8 +187,8 @@ class Stream:
                 self.kinds.append((str(self.kinds[kind][2]), self.kinds[kind][1], None))
                 del self.at.columns[name]
                 self.at.columns[new] = len(self.kinds) - 1
-                place = self.generator.choice(["", " FIRST"])
-                yield f"ALTER TABLE {self.table} CHANGE {name} {new} {self.kinds[kind][2]}{place}"
+                location = self.generator.choice(["", " FIRST"])
+                yield f"ALTER TABLE {self.table} CHANGE {name} {new} {self.kinds[kind][2]}{location}"
             case 3 if len(self.at.columns) > 1:
                 second = self.generator.choice([column for column in self.at.columns if column != name])
                 self.at.columns[name], self.at.columns[second] = self.at.columns[second], self.at.columns[name]
@@ -210,11 +210,13 @@ class Stream:
     def key(self) -> Iterator[str]:
         """By another key, or by none, rows are told apart from here on."""
         goes = self.goes()
-        self.at.told_by = self.generator.choice([source for source in self.comes() if source != self.at.told_by])
-        if self.at.told_by in ("PRIMARY", "UNIQUE", "PAIR"):
+        self.at.rows_query_event = self.generator.choice(
+            [source for source in self.comes() if source != self.at.rows_query_event]
+        )
+        if self.at.rows_query_event in ("PRIMARY", "UNIQUE", "PAIR"):
             twice = f"(SELECT id FROM (SELECT id FROM {self.table} GROUP BY id HAVING COUNT(*) > 1) AS d)"
             yield f"DELETE FROM {self.table} WHERE id IN {twice}"
-        match self.at.told_by:
+        match self.at.rows_query_event:
             case "PRIMARY":
                 goes.append("ADD PRIMARY KEY (id)")
             case "UNIQUE":
@@ -229,11 +231,11 @@ class Stream:
 
     def comes(self) -> list[str]:
         """By what rows may be told apart behind the next change."""
-        return ["PRIMARY", "UNIQUE", "PAIR", "NOTHING", *(["NULLABLE"] if self.at.told_by == "UNIQUE" else [])]
+        return ["PRIMARY", "UNIQUE", "PAIR", "NOTHING", *(["NULLABLE"] if self.at.rows_query_event == "UNIQUE" else [])]
 
     def goes(self) -> list[str]:
         """What takes the present key away, whose other column is one like others behind that."""
-        match self.at.told_by:
+        match self.at.rows_query_event:
             case "PRIMARY":
                 return ["DROP PRIMARY KEY"]
             case "UNIQUE":
@@ -274,8 +276,8 @@ class Stream:
         """Another table's name, or its shape."""
         table = self.table
         second = self.generator.choice([shape for shape in self.shapes if shape != table])
-        way = self.generator.choice([self.swap, self.leave, self.copy, self.there_and_back, self.migrate])
-        yield from way(table, second)
+        method = self.generator.choice([self.swap, self.leave, self.copy, self.there_and_back, self.migrate])
+        yield from method(table, second)
 
     def swap(self, table: str, second: str) -> Iterator[str]:
         yield f"RENAME TABLE {table} TO aside, {second} TO {table}, aside TO {second}"
@@ -308,7 +310,7 @@ class Stream:
         yield f"ALTER TABLE aside RENAME {table}"
 
     def migrate(self, table: str, _second: str) -> Iterator[str]:
-        """A copy with another column takes the table's place."""
+        """A copy with another column takes the table's position."""
         yield f"CREATE TABLE made LIKE {table}"
         yield f"INSERT INTO made SELECT * FROM {table}"
         yield next(self.add()).replace(f"ALTER TABLE {table} ", "ALTER TABLE made ", 1)

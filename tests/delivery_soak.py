@@ -64,7 +64,7 @@ class DeliverySoak(Soak):
         self._settle(Run("run", "-c", str(self.config)))
         self.usual = usual
 
-    def _start(self) -> Run:
+    def _start_run(self) -> Run:
         return Run("deliver", "-c", str(self._delivering))
 
     def _faults(self) -> list[Callable[[], None]]:
@@ -91,12 +91,12 @@ class DeliverySoak(Soak):
 
         self._struck(killed)
 
-    def turn(self) -> None:
+    def run_cycle(self) -> None:
         """Something new, faults while it is delivered, and what is left in the end."""
         self._extract()
         for _ in range(ROUNDS):
             self.round()
-        self._settle(self._start())
+        self._settle(self._start_run())
 
     def compare(self) -> None:
         """Every row of both targets with the source's. The writers have ended, and all is delivered."""
@@ -120,17 +120,17 @@ class DeliverySoak(Soak):
         """What the writers wrote up to their end, delivered without a fault."""
         self._pause_writers()
         self._extract()
-        self._settle(self._start())
+        self._settle(self._start_run())
         self.compare()
 
 
-def soak_of_deliveries(seconds: float, folder: Path, seed: int, say: Callable[[str], object]) -> Account:
+def soak_of_deliveries(seconds: float, folder: Path, seed: int, print_line: Callable[[str], object]) -> Account:
     """Faults for so many seconds, then a delivery to its end and a comparison of all rows."""
     over = time.monotonic() + seconds
     with DeliverySoak(folder, seed) as soak:
         while time.monotonic() < over:
-            soak.turn()
-            say(f"{dict(soak.account.faults)}, deliveries {dict(soak.account.ended)}")
+            soak.run_cycle()
+            print_line(f"{dict(soak.account.faults)}, deliveries {dict(soak.account.ended)}")
         soak.complete()
         return soak.account
 

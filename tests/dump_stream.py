@@ -15,12 +15,12 @@ def packets(payloads: Iterable[bytes], sequence: int = 1) -> bytes:
     """The payloads as packets, those of 16 MiB and more in several."""
     wire = []
     for payload in payloads:
-        place = 0
+        offset = 0
         while True:
-            piece = payload[place : place + LONGEST]
+            piece = payload[offset : offset + LONGEST]
             wire.append(struct.pack("<I", len(piece))[:3] + bytes([sequence & 0xFF]) + piece)
             sequence += 1
-            place += LONGEST
+            offset += LONGEST
             if len(piece) < LONGEST:
                 break
     return b"".join(wire)
@@ -49,10 +49,10 @@ class DumpResult:
 def take(wire: bytes, position: int, stop: int) -> DumpResult:  # noqa: C901, PLR0911, PLR0912 - one case after the other
     """The plain twin of kernels.unpack_dump and of the loop around it: one packet after the other, no pieces."""
     result = DumpResult(position=position)
-    place, sequence, has_format = 0, 1, False
+    offset, sequence, has_format = 0, 1, False
     verdict, is_whole = "", False
     while result.position < stop:
-        payload, rest = b"", wire[place:]
+        payload, rest = b"", wire[offset:]
         first = True
         while True:
             head = rest[:4]
@@ -85,7 +85,7 @@ def take(wire: bytes, position: int, stop: int) -> DumpResult:  # noqa: C901, PL
                 break
         if not payload:
             return result
-        place = len(wire) - len(rest)
+        offset = len(wire) - len(rest)
         event_bytes = payload[1:]
         if verdict in {"end", "idle", "rotated", "format", "refused"}:
             if not is_whole:

@@ -51,8 +51,8 @@ def run(
     first = spark_job._first(tasks, work, buckets)
     answers = pa.Table.from_batches(_mapped(first, _partitions(len(tasks), len(tasks))), spark_job._SCHEMA)
     if finish is not None:
-        places = answers.column("bucket")
-        parts = [answers.filter(pc.equal(places, bucket)).to_batches() for bucket in range(buckets)]
+        positions = answers.column("bucket")
+        parts = [answers.filter(pc.equal(positions, bucket)).to_batches() for bucket in range(buckets)]
         second = spark_job._second(finish)
         answers = pa.Table.from_batches(_mapped(second, parts), spark_job._SCHEMA)
     return [pickle.loads(value) for value in answers.column("value").to_pylist()]  # noqa: S301 - of this process

@@ -36,7 +36,7 @@ def _of_source(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _of_compiled(path: Path) -> Iterator[tuple[int, str]]:
-    """A compiled file: a header, lengths or places, and the texts, each with a zero byte behind it."""
+    """A compiled file: a header, lengths or positions, and the texts, each with a zero byte behind it."""
     content = path.read_bytes()
     if content.startswith(_MARIADB):
         counts = struct.unpack_from("<4H", content, 32)

@@ -61,7 +61,7 @@ _REALS = (0.0, -0.0, 0.5, 7.0, 100.0, 2.0**53, -1.0, -3.0, 9.0)
 _DAYS = (date(2024, 2, 29), date(2024, 3, 1), date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31), date(1969, 12, 31))
 
 
-def _value(name: str, kind: pa.DataType, random: Random) -> Any:
+def _random_value(name: str, kind: pa.DataType, random: Random) -> Any:
     if pa.types.is_decimal(kind):
         digits = random.randrange(10 ** random.choice((1, 2, kind.precision)))
         return Decimal((random.randrange(2) if name != "ubig" else 0, tuple(map(int, str(digits))), -kind.scale))
@@ -83,7 +83,7 @@ def _value(name: str, kind: pa.DataType, random: Random) -> Any:
 def rows_of(random: Random, count: int, *, faults: bool) -> tuple[Image, list[dict[str, Any]]]:
     """Rows as tasks have them, and as the slow twin has them; some cells have exact texts alone where that is asked."""
     rows = [
-        {name: _value(name, kind, random) if random.random() < 0.85 else None for name, kind in KINDS.items()}
+        {name: _random_value(name, kind, random) if random.random() < 0.85 else None for name, kind in KINDS.items()}
         for _ in range(count)
     ]
     arrays = [pa.array([row[name] for row in rows], kind) for name, kind in KINDS.items()]

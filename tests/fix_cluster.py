@@ -21,7 +21,7 @@ from spark_jobs.runtime.provision import delta_jars
 from spark_jobs.runtime.server_conf import server_confs
 from spark_jobs.storage import reach
 from tests.azurite import ACCOUNT_KEY, KEY
-from tests.cluster.ways import LOCAL, Bucket, Way, stratalog
+from tests.cluster.deployments import LOCAL, Bucket, Deployment, stratalog
 from tests.fix_spark import LIGHT
 from tests.fix_store import KIND
 from tests.fix_store import Server as StoreServer
@@ -136,7 +136,7 @@ class Cluster:
         self.url = ""
 
     def __enter__(self) -> Self:
-        master = self._start("Master", "master", "--port", "0", "--webui-port", "0")
+        master = self._start_program("Master", "master", "--port", "0", "--webui-port", "0")
         self.url = master.wait_for(r"Starting Spark master at (spark://\S+)")
         for _ in range(2):
             self.add_worker()
@@ -148,7 +148,7 @@ class Cluster:
     def add_worker(self) -> Program:
         name = f"worker-{len(self.workers)}"
         options = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(self._folder / name))
-        worker = self._start("Worker", name, *options, self.url)
+        worker = self._start_program("Worker", name, *options, self.url)
         worker.wait_for(r"(Successfully registered) with master")
         self.workers.append(worker)
         return worker
@@ -167,41 +167,43 @@ class Cluster:
                     executors.append(int(folder.name))
         return executors
 
-    def _start(self, kind: str, name: str, *options: str) -> Program:
+    def _start_program(self, kind: str, name: str, *options: str) -> Program:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
         command += ["--host", "127.0.0.1", *options]
         return self._programs.enter_context(Program(command, self._folder / f"{name}.log", self._environment))
 
 
-Ways = Callable[..., Way]
+DeploymentFactory = Callable[..., Deployment]
 
 
 @pytest.fixture(scope="session")
-def ways() -> Iterator[Ways]:
+def deployments() -> Iterator[DeploymentFactory]:
     """Makes pipelines over recorded logs (cluster/ways.py), whose processes end with the run."""
     with ExitStack() as stack:
 
-        def make(*arguments: Any, **options: Any) -> Way:
-            way = Way(*arguments, **options)
-            stack.callback(way.close)
-            return way
+        def make(*arguments: Any, **options: Any) -> Deployment:
+            deployment = Deployment(*arguments, **options)
+            stack.callback(deployment.close)
+            return deployment
 
         yield make
 
 
 @pytest.fixture(scope="session")
-def local_demo(ways: Ways, tmp_path_factory: pytest.TempPathFactory) -> Way:
+def local_demo(deployments: DeploymentFactory, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     """The recorded demo, taken in by a session of the process itself."""
-    way = ways(tmp_path_factory.mktemp("local") / "demo", LOCAL, is_demo=True)
-    way.run("run")
-    return way
+    deployment = deployments(tmp_path_factory.mktemp("local") / "demo", LOCAL, is_demo=True)
+    deployment.run("run")
+    return deployment
 
 
 @pytest.fixture(scope="session")
-def local_verbs(ways: Ways, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], dict[str, Counter[str]]]:
+def local_verbs(
+    deployments: DeploymentFactory, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, str], dict[str, Counter[str]]]:
     """What every verb left and printed by a session of the process itself."""
-    way = ways(tmp_path_factory.mktemp("local") / "verbs", LOCAL)
-    return way.every_verb(), way.tables()
+    deployment = deployments(tmp_path_factory.mktemp("local") / "verbs", LOCAL)
+    return deployment.every_verb(), deployment.tables()
 
 
 @pytest.fixture(scope="session")

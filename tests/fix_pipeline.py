@@ -70,7 +70,7 @@ class Shop:
         return lake_of(pipeline).silver(SOURCE, self.database.name, table).read(self.spark)
 
     def end(self) -> Position:
-        """Where the server's log ends now; MySQL 8.4 renamed the statement."""
+        """Position where the server's log ends now; MySQL 8.4 renamed the statement."""
         version = self.database.execute("SELECT VERSION()")[0][0]
         is_renamed = "MariaDB" not in version and int(version.partition(".")[0]) > 8
         file, offset = self.database.execute(f"SHOW {'BINARY LOG' if is_renamed else 'MASTER'} STATUS")[0][:2]
@@ -106,17 +106,17 @@ def require_same(shop: Shop, pipeline: Pipeline, table: str) -> int:
     assert names == [name for name, _ in listed]
     expressions = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
     truth = shop.database.execute(f"SELECT {expressions} FROM `{table}`")
-    lake_rows_ = []
+    all_lake_rows = []
     for row in table_rows(target):
         cells = [row[name] for name in names]
         texts = [(row["_raw"] or {}).get(name) for name in names]
-        lake_rows_.append(tuple(text if cell is None else cell for cell, text in zip(cells, texts, strict=True)))
-    assert sorted(map(repr, map(_plain, lake_rows_))) == sorted(map(repr, map(_plain, truth)))
-    return len(lake_rows_)
+        all_lake_rows.append(tuple(text if cell is None else cell for cell, text in zip(cells, texts, strict=True)))
+    assert sorted(map(repr, map(_comparable_row, all_lake_rows))) == sorted(map(repr, map(_comparable_row, truth)))
+    return len(all_lake_rows)
 
 
 def killed_at(config: Path, layer: str, moment: str, *verb: str) -> bool:
-    """Whether a run in a process of its own died (pipeline/killed.py) at its next commit there; False at its end."""
+    """True if a run in a process of its own died (pipeline/killed.py) at its next commit there; False at its end."""
     script = Path(__file__).parent / "pipeline" / "killed.py"
     command = [sys.executable, str(script), str(config), layer, moment, *verb]
     environment = os.environ | {"PYTHONPATH": "."}
@@ -125,7 +125,7 @@ def killed_at(config: Path, layer: str, moment: str, *verb: str) -> bool:
     return ended.returncode != 0
 
 
-def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _comparable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """A row with bytes as bytes, and whole numbers as integers: BIGINT UNSIGNED is a decimal in the lake."""
     cells = (bytes(cell) if isinstance(cell, bytearray) else cell for cell in row)
     return tuple(int(cell) if isinstance(cell, Decimal) and cell == int(cell) else cell for cell in cells)

@@ -30,7 +30,7 @@ TELLING = (
 
 
 def build_or_skip(name: str) -> Build:
-    """Where a server lies, for a test that makes its own; skips the test where it is not here."""
+    """Position where a server lies, for a test that makes its own; skips the test where it is not here."""
     try:
         return build_of(name)
     except ConfigError as error:

@@ -15,7 +15,7 @@ LIGHT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC
 """For the JVM: the light compiler alone, with room for all of Spark's code (its default of 48 MB fills up)."""
 
 TASKS_BY_SPARK = os.environ.get("STRATALOG_TASKS") == "spark"
-"""Whether the engine's tasks run in Spark's Python processes in all tests, as at night."""
+"""True if the engine's tasks run in Spark's Python processes in all tests, as at night."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -28,12 +28,12 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    _write(terminalreporter, "compared with real servers", config.stash.get(_SUMMARIES, []))
+    _write_section(terminalreporter, "compared with real servers", config.stash.get(_SUMMARIES, []))
     reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
-    _write(terminalreporter, "skipped", [f"{times} × {reason}" for reason, times in reasons.most_common()])
+    _write_section(terminalreporter, "skipped", [f"{times} × {reason}" for reason, times in reasons.most_common()])
 
 
-def _write(terminalreporter: TerminalReporter, title: str, lines: list[str]) -> None:
+def _write_section(terminalreporter: TerminalReporter, title: str, lines: list[str]) -> None:
     if lines:
         terminalreporter.section(title)
         for line in lines:

@@ -62,13 +62,15 @@ def _set(gtid_set: MysqlGtids) -> bytes:
 ONE_OF_SEVERAL = Switch(has_several=True)
 
 
-class Standing(Files):
+class ServerFolder(Files):
     """A folder of files that stands for a server: it has an address and a UUID. Its clock is the files'."""
 
-    def __init__(self, directory: Path, uuid_: str | None, endpoint: str, switch: Switch = ONE_OF_SEVERAL) -> None:
+    def __init__(
+        self, directory: Path, server_uuid: str | None, endpoint: str, switch: Switch = ONE_OF_SEVERAL
+    ) -> None:
         super().__init__("shop", directory, switch)
         self.endpoint = endpoint
-        self.uuid = uuid_
+        self.uuid = server_uuid
         self.purged_gtids = MysqlGtids()
 
     def log(self) -> Log:

@@ -61,18 +61,18 @@ def _sized(content: bytes) -> bytes:
 def _container(keys: list[bytes], values: list[tuple[int, bytes]], large: bool) -> bytes:
     word, width = ("<I", 4) if large else ("<H", 2)
     inlined = {4, 5, 6, 7, 8} if large else {4, 5, 6}
-    place = 2 * width + len(keys) * (width + 2) + len(values) * (width + 1)
+    offset = 2 * width + len(keys) * (width + 2) + len(values) * (width + 1)
     entries, rest = b"", b""
     for key in keys:
-        entries += struct.pack(word, place + len(rest)) + struct.pack("<H", len(key))
+        entries += struct.pack(word, offset + len(rest)) + struct.pack("<H", len(key))
         rest += key
     for kind, content in values:
         if kind in inlined:
             entries += bytes([kind]) + content.ljust(width, b"\0")
         else:
-            entries += bytes([kind]) + struct.pack(word, place + len(rest))
+            entries += bytes([kind]) + struct.pack(word, offset + len(rest))
             rest += content
-    return struct.pack(word, len(values)) + struct.pack(word, place + len(rest)) + entries + rest
+    return struct.pack(word, len(values)) + struct.pack(word, offset + len(rest)) + entries + rest
 
 
 def from_binary(document: bytes) -> Any:
@@ -86,20 +86,20 @@ def _decoded(kind: int, content: bytes) -> Any:
     if kind in _NUMBERS:
         return struct.unpack_from(_NUMBERS[kind], content)[0]
     if kind == 12:
-        return _text(content).decode()
+        return _text_value(content).decode()
     if kind == 15:
-        return Opaque(content[0], _text(content[1:]))
+        return Opaque(content[0], _text_value(content[1:]))
     assert kind <= 3, kind
     word, width = ("<I", 4) if kind in {1, 3} else ("<H", 2)
     count, size = (struct.unpack_from(word, content, at)[0] for at in (0, width))
     assert size <= len(content)
-    place, keys = 2 * width, []
-    for at in range(place, place + count * (width + 2), width + 2) if kind < 2 else ():
+    offset, keys = 2 * width, []
+    for at in range(offset, offset + count * (width + 2), width + 2) if kind < 2 else ():
         begin, length = struct.unpack_from(word, content, at)[0], struct.unpack_from("<H", content, at + width)[0]
         keys.append(content[begin : begin + length].decode())
-    place += len(keys) * (width + 2)
+    offset += len(keys) * (width + 2)
     values = []
-    for at in range(place, place + count * (width + 1), width + 1):
+    for at in range(offset, offset + count * (width + 1), width + 1):
         code = content[at]
         inlined = code in ({4, 5, 6, 7, 8} if width == 4 else {4, 5, 6})
         begin = at + 1 if inlined else struct.unpack_from(word, content, at + 1)[0]
@@ -108,10 +108,10 @@ def _decoded(kind: int, content: bytes) -> Any:
     return dict(zip(keys, values, strict=True)) if kind < 2 else values
 
 
-def _text(content: bytes) -> bytes:
-    length = shift = place = 0
+def _text_value(content: bytes) -> bytes:
+    length = shift = offset = 0
     while True:
-        length |= (content[place] & 127) << shift
-        shift, place = shift + 7, place + 1
-        if content[place - 1] < 128:
-            return content[place : place + length]
+        length |= (content[offset] & 127) << shift
+        shift, offset = shift + 7, offset + 1
+        if content[offset - 1] < 128:
+            return content[offset : offset + length]

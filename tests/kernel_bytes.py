@@ -7,7 +7,7 @@ from spark_jobs.binlog.kernels import row_cells
 
 
 def address(content: bytes) -> tuple[int, np.ndarray]:
-    """Where a copy of the bytes lies, and what keeps it there. Bytes that must not be read stand around it."""
+    """Position where a copy of the bytes lies, and what keeps it there. Bytes that must not be read stand around it."""
     array = np.frombuffer(b"\xaa" * 32 + content + b"\x55" * 64, np.uint8)
     return kernels.address_of(array) + 32, array
 
@@ -30,7 +30,7 @@ class Block:
             )
             self.steps[program, 0, :3] = kernels.COPY_4, numbers, 4
             self.steps[program, 1, :6] = kernels.TEXT_1, ends, 4, text, 0, 200
-        self.ops, self.places, self.committed, self.ordinals = (
+        self.ops, self.offsets, self.committed, self.ordinals = (
             np.zeros(self.ROWS, kind) for kind in (np.uint8, np.int64, np.int64, np.int32)
         )
         self.cells = np.zeros(row_cells.B_CELLS, np.int64)
@@ -40,7 +40,7 @@ class Block:
             (row_cells.B_NULLS, self.nulls),
             (row_cells.B_MARKED, self.marked),
             (row_cells.B_OPS, self.ops),
-            (row_cells.B_PLACES, self.places),
+            (row_cells.B_OFFSETS, self.offsets),
             (row_cells.B_COMMITTED, self.committed),
             (row_cells.B_ORDINALS, self.ordinals),
         ):

@@ -113,7 +113,7 @@ def main() -> None:
                     shutil.copy(server.data / name, folder / ("later" if part == 2 else "binlogs") / name)
                     if part < 2:
                         _stratalog(folder, "run", "-c", "pipeline.yaml")
-                (folder / "rows.json").write_text(json.dumps(_rows(cursor), indent=1), encoding="utf-8")
+                (folder / "rows.json").write_text(json.dumps(_server_rows(cursor), indent=1), encoding="utf-8")
         _stratalog(folder, "backfill", "-c", "pipeline.yaml", "--source", "shop", "--from", "mysql-bin.000001:4",
                    "--to", "mysql-bin.000002:4")  # fmt: skip
         _stratalog(folder, "maintain", "-c", "pipeline.yaml")
@@ -129,17 +129,21 @@ def _prepare(server: MySQLServer) -> None:
             cursor.execute(statement)
 
 
-def _rows(cursor: Cursor) -> dict[str, dict[str, object]]:
+def _server_rows(cursor: Cursor) -> dict[str, dict[str, object]]:
     """The server's rows at the end, by table, with its CREATE TABLE: each value as CAST(… AS CHAR) prints it."""
-    tables_: dict[str, dict[str, object]] = {}
+    table_list: dict[str, dict[str, object]] = {}
     for table in TABLES:
         cursor.execute(f"SHOW CREATE TABLE shop.{table}")
         create = cursor.fetchall()[0][1]
         cursor.execute(f"SHOW COLUMNS FROM shop.{table}")
         columns = [name for name, *_ in cursor.fetchall()]
         cursor.execute(f"SELECT {', '.join(f'CAST({name} AS CHAR)' for name in columns)} FROM shop.{table}")
-        tables_[table] = {"create": create, "columns": columns, "rows": sorted(map(list, cursor.fetchall()), key=repr)}
-    return tables_
+        table_list[table] = {
+            "create": create,
+            "columns": columns,
+            "rows": sorted(map(list, cursor.fetchall()), key=repr),
+        }
+    return table_list
 
 
 def _stratalog(folder: Path, *words: str) -> None:

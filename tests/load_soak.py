@@ -2,7 +2,7 @@
 
 ``python -m tests.load_soak SECONDS FOLDER`` prints each fault as it comes, and at the end what was lost and doubled.
 
-Put here: a soak whose runs are loads. Not here: faults and comparisons (soak.py), loads cut at chosen places
+Put here: a soak whose runs are loads. Not here: faults and comparisons (soak.py), loads cut at chosen positions
 (pipeline/test_load.py, pipeline/test_load_moves.py).
 """
 
@@ -32,10 +32,10 @@ class LoadSoak(Soak):
             rotate(connection)
             cursor.execute("SHOW MASTER STATUS")
             cursor.execute(f"PURGE BINARY LOGS TO '{cursor.fetchall()[0][0]}'")
-        self._write()
+        self._write_load()
         return self
 
-    def _start(self) -> Run:
+    def _start_run(self) -> Run:
         return Run("load", "-c", str(self.config), "--chunk-rows", str(CHUNK))
 
     def _faults(self) -> list[Callable[[], None]]:
@@ -55,16 +55,16 @@ class LoadSoak(Soak):
 
     def complete(self) -> None:
         """A load that nobody disturbs."""
-        self._settle(self._start())
+        self._settle(self._start_run())
 
 
-def soak_of_loads(seconds: float, folder: Path, seed: int, say: Callable[[str], object]) -> Account:
+def soak_of_loads(seconds: float, folder: Path, seed: int, print_line: Callable[[str], object]) -> Account:
     """Faults for so many seconds, then one load to its end and a comparison of all rows."""
     over = time.monotonic() + seconds
     with LoadSoak(folder, seed) as soak:
         while time.monotonic() < over:
             soak.round()
-            say(f"{dict(soak.account.faults)}, loads {dict(soak.account.ended)}")
+            print_line(f"{dict(soak.account.faults)}, loads {dict(soak.account.ended)}")
         soak.complete()
         soak.finish()
         return soak.account

@@ -29,7 +29,7 @@ _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def day(number: float) -> datetime:
-    """When the first transaction of a file of this number was committed."""
+    """Time when the first transaction of a file of this number was committed."""
     return _BEGIN + timedelta(days=number)
 
 

@@ -46,9 +46,9 @@ class Stream:
     rows: dict[int, Cells] = field(default_factory=dict)
     columns: int = 3
     moves: bool = True
-    """Whether keys change in tables with columns that such a change does not set."""
+    """True if keys change in tables with columns that such a change does not set."""
     sets_some: bool = False
-    """Whether updates that leave the key set some of the columns alone."""
+    """True if updates that leave the key set some of the columns alone."""
 
     def begin(self, create: str = CREATE) -> None:
         self.execute(create)
@@ -59,7 +59,7 @@ class Stream:
         if count > 1:
             self.execute("BEGIN")
         for _ in range(count):
-            self._statement()
+            self._execute_statement()
         if count > 1:
             self.execute("COMMIT")
 
@@ -78,7 +78,7 @@ class Stream:
         self.rows.clear()
         self.events.append(Event("truncate"))
 
-    def _statement(self) -> None:
+    def _execute_statement(self) -> None:
         free = sorted({*range(12)} - self.rows.keys())
         kind = self.choose.choice(["insert", "insert", "update", "update", "delete", "move", "several"])
         if free and (kind == "insert" or not self.rows):
@@ -94,20 +94,20 @@ class Stream:
             self._update(key := self.choose.choice(sorted(self.rows)), key)
 
     def _insert(self, key: int) -> None:
-        row = self._row(key)
-        self.execute(f"INSERT INTO {TABLE} VALUES ({', '.join(map(_text, row))})")
+        row = self._random_row(key)
+        self.execute(f"INSERT INTO {TABLE} VALUES ({', '.join(map(_sql_literal, row))})")
         self.rows[key] = row
         self.events.append(Event("insert", None, row))
 
     def _update(self, key: int, to: int) -> None:
-        row, before = self._row(to), self.rows.pop(key)
-        places = [0, 1, 2]
+        row, before = self._random_row(to), self.rows.pop(key)
+        positions = [0, 1, 2]
         if self.sets_some and key == to:
-            places = sorted(self.choose.sample(range(1, self.columns), self.choose.randrange(1, self.columns)))
+            positions = sorted(self.choose.sample(range(1, self.columns), self.choose.randrange(1, self.columns)))
         names = ["id", "v", "n", *(f"c{at}" for at in range(3, self.columns))]
-        settings = ", ".join(f"{names[at]} = {_text(row[at])}" for at in places)
+        settings = ", ".join(f"{names[at]} = {_sql_literal(row[at])}" for at in positions)
         self.execute(f"UPDATE {TABLE} SET {settings} WHERE id = {key}")
-        row = tuple(row[at] if at in places else before[at] for at in range(self.columns))
+        row = tuple(row[at] if at in positions else before[at] for at in range(self.columns))
         self.rows[to] = row
         if row != before:
             self.events.append(Event("update", before, row))
@@ -116,12 +116,12 @@ class Stream:
         self.execute(f"DELETE FROM {TABLE} WHERE id = {key}")
         self.events.append(Event("delete", self.rows.pop(key)))
 
-    def _row(self, key: int) -> Cells:
+    def _random_row(self, key: int) -> Cells:
         value = self.choose.choice([None, "a", "bb", "ccc"])
         return (key, value, self.choose.randrange(100), *(self.choose.randrange(9) for _ in range(self.columns - 3)))
 
 
-def _text(value: Any) -> str:
+def _sql_literal(value: Any) -> str:
     return "NULL" if value is None else repr(value)
 
 

@@ -98,13 +98,15 @@ def _apply(execute: Execute, t: str, gho: str, hint: str, writers: Writers) -> N
         if not row or action == "d":
             execute(f"delete {hint} from {gho} where ((`id` = {at}))")
         elif action == "i":
-            execute(f"replace {hint} into {gho} (`id`, `v`, `note`) values ({at}, {row[0][0]}, {_text(row[0][1])})")
+            execute(
+                f"replace {hint} into {gho} (`id`, `v`, `note`) values ({at}, {row[0][0]}, {_sql_literal(row[0][1])})"
+            )
         else:
-            execute(f"update {hint} {gho} set `v`={row[0][0]}, `note`={_text(row[0][1])} where ((`id` = {at}))")
+            execute(f"update {hint} {gho} set `v`={row[0][0]}, `note`={_sql_literal(row[0][1])} where ((`id` = {at}))")
     writers.backlog.clear()
 
 
-def _text(value: object) -> str:
+def _sql_literal(value: object) -> str:
     return "NULL" if value is None else f"'{value}'"
 
 

@@ -44,11 +44,11 @@ class NetRow:
     exists: bool
     values: Image
     """Of a key that is gone those that it had last."""
-    place: int
+    position: int
     """The number of the last change."""
     changes: int
     is_ended: bool = False
-    """Whether a row that existed after a delete is known in part alone, so that silver stops."""
+    """True if a row that existed after a delete is known in part alone, so that silver stops."""
     newest_cells: Image = field(default_factory=dict, compare=False)
     """The newest value of each column that any image of the key held."""
 
@@ -64,7 +64,7 @@ class KeyChanged(Exception):
 def silver_rows(changes: Iterable[tuple[int, RowChange]], table: TableShape) -> dict[Key, NetRow]:
     """The net change of each key in a window. changes: numbered, in the order of the log. Raises KeyChanged."""
     rows: dict[Key, NetRow] = {}
-    for place, change in changes:
+    for offset, change in changes:
         image = _row_behind(change, table)
         old, new = (table.key_of(part) if part else None for part in (change.before, image))
         is_moved = None not in (old, new) and old != new
@@ -73,10 +73,16 @@ def silver_rows(changes: Iterable[tuple[int, RowChange]], table: TableShape) -> 
         # A change of the key deletes the old one, and inserts the new one.
         if old is not None and (is_moved or new is None):
             assert change.before is not None
-            _add(rows, old, NetRow(existed=True, exists=False, values=change.before, place=place, changes=1 - is_moved))
+            _add_net_change(
+                rows,
+                old,
+                NetRow(existed=True, exists=False, values=change.before, position=offset, changes=1 - is_moved),
+            )
         if new is not None and image is not None:
             is_new = is_moved or old is None
-            _add(rows, new, NetRow(existed=not is_new, exists=True, values=image, place=place, changes=1))
+            _add_net_change(
+                rows, new, NetRow(existed=not is_new, exists=True, values=image, position=offset, changes=1)
+            )
     lacking = {key for key, row in rows.items() if row.exists and row.values.keys() != set(table.columns)}
     return {key: replace(row, is_ended=row.is_ended and key in lacking) for key, row in rows.items()}
 
@@ -87,7 +93,7 @@ def _row_behind(change: RowChange, table: TableShape) -> Image | None:
     return (table.default_row() if change.before is None else dict(change.before)) | dict(change.after)
 
 
-def _add(rows: dict[Key, NetRow], key: Key, row: NetRow) -> None:
+def _add_net_change(rows: dict[Key, NetRow], key: Key, row: NetRow) -> None:
     """Lays a change over what a window has of its key."""
     last = rows.get(key)
     if last is None:

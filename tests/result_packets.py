@@ -22,7 +22,7 @@ class WireColumn:
     wire: int
 
     def cell(self, random: Random) -> Cell:
-        return None if random.random() < 0.2 else _value(self.column, self.wire, random)
+        return None if random.random() < 0.2 else _random_cell(self.column, self.wire, random)
 
 
 def lenenc(content: bytes) -> bytes:
@@ -89,7 +89,7 @@ def columns(random: Random) -> list[WireColumn]:
     return wire_columns
 
 
-def _value(column: Column, wire: int, random: Random) -> tuple[bytes, bytes]:  # noqa: PLR0911 - one a type
+def _random_cell(column: Column, wire: int, random: Random) -> tuple[bytes, bytes]:  # noqa: PLR0911 - one a type
     code = column.type_code
     if code in _SIZES:
         bits = 8 * _SIZES[code]

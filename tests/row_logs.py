@@ -14,7 +14,7 @@ from tests.segment_spec import RawEvent
 ORDERS = TableName("shop", "orders")
 
 
-def told_by(text: str) -> RawEvent:
+def rows_query_event(text: str) -> RawEvent:
     """The event in which MySQL tells a statement."""
     return RawEvent(29, bytes([min(len(text), 255)]) + text.encode(), transaction=True)
 

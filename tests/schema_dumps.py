@@ -43,8 +43,8 @@ def schema_dump(name: str, server: MySQLServer, database: str, *options: str) ->
         "GRANT ALL ON *.* TO dumper@'%'",
     )
     login = [f"--host={server.host}", f"--port={server.port}", "--user=dumper", f"--password={server.password}"]
-    place = "--source-data=2" if tool_name.startswith("mysql") else "--master-data=2"
-    arguments = ["--no-data", place, "--triggers", "--routines", *options, "--databases", database]
+    location = "--source-data=2" if tool_name.startswith("mysql") else "--master-data=2"
+    arguments = ["--no-data", location, "--triggers", "--routines", *options, "--databases", database]
     process = subprocess.run([*tool, "--no-defaults", *login, *arguments], capture_output=True, check=False)
     assert process.returncode == 0, process.stderr.decode()
     return process.stdout.decode(), f"mysqldump of {tool_name}"

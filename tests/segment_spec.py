@@ -37,14 +37,16 @@ class Table:
         self.columns = columns
         self.key = list(key)
         self.metadata = metadata
-        """Whether the TABLE_MAP carries names, signs, charsets, labels and key (binlog_row_metadata=FULL)."""
+        """Check whether the TABLE_MAP carries names, signs, charsets, labels and key (binlog_row_metadata=FULL)."""
 
     def body(self, table_id: int) -> bytes:
         schema, _, table = self.name.partition(".")
         types = list(self.columns.values())
         meta = b"".join(kind.meta for kind in types)
         body = struct.pack("<IHH", table_id & 0xFFFFFFFF, table_id >> 32, 1)
-        body += _name(schema) + _name(table) + lenenc(len(types)) + bytes(kind.code for kind in types)
+        body += (
+            _length_prefixed(schema) + _length_prefixed(table) + lenenc(len(types)) + bytes(kind.code for kind in types)
+        )
         body += lenenc(len(meta)) + meta + bits([kind.nullable for kind in types])
         return body + (self._optional(types) if self.metadata else b"")
 
@@ -186,12 +188,12 @@ class SegmentSpec:
     gtids: bool = True
     """False: ANONYMOUS_GTID events."""
     commit_times: bool = True
-    """Whether GTID events carry µs of commit (MySQL 8.0.1 and later); they are the header's second and 250,000 µs."""
+    """True if GTID events carry µs of commit (MySQL 8.0.1 and later); they are the header's second and 250,000 µs."""
     commit_micros: Sequence[int] = ()
     """µs of commit of the first transactions, where they are others."""
     first_table_id: int = 100
     payload: "Callable[[int], str | None]" = lambda _: None
-    """Whether the n-th transaction is compressed: "zstd", "none" (a payload of plain bytes), or None for no payload."""
+    """True if the n-th transaction is compressed: "zstd", "none" (a payload of plain bytes), or None for no payload."""
     compressed_rows: int | None = None
     """MariaDB's log_bin_compress_min_len: row events with at least so many bytes of rows are compressed."""
     partial: int | None = None
@@ -201,7 +203,7 @@ class SegmentSpec:
     """The file's last event: ROTATE to that name; None: STOP; "" for neither."""
     _out: list[bytes] = field(default_factory=list, init=False, repr=False)
     _open: bool = field(default=False, init=False, repr=False)
-    _place: int = field(default=4, init=False, repr=False)
+    _offset: int = field(default=4, init=False, repr=False)
     _transactions: int = field(default=0, init=False, repr=False)
     _inside: list[bytes] | None = field(default=None, init=False, repr=False)
     """Events of the payload that is being filled."""
@@ -211,13 +213,13 @@ class SegmentSpec:
 
     def events(self) -> list[bytes]:
         """The file's events, one after the other, without the magic bytes."""
-        self._out, self._open, self._place, self._transactions, self._inside = [], False, 4, 0, None
+        self._out, self._open, self._offset, self._transactions, self._inside = [], False, 4, 0, None
         self._event(15, self._format_body(), flags=1 if self.in_use else 0, closed_flags=0)
         self._event(35, struct.pack("<Q", 0))
         for change in self.changes:
-            self._write(change)
+            self._write_change(change)
         if self._open:
-            self._write(Commit())
+            self._write_change(Commit())
         if self.rotate_to:
             self._event(4, struct.pack("<Q", 4) + self.rotate_to.encode())
         elif self.rotate_to is None:
@@ -226,10 +228,10 @@ class SegmentSpec:
 
     def offsets(self) -> list[int]:
         """File offset of each event of ``events()``, and last the file's length."""
-        places = [4]
+        offsets = [4]
         for event in self.events():
-            places.append(places[-1] + len(event))
-        return places
+            offsets.append(offsets[-1] + len(event))
+        return offsets
 
     def _format_body(self) -> bytes:
         head = struct.pack("<H50sIB", 4, self.version.encode(), self.second, 19)
@@ -243,10 +245,10 @@ class SegmentSpec:
             return
         footer = 4 if self.checksum or code == 15 else 0
         length = 19 + len(body) + footer
-        self._place += length
+        self._offset += length
 
         def frame(bits: int) -> bytes:
-            return struct.pack("<IBIIIH", second, code, self.server_id, length, self._place & 0xFFFFFFFF, bits) + body
+            return struct.pack("<IBIIIH", second, code, self.server_id, length, self._offset & 0xFFFFFFFF, bits) + body
 
         crc = zlib.crc32(frame(flags if closed_flags is None else closed_flags))
         self._out.append(frame(flags) + (struct.pack("<I", crc) if footer else b""))
@@ -270,38 +272,38 @@ class SegmentSpec:
         status = b"\0" + bytes(4) + b"\1" + bytes(8)
         self._event(2, struct.pack("<IIBHH", 7, 0, len(name), 0, len(status)) + status + name + b"\0" + raw)
 
-    def _begin(self) -> None:
+    def _begin_transaction(self) -> None:
         if not self._open:
             self._gtid()
             self._inside = None if self.payload(self._transactions) is None else []
             self._query("", "BEGIN")
             self._open = True
 
-    def _end(self) -> None:
+    def _end_payload(self) -> None:
         """Writes out what was gathered for a payload."""
         self._open = False
         if self._inside is not None:
             kind, content, self._inside = self.payload(self._transactions), b"".join(self._inside), None
             self._event(40, payload_body(content, kind or "zstd"))
 
-    def _write(self, change: Change) -> None:  # noqa: C901, PLR0912 - one case a kind of change
+    def _write_change(self, change: Change) -> None:  # noqa: C901, PLR0912 - one case a kind of change
         match change:
             case Insert(table, row):
-                self._rows(Rows(table, Insert, [row]))
+                self._write_rows(Rows(table, Insert, [row]))
             case Update(table, before, after):
-                self._rows(Rows(table, Update, [(before, after)]))
+                self._write_rows(Rows(table, Update, [(before, after)]))
             case Delete(table, row):
-                self._rows(Rows(table, Delete, [row]))
+                self._write_rows(Rows(table, Delete, [row]))
             case Rows():
-                self._rows(change)
+                self._write_rows(change)
             case Commit():
-                self._begin()
+                self._begin_transaction()
                 self._event(16, struct.pack("<Q", 42 + self._transactions))
-                self._end()
+                self._end_payload()
             case Rollback():
-                self._begin()
+                self._begin_transaction()
                 self._query("", "ROLLBACK")
-                self._end()
+                self._end_payload()
             case Query(database, text):
                 self._query(database, text)
             case Statement(database, text):
@@ -312,13 +314,13 @@ class SegmentSpec:
                 self._query(database, text)
             case RawEvent():
                 if change.transaction:
-                    self._begin()
+                    self._begin_transaction()
                 self._event(change.code, change.body, change.flags)
                 if change.ends:
-                    self._end()
+                    self._end_payload()
 
-    def _rows(self, rows: Rows) -> None:
-        self._begin()
+    def _write_rows(self, rows: Rows) -> None:
+        self._begin_transaction()
         number, table = next((k, table) for k, table in enumerate(self.tables) if table.name == rows.table)
         table_id = self.first_table_id + number
         self._event(19, table.body(table_id))
@@ -417,7 +419,7 @@ def bits(flags: Sequence[bool], *, reverse: bool = False) -> bytes:
     return bytes(out)
 
 
-def _name(text: str) -> bytes:
+def _length_prefixed(text: str) -> bytes:
     raw = text.encode()
     return bytes([len(raw)]) + raw + b"\0"
 

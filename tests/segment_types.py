@@ -108,8 +108,8 @@ def _date(text: str) -> bytes:
 def _fraction(text: str, digits: int) -> bytes:
     """The digits behind the point in ceil(digits / 2) bytes, an odd number padded by a zero."""
     size = (digits + 1) // 2
-    digits_ = (text.partition(".")[2][:digits]).ljust(2 * size, "0")
-    return int(digits_).to_bytes(size, "big") if size else b""
+    digit_text = (text.partition(".")[2][:digits]).ljust(2 * size, "0")
+    return int(digit_text).to_bytes(size, "big") if size else b""
 
 
 def DATETIME(digits: int = 0) -> ColumnType:  # noqa: N802 - reads as SQL does

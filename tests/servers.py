@@ -105,10 +105,13 @@ def _folders() -> Iterator[Path]:
 def _programs(folder: Path) -> Iterator[Program]:
     libraries = folder / "usr" / "lib" / "x86_64-linux-gnu"
     is_bundled = folder != Path("/") and libraries.is_dir()
-    loader = next((folder_ / _LOADER for folder_ in (libraries, Path("/lib64")) if (folder_ / _LOADER).is_file()), None)
+    loader = next(
+        (folder_path / _LOADER for folder_path in (libraries, Path("/lib64")) if (folder_path / _LOADER).is_file()),
+        None,
+    )
     for name in ("mysqld", "mariadbd"):
-        for place in ("usr/sbin", "usr/bin", "sbin", "bin"):
-            program = folder / place / name
+        for bin_folder in ("usr/sbin", "usr/bin", "sbin", "bin"):
+            program = folder / bin_folder / name
             if program.is_file() and not program.is_symlink():
                 yield Program(folder, program, (loader, libraries) if is_bundled and loader else None)
 

@@ -33,13 +33,13 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def spans(slices: DataFrame) -> dict[TableName, tuple[Position, Position, int]]:
-    """Where tables have rows, but for XA transactions."""
-    place = F.struct("stretch", "number", "start", "file").alias("place")
+    """Position where tables have rows, but for XA transactions."""
+    position = F.struct("stretch", "number", "start", "file").alias("place")
     tables = F.explode_outer(F.expr(f"IF({OF_XA}, NULL, tables)")).alias("name")
-    rows = slices.select(tables, place, F.expr("stop - start").alias("size")).where("name IS NOT NULL")
+    rows = slices.select(tables, position, F.expr("stop - start").alias("size")).where("name IS NOT NULL")
     grouped = rows.groupBy("name").agg(F.min("place").alias("first"), F.max("place").alias("last"), F.sum("size"))
     return {
-        TableName(*row["name"]): (_position(row["first"]), _position(row["last"]), row["sum(size)"])
+        TableName(*row["name"]): (_stored_position(row["first"]), _stored_position(row["last"]), row["sum(size)"])
         for row in grouped.collect()
     }
 
@@ -100,12 +100,12 @@ def first_slices(slices: DataFrame, name: TableName, ranges: Sequence[Range]) ->
 def committed(all_slices: DataFrame, within: Range) -> pa.Table:
     """HELD and ``xid``, of the XA transactions that a range commits; ``begun`` is null where rows are not there."""
     names = ("stretch", "number", "start", "stop", "file", "transaction_start", "committed_at", "tables")
-    steps_ = all_slices.where(OF_XA).select(*names, "context", "payload").mapInArrow(_steps, _STEP)
+    xa_steps = all_slices.where(OF_XA).select(*names, "context", "payload").mapInArrow(_steps, _STEP)
     last = F.max_by(F.struct("step", "xid", "start", "stop", "committed_at"), "start").alias("last")
     statement = F.min_by(F.struct("said_in", "said"), F.when(F.col("said").isNotNull(), F.col("start"))).alias("inside")
     table_names = F.array_distinct(F.flatten(F.collect_list("tables"))).alias("tables")
     size = F.sum(F.expr("stop - start")).alias("size")
-    transactions = steps_.groupBy("stretch", "number", "file", "begun").agg(last, statement, table_names, size)
+    transactions = xa_steps.groupBy("stretch", "number", "file", "begun").agg(last, statement, table_names, size)
     transactions = transactions.select("stretch", "number", "file", "begun", "last.*", "inside.*", "tables", "size")
     rows = F.struct("step", "stretch", "number", "file", "begun", "tables", "size", "said_in", "said")
     before = F.lag(rows).over(Window.partitionBy("xid").orderBy("stretch", "number", "start"))
@@ -126,8 +126,8 @@ def committed(all_slices: DataFrame, within: Range) -> pa.Table:
 
 def _steps(slices: Batches) -> Batches:
     for batch in slices:
-        steps_ = [step_ for row in batch.to_pylist() if (step_ := _step_of(row))]
-        yield pa.RecordBatch.from_pylist(steps_, schema=_STEP_SCHEMA)
+        xa_steps = [slice_step for row in batch.to_pylist() if (slice_step := _step_of(row))]
+        yield pa.RecordBatch.from_pylist(xa_steps, schema=_STEP_SCHEMA)
 
 
 def _step_of(row: dict[str, Any]) -> dict[str, Any] | None:
@@ -137,10 +137,16 @@ def _step_of(row: dict[str, Any]) -> dict[str, Any] | None:
     )
     if step is None:
         return None
-    said_in, statement = step.statement or (None, None)
-    own_cells = {"step": step.kind, "xid": step.xid, "said_in": said_in, "said": statement, "begun": transaction_start}
+    stated_in, statement = step.statement or (None, None)
+    own_cells = {
+        "step": step.kind,
+        "xid": step.xid,
+        "said_in": stated_in,
+        "said": statement,
+        "begun": transaction_start,
+    }
     return own_cells | {name: row[name] for name in _STEP_SCHEMA.names if name in row}
 
 
-def _position(place: Any) -> Position:
-    return Position(place["file"], place["start"], place["stretch"])
+def _stored_position(position: Any) -> Position:
+    return Position(position["file"], position["start"], position["stretch"])

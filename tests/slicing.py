@@ -54,7 +54,7 @@ def bronze_of(folder: Path, commits: Sequence[pa.Table], group: int = 4) -> tupl
 
 
 def rows_at(slices: Sequence[tuple[int, str, str]]) -> pa.Table:
-    """Rows of bronze, 10 bytes each, of which only places, kind and table mean something: (start, kind, table)."""
+    """Rows of bronze, 10 bytes each, of which only positions, kind and table mean something: (start, kind, table)."""
     rows = [
         {
             **dict.fromkeys(("transaction_start", "server_id", "events", "transactions", "ignored"), 0),

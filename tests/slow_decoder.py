@@ -41,12 +41,12 @@ class Row:
 class Cursor:
     def __init__(self, wire: bytes) -> None:
         self.wire = wire
-        self.place = 0
+        self.offset = 0
 
     def take(self, count: int) -> bytes:
-        assert self.place + count <= len(self.wire), "cut short"
-        self.place += count
-        return self.wire[self.place - count : self.place]
+        assert self.offset + count <= len(self.wire), "cut short"
+        self.offset += count
+        return self.wire[self.offset - count : self.offset]
 
     def little(self, count: int) -> int:
         return int.from_bytes(self.take(count), "little")
@@ -179,7 +179,7 @@ def enum(wire: Cursor, column: Column) -> Any:
 
 def members(wire: Cursor, column: Column) -> Any:
     mask = wire.little(column.meta)
-    return ",".join(label for place, label in enumerate(column.labels or ()) if mask >> place & 1)
+    return ",".join(label for offset, label in enumerate(column.labels or ()) if mask >> offset & 1)
 
 
 def json(wire: Cursor, column: Column) -> Any:
@@ -252,8 +252,8 @@ def image(wire: Cursor, definition: TableDefinition, present: int) -> tuple[list
     nulls = wire.little((present.bit_count() + 7) // 8)
     values: list[Any] = []
     raw: dict[str, str] = {}
-    for place, column in enumerate(definition.columns):
-        if not present >> place & 1:
+    for offset, column in enumerate(definition.columns):
+        if not present >> offset & 1:
             values.append(...)
             continue
         null, nulls = nulls & 1, nulls >> 1
@@ -264,33 +264,33 @@ def image(wire: Cursor, definition: TableDefinition, present: int) -> tuple[list
             values.append(READERS[column.type_code](wire, column))
         except Exact as exact:
             values.append(None)
-            raw[definition.column_names()[place]] = str(exact)
+            raw[definition.column_names()[offset]] = str(exact)
     return values, raw
 
 
 def events(content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
     """Offset, header's second, type and body of each event of a whole file; those in payloads have its offset."""
-    place, footer = 4, 0
-    while place < len(content):
-        second, code, _, length = struct.unpack("<IBII", content[place : place + 13])
-        event = content[place : place + length]
+    offset, footer = 4, 0
+    while offset < len(content):
+        second, code, _, length = struct.unpack("<IBII", content[offset : offset + 13])
+        event = content[offset : offset + length]
         if code == 15:
             footer = 4 if event[-5] == 1 else 0
-            yield place, second, code, event[19:-4]
+            yield offset, second, code, event[19:-4]
         elif code == 40:
-            yield place, second, code, b""
-            yield from inner_events(place, payload(event[19 : length - footer]))
+            yield offset, second, code, b""
+            yield from inner_events(offset, payload(event[19 : length - footer]))
         else:
-            yield place, second, code, event[19 : length - footer]
-        place += length
+            yield offset, second, code, event[19 : length - footer]
+        offset += length
 
 
 def inner_events(outer: int, content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    place = 0
-    while place < len(content):
-        second, code, _, length = struct.unpack("<IBII", content[place : place + 13])
-        yield outer, second, code, content[place + 19 : place + length]
-        place += length
+    offset = 0
+    while offset < len(content):
+        second, code, _, length = struct.unpack("<IBII", content[offset : offset + 13])
+        yield outer, second, code, content[offset + 19 : offset + length]
+        offset += length
 
 
 def payload(body: bytes) -> bytes:
@@ -350,10 +350,10 @@ def rows_of(
     masks = [wire.little((width + 7) // 8) & ((1 << width) - 1) for _ in range(2 if op == 2 else 1)]
     if is_compressed:
         length = wire.big(wire.little(1) & 7)
-        wire = Cursor(zlib.decompress(wire.take(len(wire.wire) - wire.place)))
+        wire = Cursor(zlib.decompress(wire.take(len(wire.wire) - wire.offset)))
         assert len(wire.wire) == length
     first = True
-    while wire.place < len(wire.wire) or (first and not any(masks)):
+    while wire.offset < len(wire.wire) or (first and not any(masks)):
         first = False
         row = Row(op, offset, 0, committed, gtid, [])
         if op == 2:

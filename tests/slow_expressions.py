@@ -99,7 +99,7 @@ def _comparison(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> bool | No
 
 
 def _has_null(*nodes: exp.Expr) -> bool:
-    """Whether NULL itself is compared: the other side may be what it likes."""
+    """True if NULL itself is compared: the other side may be what it likes."""
     return any(isinstance(node.unnest(), exp.Null) for node in nodes)
 
 
@@ -127,7 +127,7 @@ def _between(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> bool | None:
 
 
 def _is_real(node: exp.Expr) -> bool:
-    """Whether an operand is a FLOAT or a DOUBLE, whatever its value."""
+    """True if an operand is a FLOAT or a DOUBLE, whatever its value."""
     inner = node.unnest()
     is_literal = isinstance(inner, exp.Literal) and not inner.args["is_string"]
     return inner.name in REAL_COLUMNS or (is_literal and "e" in inner.name.lower())
@@ -173,13 +173,13 @@ def _matches(text: str, pattern: str) -> bool:
     return bool(text) and pattern[0] in ("_", text[0]) and _matches(text[1:], pattern[1:])
 
 
-def _number(value: Any) -> Any:
+def _numeric_value(value: Any) -> Any:
     return Decimal(value) if isinstance(value, int) else value
 
 
 def _arithmetic(operation: Callable[[Decimal, Decimal], Decimal | None]) -> Any:
     def of(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> Decimal | None:
-        left, right = _number(value(node.this)), _number(value(node.expression))
+        left, right = _numeric_value(value(node.this)), _numeric_value(value(node.expression))
         return None if left is None or right is None else operation(left, right)
 
     return of
@@ -250,8 +250,8 @@ _OF: dict[type[exp.Expr], Any] = {
     exp.Sub: _arithmetic(_EXACT.subtract),
     exp.Mul: _arithmetic(_EXACT.multiply),
     exp.Mod: _arithmetic(lambda left, right: _EXACT.remainder(left, right) if right else None),
-    exp.Neg: _mapped(lambda operand: _EXACT.minus(_number(operand))),
-    exp.Abs: _mapped(lambda operand: _number(operand).copy_abs()),
+    exp.Neg: _mapped(lambda operand: _EXACT.minus(_numeric_value(operand))),
+    exp.Abs: _mapped(lambda operand: _numeric_value(operand).copy_abs()),
     exp.Coalesce: _coalesce,
     exp.Length: _mapped(len),
     exp.Year: _mapped(lambda operand: operand.year),

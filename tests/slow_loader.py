@@ -114,7 +114,7 @@ def _integer(size: int) -> Callable[[Column], Encode]:
     return lambda _: lambda value: (int(value) & mask).to_bytes(size, "little")
 
 
-def _number(column: Column) -> Encode:
+def _number_encoder(column: Column) -> Encode:
     """ENUM and SET by number."""
     return lambda value: int(value).to_bytes(column.meta, "little")
 
@@ -190,7 +190,7 @@ def _decimal(column: Column) -> Encode:
 
 
 def _cuts(short: int, groups: int, start: int) -> list[tuple[int, int, int]]:
-    """Where groups of digits begin and end, and their bytes: a short one, then whole ones."""
+    """Position where groups of digits begin and end, and their bytes: a short one, then whole ones."""
     first = [(start, start + short, _DIGIT_BYTES[short])] if short else []
     return first + [(start + short + 9 * k, start + short + 9 * (k + 1), 4) for k in range(groups)]
 
@@ -219,9 +219,9 @@ def _datetime(column: Column) -> Encode:
     def encode(value: bytes) -> bytes:
         seconds, _, fraction = value.partition(b".")
         day, _, clock = seconds.partition(b" ")
-        year, month, date_ = map(int, day.split(b"-"))
+        year, month, date_number = map(int, day.split(b"-"))
         hour, minute, second = map(int, clock.split(b":"))
-        packed = ((year * 13 + month) << 5 | date_) << 17 | hour << 12 | minute << 6 | second
+        packed = ((year * 13 + month) << 5 | date_number) << 17 | hour << 12 | minute << 6 | second
         return (packed + (1 << 39)).to_bytes(5, "big") + _fraction(fraction, column.meta)
 
     return encode
@@ -269,8 +269,8 @@ _ENCODERS: dict[int, Callable[[Column], Encode]] = {
     18: _datetime,
     19: _time,
     246: _decimal,
-    247: _number,
-    248: _number,
+    247: _number_encoder,
+    248: _number_encoder,
     _VARCHAR: _counted(_varchar_size),
     254: _binary,
     _BLOB: _counted(_blob_size),

@@ -3,7 +3,7 @@
 ``python -m tests.soak SECONDS FOLDER`` prints each fault as it comes, and at the end how often each was tried and what
 was lost and doubled. Everything is a process of its own, as users have it: the server, and each ``stratalog run``.
 
-Put here: the faults, and the account. Not here: faults at chosen places, which have tests of their own
+Put here: the faults, and the account. Not here: faults at chosen positions, which have tests of their own
 (pipeline/test_faults.py, pipeline/test_server_faults.py, pipeline/test_cut_connections.py).
 """
 
@@ -47,7 +47,7 @@ FAIR = re.compile(
 
 @dataclass
 class Account:
-    """How often each fault was tried, how the runs under it ended, and what the comparisons found."""
+    """Number of times that each fault was tried, how the runs under it ended, and what the comparisons found."""
 
     faults: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
@@ -110,7 +110,7 @@ class Run:
         return self.process.returncode, output
 
     def lasts(self, seconds: float) -> bool:
-        """Whether it still goes on after so many seconds."""
+        """True if it still goes on after so many seconds."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ class Run:
 
 
 class Cuts(Iterator[int]):
-    """How many bytes of each dump the proxy lets through: as good as all, unless it is asked to be rough."""
+    """Number of bytes of each dump that the proxy lets through: as good as all, unless it is asked to be rough."""
 
     def __init__(self, generator: random.Random) -> None:
         self.generator, self.rough = generator, False
@@ -159,7 +159,7 @@ class Soak:
         }
         self.config = self.folder / "pipeline.yaml"
         self.config.write_text(yaml.safe_dump(document))
-        self._write()
+        self._write_load()
         return self
 
     def __exit__(
@@ -170,7 +170,7 @@ class Soak:
 
     # Writers
 
-    def _write(self) -> None:
+    def _write_load(self) -> None:
         connection = self.server.connect()
         self._writers = Writers(Traffic(connection, first=self._numbers + 1), pause=0.01)
         self._writers.start()
@@ -208,7 +208,7 @@ class Soak:
     def _moment(self) -> float:
         return self.generator.uniform(0.2, 1.1) * self.usual
 
-    def _start(self) -> Run:
+    def _start_run(self) -> Run:
         return Run("run", "-c", str(self.config))
 
     def _settle(self, run: Run) -> None:
@@ -229,7 +229,7 @@ class Soak:
 
     def _struck(self, strike: Callable[[Run], None]) -> None:
         """A run in the middle of which something happens."""
-        run = self._start()
+        run = self._start_run()
         run.lasts(self._moment())
         strike(run)
         self._settle(run)
@@ -253,32 +253,32 @@ class Soak:
         end()
         self._pause_writers()
         self.server.start()
-        self._write()
+        self._write_load()
 
     def _connections_cut(self) -> None:
         self._cuts.rough = True
         try:
-            self._settle(self._start())
+            self._settle(self._start_run())
         finally:
             self._cuts.rough = False
 
     def _two_runs_at_once(self) -> None:
-        first, second = self._start(), self._start()
+        first, second = self._start_run(), self._start_run()
         self._settle(first)
         self._settle(second)
 
     def _a_run_asleep_while_another_overtakes_it(self) -> None:
-        sleeper = self._start()
+        sleeper = self._start_run()
         if sleeper.lasts(self._moment()):
             sleeper.signal(signal.SIGSTOP, all_of_it=True)
-            self._settle(self._start())
+            self._settle(self._start_run())
             sleeper.signal(signal.SIGCONT, all_of_it=True)
         self._settle(sleeper)
 
     def _nothing_but_a_new_file(self) -> None:
         with self.server.connect() as connection:
             rotate(connection)
-        self._settle(self._start())
+        self._settle(self._start_run())
 
     # What is there
 
@@ -295,7 +295,7 @@ class Soak:
             self.account.doubled += verdict["extra"]
             self.account.different += verdict["different"]
         fine = {"equal"} if self._writers is None else {"equal", "changing"}
-        if status or any(verdict_["state"] not in fine for verdict_ in verdicts):
+        if status or any(table_verdict["state"] not in fine for table_verdict in verdicts):
             raise AssertionError(f"{self.account}\n{output}")
 
     def export(self) -> None:
@@ -321,25 +321,25 @@ class Soak:
         self.account.cuts = self.proxy.cut
 
 
-def soak(seconds: float, folder: Path, seed: int, say: Callable[[str], object]) -> Account:
+def soak(seconds: float, folder: Path, seed: int, print_line: Callable[[str], object]) -> Account:
     """Faults for so many seconds, a comparison every tenth round. Raises AssertionError at the first loss."""
     over = time.monotonic() + seconds
-    with Soak(folder, seed) as soak_:
+    with Soak(folder, seed) as running_soak:
         rounds = 0
         while time.monotonic() < over:
-            soak_.round()
+            running_soak.round()
             rounds += 1
-            say(f"{rounds}: {dict(soak_.account.faults)}, runs {dict(soak_.account.ended)}")
+            print_line(f"{rounds}: {dict(running_soak.account.faults)}, runs {dict(running_soak.account.ended)}")
             if rounds % 10 == 0:
-                soak_.compare()
-        soak_.finish()
-        return soak_.account
+                running_soak.compare()
+        running_soak.finish()
+        return running_soak.account
 
 
 def main(of: Callable[..., Account], seconds: str, folder: str) -> None:
-    say, seed = print, int(os.environ.get("STRATALOG_SEED", time.time()))
-    say(f"seed {seed}")
-    say(str(of(float(seconds), Path(folder), seed, say)))
+    print_line, seed = print, int(os.environ.get("STRATALOG_SEED", time.time()))
+    print_line(f"seed {seed}")
+    print_line(str(of(float(seconds), Path(folder), seed, print_line)))
 
 
 if __name__ == "__main__":

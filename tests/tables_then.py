@@ -1,11 +1,11 @@
-"""Tables as a server has them at a moment, and as they are shown at a place of its log, to be compared.
+"""Tables as a server has them at a moment, and as they are shown at a position of its log, to be compared.
 
 Put here: both readings, in one form. Not here: how a server comes to a moment.
 """
 
 from spark_jobs.pipeline.as_of.table_rows import TableAt
 from tests.fix_mysql import Database
-from tests.fix_pipeline import _AS_IN_THE_LAKE, _plain
+from tests.fix_pipeline import _AS_IN_THE_LAKE, _comparable_row
 
 Contents = tuple[list[str], list[str]]
 """The names of a table's columns, and its rows as text, sorted."""
@@ -24,7 +24,7 @@ def _server_table(database: Database, table: str) -> Contents:
     )
     cells = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
     rows = database.execute(f"SELECT {cells} FROM `{table}`")
-    return [name for name, _ in listed], sorted(repr(_plain(row)) for row in rows)
+    return [name for name, _ in listed], sorted(repr(_comparable_row(row)) for row in rows)
 
 
 def contents(table: TableAt) -> Contents:
@@ -34,4 +34,4 @@ def contents(table: TableAt) -> Contents:
     cells = [
         tuple((row.get("_raw") or {}).get(name) if row[name] is None else row[name] for name in names) for row in rows
     ]
-    return names, sorted(repr(_plain(row)) for row in cells)
+    return names, sorted(repr(_comparable_row(row)) for row in cells)

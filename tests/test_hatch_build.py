@@ -51,10 +51,10 @@ def project(folder: Path, *packages: str) -> Path:
 
 def run(folder: Path, code: str, path: Path) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("STRATALOG_", "DAGSTER"))}
-    places = os.pathsep.join([str(folder), str(path)])
+    folders = os.pathsep.join([str(folder), str(path)])
     command = [sys.executable, "-c", code]
     return subprocess.run(
-        command, cwd=folder, env=environment | {"PYTHONPATH": places}, capture_output=True, text=True, check=False
+        command, cwd=folder, env=environment | {"PYTHONPATH": folders}, capture_output=True, text=True, check=False
     )
 
 

@@ -29,7 +29,7 @@ Tests: TypeAlias = dict[str, frozenset[str]]
 
 
 def fits(expression: str, marks: frozenset[str]) -> bool:
-    """Whether ``pytest -m`` selects a test with these marks."""
+    """True if ``pytest -m`` selects a test with these marks."""
 
     def is_mark(name: str, /, **_: object) -> bool:
         return name in marks
@@ -97,12 +97,12 @@ def tests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, frozenset[str]]
 def times_run(
     tests: Tests, sessions: Sessions, *, marks: str, variable: str, targets: Collection[str]
 ) -> dict[str, int]:
-    """How often each test with the given marks is run by sessions of targets that have the given variable."""
+    """Number of runs of each test with the given marks by sessions of targets that have the given variable."""
     running = [session for session in sessions if session.variable == variable and session.target in targets]
     return {
-        name: sum(session.selects(name, its_marks) for session in running)
-        for name, its_marks in tests.items()
-        if fits(marks, its_marks)
+        name: sum(session.selects(name, own_marks) for session in running)
+        for name, own_marks in tests.items()
+        if fits(marks, own_marks)
     }
 
 

@@ -42,9 +42,9 @@ class TiDBServer(ServerProcess):
         if program is None:
             raise ConfigError(f"tidb is not here: name its program in {PROGRAM} (tests/README.md)")
         directory.mkdir(parents=True, exist_ok=True)
-        places = {"path": "store", "log-file": "tidb.log", "log-slow-query": "slow.log", "temp-dir": "temp"}
+        folders = {"path": "store", "log-file": "tidb.log", "log-slow-query": "slow.log", "temp-dir": "temp"}
         listens = [f"--host={self.host}", f"-P={self.port}", "--socket=", "--report-status=false"]
-        options = [f"--{option}={directory / name}" for option, name in places.items()]
+        options = [f"--{option}={directory / name}" for option, name in folders.items()]
         self.launch([program, "--store=unistore", *options, *listens], os.environ)
         self._await_login()
 

@@ -61,7 +61,7 @@ OFTEN = TimelineInputs(as_logged, everywhere)
 def steps(
     *statements: tuple[int, str],
     maps: tuple[tuple[int, TableDefinition], ...] = ((100, OLD),),
-    standing: TableState | None = None,
+    state: TableState | None = None,
     last: int = 900,
     rules: TimelineInputs = RULES,
     session: Session | None = None,
@@ -72,24 +72,24 @@ def steps(
         if maps
         else None
     )
-    statements_ = tuple(
+    logged_statements = tuple(
         LoggedStatement(at(offset), classify(text, "shop"), at(offset + 10), "shop", session=session or Session())
         for offset, text in statements
     )
-    survey = RangeScan({NAME: occurrence} if occurrence else {}, statements_)
-    return steps_of(survey, NAME, Range(at(10), at(1000)), standing, rules)
+    survey = RangeScan({NAME: occurrence} if occurrence else {}, logged_statements)
+    return steps_of(survey, NAME, Range(at(10), at(1000)), state, rules)
 
 
 def listing(timeline: list[TimelineStep]) -> list[str]:
     """Each step in a few characters: rows by their columns, turns by what they do."""
     texts = []
     for step in timeline:
-        definition = step.standing.definition
+        definition = step.state.definition
         names = ",".join(definition.column_names()) if definition else "?"
         if isinstance(step, DataRange):
             texts.append(f"{step.range.start.offset}-{step.range.stop.offset} {names}")
         else:
-            effect = "empties " * step.empties + "dropped " * step.standing.is_dropped
+            effect = "empties " * step.empties + "dropped " * step.state.is_dropped
             origin = f" from {step.inherited.name.table}" if step.inherited else ""
             texts.append(f"at {step.range.start.offset} {effect}{names}{origin}")
     return texts
@@ -103,16 +103,16 @@ CUT_OVER = "RENAME TABLE t TO _t_del, _t_gho TO t"
 
 def filled(name: TableName, until: Position) -> TableContents:
     """A table of which the log has all rows."""
-    standing = TableState(replace(GHOST, name=name), is_complete=True)
-    return TableContents(name, None, [DataRange(Range(at(20), until), standing)], standing, at(20))
+    state = TableState(replace(GHOST, name=name), is_complete=True)
+    return TableContents(name, None, [DataRange(Range(at(20), until), state)], state, at(20))
 
 
 FILLED = TimelineInputs(as_logged, nowhere, contents=filled)
 
 
-def stored(standing: TableState) -> TableState:
+def stored(state: TableState) -> TableState:
     """How a table stands by the commit that says so."""
-    commit = SilverCommit.from_json(standing.in_commit(SilverCommit(at(900), "b")).to_json())
+    commit = SilverCommit.from_json(state.in_commit(SilverCommit(at(900), "b")).to_json())
     assert commit is not None
     return TableState.of(commit)
 
@@ -128,7 +128,7 @@ BARE = TableDefinition(NAME, (Column(None, 3), Column(None, 3)), None)
 UNNAMED = definition(replace(ID, name=None), replace(V, name=None))
 
 
-BAG = keyed()
+KEYLESS = keyed()
 
 
 def everywhere_unnamed(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:

@@ -29,7 +29,7 @@ class Walk:
         self.variables["PWD"] = str(self.folder)
 
     @property
-    def place(self) -> Path:
+    def location(self) -> Path:
         """The working folder."""
         return Path(self.variables["PWD"])
 
@@ -45,7 +45,7 @@ class Walk:
         state = self.folder / _VARIABLES
         process = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"{commands}\nenv -0 >'{state}'"],
-            cwd=self.place,
+            cwd=self.location,
             env=self.variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -50,8 +50,8 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefinit
 
         # Only the selected tables are compared, all of them in one session.
         selected = {key.asset_key for key in context.selected_asset_check_keys}
-        tables_ = [table for table in tables if table.key in selected]
-        targets = {(TableName(*asset.origins[0]), asset.name): asset for asset in tables_}
+        table_list = [table for table in tables if table.key in selected]
+        targets = {(TableName(*asset.origins[0]), asset.name): asset for asset in table_list}
         names, pending = {name for name, _ in targets}, dict(targets)
         spark = sessions(context, catalog.spark)
         with failing():
@@ -69,7 +69,7 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefinit
 
 
 def _compared(targets: "Iterable[TableInto]", verdict: "Verdict") -> "TableInto":
-    """Which of these tables a verdict is about: of one that goes to several, it names the downstream table."""
+    """Compared tables among these: of one that goes to several, a verdict names the downstream table."""
     own_targets = (pair for pair in targets if pair[0] == verdict.table)
     return next(pair for pair in own_targets if verdict.into in (None, ".".join(pair[1])))
 

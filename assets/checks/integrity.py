@@ -33,7 +33,7 @@ KEYS_UNIQUE = "keys_unique"
 SECOND = "second_reader"
 BREAKS = "binlog/breaks"
 KEYS = "rows/repeated_keys"
-_SAID = {
+_MESSAGES = {
     POSITIONS_TOUCH: "Fails when the log in bronze has a gap or an overlap.",
     LAG: "Warns when bronze is further behind the source than max_lag in pipeline.yaml allows.",
     MARGIN: "Fails when the source has less log left before bronze's position than retention.margin asks for.",
@@ -82,9 +82,9 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
         if SCHEMA in on_bronze:
             with failing():
                 yield _schema(pipeline, lineage)
-        tables_ = [table for table in tables if _of_keys(table).key in selected]
-        if tables_:
-            yield from _keys(pipeline, lineage, tables_, sessions(context, catalog.spark))
+        table_list = [table for table in tables if _of_keys(table).key in selected]
+        if table_list:
+            yield from _keys(pipeline, lineage, table_list, sessions(context, catalog.spark))
 
     return audit
 
@@ -106,7 +106,7 @@ def audit_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
 
 
 def _on_bronze(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckSpec]:
-    texts = _SAID | (_OF_SERVERS if pipeline.sources[lineage.source].servers else {})
+    texts = _MESSAGES | (_OF_SERVERS if pipeline.sources[lineage.source].servers else {})
     return [dg.AssetCheckSpec(name, asset=lineage.bronze, description=text) for name, text in texts.items()]
 
 
@@ -125,7 +125,7 @@ def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
         return _result(lineage, POSITIONS_TOUCH, "", {}, "bronze holds nothing yet")
     gaps = breaks(table, head)
     metadata = {BREAKS: len(gaps), **checkpoint.of_position(head.position)}
-    return _result(lineage, POSITIONS_TOUCH, _listed(gaps), metadata)
+    return _result(lineage, POSITIONS_TOUCH, _first_lines(gaps), metadata)
 
 
 def _status(pipeline: Pipeline, source: str) -> "SourceStatus":
@@ -158,7 +158,7 @@ def _quarantine(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.silver import quarantine
 
     events = [str(skip) for skip in quarantine.read(lake_of(pipeline), lineage.source)]
-    text = f"{len(events)} events are quarantined\n{_listed(events)}" if events else ""
+    text = f"{len(events)} events are quarantined\n{_first_lines(events)}" if events else ""
     return _result(lineage, QUARANTINE, text, checkpoint.of_quarantined(len(events)), warns=True)
 
 
@@ -168,7 +168,7 @@ def _column_names(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
     entries = publication.read(lake_of(pipeline), lineage.source)
     tables = sorted(".".join(entry.name) for entry in entries if entry.numbered and entry.state != "ignored")
-    text = f"nothing names the columns of {counted(len(tables), 'table')}\n{_listed(tables)}" if tables else ""
+    text = f"nothing names the columns of {counted(len(tables), 'table')}\n{_first_lines(tables)}" if tables else ""
     return _result(lineage, NAMED, text, {checkpoint.NUMBERED_TABLES: checkpoint.number(len(tables))}, warns=True)
 
 
@@ -202,10 +202,10 @@ def _schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
     audit = audit_schema(pipeline, lineage.source)
     assert audit, "only sources that are servers have the check"
-    return _result(lineage, SCHEMA, _listed(audit.lines()), checkpoint.of_schema(audit), str(audit))
+    return _result(lineage, SCHEMA, _first_lines(audit.lines()), checkpoint.of_schema(audit), str(audit))
 
 
-def _listed(lines: list[str]) -> str:
+def _first_lines(lines: list[str]) -> str:
     """The first of many."""
     rest = f"\n… and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return "\n".join(lines[:_SHOWN]) + rest
@@ -220,10 +220,10 @@ def _keys(
     # Keys that occur twice are counted by Spark, keys that were never complete are in the commits.
     names = {table.key: (TableName(*table.origins[0]), table.name) for table in tables}
     with failing():
-        repeated_ = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
+        repeated_counts = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
         unseen = keys_never_whole(pipeline, lineage.source)
     for table in tables:
-        repeated, lacking = repeated_.get(names[table.key]), unseen.get(names[table.key], 0)
+        repeated, lacking = repeated_counts.get(names[table.key]), unseen.get(names[table.key], 0)
         text = {
             None: "the table has no key, or no row yet",
             0: None,

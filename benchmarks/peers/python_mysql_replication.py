@@ -26,10 +26,10 @@ def read(path: str) -> tuple[int, int, int, int]:
     tables: dict[int, Any] = {}
     with open(path, "rb") as file:  # noqa: PTH123 - as small as may be: it is on the clock
         content = file.read()
-    place = 4
-    while place < len(content):
-        length = int.from_bytes(content[place + 9 : place + 13], "little")
-        packet = MysqlPacket(b"\0" + content[place : place + length], "utf8mb4")
+    offset = 4
+    while offset < len(content):
+        length = int.from_bytes(content[offset + 9 : offset + 13], "little")
+        packet = MysqlPacket(b"\0" + content[offset : offset + length], "utf8mb4")
         event = _wrapped(packet, tables).event
         if isinstance(event, TableMapEvent):
             tables[event.table_id] = event.get_table()
@@ -41,7 +41,7 @@ def read(path: str) -> tuple[int, int, int, int]:
                         values += len(row[image])
                         total += next(iter(row[image].values()))
                         last[event.table_id] = event.columns, row[image]
-        place += length
+        offset += length
     return changes, values, total, sum(_letters(*entry) for entry in last.values())
 
 

@@ -82,8 +82,8 @@ def range_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         ops: Any = context.run_config["ops"]
         request = _request(ops[FORM]["config"], source)
         with failing():
-            range_ = request.range(pipeline)
-        replay = Backfill(context, lineage, request, range_).run(sessions(context, catalog.spark))
+            log_range = request.range(pipeline)
+        replay = Backfill(context, lineage, request, log_range).run(sessions(context, catalog.spark))
         metadata = replay.metadata()
         context.add_output_metadata(metadata)
         context.log_event(dg.AssetObservation(lineage.backfill, metadata=metadata))

@@ -33,7 +33,7 @@ READ_TO = "load/log_ended_at"
 
 
 class LoadConfig(dg.Config):
-    """What to load: tables as ``DB.TABLE``, patterns too; none means all that are not complete.
+    """Tables to load, as ``DB.TABLE``, patterns too; none means all that are not complete.
 
     max_load: limits of the server as ``stratalog load --max-load`` takes them.
     """
@@ -92,7 +92,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
 
 def of_progress(commit: "LoadCommit") -> dict[str, Any]:
-    """How far a table's load is."""
+    """Metadata of the progress of a table's load."""
     estimate = {} if commit.estimate is None else {ESTIMATED: checkpoint.number(commit.estimate)}
     ended = {} if commit.read_to is None else {READ_TO: str(commit.read_to)}
     metadata = {

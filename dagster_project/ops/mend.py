@@ -29,7 +29,7 @@ _SHOWN = 20
 
 
 class MendConfig(dg.Config):
-    """What to mend: tables as ``DB.TABLE``, patterns too; none means all whose rows differ.
+    """Tables to mend, as ``DB.TABLE``, patterns too; none means all whose rows differ.
 
     keys: of one table, as ``stratalog mend --key`` takes them. apply: whether anything is changed.
     """
@@ -83,7 +83,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
 
 def of_mended(table: "MendedTable", *, is_applied: bool) -> dict[str, Any]:
-    """What a mend has found of a table, in rows."""
+    """Metadata of a mended table, in rows."""
     lines = list(table.lines())[:_SHOWN]
     return {
         STATE: table.state,

@@ -32,7 +32,7 @@ from spark_jobs.text.codes import MessageCode
 FOLDER = Path(__file__).parent
 _MADE = "<!-- Made by `make docs` from {}: change it there. -->"
 _NOT_A_KEY = ("path",)
-"""What a Pipeline knows and no file says."""
+"""Facts that a Pipeline knows and no file states."""
 _WORDS: dict[Any, str] = {
     str: "text",
     int: "number",
@@ -71,7 +71,7 @@ def configuration(model: type[BaseModel]) -> str:
         "What they are for, and how they go together: [configuration](../configuration.md). Durations are a number and",
         "`d`, `h` or `m`: `30d`, `36h`, `90m`. `NAME` is a name that you choose.",
         "",
-        *_table(("key", "value", "default", "meaning"), _keys(model, "", set())),
+        *_markdown_table(("key", "value", "default", "meaning"), _keys(model, "", set())),
     ]
     return "\n".join(lines) + "\n"
 
@@ -83,7 +83,7 @@ def _keys(model: type[BaseModel], path: str, listed: set[type[BaseModel]]) -> It
             continue
         key = f"{path}{field.alias or name}"
         inside, suffix = _inside(field.annotation)
-        value = "keys" if inside and not suffix else _value(field.annotation, field.metadata)
+        value = "keys" if inside and not suffix else _type_text(field.annotation, field.metadata)
         yield f"`{key}`", value, _default(field), _prose(field.description or "")
         if inside and inside not in listed:
             listed.add(inside)
@@ -91,7 +91,10 @@ def _keys(model: type[BaseModel], path: str, listed: set[type[BaseModel]]) -> It
 
 
 def _inside(annotation: Any) -> tuple[type[BaseModel] | None, str]:
-    """The model whose keys stand below a key, and what is between: a name that the user chooses, or a list's place."""
+    """The model whose keys stand below a key, and what is between.
+
+    A name that the user chooses, or a list's position.
+    """
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""
     suffix = {dict: ".NAME", tuple: "[]"}.get(get_origin(annotation), "")
@@ -101,7 +104,7 @@ def _inside(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     return models[0] if models else (None, "")
 
 
-def _value(annotation: Any, limits: Sequence[Any] = ()) -> str:
+def _type_text(annotation: Any, limits: Sequence[Any] = ()) -> str:
     """A type in a user's words."""
     origin, parts = (
         get_origin(annotation),
@@ -110,13 +113,13 @@ def _value(annotation: Any, limits: Sequence[Any] = ()) -> str:
     if origin is Literal:
         return ", ".join(f"`{part}`" for part in parts)
     if origin in (Union, UnionType):
-        return " or ".join(_value(part, limits) for part in parts)
+        return " or ".join(_type_text(part, limits) for part in parts)
     if origin is tuple:
-        return f"list of {_value(parts[0])}"
+        return f"list of {_type_text(parts[0])}"
     if origin is dict:
         return "names, each with keys" if _inside(annotation)[0] else "names, each with text"
     if origin is not None:  # Annotated
-        return _value(parts[0], limits)
+        return _type_text(parts[0], limits)
     is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
     return "keys" if is_model else _WORDS[annotation] + _limited(limits)
 
@@ -172,7 +175,7 @@ def _options(context: click.Context) -> list[str]:
             default = " Required." if param.required else f" Default: `{param.default}`." if has_default else ""
             variable = f" Environment variable: `{param.envvar}`." if param.envvar else ""
             rows.append((f"`{', '.join(param.opts)}{metavar}`", _prose(param.help or "") + default + variable))
-    return _table(("option", "meaning"), rows)
+    return _markdown_table(("option", "meaning"), rows)
 
 
 def python() -> str:
@@ -192,7 +195,7 @@ def python() -> str:
         "Examples: [the lake](../lake.md#a-consistent-set-of-tables), [the log](../lake.md#the-log-as-a-library),",
         "[your own assets](../own-assets.md), [verify](../verify.md).",
         "",
-        *_table(("name", "meaning"), _members()),
+        *_markdown_table(("name", "meaning"), _members()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -203,11 +206,14 @@ def _members() -> Iterator[tuple[str, str]]:
         value = getattr(stratalog, name)
         is_model = isinstance(value, type) and issubclass(value, BaseModel)
         is_plain = isinstance(value, type) and not is_model and not issubclass(value, Exception)
-        yield f"`{name if isinstance(value, type) and not is_plain else _call(name, value)}`", _text(value)
+        yield f"`{name if isinstance(value, type) and not is_plain else _call(name, value)}`", _docstring_cell(value)
         for method, member in vars(value).items() if is_plain else ():
             if not method.startswith("_") and (isinstance(member, property) or inspect.isfunction(member)):
                 member_name = f"{name}.{method}"
-                yield f"`{member_name if isinstance(member, property) else _call(member_name, member)}`", _text(member)
+                yield (
+                    f"`{member_name if isinstance(member, property) else _call(member_name, member)}`",
+                    _docstring_cell(member),
+                )
 
 
 def _call(name: str, function: Any) -> str:
@@ -223,7 +229,7 @@ def _call(name: str, function: Any) -> str:
     return f"{name}({', '.join(arguments)})"
 
 
-def _text(value: Any) -> str:
+def _docstring_cell(value: Any) -> str:
     """A docstring as one cell, its list of arguments as sentences."""
     text = re.sub(r"^Args:$", "", inspect.getdoc(value) or "", flags=re.MULTILINE)
     return _prose(re.sub(r"^ +(\w+): (?=[A-Z])", r"``\1``: ", text, flags=re.MULTILINE))
@@ -234,7 +240,7 @@ def _prose(text: str) -> str:
     return " ".join(text.replace("``", "`").replace("|", "\\|").split())
 
 
-def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> list[str]:
+def _markdown_table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 

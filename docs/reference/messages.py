@@ -1,4 +1,4 @@
-"""The page of all messages, from the places in the code that raise them.
+"""The page of all messages, from the positions in the code that raise them.
 
 Put here: which texts an error may have, and the code that each gets. Not here: causes, which
 docs/troubleshooting.md has.
@@ -25,13 +25,13 @@ CLASSES: dict[str, type[StratalogError]] = {
 _ELIDED = "…"
 FIRST = 1001
 _ALIKE = 0.75
-"""How much of a message stays where it is reworded."""
+"""Share of a message that stays where it is reworded."""
 _SHORTEST = 8
 """Letters that a text needs to be searched for."""
 
 
 class Texts:
-    """What the expressions of one module may be as text; a part that is known at run time alone is elided."""
+    """Texts that the expressions of one module may be; a part that is known at run time alone is elided."""
 
     def __init__(self, module: ast.Module) -> None:
         self._functions = {node.name: node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
@@ -51,7 +51,7 @@ class Texts:
             case ast.Constant(value=str(text)):
                 return [text]
             case ast.JoinedStr():
-                return ["".join(self._part(value) for value in node.values)]
+                return ["".join(self._expression_text(value) for value in node.values)]
             case ast.BinOp(op=ast.Add()):
                 left, right = self.of(node.left) or [_ELIDED], self.of(node.right) or [_ELIDED]
                 return [a + b for a in left for b in right]
@@ -67,12 +67,12 @@ class Texts:
                 alternatives = [template]
         return [text for alternative in alternatives for text in self.of(alternative)]
 
-    def _part(self, node: ast.expr) -> str:
+    def _expression_text(self, node: ast.expr) -> str:
         texts = self.of(node) if isinstance(node, ast.Constant) else []
         return texts[0] if texts else _ELIDED
 
     def _of_function(self, name: str) -> list[str]:
-        """What a function of the module may return."""
+        """Texts that a function of the module may return."""
         if name in self._callers:
             return []
         self._callers.append(name)
@@ -82,7 +82,7 @@ class Texts:
         return texts
 
 
-def places() -> Iterator[tuple[str, list[str]]]:
+def raise_sites() -> Iterator[tuple[str, list[str]]]:
     """The class and the texts of each error that the code makes."""
     for path in sorted(path for tree in _TREES for path in (ROOT / tree).rglob("*.py")):
         module = ast.parse(path.read_text(encoding="utf-8"))
@@ -96,7 +96,7 @@ def places() -> Iterator[tuple[str, list[str]]]:
 def messages() -> dict[str, list[str]]:
     """All texts by class, each once."""
     by_class: defaultdict[str, set[str]] = defaultdict(set)
-    for name, texts in places():
+    for name, texts in raise_sites():
         by_class[name] |= {_searchable(text) for text in texts}
     searchable = {
         name: sorted(text for text in texts if sum(map(str.isalpha, text)) >= _SHORTEST)
@@ -136,7 +136,7 @@ def assigned(before: Sequence[MessageCode], texts: Mapping[str, Sequence[str]]) 
 
 
 def _is_reworded(before: MessageCode, name: str, text: str) -> bool:
-    """Whether a message is one that was there before: of another class, or with some other words."""
+    """True if a message is one that was there before: of another class, or with some other words."""
     same_class = before.cls == name
     return before.text == text or (same_class and SequenceMatcher(None, before.text, text).ratio() >= _ALIKE)
 

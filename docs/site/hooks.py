@@ -1,4 +1,4 @@
-"""What the site of the pages has besides MkDocs: pages from outside docs/, short addresses, and llms.txt.
+"""Additions to MkDocs for the site: pages from outside docs/, short addresses, and llms.txt.
 
 The site is built from the pages where they are, so that links work in a clone, too. `make site` runs it.
 
@@ -22,7 +22,7 @@ TOP_PAGES = (
 )
 """Pages that are not in docs/."""
 FILES = ("LICENSE", "Containerfile")
-"""What pages link to besides pages, pictures and examples."""
+"""Targets of links besides pages, pictures and examples."""
 FOLDERS = ("docs/pictures", "docs/examples")
 
 
@@ -38,14 +38,14 @@ def assets() -> list[str]:
 
 
 def address(path: str) -> str:
-    """Where a file of the tree is in the site: docs/ at its top, the tree's own files under project/."""
-    place = PurePosixPath(path)
+    """Address of a file of the tree in the site: docs/ at its top, the tree's own files under project/."""
+    full_path = PurePosixPath(path)
     if path == "README.md":
         return "index.html"
-    inside = place.relative_to("docs") if place.parts[0] == "docs" else PurePosixPath("project", place)
-    if place.suffix != ".md":
+    inside = full_path.relative_to("docs") if full_path.parts[0] == "docs" else PurePosixPath("project", full_path)
+    if full_path.suffix != ".md":
         return str(inside)
-    folder = inside.parent if place.stem == "README" else inside.with_suffix("")
+    folder = inside.parent if full_path.stem == "README" else inside.with_suffix("")
     return str(folder / "index.html").lower()
 
 

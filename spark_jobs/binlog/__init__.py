@@ -19,7 +19,7 @@ from spark_jobs.binlog.rows.changes import Changes, Presence
 from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.rows.erasure import ErasedSlice, SliceEraser
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
-from spark_jobs.binlog.rows.placed_events import written_head
+from spark_jobs.binlog.rows.located_events import written_head
 from spark_jobs.binlog.rows.statement_texts import SliceTexts, StatementTexts
 from spark_jobs.binlog.slices.definitions import Definitions, definitions_of
 from spark_jobs.binlog.slices.listing import Event, Summary, TypeCount, list_events, summarize

@@ -30,7 +30,7 @@ def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     Cut as small as it goes; what belongs to a transaction that ends in a later slice comes last, in one.
     """
     file, start = (cells.column(name)[0].as_py() for name in ("file", "start"))
-    if _number(cells, "transaction_start") != start or not _number(cells, "transactions"):
+    if _integer_cell(cells, "transaction_start") != start or not _integer_cell(cells, "transactions"):
         yield cells
         return
     context, payload = cells.column("context")[0].as_py(), cells.column("payload")[0].as_py()
@@ -46,20 +46,20 @@ def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([values], schema=cells.schema)
 
 
-def _number(cells: pa.RecordBatch, name: str) -> int:
+def _integer_cell(cells: pa.RecordBatch, name: str) -> int:
     return int(cells.column(name)[0].as_py())
 
 
-def parts_of(cells: pa.RecordBatch, places: Sequence[int]) -> list[dict[str, Any]]:
+def parts_of(cells: pa.RecordBatch, positions: Sequence[int]) -> list[dict[str, Any]]:
     """A slice cut at offsets, which are in order, as rows of bronze."""
     (fields,) = cells.to_pylist()
     pieces = [fields | part for piece in split(cells) for part in piece.to_pylist()]
-    grouped = groupby(pieces, key=lambda piece: bisect_right(places, piece["start"]))
-    parts = [_joined(list(group)) for _, group in grouped]
+    grouped = groupby(pieces, key=lambda piece: bisect_right(positions, piece["start"]))
+    parts = [_joined_pieces(list(group)) for _, group in grouped]
     return [{name: part[name] for name in fields} for part in parts]
 
 
-def _joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined_pieces(pieces: list[dict[str, Any]]) -> dict[str, Any]:
     """Consecutive pieces of a slice as one slice."""
     # Counts add up, lists follow each other, and everything that says where a slice ends is the last one's.
     first, last = pieces[0], pieces[-1]
@@ -80,35 +80,38 @@ def _joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
     )
 
 
-def transaction_at(table: Table, version: int, place: Position) -> Position | None:
-    """Where the transaction begins that the byte at a position belongs to; None where bronze does not hold the byte."""
-    cells = _slice_at(table, version, place)
+def transaction_at(table: Table, version: int, position: Position) -> Position | None:
+    """Position where the transaction begins that the byte at a position belongs to.
+
+    None where bronze does not hold the byte.
+    """
+    cells = _slice_at(table, version, position)
     if cells is None:
         return None
-    start, start_ = _number(cells, "start"), _number(cells, "transaction_start")
-    if cells.column("kind")[0].as_py() == "rows" and start_ == start:
-        starts = [_number(piece, "transaction_start") for piece in split(cells)]
-        start_ = max((start for start in starts if start <= place.offset), default=start)
-    return Position(cells.column("file")[0].as_py(), start_, place.stretch)
+    start, first_offset = _integer_cell(cells, "start"), _integer_cell(cells, "transaction_start")
+    if cells.column("kind")[0].as_py() == "rows" and first_offset == start:
+        starts = [_integer_cell(piece, "transaction_start") for piece in split(cells)]
+        first_offset = max((start for start in starts if start <= position.offset), default=start)
+    return Position(cells.column("file")[0].as_py(), first_offset, position.stretch)
 
 
 def first_transaction(
-    cells: pa.RecordBatch, place: Position, name: TableName, matches: Callable[[TableDefinition], bool]
+    cells: pa.RecordBatch, position: Position, name: TableName, matches: Callable[[TableDefinition], bool]
 ) -> Position:
-    """Where the first transaction of a slice begins whose rows are so defined; its place where none is."""
+    """Position where the first transaction of a slice begins whose rows are so defined; its position where none is."""
     for piece in split(cells):
-        file, start, context, payload = (piece.column(name_)[0].as_py() for name_ in CELLS[:2] + CELLS[-2:])
+        file, start, context, payload = (piece.column(full_name)[0].as_py() for full_name in CELLS[:2] + CELLS[-2:])
         if any(
             definition.name == name and matches(definition)
             for definition in definitions_of(file, start, context, payload)
         ):
-            return Position(file, _number(piece, "transaction_start"), place.stretch)
-    return place
+            return Position(file, _integer_cell(piece, "transaction_start"), position.stretch)
+    return position
 
 
-def _slice_at(table: Table, version: int, place: Position) -> pa.RecordBatch | None:
+def _slice_at(table: Table, version: int, position: Position) -> pa.RecordBatch | None:
     """The slice that holds a byte, without a JVM."""
-    here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
-    here &= (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
+    here = (pc.field("stretch") == position.stretch) & (pc.field("number") == position.number)
+    here &= (pc.field("start") <= position.offset) & (pc.field("stop") > position.offset)
     batches = [batch for batch in table.scan(version, CELLS, here, rows=1) if batch.num_rows]
     return batches[0].slice(0, 1) if batches else None

@@ -1,4 +1,4 @@
-"""What commits of a bronze table say besides their position.
+"""Metadata of bronze commits besides their position.
 
 Put here: their fields, and the log index out of them. Not here: bounds of the log that follow from them (table.py), or
 what a stretch is (log_index.py).
@@ -18,20 +18,20 @@ class BronzeCommit(Checkpoint):
     """A commit that extracted, restored or removed a part of the log."""
 
     start: Position | None = field(default=None, metadata=member("start", POSITION))
-    """Where the extraction of the newest part began."""
+    """Position where the extraction of the newest part began."""
     begin: Position | None = field(default=None, metadata=member("begin", POSITION))
-    """Where the first extraction began."""
+    """Position where the first extraction began."""
     server_uuid: str | None = field(default=None, metadata=member("uuid", is_always=True))
     log_bytes: int | None = field(default=None, metadata=member("bytes"))
     """Size of the newest part."""
     margin_bytes: int | None = field(default=None, metadata=member("margin_bytes"))
-    """What the source still had of its log before that."""
+    """Log that the source still had before that."""
     stretches: tuple[Stretch, ...] = field(default=(), metadata=member("stretches", _STRETCHES))
     """The log index, in order; tables from before there was one have none."""
     oldest: Position | None = field(default=None, metadata=member("oldest", POSITION))
-    """Where the log begins since gc removed some of it, or since files were put before it."""
+    """Position where the log begins since gc removed some of it, or since files were put before it."""
     removed_to: Position | None = field(default=None, metadata=member("removed_to", POSITION))
-    """Where the log ended that gc removed last."""
+    """Position where the log ended that gc removed last."""
 
     @property
     def log_index(self) -> tuple[Stretch, ...]:

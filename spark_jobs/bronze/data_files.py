@@ -1,6 +1,6 @@
 """The Parquet files of one version of bronze, read in this process, with where each row lies.
 
-A row's place is its file, row group, and row in the group: whoever reads its bytes later reads that group alone.
+A row's position is its file, row group, and row in the group: whoever reads its bytes later reads that group alone.
 Files are chosen by Delta's statistics, row groups by Parquet's. Rows that a deletion vector marks are not read.
 
 Put here: which files and groups may hold a part of the log, and reading columns of them. Not here: what the columns
@@ -31,7 +31,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.storage.files import is_stored, readable, stored_path
 
-_PLACE = ("stretch", "number", "start", "stop")
+_POSITION_COLUMNS = ("stretch", "number", "start", "stop")
 """The columns that Delta keeps minima and maxima of."""
 _AT_ONCE = 32 << 20
 """Bytes of columns that are read at once."""
@@ -67,7 +67,7 @@ class DataFiles:
             added = pa.table(self._opened.get_add_actions(flatten=True))
         self.paths: list[str] = added.column("path").to_pylist()
         """Relative to the table's folder."""
-        self._lowest, self._highest = _places(added, "min", "start"), _places(added, "max", "stop")
+        self._lowest, self._highest = _file_bounds(added, "min", "start"), _file_bounds(added, "max", "stop")
         self._is_known = _is_known(added)
         self._counts: list[int] = added.column("num_records").to_pylist()
         self._sizes: list[int] = added.column("size_bytes").to_pylist()
@@ -89,11 +89,11 @@ class DataFiles:
         return list(ordinals[in_order].tolist())
 
     def cuts(self, within: Range, rows: int) -> list[tuple[int, int, int]]:
-        """Places (stretch, number, start) inside a part of the log that no data file lies around.
+        """Positions (stretch, number, start) inside a part of the log that no data file lies around.
 
         Between two of them there are so many slices, or those of one file: what is read piece by piece is cut there.
         """
-        places, count, reached = list[tuple[int, int, int]](), 0, within.start.order
+        positions, count, reached = list[tuple[int, int, int]](), 0, within.start.order
         files = self.holding(within)
         if not self._is_known[files].all():
             return []
@@ -102,11 +102,11 @@ class DataFiles:
         )
         for file, begin, end in zip(files, begins, ends, strict=True):
             if count >= rows and reached <= begin and within.start.order < begin:
-                places.append(begin)
+                positions.append(begin)
                 count = 0
             count += self._counts[file] or rows
             reached = max(reached, end)
-        return places
+        return positions
 
     def count(self, file: int) -> int:
         """The rows of a file, those that a deletion vector marks among them; 0 where nothing tells."""
@@ -117,7 +117,7 @@ class DataFiles:
         return f"{self.paths[file]} {self._sizes[file]} {self._counts[file]}"
 
     def extent(self, file: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
-        """Where (stretch, number, offset) a file's slices begin and end; None where statistics do not tell."""
+        """Position where (stretch, number, offset) a file's slices begin and end; None where statistics do not tell."""
         if not self._is_known[file]:
             return None
         (low, high) = ([int(column[file]) for column in ends] for ends in (self._lowest, self._highest))
@@ -147,11 +147,11 @@ class DataFiles:
             if file in self._lacking.get(kind or "", ()) or (rows is not None and not len(rows)):
                 continue
             footer = self._footer(file)
-            projection = _Projection(footer.metadata, columns, self._name(file))
+            projection = _Projection(footer.metadata, columns, self._file_name(file))
             for groups in projection.batches(within, kind, rows):
                 with self._reading(file):
                     row_groups = footer.read_row_groups(groups, list(columns))
-                yield self._placed(file, groups, row_groups, rows)
+                yield self._located_rows(file, groups, row_groups, rows)
 
     def group(self, file: int, group: int, columns: Sequence[str]) -> pa.Table:
         """Columns of one row group, all of its rows. Kept for a while: neighbours are asked for next."""
@@ -166,7 +166,7 @@ class DataFiles:
             self._groups.popitem(last=False)
         return row_group
 
-    def _placed(self, file: int, groups: list[int], columns: pa.Table, selected: Numbers | None) -> FileRows:
+    def _located_rows(self, file: int, groups: list[int], columns: pa.Table, selected: Numbers | None) -> FileRows:
         footer = self._footer(file).metadata
         sizes = [footer.row_group(group).num_rows for group in groups]
         within = np.repeat(np.array(groups, np.int32), sizes)
@@ -174,11 +174,11 @@ class DataFiles:
         alive = self._deleted.get(self.paths[file])
         if alive is None and selected is None:
             return FileRows(file, columns, within, rows)
-        places = _starts(footer)[within] + rows
-        is_kept = np.ones(len(rows), bool) if selected is None else np.isin(places, selected)
+        positions = _starts(footer)[within] + rows
+        is_kept = np.ones(len(rows), bool) if selected is None else np.isin(positions, selected)
         if alive is not None:
-            has_mark = places < len(alive)
-            is_kept[has_mark] &= alive[places[has_mark]]
+            has_mark = positions < len(alive)
+            is_kept[has_mark] &= alive[positions[has_mark]]
         return FileRows(file, columns.filter(pa.array(is_kept)), within[is_kept], rows[is_kept])
 
     @cached_property
@@ -221,10 +221,10 @@ class DataFiles:
         except (OSError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]
             raise LakeError(
-                f"{self._name(file)}: a data file of bronze cannot be read: {reason}; restore bronze from a backup"
+                f"{self._file_name(file)}: a data file of bronze cannot be read: {reason}; restore bronze from a backup"
             ) from error
 
-    def _name(self, file: int) -> str:
+    def _file_name(self, file: int) -> str:
         return f"{self.path}/{self.paths[file]}"
 
 
@@ -242,7 +242,7 @@ class _Projection:
                 "else, or the table maps columns to other names; restore bronze from a backup"
             )
         self._ordinals = [at for at, top in enumerate(tops) if top in columns]
-        self._leaves = {name: paths.index(name) for name in (*_PLACE, "kind") if name in paths}
+        self._leaves = {name: paths.index(name) for name in (*_POSITION_COLUMNS, "kind") if name in paths}
 
     def batches(self, within: Range | None, kind: str | None, selected: Numbers | None = None) -> Iterator[list[int]]:
         """Row groups, as many as are read at once. selected: of rows of the file alone."""
@@ -272,7 +272,7 @@ class _Projection:
                 bounds[name] = statistics.min, statistics.max
         if kind is not None and "kind" in bounds and not bounds["kind"][0] <= kind <= bounds["kind"][1]:
             return False
-        if within is None or any(name not in bounds for name in _PLACE):
+        if within is None or any(name not in bounds for name in _POSITION_COLUMNS):
             return True
         lowest = [bounds[name][0] for name in ("stretch", "number", "start")]
         return bool(_overlaps(lowest, [bounds[name][1] for name in ("stretch", "number", "stop")], within))
@@ -285,12 +285,12 @@ def _starts(footer: pq.FileMetaData) -> Numbers:
 
 
 def _has_any(rows: Numbers, start: int, count: int) -> bool:
-    """Whether some of rows, which are in order, are among so many from a row on."""
+    """True if some of rows, which are in order, are among so many from a row on."""
     first, last = np.searchsorted(rows, [start, start + count])
     return bool(first < last)
 
 
-def _places(added: pa.Table, end: str, offset: str) -> list[NDArray[np.int64]]:
+def _file_bounds(added: pa.Table, end: str, offset: str) -> list[NDArray[np.int64]]:
     """Of each file the least or the greatest stretch, number and ``offset``; 0 where it is unknown."""
     columns = (_bound(added, end, name).cast(pa.int64()) for name in ("stretch", "number", offset))
     return [pc.fill_null(column, 0).to_numpy() for column in columns]
@@ -300,7 +300,7 @@ def _is_known(added: pa.Table) -> NDArray[np.bool_]:
     """Of which files all bounds are known."""
     is_known = np.ones(added.num_rows, bool)
     for end in ("min", "max"):
-        for name in _PLACE:
+        for name in _POSITION_COLUMNS:
             is_known &= _bound(added, end, name).is_valid().to_numpy()
     return is_known
 
@@ -312,15 +312,15 @@ def _bound(added: pa.Table, end: str, name: str) -> pa.ChunkedArray:
 
 
 def _overlaps(lowest: Sequence[Any], highest: Sequence[Any], within: Range) -> Any:
-    """Whether rows between such values may hold a byte of a part of the log, or begin in it.
+    """True if rows between such values may hold a byte of a part of the log, or begin in it.
 
     ``lowest`` has stretch, number and start, ``highest`` stretch, number and stop, each a value or an array of them.
     """
     return _is_less(lowest, within.stop.order) & _is_less(within.start.order, highest)
 
 
-def _is_less(place: Sequence[Any], limit: Sequence[Any]) -> Any:
-    """Whether a place lies before another one; of places in arrays, which."""
-    (stretch, number, offset), (last_stretch, last_number, last_offset) = place, limit
+def _is_less(position: Sequence[Any], limit: Sequence[Any]) -> Any:
+    """True if a position lies before another one; of positions in arrays, which."""
+    (stretch, number, offset), (last_stretch, last_number, last_offset) = position, limit
     is_less = (number < last_number) | ((number == last_number) & (offset < last_offset))
     return (stretch < last_stretch) | ((stretch == last_stretch) & is_less)

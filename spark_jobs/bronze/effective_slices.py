@@ -26,15 +26,15 @@ _SLICES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedSlice:
+class LocatedSlice:
     """A slice as a row of bronze.
 
-    place: where it takes effect. begin: where the transaction begins that it begins in, or is committed by. committed:
-    when, of slices of XA transactions, which were logged elsewhere; None of all others.
+    position: where it takes effect. begin: where the transaction begins that it begins in, or is committed by.
+    committed: when, of slices of XA transactions, which were logged elsewhere; None of all others.
     """
 
     cells: pa.RecordBatch
-    place: Position
+    position: Position
     begin: Position
     committed: datetime | None
 
@@ -52,22 +52,22 @@ class EffectiveSlices:
         self,
         within: Range,
         tables: Collection[TableName] | None = None,
-        places: Collection[tuple[int, ...]] | None = None,
+        positions: Collection[tuple[int, ...]] | None = None,
         selected: ChosenRows | None = None,
-    ) -> Iterator[PlacedSlice]:
+    ) -> Iterator[LocatedSlice]:
         """The slices that a range touches, in order; whole transactions. Raises LakeError, DecodeError.
 
         A range that begins inside a transaction gets its earlier slices, and one that ends inside it the later ones.
-        tables: only slices that may have rows of one of these. places: only those that take effect
+        tables: only slices that may have rows of one of these. positions: only those that take effect
         there (``Position.order``). selected: of each data file only these, and those of XA transactions. Payloads of
         no others are read.
         """
-        outer = Range(self._begin(within.start), self._end(within.stop))
+        outer = Range(self._transaction_begin(within.start), self._transaction_end(within.stop))
         for part in self._parts(outer):
             index = self._slices(part, selected)
             xa = committed(self._files, part, self._snapshot.oldest)
             effective = taking_effect(index, xa)
-            yield from (self._placed(effective, row) for row in _rows_of(effective, tables, places))
+            yield from (self._located_slices(effective, row) for row in _rows_of(effective, tables, positions))
 
     def logged(self, part: Range) -> Iterator[pa.RecordBatch]:
         """The slices whose bytes lie in a part of the log, where they were logged, as rows of bronze.
@@ -75,7 +75,7 @@ class EffectiveSlices:
         Raises LakeError.
         """
         index = self._slices(part)
-        yield from (self._cells(slice_) for slice_ in index.slices.to_pylist())
+        yield from (self._slice_batch(log_slice) for log_slice in index.slices.to_pylist())
 
     def of_file(self, file: int) -> SliceIndex:
         """The slices of one data file. Raises LakeError."""
@@ -89,8 +89,8 @@ class EffectiveSlices:
         """
         starts = self._files.starts(file)
         for row in index.rows_of(table).tolist():
-            slice_ = index.slices.slice(row, 1).to_pylist()[0]
-            yield int(starts[slice_["row_group"]]) + slice_["row"], self._cells(slice_)
+            log_slice = index.slices.slice(row, 1).to_pylist()[0]
+            yield int(starts[log_slice["row_group"]]) + log_slice["row"], self._slice_batch(log_slice)
 
     def _parts(self, outer: Range) -> Iterator[Range]:
         """The range in parts whose metadata fit into memory."""
@@ -108,19 +108,21 @@ class EffectiveSlices:
         index = read_slices(self._files, part, selected=selected)
         return index.where(~index.is_kind("control"))
 
-    def _begin(self, start: Position) -> Position:
-        """Where the transaction begins that a position lies in, or the slice that holds it."""
+    def _transaction_begin(self, start: Position) -> Position:
+        """Position where the transaction begins that a position lies in, or the slice that holds it."""
         index = self._slices(Range(start, replace(start, offset=start.offset + 1)))
         if not len(index):
             return start
-        slice_ = index.slices.slice(0, 1).to_pylist()[0]
-        is_here = (slice_["stretch"], slice_["number"]) == start.order[:2]
+        log_slice = index.slices.slice(0, 1).to_pylist()[0]
+        is_here = (log_slice["stretch"], log_slice["number"]) == start.order[:2]
         return (
-            min(start, Position(slice_["file"], slice_["transaction_start"], slice_["stretch"])) if is_here else start
+            min(start, Position(log_slice["file"], log_slice["transaction_start"], log_slice["stretch"]))
+            if is_here
+            else start
         )
 
-    def _end(self, stop: Position) -> Position:
-        """Where the transaction ends that a position lies in; the end of bronze at most."""
+    def _transaction_end(self, stop: Position) -> Position:
+        """Position where the transaction ends that a position lies in; the end of bronze at most."""
         following = min(replace(stop, file=self._names[stop.stretch](stop.number + 1), offset=0), self._snapshot.end)
         if not stop < following:
             return stop
@@ -131,25 +133,30 @@ class EffectiveSlices:
             return stop
         return replace(stop, offset=max(stop.offset, pc.max(ends["stop"]).as_py()))
 
-    def _placed(self, index: SliceIndex, row: int) -> PlacedSlice:
-        slice_ = index.slices.slice(row, 1).to_pylist()[0]
-        cells = self._cells(slice_)
+    def _located_slices(self, index: SliceIndex, row: int) -> LocatedSlice:
+        log_slice = index.slices.slice(row, 1).to_pylist()[0]
+        cells = self._slice_batch(log_slice)
         is_moved = index.is_moved(row)
-        place = index.place(row)
-        begin = place if is_moved else Position(slice_["file"], slice_["transaction_start"], slice_["stretch"])
-        return PlacedSlice(cells, place, begin, slice_["committed_at"] if is_moved else None)
+        position = index.position(row)
+        begin = (
+            position if is_moved else Position(log_slice["file"], log_slice["transaction_start"], log_slice["stretch"])
+        )
+        return LocatedSlice(cells, position, begin, log_slice["committed_at"] if is_moved else None)
 
-    def _cells(self, slice_: Mapping[str, Any]) -> pa.RecordBatch:
+    def _slice_batch(self, log_slice: Mapping[str, Any]) -> pa.RecordBatch:
         """A slice's row of bronze. slice_: its row of the index."""
-        stored = self._files.group(slice_["data_file"], slice_["row_group"], tuple(COLUMNS))
-        return stored.slice(slice_["row"], 1).select(ARROW.names).cast(ARROW).combine_chunks().to_batches()[0]
+        stored = self._files.group(log_slice["data_file"], log_slice["row_group"], tuple(COLUMNS))
+        return stored.slice(log_slice["row"], 1).select(ARROW.names).cast(ARROW).combine_chunks().to_batches()[0]
 
 
 def _rows_of(
-    index: SliceIndex, tables: Collection[TableName] | None, places: Collection[tuple[int, ...]] | None
+    index: SliceIndex, tables: Collection[TableName] | None, positions: Collection[tuple[int, ...]] | None
 ) -> Iterable[int]:
-    """The slices of an index that may have rows of some tables, of any where none are named; at some places, or any."""
+    """The slices of an index that may have rows of some tables, of any where none are named.
+
+    At some positions, or any.
+    """
     rows: Iterable[int] = range(len(index))
     if tables is not None:
         rows = np.unique(np.concatenate([index.rows_of(table) for table in tables])).tolist() if tables else ()
-    return rows if places is None else (row for row in rows if index.place(row).order in places)
+    return rows if positions is None else (row for row in rows if index.position(row).order in positions)

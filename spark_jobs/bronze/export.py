@@ -52,7 +52,7 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
     if head is None or head.checkpoint is None:
         raise LakeError(f"{source}: bronze holds nothing to export")
     with about(source):
-        _say_gone(source, head.checkpoint)
+        _log_gone(source, head.checkpoint)
         _make(folder)
         index = {stretch.number: stretch for stretch in BronzeCommit.of(head.checkpoint).stretches}
         for binlog_file in bronze.files(table, head.version):
@@ -61,7 +61,7 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
             )
 
 
-def _say_gone(source: str, checkpoint: Checkpoint) -> None:
+def _log_gone(source: str, checkpoint: Checkpoint) -> None:
     removed = bronze.removed(checkpoint)
     if removed:
         log.warning(
@@ -88,7 +88,7 @@ def _write_file(
         log.info("%s: writing %s, %d bytes", binlog_file.file, path, stop - start)
         run_rows = slices.where(f"start >= {start} AND start < {stop}")
         with doing(f"writing {path}"):
-            _write(run_rows, binlog_file.file, start, path)
+            _write_log_file(run_rows, binlog_file.file, start, path)
         partial = None if is_whole else _partial(start, stop, binlog_file, stretch)
         yield Exported(path, start, stop - start, partial, bronze.redacted(run_rows))
 
@@ -113,10 +113,10 @@ def _partial(start: int, stop: int, binlog_file: HeldFile, stretch: Stretch | No
 
 def _slices(spark: SparkSession, table: Table, version: int, binlog_file: HeldFile) -> DataFrame:
     slices = bronze.read_all(spark, table, version)
-    return slices.where((F.col("stretch") == binlog_file.stretch) & (F.col("number") == binlog_file.place[1]))
+    return slices.where((F.col("stretch") == binlog_file.stretch) & (F.col("number") == binlog_file.file_number[1]))
 
 
-def _write(slices: DataFrame, file: str, start: int, path: Path) -> None:
+def _write_log_file(slices: DataFrame, file: str, start: int, path: Path) -> None:
     """Writes a file under a temporary name, and renames it once all its events are whole and right.
 
     Raises SourceError, LakeError; no file is left then.

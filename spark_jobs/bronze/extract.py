@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What one run added to a bronze table. ``range`` is empty where nothing was new."""
+    """Addition of one run to a bronze table. ``range`` is empty where nothing was new."""
 
     source: str
     range: Range
@@ -53,7 +53,7 @@ class Extracted:
     gtid: str | None = None
     seconds: float = 0.0
     margin: Margin | None = None
-    """What the source still had of its log before ``range``."""
+    """Log that the source still had before ``range``."""
     stretch: Stretch | None = None
     """That of the range's end."""
     redacted_events: int = 0
@@ -63,7 +63,7 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionPlan:
-    """What is to be read, and the head that it is read upon."""
+    """Log to read, and the head that it is read upon."""
 
     source: str
     head: Head
@@ -82,11 +82,11 @@ class ExtractionPlan:
 
     @property
     def opens(self) -> bool:
-        """Whether the end lies in a stretch that the head knows nothing of."""
+        """True if the end lies in a stretch that the head knows nothing of."""
         return self.range.stop.stretch > self.range.start.stretch
 
     def commit(self) -> BronzeCommit:
-        """What the commit says that has all of it."""
+        """Metadata of the commit that has all of it."""
         return BronzeCommit(
             self.range.stop,
             new_batch(),
@@ -287,13 +287,13 @@ def slicing_task(parts: LogParts, columns: pa.Schema) -> Callable[[Batches], Bat
         for batch in ids:
             for at in batch.column(0).to_pylist():
                 with about(parts.source):
-                    for cut in _read(parts.files[at], parts.reading, parts.redact):
+                    for cut in _read_part(parts.files[at], parts.reading, parts.redact):
                         yield _bronze_rows(cut, parts.stretch, parts.uuid, columns)
 
     return run
 
 
-def _read(part: FilePart, reading: PartReader, redact: Redaction | None) -> Batches:
+def _read_part(part: FilePart, reading: PartReader, redact: Redaction | None) -> Batches:
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_, redact=redact)
     for chunk in chunks:

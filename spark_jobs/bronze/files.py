@@ -45,12 +45,12 @@ class BinlogFile:
         return cls(position.file, position.stretch)
 
     @property
-    def place(self) -> tuple[int, int]:
-        """What files are ordered by: stretch, number."""
+    def file_number(self) -> tuple[int, int]:
+        """Order of files: stretch, number."""
         return self.stretch, file_number(self.name)
 
     def __lt__(self, other: object) -> bool:
-        return self.place < other.place if isinstance(other, BinlogFile) else NotImplemented
+        return self.file_number < other.file_number if isinstance(other, BinlogFile) else NotImplemented
 
     def __str__(self) -> str:
         return f"{self.stretch}/{self.name}" if self.stretch > 1 else self.name
@@ -63,31 +63,31 @@ def held_files(table: Table, head: Head, beyond: tuple[BinlogFile, BinlogFile] |
     """
     all_rows = pc.field("stretch") >= 0
     condition = _before(beyond[0]) | _behind(beyond[1]) if beyond else all_rows
-    pairs_: set[tuple[int, str]] = set()
+    pair_set: set[tuple[int, str]] = set()
     for batch in table.scan(head.version, ["stretch", "file"], condition, rows=_ROWS):
         pairs = pa.Table.from_batches([batch]).group_by(["stretch", "file"]).aggregate([])
-        pairs_.update(zip(pairs["stretch"].to_pylist(), pairs["file"].to_pylist(), strict=True))
-    return sorted(BinlogFile(name, stretch) for stretch, name in pairs_)
+        pair_set.update(zip(pairs["stretch"].to_pylist(), pairs["file"].to_pylist(), strict=True))
+    return sorted(BinlogFile(name, stretch) for stretch, name in pair_set)
 
 
 def _before(file: BinlogFile) -> pc.Expression:
-    stretch, number = file.place
+    stretch, number = file.file_number
     here = (pc.field("stretch") == stretch) & (pc.field("number") < number)
     return here | (pc.field("stretch") < stretch)
 
 
 def _behind(file: BinlogFile) -> pc.Expression:
-    stretch, number = file.place
+    stretch, number = file.file_number
     here = (pc.field("stretch") == stretch) & (pc.field("number") > number)
     return here | (pc.field("stretch") > stretch)
 
 
 def archived_before(oldest: BinlogFile, names: Sequence[str]) -> list[BinlogFile]:
     """Of an archive's files those that follow each other up to the one before bronze's oldest, in order."""
-    by_place = {file.place: file for file in (BinlogFile(name, oldest.stretch) for name in names)}
+    by_position = {file.file_number: file for file in (BinlogFile(name, oldest.stretch) for name in names)}
     files: list[BinlogFile] = []
-    stretch, number = oldest.place
-    while file := by_place.get((stretch, number - 1 - len(files))):
+    stretch, number = oldest.file_number
+    while file := by_position.get((stretch, number - 1 - len(files))):
         if file.name.rpartition(".")[0] != oldest.name.rpartition(".")[0]:
             break
         files.append(file)
@@ -96,7 +96,7 @@ def archived_before(oldest: BinlogFile, names: Sequence[str]) -> list[BinlogFile
 
 def end_of(table: Table, head: Head, file: BinlogFile) -> int:
     """The offset up to which bronze holds a file; 0 where it holds nothing of it."""
-    stretch, number = file.place
+    stretch, number = file.file_number
     here = (pc.field("stretch") == stretch) & (pc.field("number") == number)
     batches = table.scan(head.version, ["stop"], here, rows=_ROWS)
     return max((pc.max(batch.column("stop")).as_py() for batch in batches if batch.num_rows), default=0)
@@ -111,27 +111,27 @@ def require_whole(files: Sequence[BinlogFile], available: Sequence[BinlogFile]) 
     absent = [file for file in sorted(files) if file not in available]
     if absent:
         available_text = f"{available[0]} to {available[-1]}" if available else "nothing yet"
-        raise ConfigError(f"bronze does not hold {_listed(absent)}; it holds {available_text}")
+        raise ConfigError(f"bronze does not hold {_file_list_text(absent)}; it holds {available_text}")
     between = [file for file in available if first <= file <= last and file not in files]
     if between:
         raise ConfigError(
-            f"between {first} and {last} bronze holds {_listed(between)} too: a range has no hole; "
+            f"between {first} and {last} bronze holds {_file_list_text(between)} too: a range has no hole; "
             "choose these as well, or each part by itself"
         )
 
 
 def range_of(first: BinlogFile, last: BinlogFile, end: int, checkpoint: Checkpoint) -> Range:
     """From where what bronze holds of one file begins to the end of what it holds of another."""
-    return Range(_begin(first, checkpoint), Position(last.name, end, last.stretch))
+    return Range(_first_position(first, checkpoint), Position(last.name, end, last.stretch))
 
 
-def _begin(file: BinlogFile, checkpoint: Checkpoint) -> Position:
+def _first_position(file: BinlogFile, checkpoint: Checkpoint) -> Position:
     """At a file's first event, or later in the first file of a stretch."""
     positions = [bronze.oldest(checkpoint), *(stretch.begin for stretch in stretches(checkpoint))]
     begins = [position for position in positions if BinlogFile.of(position) == file]
     return max([Position(file.name, FIRST_EVENT, file.stretch), *begins])
 
 
-def _listed(files: Sequence[BinlogFile], limit: int = 5) -> str:
+def _file_list_text(files: Sequence[BinlogFile], limit: int = 5) -> str:
     rest = f" and {len(files) - limit} more" if len(files) > limit else ""
     return ", ".join(map(str, files[:limit])) + rest

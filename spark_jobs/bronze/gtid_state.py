@@ -1,4 +1,4 @@
-"""Which transactions bronze holds, by GTID, learnt without a JVM.
+"""Transactions in bronze, by GTID, learnt without a JVM.
 
 The newest file that bronze holds from its first byte on names in its head all transactions before it; those behind are
 read off its slices. Where there is no such file, the stretch's own beginning says what came before it.
@@ -30,7 +30,7 @@ def held_gtids(bronze: Table, version: int, stretch: Stretch) -> Gtids:
 
     Raises SourceError where that is not known: some have no GTID, or nothing tells of those before the beginning.
     """
-    files = _files(bronze, version, stretch)
+    files = _file_names(bronze, version, stretch)
     complete_file = max((file for file in files if stretch.holds_whole(file)), key=file_number, default=None)
     sets = [stretch.gtids, _previous(bronze, version, stretch, complete_file) if complete_file else None]
     if sets == [None, None]:
@@ -46,7 +46,9 @@ def held_gtids(bronze: Table, version: int, stretch: Stretch) -> Gtids:
 def seen_gtids(
     bronze: Table, version: int, generations: Sequence[Stretch], since: Position, gtids: DomainGtids
 ) -> DomainGtids:
-    """Those of MariaDB's GTIDs that bronze has by domain, server and number, as its log tells from a place's file on.
+    """Those of MariaDB's GTIDs that bronze has by domain.
+
+    Server and number, as its log tells from a position's file on.
 
     A domain's number alone does not say so: where a server was lost with its last transactions, others give their
     numbers again. Raises SourceError where transactions there have no GTID.
@@ -54,16 +56,18 @@ def seen_gtids(
     last_gtids: dict[int, tuple[int, int]] = {}
     for stretch in generations[since.stretch - 1 :]:
         is_first = stretch.number == since.stretch
-        files = [file for file in _files(bronze, version, stretch) if not is_first or file_number(file) >= since.number]
+        files = [
+            file for file in _file_names(bronze, version, stretch) if not is_first or file_number(file) >= since.number
+        ]
         heads = (_previous(bronze, version, stretch, file) for file in files if stretch.holds_whole(file))
         sets = [stretch.gtids, *heads, *_gtids(bronze, version, stretch, files, lambda commits: commits.among(gtids))]
-        last_pairs = (pair for gtids_ in sets if isinstance(gtids_, DomainGtids) for pair in gtids_.last.items())
+        last_pairs = (pair for gtid_set in sets if isinstance(gtid_set, DomainGtids) for pair in gtid_set.last.items())
         last_gtids |= {domain: last for domain, last in last_pairs if gtids.last.get(domain) == last}
     return DomainGtids(last_gtids)
 
 
 def ends_file(bronze: Table, version: int, end: Position) -> bool:
-    """Whether the last event before bronze's end is the last one of its file: ROTATE, or STOP at a shutdown."""
+    """True if the last event before bronze's end is the last one of its file: ROTATE, or STOP at a shutdown."""
     here = (pc.field("stretch") == end.stretch) & (pc.field("number") == end.number) & (pc.field("stop") == end.offset)
     batches = bronze.scan(version, ["payload"], here & (pc.field("kind") == "control"), rows=1)
     payloads = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
@@ -84,7 +88,7 @@ def _in(stretch: Stretch) -> pc.Expression:
     return pc.field("stretch") == stretch.number
 
 
-def _files(bronze: Table, version: int, stretch: Stretch) -> list[str]:
+def _file_names(bronze: Table, version: int, stretch: Stretch) -> list[str]:
     files: set[str] = set()
     for batch in bronze.scan(version, ["file"], _in(stretch), rows=1 << 16):
         files.update(batch.column("file").unique().to_pylist())
@@ -92,7 +96,7 @@ def _files(bronze: Table, version: int, stretch: Stretch) -> list[str]:
 
 
 def _previous(bronze: Table, version: int, stretch: Stretch, file: str) -> Gtids | None:
-    """What a file's head names; it is in the file's first slice."""
+    """Previous GTIDs of a file's head; they are in the file's first slice."""
     condition = _in(stretch) & (pc.field("number") == file_number(file)) & (pc.field("start") == 0)
     batches = [batch.column("payload").to_pylist() for batch in bronze.scan(version, ["payload"], condition, rows=1)]
     return read_head([payload for payloads in batches for payload in payloads], file).previous
@@ -112,22 +116,22 @@ def _gtids(
 
 def _gtids_of(cells: dict[str, Any], of: Callable[[Commits], Gtids]) -> Iterator[Gtids]:
     """A slice that one transaction ends in names it, and may hold its end alone; others hold all of several."""
-    place = f"{cells['file']}:{cells['start']}"
+    location = f"{cells['file']}:{cells['start']}"
     if cells["gtid"] is None:
-        raise SourceError(_nameless(place))
+        raise SourceError(_nameless(location))
     if cells["transactions"] == 1:
         yield parse_gtids(cells["gtid"])
         return
     head = cells["context"][: int.from_bytes(cells["context"][9:13], "little")]
-    description = FormatDescription.parse(head, place)
+    description = FormatDescription.parse(head, location)
     for commits in read_commits([cells["payload"]], cells["file"], cells["start"], description):
         if len(commits.nameless()):
-            raise SourceError(_nameless(place))
+            raise SourceError(_nameless(location))
         yield of(commits)
 
 
-def _nameless(place: str) -> str:
+def _nameless(location: str) -> str:
     return (
-        f"bronze holds transactions without GTID, at {place} for one, and positions of one server mean nothing on "
+        f"bronze holds transactions without GTID, at {location} for one, and positions of one server mean nothing on "
         "another; bring the first server back, or give the other one a source name of its own"
     )

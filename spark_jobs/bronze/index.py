@@ -4,7 +4,7 @@
 need them: ``cells``. A slice that is cut is several rows that share its bytes; slices of XA transactions stand where
 these are committed (xa.py).
 
-Put here: reading the index, and what is looked up in it by place and table. Not here: which files and row groups are
+Put here: reading the index, and what is looked up in it by position and table. Not here: which files and row groups are
 read (data_files.py), or what slices say of tables and statements (scan.py).
 """
 
@@ -117,11 +117,11 @@ class SliceIndex:
 
     def flags(self, name: str) -> NDArray[np.bool_]:
         """A column of booleans."""
-        flags_: NDArray[np.bool_] = self.slices.column(name).to_numpy()
-        return flags_
+        flag_column: NDArray[np.bool_] = self.slices.column(name).to_numpy()
+        return flag_column
 
     def is_kind(self, kind: str) -> NDArray[np.bool_]:
-        """Which slices are of a kind."""
+        """Mask of the slices of a kind."""
         matches: NDArray[np.bool_] = pc.equal(self.slices.column("kind"), kind).to_numpy()
         return matches
 
@@ -143,7 +143,7 @@ class SliceIndex:
     def of_table(
         self, name: TableName, ranges: Sequence[Range], quarantined: Collection[Position] = frozenset()
     ) -> pa.Table:
-        """What a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
+        """Slices that a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
 
         Where a range begins or ends inside a slice, the index has to be cut there. quarantined: positions of events; XA
         transactions that begin or are committed at one are left out as a whole.
@@ -162,12 +162,12 @@ class SliceIndex:
         return pa.table([cells[name] if name in cells else slices[name] for name in OF_TABLE.names], schema=OF_TABLE)
 
     def _is_quarantined(self, slices: pa.Table, quarantined: Collection[Position]) -> NDArray[np.bool_]:
-        """Which slices belong to an XA transaction that is quarantined, by its first event or its commit."""
-        places = {position.order for position in quarantined}
+        """Mask of the slices of an XA transaction that is quarantined, by its first event or its commit."""
+        positions = {position.order for position in quarantined}
         names = ("stretch", "number", "transaction_start"), ("effect_stretch", "effect_number", "effect_start")
         cells = [list(zip(*(slices.column(name).to_pylist() for name in group), strict=True)) for group in names]
         is_moved = slices.column("effect_start").is_valid().to_pylist()
-        is_named = [not places.isdisjoint(pair) for pair in zip(*cells, strict=True)]
+        is_named = [not positions.isdisjoint(pair) for pair in zip(*cells, strict=True)]
         flags: NDArray[np.bool_] = np.array(is_moved, bool) & np.array(is_named, bool)
         return flags
 
@@ -181,17 +181,17 @@ class SliceIndex:
                 firsts[nth] = int(rows[at])
         return firsts
 
-    def place(self, row: int) -> Position:
-        """Where a slice takes effect."""
+    def position(self, row: int) -> Position:
+        """Position where a slice takes effect."""
         return self._effect(row) or self.begin(row)
 
     def begin(self, row: int) -> Position:
-        """Where a slice's bytes begin."""
+        """Position where a slice's bytes begin."""
         file, start, stretch = (self.slices.column(name)[row].as_py() for name in ("file", "start", "stretch"))
         return Position(file, start, stretch)
 
     def is_moved(self, row: int) -> bool:
-        """Whether a slice takes effect elsewhere."""
+        """True if a slice takes effect elsewhere."""
         return self._effect(row) is not None
 
     def _effect(self, row: int) -> Position | None:
@@ -206,8 +206,8 @@ class SliceIndex:
         sizes = pc.subtract(self.slices["stop"], self.slices["start"]).to_numpy()
         grouped = _grouped(rows[is_row_data], names.filter(pa.array(is_row_data)))
         return {
-            name: (self.place(int(rows_[0])), self.place(int(rows_[-1])), int(sizes[rows_].sum()))
-            for name, rows_ in grouped.items()
+            name: (self.position(int(file_rows[0])), self.position(int(file_rows[-1])), int(sizes[file_rows].sum()))
+            for name, file_rows in grouped.items()
         }
 
     def notable(self, *, with_xa: bool = False) -> Iterator[dict[str, Any]]:
@@ -220,23 +220,23 @@ class SliceIndex:
         rows = np.flatnonzero(is_notable if with_xa else is_notable & ~self.flags("is_xa"))
         for first in range(0, len(rows), _AT_ONCE):
             batch = rows[first : first + _AT_ONCE]
-            rows_ = self.slices.take(pa.array(batch)).to_pylist()
-            is_read = [slice_["kind"] == "statement" or not slice_["start"] for slice_ in rows_]
+            all_rows = self.slices.take(pa.array(batch)).to_pylist()
+            is_read = [log_slice["kind"] == "statement" or not log_slice["start"] for log_slice in all_rows]
             cells = self.cells([row for row, is_needed in zip(batch.tolist(), is_read, strict=True) if is_needed])
-            for slice_, is_needed in zip(rows_, is_read, strict=True):
-                yield self._notable(slice_, bytes(next(cells)["payload"][:_BEGIN]) if is_needed else b"")
+            for log_slice, is_needed in zip(all_rows, is_read, strict=True):
+                yield self._notable(log_slice, bytes(next(cells)["payload"][:_BEGIN]) if is_needed else b"")
 
-    def _notable(self, slice_: dict[str, Any], first: bytes) -> dict[str, Any]:
+    def _notable(self, log_slice: dict[str, Any], first: bytes) -> dict[str, Any]:
         """first: the first bytes of a statement, or of a file: its first slice has no context."""
-        at = (slice_["data_file"], slice_["row_group"], slice_["row"])
-        stored = self.parts.get((*at, slice_["offset"]))
+        at = (log_slice["data_file"], log_slice["row_group"], log_slice["row"])
+        stored = self.parts.get((*at, log_slice["offset"]))
         if stored is None:
             stored = self.files.group(*at[:2], _NOTED).slice(at[2], 1).to_pylist()[0]
-        slice_ |= {name: stored[name] for name in _NOTED}
-        slice_["begin"] = first if slice_["kind"] == "statement" else None
-        if slice_["context"] is None and slice_["maps"]:
-            slice_["context"] = first[len(MAGIC) : len(MAGIC) + _IN_PAYLOAD]
-        return slice_
+        log_slice |= {name: stored[name] for name in _NOTED}
+        log_slice["begin"] = first if log_slice["kind"] == "statement" else None
+        if log_slice["context"] is None and log_slice["maps"]:
+            log_slice["context"] = first[len(MAGIC) : len(MAGIC) + _IN_PAYLOAD]
+        return log_slice
 
     def record(self, row: int) -> pa.RecordBatch:
         """A slice, or the part of one, as a row of bronze with the columns that tell its transactions."""
@@ -246,7 +246,10 @@ class SliceIndex:
         return pa.RecordBatch.from_pylist([fields], pa.schema([ARROW.field(name) for name in CELLS]))
 
     def cells(self, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """Of each of some rows its place, ``context`` and ``payload``, the bytes themselves; a row group at a time."""
+        """Of each of some rows its position, ``context`` and ``payload``, the bytes themselves.
+
+        A row group at a time.
+        """
         records = self.slices.take(pa.array(rows, pa.int64())).select(_OF_CELLS).to_pylist()
         for cells in records:
             stored = self.files.group(cells["data_file"], cells["row_group"], ("context", "payload"))
@@ -269,14 +272,14 @@ class SliceIndex:
         if not offsets:
             return self
         parts = dict(self.parts)
-        cut = [piece for row, places in offsets.items() for piece in self._cut(row, places, parts)]
+        cut = [piece for row, log_positions in offsets.items() for piece in self._cut(row, log_positions, parts)]
         is_uncut = np.ones(len(self), bool)
         is_uncut[list(offsets)] = False
         rest = self.slices.filter(pa.array(is_uncut))
         return replace(self, slices=ordered(pa.concat_tables([rest, pa.Table.from_pylist(cut, SCHEMA)])), parts=parts)
 
     def is_inside(self, position: Position) -> bool:
-        """Whether a position lies inside a slice, between two of its transactions, and the slice is not cut there."""
+        """True if a position lies inside a slice, between two of its transactions, and the slice is not cut there."""
         return self._around(position) is not None
 
     def _around(self, position: Position) -> int | None:
@@ -289,7 +292,7 @@ class SliceIndex:
         return row if is_around and self.slices.column("kind")[row].as_py() != "control" else None
 
     def _cut(
-        self, row: int, places: Sequence[int], parts: dict[tuple[int, int, int, int], Mapping[str, Any]]
+        self, row: int, positions: Sequence[int], parts: dict[tuple[int, int, int, int], Mapping[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         """Parts of a slice as rows of SCHEMA; ``parts`` gets what bronze would have of them.
 
@@ -300,7 +303,7 @@ class SliceIndex:
         stored = self.files.group(*at, list(COLUMNS)).slice(cells["row"], 1).cast(ARROW)
         # Of the parts of the stored slice those that are in this one; each is again a slice by itself.
         begin, end = cells["start"], cells["stop"]
-        for part in parts_of(stored.combine_chunks().to_batches()[0], sorted({begin, *places, end})):
+        for part in parts_of(stored.combine_chunks().to_batches()[0], sorted({begin, *positions, end})):
             if not begin <= part["start"] < end:
                 continue
             offset = cells["offset"] + part["start"] - begin
@@ -316,14 +319,14 @@ class SliceIndex:
             )
 
     @cached_property
-    def _places(self) -> list[NDArray[Any]]:
+    def _sort_columns(self) -> list[NDArray[Any]]:
         """Stretch, number and offset by which the slices are in order."""
         names = ("stretch", "number", "start")
         return [pc.coalesce(self.slices[f"effect_{name}"], self.slices[name]).to_numpy() for name in names]
 
     def _rank(self, position: Position) -> int:
-        """How many slices take effect before a position."""
-        *outer, offsets = zip(self._places, position.order, strict=True)
+        """Number of slices that take effect before a position."""
+        *outer, offsets = zip(self._sort_columns, position.order, strict=True)
         first, last = 0, len(self)
         for column, value in outer:
             near = column[first:last]
@@ -366,8 +369,8 @@ def _grouped(rows: Rows, names: pa.DictionaryArray) -> dict[TableName, Rows]:
     order = np.argsort(codes, kind="stable")
     ends = np.flatnonzero(np.diff(codes[order])) + 1
     groups = np.split(order, ends) if len(order) else []
-    names_ = names.dictionary.to_pylist()
-    return {TableName(*names_[codes[group[0]]].split(_BETWEEN)): rows[group] for group in groups}
+    name_list = names.dictionary.to_pylist()
+    return {TableName(*name_list[codes[group[0]]].split(_BETWEEN)): rows[group] for group in groups}
 
 
 def read_index(bronze: Table, version: int, within: Range | None = None, kind: str | None = None) -> SliceIndex:
@@ -383,16 +386,16 @@ def read_slices(
 ) -> SliceIndex:
     """The same of data files that are open. selected: of which only some rows are read. Raises LakeError."""
     tables = [SCHEMA.empty_table()]
-    for rows_ in files.read(within, [*_STORED.names, *_TEXTS], kind, selected):
-        columns = {name: rows_.columns.column(name).cast(_STORED.field(name).type) for name in _STORED.names}
+    for file_rows in files.read(within, [*_STORED.names, *_TEXTS], kind, selected):
+        columns = {name: file_rows.columns.column(name).cast(_STORED.field(name).type) for name in _STORED.names}
         statement = pc.equal(columns["kind"], "statement")
-        is_xa = pc.and_kleene(statement, pc.match_like(rows_.columns.column("statement"), "XA %", ignore_case=True))
-        has_maps = pc.greater(pc.list_value_length(rows_.columns.column("maps")), 0)
+        is_xa = pc.and_kleene(statement, pc.match_like(file_rows.columns.column("statement"), "XA %", ignore_case=True))
+        has_maps = pc.greater(pc.list_value_length(file_rows.columns.column("maps")), 0)
         columns |= {"is_xa": pc.fill_null(is_xa, False), "has_maps": pc.fill_null(has_maps, False)}
-        columns |= {"data_file": pa.repeat(pa.scalar(rows_.file, pa.int32()), len(rows_.rows))}
-        columns |= {"row_group": pa.array(rows_.groups), "row": pa.array(rows_.rows)}
-        columns |= {"offset": pa.repeat(pa.scalar(0, pa.int64()), len(rows_.rows))}
-        columns |= {name: pa.nulls(len(rows_.rows), kind_) for name, kind_ in _EFFECT}
+        columns |= {"data_file": pa.repeat(pa.scalar(file_rows.file, pa.int32()), len(file_rows.rows))}
+        columns |= {"row_group": pa.array(file_rows.groups), "row": pa.array(file_rows.rows)}
+        columns |= {"offset": pa.repeat(pa.scalar(0, pa.int64()), len(file_rows.rows))}
+        columns |= {name: pa.nulls(len(file_rows.rows), commit_kind) for name, commit_kind in _EFFECT}
         slices = pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
         tables.append(slices.filter(_lies_in(within, kind)))
     return SliceIndex(files, ordered(pa.concat_tables(tables)))
@@ -400,9 +403,9 @@ def read_slices(
 
 def ordered(slices: pa.Table) -> pa.Table:
     """Rows of SCHEMA in the order in which they take effect; those of one XA transaction as they were logged."""
-    places = [slices[name].to_numpy() for name in ("stretch", "number", "start")]
+    positions = [slices[name].to_numpy() for name in ("stretch", "number", "start")]
     effect = [pc.coalesce(slices[f"effect_{name}"], slices[name]).to_numpy() for name in ("stretch", "number", "start")]
-    return slices.take(pa.array(np.lexsort([*reversed(places), *reversed(effect)]))).combine_chunks()
+    return slices.take(pa.array(np.lexsort([*reversed(positions), *reversed(effect)]))).combine_chunks()
 
 
 def _lies_in(within: Range | None, kind: str | None) -> pc.Expression:

@@ -31,7 +31,7 @@ _RESULT = pa.schema([("value", pa.binary())])
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What is counted of slices."""
+    """Counts of slices."""
 
     slices: int = 0
     transactions: int = 0
@@ -51,9 +51,9 @@ class Totals:
         def total(column: pa.Array) -> int:
             return int(pc.sum(column).as_py() or 0)
 
-        # Slices of a task come in no order of the log; the last GTID is that of the last place.
+        # Slices of a task come in no order of the log; the last GTID is that of the last position.
         with_gtid = slices.select(["number", "start", "gtid"]).filter(pc.is_valid(slices.column("gtid")))
-        places = sorted(zip(*(column.to_pylist() for column in with_gtid.columns), strict=True))
+        positions = sorted(zip(*(column.to_pylist() for column in with_gtid.columns), strict=True))
         redacted = slices.column("redacted") if "redacted" in slices.schema.names else None
         return cls(
             slices=slices.num_rows,
@@ -61,7 +61,7 @@ class Totals:
             events=total(slices.column("events")),
             ignored=total(slices.column("ignored")),
             committed_at=pc.max(slices.column("committed_at").cast(pa.int64())).as_py(),
-            last_gtid=places[-1] if places else None,
+            last_gtid=positions[-1] if positions else None,
             redacted_events=0 if redacted is None else total(pc.struct_field(redacted, "events")),
             redacted_bytes=0 if redacted is None else total(pc.struct_field(redacted, "bytes")),
         )
@@ -73,7 +73,7 @@ class Totals:
             self.events + other.events,
             self.ignored + other.ignored,
             max((time for time in (self.committed_at, other.committed_at) if time is not None), default=None),
-            max((place for place in (self.last_gtid, other.last_gtid) if place is not None), default=None),
+            max((position for position in (self.last_gtid, other.last_gtid) if position is not None), default=None),
             self.redacted_events + other.redacted_events,
             self.redacted_bytes + other.redacted_bytes,
         )
@@ -127,7 +127,7 @@ def _writing(
 
 
 def layout_of(schema: TableSchema) -> data_files.FileLayout:
-    """How a data file of bronze is laid out."""
+    """Layout of a data file of bronze."""
     return {"page_statistics": [name for name in schema.names if name not in _UNBOUNDED], "compression": "zstd"}
 
 

@@ -61,7 +61,7 @@ class Stretch:
         return f"{base}.{number:0{len(digits)}d}"
 
     def holds_whole(self, file: str) -> bool:
-        """Whether all of a file's bytes were to be read, from its first on."""
+        """True if all of a file's bytes were to be read, from its first on."""
         before = file_number(file) < self.begin.number or (file == self.begin.file and self.begin.offset > 4)
         return not before and file not in {part.file for part in self.passed_over}
 

@@ -15,7 +15,7 @@ The file, little-endian:
 - the entries, 4 bytes each, in order: the bits of a hash behind those of the bucket's number, then the slice's number.
 
 A lookup reads the head, and of the rest 16 bytes and one bucket of about 64 entries a key. A bucket's CRC-32 is of its
-number and of the place and the bytes of its entries.
+number and of the position and the bytes of its entries.
 """
 
 import json
@@ -58,7 +58,7 @@ class LogKeyIndex:
     bucket_bits: int
     slice_bits: int
     start: int
-    """Offset of the first bucket's place."""
+    """Offset of the first bucket's position."""
 
     def slices(self, hashes: Hashes) -> Rows:
         """The numbers of the slices that may have changes of keys with these hashes, in order. Raises Damaged."""
@@ -73,10 +73,10 @@ class LogKeyIndex:
 
     def _bucket(self, number: int) -> Rows:
         """The entries of a bucket."""
-        place = self.content(self.start + 8 * number, 16)
-        if len(place) < 16:
+        position = self.content(self.start + 8 * number, 16)
+        if len(position) < 16:
             raise Damaged
-        first, sum_, end, _ = struct.unpack("<IIII", place)
+        first, sum_, end, _ = struct.unpack("<IIII", position)
         if not first <= end <= self.count:
             raise Damaged
         entries = self.content(self.start + 8 * ((1 << self.bucket_bits) + 1) + 4 * first, 4 * (end - first))
@@ -153,11 +153,11 @@ def to_bytes(description: Mapping[str, Any], hashes_by_slice: Iterable[tuple[int
     sums = [
         _sum(number, first, end, packed[4 * first : 4 * end]) for number, (first, end) in enumerate(pairwise(firsts))
     ]
-    places = np.column_stack([np.array(firsts, "<u4"), np.array([*sums, 0], "<u4")]).astype("<u4")
+    positions = np.column_stack([np.array(firsts, "<u4"), np.array([*sums, 0], "<u4")]).astype("<u4")
     text = json.dumps(description, ensure_ascii=False).encode()
     fields = (_MAGIC, len(text), len(entries), bucket_bits, slice_bits, zlib.crc32(text))
     head = _HEADER.pack(*fields, zlib.crc32(_HEADER.pack(*fields, 0)))
-    return b"".join([head, text, places.tobytes(), packed])
+    return b"".join([head, text, positions.tobytes(), packed])
 
 
 def _sum(number: int, first: int, end: int, entries: bytes) -> int:

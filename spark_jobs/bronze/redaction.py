@@ -1,4 +1,4 @@
-"""Which tables' rows a source keeps out of bronze, and what is refused beside that.
+"""Tables whose rows a source keeps out of bronze, and what is refused beside that.
 
 Put here: the rule that pipeline.yaml's ``redact:`` means. Not here: how events are blanked
 (binlog/events/redaction.py).
@@ -17,7 +17,8 @@ _EMPTIES = re.compile(
     r"(?:/\*.*?\*/|\s)*DELETE\s+FROM\s+(?:`(?:[^`]|``)+`|[^\s`.]+)(?:\.(?:`(?:[^`]|``)+`|[^\s`.]+))?\s*;?\s*(?:/\*.*?\*/)?\s*",
     re.IGNORECASE,
 )
-"""What a server logs of a MEMORY table that it finds empty after a start: DELETE of all rows, without a value."""
+"""Statement that a server logs of a MEMORY table that it finds empty after a start: DELETE of all rows, without a
+value."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,12 @@ class Redaction:
         return cls(Scope.parse(patterns)) if patterns else None
 
     def holds(self, schema: str, table: str) -> bool:
-        """Whether rows of a table are redacted."""
+        """True if rows of a table are redacted."""
         changed = _TOOLS.of(schema, table)
         return self.tables.holds(schema, table) or (changed is not None and self.tables.holds(schema, changed[1]))
 
     def refusal(self, text: str, database: str) -> str | None:
-        """Why a statement cannot be kept beside that; None where it holds no rows."""
+        """Reason why a statement cannot be kept beside that; None where it holds no rows."""
         statement = classify(text, database)
         if not statement.writes_rows or _EMPTIES.fullmatch(text):
             return None

@@ -1,4 +1,4 @@
-"""Where the log of a source resumes after bronze: in the same log generation, or in a new one.
+"""Resuming a source's log after bronze: in the same log generation, or in a new one.
 
 As long as the same server answers with the same log, file and offset say where. Another of the source's endpoints, or
 another server under its name, is taken up by GTID; numbers that began again are a new log that nothing is known of.
@@ -27,7 +27,7 @@ from spark_jobs.source.seek import Search, covered, find_start
 
 
 class Relation(enum.Enum):
-    """What a source's log is to the one that bronze ends in."""
+    """Relation of a source's log to the one that bronze ends in."""
 
     SAME = "the same"
     ENDPOINT = "that of another endpoint, with the same transactions"
@@ -37,7 +37,7 @@ class Relation(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """What of a source is to be read next, and the log index once that has landed."""
+    """Log of a source to read next, and the log index once that has landed."""
 
     log: Log
     range: Range
@@ -52,20 +52,20 @@ class Onward:
 
     @property
     def opens(self) -> bool:
-        """Whether it opens a stretch."""
+        """True if it opens a stretch."""
         return self.relation is not Relation.SAME
 
 
 def beginning(source: Source, start: str, until: Position | None = None) -> Onward:
-    """What is to be read of a source for the first time, ``until`` a place if one is given.
+    """First log to read of a source, ``until`` a position if one is given.
 
     Raises SourceError, DecodeError.
     """
     log = source.log().up_to(until)
-    place = parse_start(start)
-    first = find_start(source, log, place)
+    location = parse_start(start)
+    first = find_start(source, log, location)
     parts = log.parts_from(first)
-    if isinstance(place, Position):
+    if isinstance(location, Position):
         require_boundary(source, first)
     begun_at = file_started_at(source.reading(), log.end.file)
     opened = Stretch(1, first, source.endpoint, log.uuid, begun_at, covered(source, log, first))
@@ -73,7 +73,7 @@ def beginning(source: Source, start: str, until: Position | None = None) -> Onwa
 
 
 def onward(source: Source, bronze: Table, head: Head, until: Position | None = None) -> Onward:
-    """What follows what bronze holds, ``until`` a place in the same stretch if one is given.
+    """Log after the end of bronze, ``until`` a position in the same stretch if one is given.
 
     Raises SourceError, AnotherLog for what only the user may decide, DecodeError.
     """
@@ -128,7 +128,7 @@ class _Following:
         return Onward(log, Range(self.position, max(self.position, log.end)), tuple(parts), (*generations[:-1], last))
 
     def _is_done_before(self, log: Log) -> bool:
-        """Whether bronze has all of the file before the source's oldest one: copies of files were read last."""
+        """True if bronze has all of the file before the source's oldest one: copies of files were read last."""
         oldest = log.files[0].name
         if (
             self.position.number + 1 != file_number(oldest)
@@ -193,11 +193,11 @@ class _Following:
 
     def _other_server(self, log: Log, generations: tuple[Stretch, ...]) -> str:
         last = _last_of(self.source, generations) or generations[-1]
-        server_ = log.uuid or self.source.endpoint or "there"
+        server_uuid = log.uuid or self.source.endpoint or "there"
         return (
             f"the server is another one: bronze holds the log of {last.uuid or last.endpoint}, the server there now is "
-            f"{server_}; point the source at the first server, or give the new one a source name of its own. Where it "
-            "has the same transactions, say on_new_server: continue, and the source goes on by GTID"
+            f"{server_uuid}; point the source at the first server, or give the new one a source name of its own. Where "
+            "it has the same transactions, say on_new_server: continue, and the source goes on by GTID"
         )
 
     def _reset(self, log: Log, generations: tuple[Stretch, ...]) -> str:
@@ -246,7 +246,7 @@ def _last_of(source: Source, generations: tuple[Stretch, ...]) -> Stretch | None
 
 
 def _is_again(source: Source, log: Log, last: Stretch, position: Position) -> bool:
-    """Whether the file that bronze ends in is not the source's any more, though none after it was purged."""
+    """True if the file that bronze ends in is not the source's any more, though none after it was purged."""
     if position.file in [file.name for file in log.files]:
         began = file_started_at(source.reading(), position.file) if last.began else 0
         return bool(began) and began != last.began

@@ -1,4 +1,4 @@
-"""What a stretch of bronze holds, learnt without reading its payloads: tables, their definitions, statements.
+"""Content of a stretch of bronze, learnt without reading its payloads: tables, their definitions, statements.
 
 Put here: the questions that planning asks of bronze. Not here: what follows from the answers (silver/timeline/).
 One pass over the index of its metadata columns answers for all tables of a source at once.
@@ -49,7 +49,7 @@ class LoggedStatement:
     committed_at: datetime | None = None
     session: Session = field(default_factory=Session)
     begin: Position | None = None
-    """Where its transaction begins; None where it is a transaction by itself."""
+    """Position where its transaction begins; None where it is a transaction by itself."""
 
     @property
     def boundary(self) -> Position:
@@ -102,24 +102,22 @@ class RangeScan:
 
     def about(self, name: TableName, since: Position) -> list[LoggedStatement]:
         """The statements from a position on that name a table, in order; without those about indexes alone."""
-        return [
-            statement_ for statement_ in self._naming(name, since) if statement_.statement.effect is not Effect.INDEXES
-        ]
+        return [logged for logged in self._naming(name, since) if logged.statement.effect is not Effect.INDEXES]
 
     def indexes(self, name: TableName, since: Position) -> list[LoggedStatement]:
         """The statements from a position on that make or drop one of a table's indexes, in order."""
-        return [statement_ for statement_ in self._naming(name, since) if statement_.statement.effect is Effect.INDEXES]
+        return [logged for logged in self._naming(name, since) if logged.statement.effect is Effect.INDEXES]
 
     def last_change(self, name: TableName) -> Position | None:
-        """Where the last statement stands that names a table."""
-        statements_ = self._of(name)
+        """Position where the last statement stands that names a table."""
+        logged_statements = self._of(name)
         return max(
-            (statement_.position for statement_ in statements_ if statement_.statement.effect is not Effect.INDEXES),
+            (logged.position for logged in logged_statements if logged.statement.effect is not Effect.INDEXES),
             default=None,
         )
 
     def _naming(self, name: TableName, since: Position) -> list[LoggedStatement]:
-        return [statement_ for statement_ in self._of(name) if statement_.position >= since]
+        return [logged for logged in self._of(name) if logged.position >= since]
 
     def _of(self, name: TableName) -> list[LoggedStatement]:
         """The statements that name a table, or may."""
@@ -130,7 +128,7 @@ class RangeScan:
 
     @cached_property
     def _by_name(self) -> tuple[dict[tuple[str, str], list[int]], list[int]]:
-        """The statements by the tables that they name, and those that have to be asked: by their places.
+        """The statements by the tables that they name, and those that have to be asked: by their positions.
 
         A first run asks for the statements of every table, and its log has the CREATE of every table.
         """
@@ -186,7 +184,7 @@ def _temporary(logged_statement: LoggedStatement) -> set[tuple[str, str]]:
 
 
 def _effects(logged_statement: LoggedStatement) -> tuple[TableEffect, ...]:
-    """What a statement does to tables; nothing where it cannot be read: its tables stop at it."""
+    """Effects of a statement on tables; none where it cannot be read: its tables stop at it."""
     with suppress(DecodeError):
         return effects(logged_statement.statement, logged_statement.database, logged_statement.session)
     return ()
@@ -207,21 +205,21 @@ def scan_effective(
     """
     inside = [cut for cut in cuts if within.start <= cut <= within.stop]
     index = read_index(table, version, within).cut(inside).within(within)
-    scan_ = scan_metadata(index)
-    if not scan_.has_xa:
-        return index, scan_
+    range_scan = scan_metadata(index)
+    if not range_scan.has_xa:
+        return index, range_scan
     xa = committed(index.files, within, oldest)
     before = _before(index.files, within, xa)
-    renamed_ = _with_new_names(xa, (*before, *scan_.statements))
-    return taking_effect(index, xa), replace(_with_xa(scan_, renamed_), before=before)
+    with_new_names = _with_new_names(xa, (*before, *range_scan.statements))
+    return taking_effect(index, xa), replace(_with_xa(range_scan, with_new_names), before=before)
 
 
 def _before(files: DataFiles, within: Range, xa: Xa) -> tuple[LoggedStatement, ...]:
     """The statements from the first rows of the transactions to the range; none where all rows lie in it."""
-    range_ = xa.extent()
-    if range_ is None or range_.start >= within.start:
+    log_range = xa.extent()
+    if log_range is None or log_range.start >= within.start:
         return ()
-    earlier = Range(range_.start, within.start)
+    earlier = Range(log_range.start, within.start)
     return scan_metadata(read_slices(files, earlier, "statement").within(earlier)).statements
 
 
@@ -235,9 +233,9 @@ def _with_new_names(xa: Xa, statements: Iterable[LoggedStatement]) -> Xa:
     return xa
 
 
-def _with_xa(survey_: RangeScan, xa: Xa) -> RangeScan:
+def _with_xa(range_scan: RangeScan, xa: Xa) -> RangeScan:
     """A survey with the rows and statements of XA transactions, where they are committed."""
-    tables = dict(survey_.tables)
+    tables = dict(range_scan.tables)
     for name, (first, last, added) in xa.commits().items():
         occurrence = tables.get(name, TableOccurrence(first, last, ()))
         size = occurrence.size + added
@@ -246,8 +244,8 @@ def _with_xa(survey_: RangeScan, xa: Xa) -> RangeScan:
         )
     xa_statements = {_statement_of(row) for row in xa.rows.filter(pc.field("said").is_valid()).to_pylist()}
     meaningful = (statement for statement in xa_statements if statement.statement.effect is not Effect.NONE)
-    ordered_statements = sorted((*survey_.statements, *meaningful), key=lambda statement: statement.position)
-    return replace(survey_, tables=tables, statements=tuple(ordered_statements), xa=xa)
+    ordered_statements = sorted((*range_scan.statements, *meaningful), key=lambda statement: statement.position)
+    return replace(range_scan, tables=tables, statements=tuple(ordered_statements), xa=xa)
 
 
 def _statement_of(row: dict[str, Any]) -> LoggedStatement:
@@ -267,7 +265,10 @@ def agreed(name: TableName, definitions: Iterable[tuple[Position, TableDefinitio
 
 
 def differs(first: TableDefinition, second: TableDefinition, first_at: Position, at: Position) -> str | None:
-    """Why rows of two definitions are not one table's; None where they are. first_at, at: where each is met first."""
+    """Reasons why rows of two definitions are not one table's.
+
+    None where they are. first_at, at: where each is met first.
+    """
     if not same_layout(first, second) or first != replace(second, key=first.key):
         return (
             f"its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(second)}), "
@@ -282,18 +283,20 @@ def differs(first: TableDefinition, second: TableDefinition, first_at: Position,
 
 
 def same_key(first: TableDefinition, second: TableDefinition) -> bool:
-    """Whether rows are identified by the same columns, as far as both definitions know."""
+    """True if rows are identified by the same columns, as far as both definitions know."""
     if first.key is None or second.key is None:
         return True
-    return {str(name).casefold() for name in _key(first)} == {str(name).casefold() for name in _key(second)}
+    return {str(name).casefold() for name in _key_columns(first)} == {
+        str(name).casefold() for name in _key_columns(second)
+    }
 
 
 def key_names(definition: TableDefinition) -> str:
     """The key's columns, for messages."""
-    return ", ".join(_key(definition)) or "all columns"
+    return ", ".join(_key_columns(definition)) or "all columns"
 
 
-def _key(definition: TableDefinition) -> list[str]:
+def _key_columns(definition: TableDefinition) -> list[str]:
     names = definition.column_names()
     return [names[at] for at in definition.key or ()]
 

@@ -1,6 +1,6 @@
-"""Bronze as a source: places in what it holds, by position, GTID set or time.
+"""Bronze as a source: locations in what it holds, by position, GTID set or time.
 
-Put here: asking bronze what a server or a directory is asked (source/). Not here: how a place is found
+Put here: asking bronze what a server or a directory is asked (source/). Not here: how a location is found
 (source/seek.py), or what is done with a range.
 """
 
@@ -19,26 +19,26 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.gtid import MysqlGtids
-from spark_jobs.log.location import LogLocation, parse_place
+from spark_jobs.log.location import LogLocation, parse_location
 from spark_jobs.log.position import Position, Range
 from spark_jobs.source.protocol import ALONE, FilePart, Log, LogFile, PartReader
-from spark_jobs.source.seek import Search, find_place
+from spark_jobs.source.seek import Search, resolve_location
 
 log = logging.getLogger(__name__)
 
-PlaceText = str | Position | None
-"""A place as text, where a position without its stretch is known by its file's name; or a position as it is."""
+LocationText = str | Position | None
+"""A location as text, where a position without its stretch is known by its file's name; or a position as it is."""
 
 
-def range_in(lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> Range:
-    """The part of bronze between two places, the oldest that it holds and its end where they are not named.
+def range_in(lake: Lake, source: str, start: LocationText, stop: LocationText) -> Range:
+    """The part of bronze between two locations, the oldest that it holds and its end where they are not named.
 
-    Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,
+    Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a location is not in it,
     ConfigError for what is none, and for a file's name that occurs in several stretches of the log.
     """
     snapshot = BronzeSnapshot.of(lake, source)
-    places = LogSeeker(snapshot)
-    begin = places.position(start) if start else snapshot.oldest
+    seeker = LogSeeker(snapshot)
+    begin = seeker.position(start) if start else snapshot.oldest
     # A start that gc removed is an error; a range without a start takes what is left, and says so.
     removed = bronze.removed(snapshot.checkpoint)
     if start:
@@ -53,24 +53,24 @@ def range_in(lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> Rang
             f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; write an earlier "
             "position, or execute stratalog run first"
         )
-    return Range(begin, places.position(stop) if stop else end)
+    return Range(begin, seeker.position(stop) if stop else end)
 
 
 class LogSeeker:
-    """Where places lie in a bronze table at one version, in whichever stretch of its log."""
+    """Resolver of locations in a bronze table at one version, in whichever stretch of its log."""
 
     def __init__(self, snapshot: BronzeSnapshot) -> None:
         self.name = snapshot.source
         self._snapshot = snapshot
         self._stretches = stretches(snapshot.checkpoint)
 
-    def position(self, place: str | Position) -> Position:
-        """Where a place lies. Raises SourceError, DecodeError, ConfigError, LakeError."""
-        if isinstance(place, Position):
-            return place
-        parsed = parse_place(place)
+    def position(self, location: str | Position) -> Position:
+        """Position of a location. Raises SourceError, DecodeError, ConfigError, LakeError."""
+        if isinstance(location, Position):
+            return location
+        parsed = parse_location(location)
         if isinstance(parsed, Position):
-            return parsed if "/" in place.partition(":")[0] else self._of_name(parsed)
+            return parsed if "/" in location.partition(":")[0] else self._of_name(parsed)
         return self._resolved(parsed)
 
     def _of_name(self, position: Position) -> Position:
@@ -92,20 +92,20 @@ class LogSeeker:
         )
         return oldest.stretch if is_before else self._stretches[-1].number
 
-    def _resolved(self, place: LogLocation) -> Position:
+    def _resolved(self, location: LogLocation) -> Position:
         """A GTID set or a time, looked for in the newest stretch first. Raises what the newest one said."""
         first_error: SourceError | LakeError | None = None
         for stretch in reversed(self._stretches):
             landed = BronzeLog(self._snapshot, stretch)
             try:
                 listed = landed.log()
-                if isinstance(place, datetime) and stretch.number > 1 and landed.started_at(listed) > place:
+                if isinstance(location, datetime) and stretch.number > 1 and landed.started_at(listed) > location:
                     continue
-                return replace(find_place(landed, listed, place), stretch=stretch.number)
+                return replace(resolve_location(landed, listed, location), stretch=stretch.number)
             except (SourceError, LakeError) as error:
                 first_error = first_error or error
         if first_error is None:
-            raise SourceError(f"{self.name}: bronze does not hold {place}; name a position")
+            raise SourceError(f"{self.name}: bronze does not hold {location}; name a position")
         raise first_error
 
 
@@ -141,13 +141,13 @@ class BronzeLog:
         return Log(self.name, complete_files, replace(end, stretch=1))
 
     def started_at(self, listed: Log) -> datetime:
-        """When the oldest searchable file was started, by its server's clock."""
+        """Time when the oldest searchable file was started, by its server's clock."""
         return datetime.fromtimestamp(Search(self, listed).head(listed.files[0]).created, UTC)
 
     def reading(self) -> PartReader:
-        return self._read
+        return self._read_head
 
-    def _read(self, part: FilePart) -> tuple[FormatDescription | None, Iterator[bytes]]:
+    def _read_head(self, part: FilePart) -> tuple[FormatDescription | None, Iterator[bytes]]:
         assert not part.start, "files are searched from their first byte on"
         return None, self._chunks(part)
 
@@ -159,9 +159,9 @@ class BronzeLog:
             yield bytes(cells["payload"])[: part.stop - cells["start"]]
 
     def now(self) -> datetime | None:
-        """What a stretch holds that is over is all there will be; of the last one nobody knows."""
+        """End of the stretch as of now: of a stretch that is over it is final; of the last one nobody knows."""
         return None if self._stretch.number == self._end.stretch else datetime.max.replace(tzinfo=UTC)
 
     def purged(self) -> MysqlGtids:
-        """What came before bronze, its files' heads say."""
+        """Log before bronze, as the heads of its files have it."""
         return MysqlGtids()

@@ -113,7 +113,7 @@ class BronzeSnapshot:
 
     @property
     def begin(self) -> Position:
-        """Where the first extraction began."""
+        """Position where the first extraction began."""
         return begin(self.checkpoint)
 
     @property
@@ -123,7 +123,7 @@ class BronzeSnapshot:
 
     @property
     def oldest(self) -> Position:
-        """Where the log that bronze holds begins now."""
+        """Position where the log that bronze holds begins now."""
         return oldest(self.checkpoint)
 
     @property
@@ -133,12 +133,12 @@ class BronzeSnapshot:
 
     @property
     def end(self) -> Position:
-        """Where the log that bronze holds ends."""
+        """Position where the log that bronze holds ends."""
         return self.checkpoint.position
 
 
 def begin(checkpoint: Checkpoint) -> Position:
-    """Where the first extraction began."""
+    """Position where the first extraction began."""
     first = BronzeCommit.of(checkpoint).begin
     assert first is not None
     return first
@@ -152,7 +152,7 @@ def earliest(checkpoint: Checkpoint) -> Position:
 
 
 def oldest(checkpoint: Checkpoint) -> Position:
-    """Where the log that bronze holds begins now.
+    """Position where the log that bronze holds begins now.
 
     That is where the first extraction did, or later since gc removed files, or earlier since files were brought.
     """
@@ -202,19 +202,19 @@ class HeldFile:
     newest: datetime
 
     @property
-    def place(self) -> tuple[int, int]:
-        """What files are ordered by."""
+    def file_number(self) -> tuple[int, int]:
+        """Order of files."""
         return self.stretch, file_number(self.file)
 
     @property
     def end(self) -> Position:
-        """Where its last byte held ends."""
+        """Position where its last byte held ends."""
         return Position(self.file, self.stop, self.stretch)
 
 
 def files(bronze: Table, version: int) -> list[HeldFile]:
     """The files of bronze in the log's order, learnt without reading payloads."""
-    # Places and sizes of slices are columns of their own: Parquet reads them without the payloads.
+    # Positions and sizes of slices are columns of their own: Parquet reads them without the payloads.
     names = ("stretch", "number", "file", "start", "stop", "committed_at")
     spans = pa.schema([ARROW.field(name) for name in names]).empty_table()
     for batch in DataFiles(bronze, version).read(None, names):
@@ -244,14 +244,14 @@ def statement_gtids(snapshot: BronzeSnapshot, within: Range) -> dict[tuple[int, 
     return _gtids(snapshot, within, pc.field("kind") == "statement")
 
 
-def committed_before(bronze: Table, version: int, place: tuple[int, ...]) -> datetime | None:
-    """When the last transaction before a place was committed; None where bronze has none. Without a JVM.
+def committed_before(bronze: Table, version: int, position: tuple[int, ...]) -> datetime | None:
+    """Time when the last transaction before a position was committed; None where bronze has none. Without a JVM.
 
     place: stretch, number and offset.
     """
     stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))
-    in_file = (number < place[1]) | ((number == place[1]) & (start < place[2]))
-    is_before = (stretch < place[0]) | ((stretch == place[0]) & in_file)
+    in_file = (number < position[1]) | ((number == position[1]) & (start < position[2]))
+    is_before = (stretch < position[0]) | ((stretch == position[0]) & in_file)
     batches = bronze.scan(version, ["committed_at"], is_before, rows=1 << 16)
     return max((time for batch in batches if (time := pc.max(batch.column(0)).as_py())), default=None)
 
@@ -269,12 +269,14 @@ def _gtids(
     has_gtid = has_gtid if condition is None else has_gtid & condition
     batches = snapshot.table.scan(snapshot.version, ["stretch", "number", "start", "gtid"], has_gtid, rows=1 << 16)
     slices = (tuple(row.values()) for batch in batches for row in batch.to_pylist())
-    return {(stretch_, number_, start_): gtid for stretch_, number_, start_, gtid in slices}
+    return {
+        (stretch_column, file_number, first_offset): gtid for stretch_column, file_number, first_offset, gtid in slices
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """What was redacted in a part of the log: events, blanked bytes, and tables."""
+    """Redactions in a part of the log: events, blanked bytes, and tables."""
 
     events: int
     bytes: int
@@ -286,7 +288,7 @@ class Redacted:
 
 
 def redacted(slices: DataFrame) -> Redacted | None:
-    """What was redacted in slices; None where nothing was. Reads no payload."""
+    """Redactions in slices; None where there is none. Reads no payload."""
     if "redacted" not in slices.columns:
         return None
     names = F.flatten(F.collect_set("redacted.tables"))
@@ -308,7 +310,7 @@ def redacted_in_all(bronze: Table, version: int) -> tuple[int, int]:
 
 
 def redacted_within(bronze: Table, version: int, within: Range | None = None) -> Redacted | None:
-    """What was redacted in the slices that a range touches, or in all; None where nothing was. Without a JVM."""
+    """Redactions in the slices that a range touches, or in all; None where there is none. Without a JVM."""
     if "redacted" not in bronze.columns():
         return None
     names = ["stretch", "file", "start", "stop", "redacted"]
@@ -338,10 +340,10 @@ def read_all(spark: SparkSession, bronze: Table, version: int) -> DataFrame:
     return bronze.read(own_session(spark, READING), version)
 
 
-def overlapping(spark: SparkSession, bronze: Table, version: int, range_: Range) -> DataFrame:
+def overlapping(spark: SparkSession, bronze: Table, version: int, log_range: Range) -> DataFrame:
     """The slices of which a byte lies in a range, and those that continue a transaction that started in it."""
     stretch, number = F.col("stretch"), F.col("number")
-    begin, end = range_.start, range_.stop
+    begin, end = log_range.start, log_range.stop
     here = (stretch == begin.stretch) & (
         (number > begin.number) | ((number == begin.number) & (F.col("stop") > begin.offset))
     )
@@ -352,12 +354,12 @@ def overlapping(spark: SparkSession, bronze: Table, version: int, range_: Range)
 
 
 def inside(within: Range) -> Column:
-    """Whether a slice begins in a range."""
+    """True if a slice begins in a range."""
     return _at_or_after(within.start) & ~_at_or_after(within.stop)
 
 
 def _at_or_after(position: Position) -> Column:
-    """Whether a slice begins at or after a position; written so that Delta skips files by each of its parts."""
+    """True if a slice begins at or after a position; written so that Delta skips files by each of its parts."""
     stretch, number, start = F.col("stretch"), F.col("number"), F.col("start")
     here = (stretch == position.stretch) & (number == position.number) & (start >= position.offset)
     later_file = (stretch == position.stretch) & (number > position.number)

@@ -1,8 +1,8 @@
 """XA transactions of a log in bronze: what each does, and those that a part of the log commits.
 
 Their rows are logged where they are prepared, and take effect where the log commits them, perhaps files later: both
-places have the xid. So what a part of the log commits is looked up backwards, further and further, until every commit
-has met its rows. Nothing is kept between runs: what a range comes to depends on the log alone.
+positions have the xid. So what a part of the log commits is looked up backwards, further and further, until every
+commit has met its rows. Nothing is kept between runs: what a range comes to depends on the log alone.
 
 Put here: finding them, and their slices as if these stood at the commit. Not here: what one slice says of a transaction
 (binlog/events/xa.py), those that nothing has decided about (prepared_xa.py), or what follows for a table
@@ -40,14 +40,14 @@ LOGGED_AT = "STRUCT<stretch: INT, number: BIGINT, start: BIGINT, file: STRING>"
 EFFECT = "effect"
 """Column of slices by their bytes: where they take effect, a struct of stretch, number, start and file; or null."""
 
-_PLACE = [("stretch", pa.int32()), ("number", pa.int64()), ("file", pa.string())]
+_POSITION_FIELDS = [("stretch", pa.int32()), ("number", pa.int64()), ("file", pa.string())]
 HELD = pa.schema(
     [
         *(("schema", pa.string()), ("table", pa.string()), ("size", pa.int64())),
         *(("said_in", pa.string()), ("said", pa.string())),
-        *_PLACE,
+        *_POSITION_FIELDS,
         ("begun", pa.int64()),
-        *((f"at_{name}", kind) for name, kind in _PLACE),
+        *((f"at_{name}", kind) for name, kind in _POSITION_FIELDS),
         *(("at_start", pa.int64()), ("at_stop", pa.int64()), ("at_committed", pa.timestamp("us", "UTC"))),
     ]
 )
@@ -89,13 +89,13 @@ class Xa:
         """By table the first and the last commit of its rows, and the bytes of their transactions."""
         order = [(f"at_{name}", "ascending") for name in ("stretch", "number", "start")]
         rows = self.rows.filter(pc.field("table").is_valid()).sort_by(order)
-        place = ("at_file", "at_start", "at_stretch")
-        aggregates = [("size", "sum"), *((name, end) for end in ("first", "last") for name in place)]
+        position = ("at_file", "at_start", "at_stretch")
+        aggregates = [("size", "sum"), *((name, end) for end in ("first", "last") for name in position)]
         grouped = rows.group_by(["schema", "table"], use_threads=False).aggregate(aggregates).to_pylist()
         return {
             TableName(row["schema"], row["table"]): (
-                Position(*(row[f"{name}_first"] for name in place)),
-                Position(*(row[f"{name}_last"] for name in place)),
+                Position(*(row[f"{name}_first"] for name in position)),
+                Position(*(row[f"{name}_last"] for name in position)),
                 row["size_sum"],
             )
             for row in grouped
@@ -125,42 +125,48 @@ class Xa:
 
     def index(self, files: DataFiles) -> pa.Table:
         """Their slices, of all of bronze's, as rows of an index that take effect at the place of the commit."""
-        range_ = self.extent()
-        assert range_ is not None
-        last = replace(range_.stop, offset=range_.stop.offset + 1)  # one that commits itself has its last slice there
-        statements = read_slices(files, Range(range_.start, last), "statement")
+        log_range = self.extent()
+        assert log_range is not None
+        last = replace(
+            log_range.stop, offset=log_range.stop.offset + 1
+        )  # one that commits itself has its last slice there
+        statements = read_slices(files, Range(log_range.start, last), "statement")
         slices = statements.where(statements.flags("is_xa")).slices
         names = ("stretch", "file", "number", "start", "committed")
         columns = (self.rows.column(f"at_{name}").to_pylist() for name in names)
-        at = dict(zip(_places(self.rows, "begun"), zip(*columns, strict=True), strict=True))
-        places = [at.get(place) for place in _places(slices, "transaction_start")]
-        slices = slices.filter(pa.array([place is not None for place in places], pa.bool_()))
-        columns_ = list(zip(*filter(None, places), strict=True))
+        at = dict(zip(_row_offsets(self.rows, "begun"), zip(*columns, strict=True), strict=True))
+        positions = [at.get(position) for position in _row_offsets(slices, "transaction_start")]
+        slices = slices.filter(pa.array([position is not None for position in positions], pa.bool_()))
+        table_columns = list(zip(*filter(None, positions), strict=True))
         moved: dict[str, Sequence[Any]] = {
-            f"effect_{column}": cells for column, cells in zip(names[:4], columns_, strict=False)
+            f"effect_{column}": cells for column, cells in zip(names[:4], table_columns, strict=False)
         }
-        moved |= {"committed_at": columns_[4], "kind": ["rows"] * len(slices)} if columns_ else {}
+        moved |= {"committed_at": table_columns[4], "kind": ["rows"] * len(slices)} if table_columns else {}
         for name, cells in moved.items():
-            field_ = slices.schema.field(name)
-            slices = slices.set_column(slices.schema.get_field_index(name), field_, pa.array(cells, field_.type))
+            cell_field = slices.schema.field(name)
+            slices = slices.set_column(
+                slices.schema.get_field_index(name), cell_field, pa.array(cells, cell_field.type)
+            )
         return slices
 
     def slices(self, all_slices: DataFrame) -> DataFrame:
         """Their slices, of all of bronze's, as rows at the place of the commit; those of one in one task, in order.
 
-        Their bytes' own place is in LOGGED. There has to be one transaction at least.
+        Their bytes' own position is in LOGGED. There has to be one transaction at least.
         """
         keys = ("stretch", "number", "begun")
         own_rows = self.rows.select([*keys, *(name for name in HELD.names if name.startswith("at_"))])
         # A row a transaction, however many tables it has.
         own_rows = own_rows.group_by(own_rows.column_names).aggregate([])
-        range_ = self.extent()
-        assert range_ is not None
-        last = replace(range_.stop, offset=range_.stop.offset + 1)  # one that commits itself has its last slice there
-        joined = all_slices.where(OF_XA).where(bronze.inside(Range(range_.start, last)))
+        log_range = self.extent()
+        assert log_range is not None
+        last = replace(
+            log_range.stop, offset=log_range.stop.offset + 1
+        )  # one that commits itself has its last slice there
+        joined = all_slices.where(OF_XA).where(bronze.inside(Range(log_range.start, last)))
         joined = joined.withColumn("begun", F.col("transaction_start"))
         joined = joined.join(F.broadcast(all_slices.sparkSession.createDataFrame(own_rows)), list(keys))
-        cells_: dict[str, str | Column] = {
+        cells_by_name: dict[str, str | Column] = {
             "stretch": "at_stretch",
             "number": "at_number",
             "start": "at_start",
@@ -169,15 +175,17 @@ class Xa:
             "kind": F.lit("rows"),
             "committed_at": "at_committed",
         }
-        cells = [F.col(cell) if isinstance(cell, str) else cell for cell in cells_.values()]
-        columns = [F.col(name) for name in all_slices.columns if name not in cells_]
+        cells = [F.col(cell) if isinstance(cell, str) else cell for cell in cells_by_name.values()]
+        columns = [F.col(name) for name in all_slices.columns if name not in cells_by_name]
         logged = F.struct("stretch", "number", "start", "file").cast(LOGGED_AT).alias(LOGGED)
-        moved = joined.select(*(cell.alias(name) for name, cell in zip(cells_, cells, strict=True)), *columns, logged)
+        moved = joined.select(
+            *(cell.alias(name) for name, cell in zip(cells_by_name, cells, strict=True)), *columns, logged
+        )
         order = ("stretch", "number", "start")
         return moved.repartition(*order).sortWithinPartitions(*order, f"{LOGGED}.start")
 
 
-def _places(rows: pa.Table, offset: str) -> Iterator[tuple[int, int, int]]:
+def _row_offsets(rows: pa.Table, offset: str) -> Iterator[tuple[int, int, int]]:
     """Stretch, file number and an offset of each row."""
     return zip(*(rows.column(name).to_pylist() for name in ("stretch", "number", offset)), strict=True)
 
@@ -187,10 +195,12 @@ NO_XA = Xa()
 
 def by_bytes(slices: DataFrame) -> DataFrame:
     """Effective slices by the place of their bytes; of those that take effect elsewhere, EFFECT says where."""
-    places = ("stretch", "number", "start", "file")
-    place_columns = (F.coalesce(f"{LOGGED}.{name}", name).alias(name) for name in places)
-    rest = (name for name in slices.columns if name not in (*places, LOGGED))
-    return slices.select(*place_columns, *rest, F.when(F.col(LOGGED).isNotNull(), F.struct(*places)).alias(EFFECT))
+    positions = ("stretch", "number", "start", "file")
+    position_columns = (F.coalesce(f"{LOGGED}.{name}", name).alias(name) for name in positions)
+    rest = (name for name in slices.columns if name not in (*positions, LOGGED))
+    return slices.select(
+        *position_columns, *rest, F.when(F.col(LOGGED).isNotNull(), F.struct(*positions)).alias(EFFECT)
+    )
 
 
 def taking_effect(index: SliceIndex, xa: Xa) -> SliceIndex:
@@ -227,7 +237,7 @@ def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
             break
     # Rows that are nowhere in bronze cannot be read any more; the commit names them.
     unknown = sorted(
-        ((transaction.xid, transaction.end.place) for transaction in transactions if transaction.rows is None),
+        ((transaction.xid, transaction.end.position) for transaction in transactions if transaction.rows is None),
         key=lambda transaction: transaction[1],
     )
     for xid, at in unknown:
@@ -237,24 +247,24 @@ def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
             xid,
             oldest,
         )
-    rows_ = [row for transaction in transactions for row in transaction.to_rows()]
-    return Xa(pa.Table.from_pylist(rows_, HELD), tuple(unknown))
+    all_rows = [row for transaction in transactions for row in transaction.to_rows()]
+    return Xa(pa.Table.from_pylist(all_rows, HELD), tuple(unknown))
 
 
 def _starts(start: Position, oldest: Position) -> Iterator[Position]:
-    """Places to look from, each further back than the one before, the last where bronze begins."""
+    """Positions to look from, each further back than the one before, the last where bronze begins."""
     base, files = start.file.rpartition(".")[0], 0
-    places = [start, replace(start, offset=max(start.offset - _NEAR, 0))]
+    positions = [start, replace(start, offset=max(start.offset - _NEAR, 0))]
     while start.number > files:
-        places.append(Position(f"{base}.{start.number - files:06d}", 0, start.stretch))
+        positions.append(Position(f"{base}.{start.number - files:06d}", 0, start.stretch))
         files = 2 * files + 1
-    further = [place for place in places if place > oldest]
+    further = [position for position in positions if position > oldest]
     yield from dict.fromkeys([*further, min(start, oldest)])
 
 
 @dataclass(frozen=True, slots=True)
 class XaSlice:
-    """What a slice of an XA transaction does, and where it stands.
+    """Action of a slice of an XA transaction, and its position.
 
     transaction_start: the offset where the transaction begins.
     """
@@ -263,7 +273,7 @@ class XaSlice:
     """As XaStep has it."""
     xid: str | None
     statement: tuple[str, str] | None
-    place: Position
+    position: Position
     stop: int
     transaction_start: int
     committed_at: datetime
@@ -271,12 +281,12 @@ class XaSlice:
 
     @property
     def begin(self) -> Position:
-        """Where the transaction begins."""
-        return replace(self.place, offset=self.transaction_start)
+        """Position where the transaction begins."""
+        return replace(self.position, offset=self.transaction_start)
 
 
 def steps(slices: SliceIndex) -> Iterator[XaSlice]:
-    """What each slice of XA transactions does, in order. Raises DecodeError, LakeError."""
+    """Actions of each slice of XA transactions, in order. Raises DecodeError, LakeError."""
     rows = np.flatnonzero(slices.flags("is_xa")).tolist()
     for row, cells in zip(rows, slices.cells(rows), strict=True):
         start, transaction_start = cells["start"], cells["transaction_start"]
@@ -292,8 +302,10 @@ def steps(slices: SliceIndex) -> Iterator[XaSlice]:
             continue
         committed_at, tables = (slices.slices.column(name)[row].as_py() for name in ("committed_at", "tables"))
         names = tuple(TableName(table["schema"], table["table"]) for table in tables or ())
-        place = Position(cells["file"], start, cells["stretch"])
-        yield XaSlice(step.kind, step.xid, step.statement, place, cells["stop"], transaction_start, committed_at, names)
+        position = Position(cells["file"], start, cells["stretch"])
+        yield XaSlice(
+            step.kind, step.xid, step.statement, position, cells["stop"], transaction_start, committed_at, names
+        )
 
 
 @dataclass(slots=True)
@@ -302,7 +314,7 @@ class LoggedTransaction:
 
     last: XaSlice
     is_whole: bool
-    """Whether its first slice was read."""
+    """True if its first slice was read."""
     size: int = 0
     statement: tuple[str, str] | None = None
     tables: dict[TableName, None] = field(default_factory=dict)
@@ -310,7 +322,7 @@ class LoggedTransaction:
     def add(self, step: XaSlice) -> None:
         """The next slice of it."""
         self.last = step
-        self.size += step.stop - step.place.offset
+        self.size += step.stop - step.position.offset
         self.statement = self.statement or step.statement
         self.tables |= dict.fromkeys(step.tables)
 
@@ -334,9 +346,18 @@ class XaTransaction:
             "said": statement[1],
             "begun": begin.offset,
         }
-        fields |= {"at_start": self.end.place.offset, "at_stop": self.end.stop, "at_committed": self.end.committed_at}
-        for prefix, place in (("", begin), ("at_", self.end.place)):
-            fields |= {f"{prefix}stretch": place.stretch, f"{prefix}number": place.number, f"{prefix}file": place.file}
+        fields |= {
+            "at_start": self.end.position.offset,
+            "at_stop": self.end.stop,
+            "at_committed": self.end.committed_at,
+        }
+        # The position of the transaction's begin, and that of its end.
+        for prefix, position in (("", begin), ("at_", self.end.position)):
+            fields |= {
+                f"{prefix}stretch": position.stretch,
+                f"{prefix}number": position.number,
+                f"{prefix}file": position.file,
+            }
         for name in self.rows.tables or (None,):
             yield fields | {"schema": name and name.schema, "table": name and name.table}
 
@@ -344,10 +365,10 @@ class XaTransaction:
 def transactions_of(all_steps: Iterable[XaSlice]) -> list[LoggedTransaction]:
     """The XA transactions of slices, in the log's order, by where they end."""
     by_begin: dict[Position, LoggedTransaction] = {}
-    for step in sorted(all_steps, key=lambda step: step.place.order):
-        logged = by_begin.setdefault(step.begin, LoggedTransaction(step, step.begin == step.place))
+    for step in sorted(all_steps, key=lambda step: step.position.order):
+        logged = by_begin.setdefault(step.begin, LoggedTransaction(step, step.begin == step.position))
         logged.add(step)
-    return sorted(by_begin.values(), key=lambda entry: entry.last.place.order)
+    return sorted(by_begin.values(), key=lambda entry: entry.last.position.order)
 
 
 def _committed(all_steps: Iterable[XaSlice], within: Range) -> list[XaTransaction]:
@@ -357,7 +378,7 @@ def _committed(all_steps: Iterable[XaSlice], within: Range) -> list[XaTransactio
     for logged_transaction in transactions_of(all_steps):
         last = logged_transaction.last
         prepared, before[last.xid] = before.get(last.xid), logged_transaction
-        if not within.start <= last.place < within.stop:
+        if not within.start <= last.position < within.stop:
             continue
         if last.kind == "at once":
             transactions.append(XaTransaction(str(last.xid), last, logged_transaction))

@@ -60,7 +60,7 @@ def first_cascade(
         key: the foreign key, as it is in the range.
         within: the range.
         named: for parents whose columns the log does not name.
-        skips: row events, and places of XA COMMIT, that do not count.
+        skips: row events, and positions of XA COMMIT, that do not count.
 
     Raises:
         TableStopped: rows of the parent cannot be read, with the boundary before them.
@@ -69,18 +69,18 @@ def first_cascade(
     rows, _ = slices.in_ranges(slices.rows_of(key.parent), [within])
     for row, cells in zip(rows.tolist(), slices.cells(rows.tolist()), strict=True):
         # Rows of an XA transaction have their effect where it was committed.
-        begin, effect = slices.begin(row), slices.place(row) if slices.is_moved(row) else None
+        begin, effect = slices.begin(row), slices.position(row) if slices.is_moved(row) else None
         if effect in skips:
             continue
         offsets = frozenset(skip.offset for skip in skips if (skip.stretch, skip.file) == (begin.stretch, begin.file))
         try:
-            place = _first_in(cells, begin, key, named, offsets)
+            position = _first_in(cells, begin, key, named, offsets)
         except DecodeError as error:
             boundary = effect or replace(begin, offset=cells["transaction_start"])
             raise TableStopped(f"its parent {key.parent} cannot be read: {error}", boundary) from error
-        if place is None:
+        if position is None:
             continue
-        offset, verb = place
+        offset, verb = position
         if effect:
             return ParentChange(effect, effect, verb)
         return ParentChange(replace(begin, offset=offset), _boundary(slices, row, offset), verb)
@@ -90,7 +90,7 @@ def first_cascade(
 def _first_in(
     cells: dict[str, Any], begin: Position, key: ForeignKey, named: Named, skips: Collection[int]
 ) -> tuple[int, str] | None:
-    """Offset and verb of the first such change in a slice. cells: its place, context and payload."""
+    """Offset and verb of the first such change in a slice. cells: its position, context and payload."""
     logged = definitions_of(begin.file, begin.offset, cells["context"], cells["payload"])
     definition = next((definition for definition in logged if definition.name == key.parent), None)
     if definition is None:  # MariaDB logs TABLE_MAPs of tables that it only locks
@@ -112,7 +112,7 @@ def _first_in(
 
 
 def _referred(key: ForeignKey, definition: TableDefinition) -> list[int] | None:
-    """The places of the columns that a key refers to in its parent; None where they are not known."""
+    """The positions of the columns that a key refers to in its parent; None where they are not known."""
     names = [name.casefold() for name in definition.column_names()]
     ordinals = [names.index(name.casefold()) for name in key.parent_columns if name.casefold() in names]
     return ordinals if key.parent_columns and len(ordinals) == len(key.parent_columns) else None
@@ -132,7 +132,7 @@ def _comparable(definition: TableDefinition) -> TableDefinition:
 
 
 def _cascading(changes: Changes, key: ForeignKey, ordinals: list[int] | None) -> NDArray[np.bool_]:
-    """Which changes may change child rows by a key. ordinals: of the columns that it refers to."""
+    """Changes that may change child rows by a key. ordinals: of the columns that it refers to."""
     assert changes.flags is not None
     op, flags = changes.op.to_numpy(), changes.flags.to_numpy()
     is_unlogged = flags & (NO_FOREIGN_KEY_CHECKS | CASCADES_LOGGED) == 0
@@ -145,7 +145,7 @@ def _cascading(changes: Changes, key: ForeignKey, ordinals: list[int] | None) ->
 
 
 def _changed(changes: Changes, ordinals: list[int]) -> NDArray[np.bool_]:
-    """Which updates may change one of some columns: what an image leaves out after the change is as before it."""
+    """Updates that may change one of some columns: what an image leaves out after the change is as before it."""
     changed = np.zeros(len(changes), bool)
     for ordinal in ordinals:
         before, after = changes.before.column(ordinal), changes.after.column(ordinal)
@@ -169,6 +169,6 @@ def _boundary(slices: SliceIndex, row: int, offset: int) -> Position:
 
 
 def _starts(slices: SliceIndex, row: int) -> Iterator[tuple[int, int]]:
-    """Where each transaction of a slice begins in it, and where it begins."""
+    """Position where each transaction of a slice begins in it, and where it begins."""
     for piece in split(slices.record(row)):
         yield piece.column("start")[0].as_py(), piece.column("transaction_start")[0].as_py()

@@ -3,7 +3,7 @@
 Numbers, times and bytes are equal as they are, text by its column's collation: by its characters, or by their weights,
 with or without spaces at its end (PAD SPACE). A collation is known by its id, as TABLE_MAPs have it.
 
-Put here: what is compared in a value's place. Not here: which characters weigh alike (collation_tables.py).
+Put here: what is compared in a value's position. Not here: which characters weigh alike (collation_tables.py).
 """
 
 from bisect import bisect_right

@@ -19,8 +19,8 @@ from spark_jobs.binlog import Slicer, TableDefinition, TableName, XaStep, read_s
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.data_files import DataFiles
-from spark_jobs.bronze.effective_slices import EffectiveSlices, PlacedSlice
-from spark_jobs.bronze.seek import PlaceText, range_in
+from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
+from spark_jobs.bronze.seek import LocationText, range_in
 from spark_jobs.bronze.xa import EFFECT, LOGGED, LOGGED_AT, OF_XA, by_bytes, committed
 from spark_jobs.changes.formats import ChangeLine
 from spark_jobs.changes.json_encoding import bytes_at
@@ -68,10 +68,10 @@ def changes_of_files(
             redacted |= {file: reader.redacted} if reader.redacted else {}
         for file, count in redacted.items():
             logger.warning("%s: %d events were redacted when the log was extracted, and are missing here", file, count)
-        for xid, place in prepared.waiting():
+        for xid, location in prepared.waiting():
             logger.warning(
                 "%s: rows of XA transaction %s are missing: it is prepared, and no file given says whether it was "
-                "committed; give the files behind it too", place, xid,
+                "committed; give the files behind it too", location, xid,
             )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ class _File:
     ) -> None:
         self._file, self._encoder, self._prepared, self._followed = file, encoder, prepared, followed
         self._part_of: int | None = None
-        """Where the XA transaction begins that the last slice was a part of."""
+        """Position where the XA transaction begins that the last slice was a part of."""
         self.redacted = 0
         """Events whose content was left out when the log was extracted."""
         self._shown_to = 0
@@ -131,10 +131,10 @@ class _File:
             yield from line.pieces
 
     def _xa(self, step: XaStep, part: pa.RecordBatch, start: int) -> Iterator[str]:
-        place = f"{self._file}:{start}"
+        location = f"{self._file}:{start}"
         self._part_of = start if step.kind == "part" else None
         if step.kind in ("part", "prepared", "at once"):
-            self._prepared.add(part, place)
+            self._prepared.add(part, location)
         if step.xid is None:
             return
         if step.kind in ("prepared", "at once"):
@@ -142,14 +142,14 @@ class _File:
             if earlier:
                 logger.warning("%s: rows of XA transaction %s are missing: no file given ends it", earlier, step.xid)
         if step.kind in ("committed", "at once"):
-            yield from self._release(step.xid, place, part.column("committed_at")[0].as_py())
+            yield from self._release(step.xid, location, part.column("committed_at")[0].as_py())
         if step.kind == "rolled back":
             self._prepared.drop(step.xid)
 
-    def _release(self, xid: str, place: str, committed: datetime) -> Iterator[str]:
+    def _release(self, xid: str, location: str, committed: datetime) -> Iterator[str]:
         parts = self._prepared.take(xid)
         if parts is None:
-            logger.warning("%s: XA transaction %s is committed, but no file given has its rows", place, xid)
+            logger.warning("%s: XA transaction %s is committed, but no file given has its rows", location, xid)
             return
         encoders: dict[str, JsonChanges] = {}
         for part in parts:
@@ -177,12 +177,18 @@ class _File:
 
 
 def changes_of_bronze(
-    lake: Lake, source: str, start: PlaceText, stop: PlaceText, *, is_wanted: TableFilter, output: Output | None = None
+    lake: Lake,
+    source: str,
+    start: LocationText,
+    stop: LocationText,
+    *,
+    is_wanted: TableFilter,
+    output: Output | None = None,
 ) -> Iterator[str]:
     """The changes of a range of bronze, snapped outward to transactions; all of it by default. Without a JVM.
 
-    start, stop: places. Rows of XA transactions come where the range commits them, from wherever they were logged.
-    Raises LakeError; SourceError and ConfigError for places.
+    start, stop: positions. Rows of XA transactions come where the range commits them, from wherever they were logged.
+    Raises LakeError; SourceError and ConfigError for positions.
     """
     definitions = HistoryDefinitions(partial(by_table, lake, source))
     encoder = JsonChanges(source, is_wanted, definitions.complete, prepared=True, output=output)
@@ -191,33 +197,35 @@ def changes_of_bronze(
     redacted = bronze.redacted_within(snapshot.table, snapshot.version, within)
     if redacted:
         logger.warning("%s: in the slices that hold this range, %s", source, redacted)
-    for _, line in placed_lines(encoder, EffectiveSlices(snapshot).of_range(within), within):
+    for _, line in lines_with_slices(encoder, EffectiveSlices(snapshot).of_range(within), within):
         yield from line.pieces
 
 
-def placed_lines(
-    encoder: JsonChanges, slices: Iterable[PlacedSlice], within: Range
-) -> Iterator[tuple[PlacedSlice, ChangeLine]]:
+def lines_with_slices(
+    encoder: JsonChanges, slices: Iterable[LocatedSlice], within: Range
+) -> Iterator[tuple[LocatedSlice, ChangeLine]]:
     """The lines of slices in order, each with its slice; of slices around an end of the range its transactions alone.
 
     Raises DecodeError, Unsupported.
     """
-    before: PlacedSlice | None = None
-    for slice_ in slices:
-        if before and before.committed and before.place != slice_.place:  # no event ends the rows of an XA transaction
+    before: LocatedSlice | None = None
+    for log_slice in slices:
+        if (
+            before and before.committed and before.position != log_slice.position
+        ):  # no event ends the rows of an XA transaction
             for line in encoder.rest():
                 yield before, line
-        parts = [slice_.cells] if slice_.committed else _cut(slice_.cells, within)
-        for line in chain.from_iterable(encoder.lines(part, slice_.committed) for part in parts):
-            yield slice_, line
-        before = slice_
+        parts = [log_slice.cells] if log_slice.committed else _cut(log_slice.cells, within)
+        for line in chain.from_iterable(encoder.lines(part, log_slice.committed) for part in parts):
+            yield log_slice, line
+        before = log_slice
     if before:
         for line in encoder.rest():
             yield before, line
 
 
 def transactions_of_bronze(
-    spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText
+    spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(stretch, slices) of the transactions that a range touches, in order, no more of them than that.
 
@@ -225,13 +233,13 @@ def transactions_of_bronze(
 
     Raises as ``range_in``.
     """
-    part_ = _of_range(spark, lake, source, start, stop)
-    for row in part_.slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
-        for part in _cut(_cells(row), part_.within):
+    log_part = _of_range(spark, lake, source, start, stop)
+    for row in log_part.slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
+        for part in _cut(_slice_batch(row), log_part.within):
             yield row["stretch"], part
 
 
-def _cells(row: Row) -> pa.RecordBatch:
+def _slice_batch(row: Row) -> pa.RecordBatch:
     """A slice out of bronze."""
     return pa.RecordBatch.from_pydict({name: [row[name]] for name in bronze.ARROW.names}, schema=bronze.ARROW)
 
@@ -245,13 +253,13 @@ _LINE = "stretch INT, number BIGINT, line STRING"
 
 
 def changes_frame(
-    spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText, *, is_wanted: TableFilter
+    spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText, *, is_wanted: TableFilter
 ) -> DataFrame:
     """The same changes as a DataFrame of ``stretch, number`` (of the file) and CHANGE, decoded by Spark's tasks.
 
     In no order: (stretch, number, offset, row) is the log's. Rows of XA transactions that the range commits have the
-    place where they were logged, and the time of the commit. Raises as ``range_in``; what a task cannot read fails the
-    job that first needs the row.
+    position where they were logged, and the time of the commit. Raises as ``range_in``; what a task cannot read fails
+    the job that first needs the row.
     """
     part = _of_range(spark, lake, source, start, stop)
     task = _lines_task(source, is_wanted, part.within, by_table(lake, source))
@@ -274,8 +282,10 @@ def _lines_task(
                 parts = [cells] if is_elsewhere else _cut(cells, within)
                 committed = cells.column("committed_at")[0].as_py() if is_elsewhere else None
                 lines = ["".join(line.pieces) for part in parts for line in encoder.lines(part, committed)]
-                place = [pa.repeat(cells.column(name)[0], len(lines)) for name in ("stretch", "number")]
-                yield pa.RecordBatch.from_arrays([*place, pa.array(lines, pa.string())], ["stretch", "number", "line"])
+                position = [pa.repeat(cells.column(name)[0], len(lines)) for name in ("stretch", "number")]
+                yield pa.RecordBatch.from_arrays(
+                    [*position, pa.array(lines, pa.string())], ["stretch", "number", "line"]
+                )
 
     return run
 
@@ -291,29 +301,29 @@ class _LogPart:
     slices: DataFrame
 
     def taking_effect(self) -> DataFrame:
-        """The slices whose rows the range commits, by their bytes' place; those of XA transactions have EFFECT.
+        """The slices whose rows the range commits, by their bytes' position; those of XA transactions have EFFECT.
 
         Raises DecodeError.
         """
         committed_rows, nowhere = self.slices.where(f"NOT ({OF_XA})"), F.lit(None).cast(LOGGED_AT)
         if self.slices.where(OF_XA).isEmpty():
             return committed_rows.withColumn(EFFECT, nowhere)
-        range_ = Range(self.begin, self.within.stop)
+        log_range = Range(self.begin, self.within.stop)
         oldest = self.snapshot.oldest
-        xa = committed(DataFiles(self.snapshot.table, self.snapshot.version), range_, oldest)
+        xa = committed(DataFiles(self.snapshot.table, self.snapshot.version), log_range, oldest)
         if not len(xa.rows):
             return committed_rows.withColumn(EFFECT, nowhere)
         log = bronze.read_all(self.spark, self.snapshot.table, self.snapshot.version)
         return by_bytes(committed_rows.withColumn(LOGGED, nowhere).unionByName(xa.slices(log)))
 
 
-def _of_range(spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> _LogPart:
+def _of_range(spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText) -> _LogPart:
     """With the earlier parts of a transaction that the range begins inside."""
     within = range_in(lake, source, start, stop)
     snapshot = bronze.BronzeSnapshot.of(lake, source)
 
-    def overlapping(range_: Range) -> DataFrame:
-        return bronze.overlapping(spark, snapshot.table, snapshot.version, range_).where("kind != 'control'")
+    def overlapping(log_range: Range) -> DataFrame:
+        return bronze.overlapping(spark, snapshot.table, snapshot.version, log_range).where("kind != 'control'")
 
     slices = overlapping(within)
     first = slices.select("stretch", "file", "transaction_start").orderBy("stretch", "number", "start").head()
@@ -333,10 +343,10 @@ def _cut(cells: pa.RecordBatch, within: Range) -> Iterator[pa.RecordBatch]:
         return
     low = begin.offset if here[0] else 0
     high = end.offset if here[1] else stop
-    cut = [(_number(piece, "transaction_start"), piece) for piece in split(cells)]
-    stops = {start_: _number(piece, "stop") for start_, piece in cut}
-    yield from (piece for start_, piece in cut if stops[start_] > low and start_ < high)
+    cut = [(_integer_cell(piece, "transaction_start"), piece) for piece in split(cells)]
+    stops = {first_offset: _integer_cell(piece, "stop") for first_offset, piece in cut}
+    yield from (piece for first_offset, piece in cut if stops[first_offset] > low and first_offset < high)
 
 
-def _number(cells: pa.RecordBatch, name: str) -> int:
+def _integer_cell(cells: pa.RecordBatch, name: str) -> int:
     return int(cells.column(name)[0].as_py())

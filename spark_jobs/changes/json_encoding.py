@@ -77,8 +77,8 @@ def images(
     columns = list(zip(definition.columns, image.columns, [exact.get(name, {}) for name in names], strict=True))
     keys = [f"{text_of(name)}: " for name in names]
     if presence is None and not any(_has_long(values) for values in image.columns):
-        return _joined(keys, [_column_text(*column) for column in columns])
-    cells = zip(*(_cells(*column) for column in columns), strict=True)
+        return _joined_images(keys, [_column_text(*column) for column in columns])
+    cells = zip(*(_json_cells(*column) for column in columns), strict=True)
     presences = [[True] * len(names)] * image.num_rows if presence is None else presence.sets[presence.index].tolist()
     return [
         _object([(key, cell) for key, cell, is_present in zip(keys, row, present, strict=True) if is_present])
@@ -99,7 +99,9 @@ def cells_of_columns(
 ) -> dict[str, list[Cell]]:
     """By name the values of columns, one a row. columns: what each is, by the names that ``rows`` has them under."""
     exact = _texts_by_column(columns, raw)
-    return {name: _cells(column, _flat(rows.column(name)), exact.get(name, {})) for name, column in columns.items()}
+    return {
+        name: _json_cells(column, _flat(rows.column(name)), exact.get(name, {})) for name, column in columns.items()
+    }
 
 
 def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -139,7 +141,7 @@ def _texts_by_column(types: Mapping[str, Column], raw: pa.Array | None) -> dict[
     return texts
 
 
-def _joined(keys: list[str], columns: list[pa.Array]) -> list[Image]:
+def _joined_images(keys: list[str], columns: list[pa.Array]) -> list[Image]:
     between = [f"{{{keys[0]}", *(f", {key}" for key in keys[1:])]
     parts = [part for pair in zip(map(pa.scalar, between), columns, strict=True) for part in pair]
     return [(text,) for text in pc.binary_join_element_wise(*parts, "}", "").to_pylist()]
@@ -148,7 +150,7 @@ def _joined(keys: list[str], columns: list[pa.Array]) -> list[Image]:
 def _column_text(column: Column, values: pa.Array, exact: dict[int, str]) -> pa.Array:
     """A column's values as JSON."""
     text = None if exact else _by_arrow(column, values)
-    return pa.array(_cells(column, values, exact), pa.string()) if text is None else pc.fill_null(text, "null")
+    return pa.array(_json_cells(column, values, exact), pa.string()) if text is None else pc.fill_null(text, "null")
 
 
 def _by_arrow(column: Column, values: pa.Array) -> pa.Array | None:  # noqa: PLR0911 - one a kind of type
@@ -206,7 +208,7 @@ def _object(members: list[tuple[str, Cell]]) -> Image:
     return [*parts, "}"]
 
 
-def _cells(column: Column, values: pa.Array, exact: dict[int, str]) -> list[Cell]:
+def _json_cells(column: Column, values: pa.Array, exact: dict[int, str]) -> list[Cell]:
     """The values of a column as JSON; long ones are left where they are until they are written."""
     write = _writer(column, values.type)
     cells: list[Cell] = []
@@ -232,7 +234,7 @@ def bytes_at(values: pa.Array, at: int) -> pa.Buffer:
 
 
 def _has_long(values: pa.Array) -> bool:
-    """Whether a text or binary column has a value that is written piece by piece."""
+    """True if a text or binary column has a value that is written piece by piece."""
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)) or values.nbytes <= _LONG:
         return False
     return bool((pc.max(pc.binary_length(values)).as_py() or 0) > _LONG)
@@ -246,7 +248,7 @@ def text_of(value: Any) -> str:
 
 
 def _is_hex(column: Column) -> bool:
-    """Whether an exact text of the column is the hex of its bytes."""
+    """True if an exact text of the column is the hex of its bytes."""
     return column.type.is_character or column.type_code == _GEOMETRY
 
 
@@ -255,7 +257,10 @@ def _base64(value: bytes) -> dict[str, str]:
 
 
 def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa: PLR0911 - one line a kind of type
-    """What turns a value of the column into what json.dumps takes; the twin of ``_by_arrow``, a value at a time."""
+    """Function that turns a value of the column into what json.dumps takes.
+
+    The twin of ``_by_arrow``, a value at a time.
+    """
     # Types that JSON has no form for are text or arrays.
     if pa.types.is_decimal(arrow):
         return "{:f}".format if column.type_code == _DECIMAL else int

@@ -60,7 +60,7 @@ def wanted_tables(names: Sequence[str]) -> TableFilter:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How entries are written, and which there are beside rows.
+    """Form of entries, and which there are beside rows.
 
     statements, transactions: DDL statements; begins and ends of transactions that have rows.
     """
@@ -120,12 +120,12 @@ class JsonChanges:
         self._begin: ChangeLine | None = None
         """The begin of the transaction that is being read, while no row of it was written."""
         self._is_open = False
-        """Whether a begin was written, and its end was not."""
+        """Check whether a begin was written, and its end was not."""
         self._xa_end: ChangeLine | None = None
         """The end of the XA transaction that is being read, as far as it was read."""
 
     def of_another_file(self) -> "JsonChanges":
-        """One for slices of another file, whose lines go to the same place."""
+        """One for slices of another file, whose lines go to the same position."""
         output = Output(self.form, self._statements, self._transactions)
         changes = JsonChanges(self.source, self.is_wanted, self.complete, prepared=self._prepared, output=output)
         changes._warned = self._warned
@@ -149,24 +149,26 @@ class JsonChanges:
         names = ("file", "start", "context", "committed_at", "transaction_start", "gtid")
         cells = {name: batch.column(name)[at] for name in names}
         payload = bytes_at(batch.column("payload"), at)
-        place = (cells["file"].as_py(), cells["start"].as_py(), cells["context"].as_py(), payload)
+        log_position = (cells["file"].as_py(), cells["start"].as_py(), cells["context"].as_py(), payload)
         transaction = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
         marks = self._marks.of_slice(batch, at, payload) if self._marks else None
-        context = SliceContext(self.source, place[0], marks, committed)
+        context = SliceContext(self.source, log_position[0], marks, committed)
         # Each table's changes are decoded by themselves, and merged by where they stand.
         tables = []
         stretch = batch.column("stretch")[at].as_py() if "stretch" in batch.schema.names else 1
-        position = Position(place[0], place[1], stretch)
-        for definition in self._definitions.of_slice(*place):
+        position = Position(log_position[0], log_position[1], stretch)
+        for definition in self._definitions.of_slice(*log_position):
             if self.is_wanted(definition.name):
                 reader = self._reader(definition, position)
-                changes = reader.decoder.decode(*place, committed_us=cells["committed_at"].value, **transaction)
+                changes = reader.decoder.decode(*log_position, committed_us=cells["committed_at"].value, **transaction)
                 of_table = replace(context, either_sign=reader.either_sign) if reader.either_sign else context
-                tables.append(_held_back(place[0], self.form.lines(of_table, reader.decoder.definition, changes)))
+                tables.append(
+                    _held_back(log_position[0], self.form.lines(of_table, reader.decoder.definition, changes))
+                )
         if marks is None:
             return heapq.merge(*tables, key=_order)
         edges = self._xa_edges(context, marks, cells) if committed else self._edges(context, marks)
-        statements = self._statement(context, batch, at) if self._statements else iter(())
+        statements = self._statement_lines(context, batch, at) if self._statements else iter(())
         return self._with_edges(heapq.merge(*tables, edges, statements, key=_order))
 
     def _reader(self, logged: TableDefinition, position: Position) -> _TableReader:
@@ -196,9 +198,9 @@ class JsonChanges:
         if not missing or definition.name in self._warned:
             return
         self._warned.add(definition.name)
-        place = f"{self.source}: {position}" if self.source else str(position)
+        location = f"{self.source}: {position}" if self.source else str(position)
         remedy = "name a schema dump (schema_dump:)" if self.source else "give a dump by mysqldump --no-data (--schema)"
-        logger.warning("%s: %s: nothing tells %s; %s", place, definition.name, "; ".join(missing), remedy)
+        logger.warning("%s: %s: nothing tells %s; %s", location, definition.name, "; ".join(missing), remedy)
 
     def _edges(self, context: SliceContext, marks: SliceMarks) -> Iterator[ChangeLine]:
         """Begins and ends; their lines are written where transactions are asked for."""
@@ -225,7 +227,7 @@ class JsonChanges:
                 yield line
 
     def rest(self) -> Iterator[ChangeLine]:
-        """What is held back of a transaction that no event ends: of XA transactions, and at the end of a feed."""
+        """Rest of the lines of a transaction that no event ends: of XA transactions, and at the end of a feed."""
         yield from self.form.rest()
         if self._xa_end and self._is_open:
             yield self._xa_end
@@ -247,7 +249,7 @@ class JsonChanges:
                     self._begin, self._is_open = None, True
                 yield line
 
-    def _statement(self, context: SliceContext, batch: pa.RecordBatch, at: int) -> Iterator[ChangeLine]:
+    def _statement_lines(self, context: SliceContext, batch: pa.RecordBatch, at: int) -> Iterator[ChangeLine]:
         """The slice's DDL statement, if it has one that names a wanted table, or no table of a wanted schema."""
         kind, text, database = (batch.column(name)[at].as_py() for name in ("kind", "statement", "database"))
         if kind != "statement" or context.marks is None:
@@ -281,8 +283,8 @@ def _held_back(file: str, lines: Iterator[ChangeLine]) -> Iterator[ChangeLine]:
     try:
         yield from lines
     except DecodeError as error:
-        place = str(error).removeprefix(f"{file}:").split(":", 1)[0]  # every message begins with file:offset
-        yield ChangeLine(int(place), BEHIND, _failure(error))
+        location = str(error).removeprefix(f"{file}:").split(":", 1)[0]  # every message begins with file:offset
+        yield ChangeLine(int(location), BEHIND, _failure(error))
 
 
 def _failure(error: DecodeError) -> Iterator[str]:

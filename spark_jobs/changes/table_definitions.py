@@ -37,7 +37,7 @@ class FollowedDefinitions:
     def __init__(self, dump: Iterable[TableDefinition] = ()) -> None:
         self._dump = {definition.name: definition for definition in dump}
         self._statements = 0
-        versions = [TableVersion(name, self._place(), "dump", table) for name, table in self._dump.items()]
+        versions = [TableVersion(name, self._position(), "dump", table) for name, table in self._dump.items()]
         self._tracker = Tracker(versions)
         self._completed: dict[TableDefinition, TableDefinition] = {}
 
@@ -48,7 +48,7 @@ class FollowedDefinitions:
     def follow(self, statement: Statement, database: str, session: Session) -> None:
         """Takes the next statement of the log; what it does to no table changes nothing."""
         self._statements += 1
-        if self._tracker.follow([StatementFact(self._place(), statement, database, session)]):
+        if self._tracker.follow([StatementFact(self._position(), statement, database, session)]):
             self._completed.clear()
 
     def complete(self, logged: TableDefinition, _: Position | None = None) -> TableDefinition:
@@ -63,7 +63,7 @@ class FollowedDefinitions:
         """The names and types of a logged table's columns, for those who read."""
         return listed(self.complete(logged))
 
-    def _place(self) -> Position:
+    def _position(self) -> Position:
         """Orders statements as they are read: files may have any name."""
         return Position("statements.1", self._statements)
 
@@ -107,7 +107,7 @@ def _text(definition: TableDefinition | None) -> str:
 
 
 def _definitions_at(versions: Sequence[TableVersion], position: Position) -> list[TableDefinition]:
-    """What may be a table's definition at a position: the one followed up to it, and the next that was asked for.
+    """Candidates for a table's definition at a position: the one followed up to it, and the next that was asked for.
 
     What a server or a dump told later holds here too where no statement stands between.
     """
@@ -158,7 +158,7 @@ def read_as_signed(definition: TableDefinition, ordinals: Iterable[int]) -> Tabl
 
 
 def lacking(definition: TableDefinition) -> list[str]:
-    """What nothing tells of a table's columns, and how they are written therefore."""
+    """Facts that nothing tells of a table's columns, and how they are written therefore."""
     columns = definition.columns
     tests = {
         "names (columns are @1, @2, …)": not definition.has_names(),

@@ -18,9 +18,9 @@ _IN_MEMORY = 16 << 20
 
 @dataclass(slots=True)
 class _WaitingTransaction:
-    """Where a transaction begins, ``file:offset``, and where its slices lie in the temporary file."""
+    """Begin of a transaction, ``file:offset``, and the offsets of its slices in the temporary file."""
 
-    place: str
+    location: str
     spans: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -39,9 +39,9 @@ class PreparedBuffer:
     def __exit__(self, *_: object) -> None:
         self._spool.close()
 
-    def add(self, part: pa.RecordBatch, place: str) -> None:
-        """Keeps one more slice of the transaction that is being read; ``place``: where that begins."""
-        self._reading = self._reading or _WaitingTransaction(place)
+    def add(self, part: pa.RecordBatch, location: str) -> None:
+        """Keeps one more slice of the transaction that is being read; ``location``: where that begins."""
+        self._reading = self._reading or _WaitingTransaction(location)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, part.schema) as stream:
             stream.write_batch(part)
@@ -56,7 +56,7 @@ class PreparedBuffer:
         assert self._reading is not None
         before = self._waiting.pop(xid, None)
         self._waiting[xid], self._reading = self._reading, None
-        return before.place if before else None
+        return before.location if before else None
 
     def take(self, xid: str) -> Iterator[pa.RecordBatch] | None:
         """The slices of a prepared transaction, in order; None where none of that xid is known."""
@@ -84,4 +84,4 @@ class PreparedBuffer:
 
     def waiting(self) -> list[tuple[str, str]]:
         """(xid, where it begins) of every transaction that nothing has decided about, in order of preparation."""
-        return [(xid, entry.place) for xid, entry in self._waiting.items()]
+        return [(xid, entry.location) for xid, entry in self._waiting.items()]

@@ -24,12 +24,12 @@ class Check:
     """The result of one check."""
 
     name: str
-    """What was checked, in a word or two."""
+    """Subject of the check, in a word or two."""
     status: Status
     value: str
-    """What is there."""
+    """State that the check found."""
     remedy: str = ""
-    """What is wanted, and how to get there; empty where all is well."""
+    """State that is wanted, and how to get there; empty where all is well."""
 
     def __post_init__(self) -> None:
         assert bool(self.remedy) == (self.status != "ok"), self

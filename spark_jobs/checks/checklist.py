@@ -31,7 +31,7 @@ from spark_jobs.text.progress import doing
 
 @dataclass
 class _Tables:
-    """What the sections of the sources gather for that of the tables."""
+    """Results of the sections of the sources for that of the tables."""
 
     definitions: dict[str, list[TableDefinition]] = field(default_factory=dict)
     in_lake: dict[str, set[Name]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def _endpoint(pipeline: Pipeline, source: Source) -> Iterator[Check]:
 def _source_checks(
     pipeline: Pipeline, name: str, sources: tuple[Source, ...], before: list[Check], tables: _Tables
 ) -> Iterator[Check]:
-    """What is asked of a source whichever endpoint answers; nothing where there are problems already."""
+    """Checks of a source whichever endpoint answers; none where there are problems already."""
     if any(check.status == "problem" for check in before) or no_folder(pipeline.lake):
         return
     try:

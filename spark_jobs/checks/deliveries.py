@@ -94,7 +94,7 @@ _READ_ONLY = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_
 
 
 def sql_mode(view: TargetView) -> Iterator[Check]:
-    """Whether the session got what it asked for: a proxy may keep another one."""
+    """Check whether the session got what it asked for: a proxy may keep another one."""
     row = view.connection.ask("SELECT @@SESSION.sql_mode mode, @@SESSION.time_zone zone")[0]
     missing = [mode for mode in ("STRICT_TRANS_TABLES", "NO_BACKSLASH_ESCAPES") if mode not in row["mode"].split(",")]
     if missing or row["zone"] != "+00:00":
@@ -113,14 +113,14 @@ def packet(view: TargetView) -> Iterator[Check]:
 
 
 def privileges(view: TargetView) -> Iterator[Check]:
-    """What is granted on the schemas of the tables, and on that of the progress."""
+    """Privileges granted on the schemas of the tables, and on that of the progress."""
     # The schemas of published tables, or those that the patterns name.
     schemas = sorted({table.schema for table in view.tables})
     patterns = [Pattern(schema, "*") for schema in schemas] or [
         Pattern(pattern.schema, "*") for pattern, is_wanted in view.settings.scope.rules if is_wanted
     ]
-    names_ = [*_ROWS, *(_DDL if view.settings.ddl == "apply" else ()), *_for_truncate(view.settings)]
-    required_grants = [(Pattern(SCHEMA, "*"), _OF_PROGRESS), *((pattern, tuple(names_)) for pattern in patterns)]
+    name_list = [*_ROWS, *(_DDL if view.settings.ddl == "apply" else ()), *_for_truncate(view.settings)]
+    required_grants = [(Pattern(SCHEMA, "*"), _OF_PROGRESS), *((pattern, tuple(name_list)) for pattern in patterns)]
     missing = [
         (pattern, lacking)
         for pattern, names in required_grants
@@ -148,24 +148,24 @@ def _quoted(schema: str) -> str:
     return "*" if schema == "*" else identifier(schema)
 
 
-def way(view: TargetView) -> Iterator[Check]:
-    """Whether the tables can be delivered in order, where they are to be."""
+def ordered_delivery_checks(view: TargetView) -> Iterator[Check]:
+    """Check whether the tables can be delivered in order, where they are to be."""
     if view.settings.apply == "ordered":
         require_ordered(view.tables, f"delivery {view.name}")
         yield ok("apply: ordered", f"{len(view.tables)} tables published")
 
 
 def definitions(view: TargetView) -> Iterator[Check]:
-    """What of the tables that the target has keeps their rows from being column_names, or column_names exactly once."""
+    """Definitions of the target's tables that keep their rows from being found, or found exactly once."""
     # Engines first: without transactions nothing is exactly once.
     problems: list[Check] = []
     present = 0
     engines = _engines(view, [(SCHEMA, "checkpoint"), *((table.schema, table.name) for table in view.tables)])
     for name, engine in engines.items():
         if engine.upper() not in ("INNODB", "TOKUDB", "ROCKSDB", "NDBCLUSTER"):
-            place = ".".join(name)
+            label = ".".join(name)
             problems.append(
-                problem(place, f"engine {engine} has no transactions", f"ALTER TABLE {place} ENGINE = InnoDB")
+                problem(label, f"engine {engine} has no transactions", f"ALTER TABLE {label} ENGINE = InnoDB")
             )
     for table in view.tables:
         target, snapshot = (
@@ -231,4 +231,4 @@ def _engines(view: TargetView, names: Sequence[tuple[str, str]]) -> dict[tuple[s
     return {name: rows[name] for name in names if name in rows}
 
 
-CHECKS = [read_only, sql_mode, packet, privileges, way, definitions]
+CHECKS = [read_only, sql_mode, packet, privileges, ordered_delivery_checks, definitions]

@@ -49,7 +49,7 @@ def _computed(rules: Sequence[ColumnRule], definition: TableDefinition) -> tuple
 def _of_table(
     key: str, rule: EventFilter | RowFilter | ColumnRule, definition: TableDefinition, computed: tuple[Computed, ...]
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong in a rule for one table, by its key. Rules over events name no columns."""
+    """Problems of a rule for one table, by its key. Rules over events name no columns."""
     if isinstance(rule, RowFilter):
         conditions = {
             "insert-value-expr": rule.insert,

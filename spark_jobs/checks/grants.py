@@ -1,4 +1,4 @@
-"""What SHOW GRANTS says a user may do.
+"""Privileges of a user by SHOW GRANTS.
 
 Put here: asking for it, and reading its lines. Not here: which privileges are needed (server.py).
 """
@@ -28,10 +28,12 @@ class Grants:
     def parse(cls, lines: Iterable[str]) -> Self:
         """Lines about routines, proxies and roles are none of tables."""
         matched = (match for match in map(_GRANT.match, lines) if match)
-        return cls(tuple((_privileges(match[1]), Pattern(_schema(match[2]), _table(match[3]))) for match in matched))
+        return cls(
+            tuple((_privileges(match[1]), Pattern(_schema(match[2]), _grant_table(match[3]))) for match in matched)
+        )
 
     def on_server(self, *names: str) -> bool:
-        """Whether one of these privileges is held on everything."""
+        """True if one of these privileges is held on everything."""
         return any(pattern in self.of(*names) for pattern in (Pattern("*", "*"),))
 
     def of(self, *names: str) -> list[Pattern]:
@@ -48,10 +50,10 @@ def _schema(part: str) -> str:
     """A schema in a grant is a pattern of LIKE."""
     if part == "*":
         return part
-    return re.sub(r"\\_|\\%|%|_", lambda match: _WILD[match[0]], _table(part))
+    return re.sub(r"\\_|\\%|%|_", lambda match: _WILD[match[0]], _grant_table(part))
 
 
-def _table(part: str) -> str:
+def _grant_table(part: str) -> str:
     return part if part == "*" else part[1:-1].replace("``", "`")
 
 
@@ -62,16 +64,16 @@ Ask = Callable[[str], Sequence[Mapping[str, Any]]]
 def current_grants(ask: Ask, *, has_roles: bool) -> Grants:
     """Of the connection's user, with those of the roles that are active. Raises what ``ask`` raises."""
     rows = ask("SHOW GRANTS")
-    if has_roles and (roles := _value(ask("SELECT CURRENT_ROLE()")[0])) != "NONE":
+    if has_roles and (roles := _single_value(ask("SELECT CURRENT_ROLE()")[0])) != "NONE":
         rows = ask(f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
-    return Grants.parse(map(_value, rows))
+    return Grants.parse(map(_single_value, rows))
 
 
 def current_account(ask: Ask) -> str:
     """The connection's user as statements name it: ``'repl'@'%'``. Raises what ``ask`` raises."""
-    return account(_value(ask("SELECT CURRENT_USER()")[0]))
+    return account(_single_value(ask("SELECT CURRENT_USER()")[0]))
 
 
-def _value(row: Mapping[str, Any]) -> str:
+def _single_value(row: Mapping[str, Any]) -> str:
     """A row's only one."""
     return str(next(iter(row.values())))

@@ -1,4 +1,4 @@
-"""Whether the lake is in itself what it should be: bronze without gap or overlap, downstream with every key once.
+"""Check whether the lake is in itself what it should be: bronze without gap or overlap, downstream with every key once.
 
 Put here: checks that ask the lake alone. Not here: comparing rows with the source's (verify/), or how far a source is
 ahead (operations/status.py).
@@ -32,25 +32,25 @@ from spark_jobs.source.protocol import FilePart
 _ROWS = 1 << 16
 _AT_ONCE = 20
 """Tables whose keys are counted by one Spark job."""
-_PLACE = ["stretch", "number", "start", "stop", "file"]
+_POSITION_COLUMNS = ["stretch", "number", "start", "stop", "file"]
 
 
 def breaks(table: Table, head: Head) -> list[str]:
-    """Where bronze's slices do not touch: every gap and overlap as a sentence, none in a table that is right.
+    """Gaps and overlaps of bronze's slices, each as a sentence; none in a table that is right.
 
     Reads the columns that place a slice, no payload, without a JVM. What an earlier stretch has and a later one passed
     over is no gap.
     """
     assert head.checkpoint is not None
-    batches = list(table.scan(head.version, _PLACE, pc.field("stretch") >= 0, rows=_ROWS))
-    slices = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in _PLACE})
-    return list(_breaks(slices.sort_by([(name, "ascending") for name in _PLACE[:3]]), head.checkpoint))
+    batches = list(table.scan(head.version, _POSITION_COLUMNS, pc.field("stretch") >= 0, rows=_ROWS))
+    slices = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in _POSITION_COLUMNS})
+    return list(_breaks(slices.sort_by([(name, "ascending") for name in _POSITION_COLUMNS[:3]]), head.checkpoint))
 
 
 def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
     """Of slices in the log's order."""
     # Slices as arrays: the comparison of neighbours is one operation for all of them.
-    stretch, number, start, stop = (slices[name].to_numpy() for name in _PLACE[:4])
+    stretch, number, start, stop = (slices[name].to_numpy() for name in _POSITION_COLUMNS[:4])
     if not len(stretch):
         if bronze.oldest(at) < at.position:
             yield f"bronze holds no slice, and its position says [{bronze.oldest(at)}, {at.position})"
@@ -83,9 +83,9 @@ def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
 
 
 def _between(earlier: BinlogFile, later: BinlogFile, start: int, generation: Stretch | None) -> Iterator[str]:
-    """What lacks between the last slice of one file and the first one of the next."""
+    """Gap between the last slice of one file and the first one of the next."""
     over = {part.file for part in generation.passed_over} if generation else set()
-    missing = range(earlier.place[1] + 1, later.place[1])
+    missing = range(earlier.file_number[1] + 1, later.file_number[1])
     if generation and any(generation.file(number) not in over for number in missing):
         yield f"between {earlier} and {later} bronze lacks {len(missing)} file{'s' * (len(missing) > 1)}"
     if start and not _was_passed_over(generation, FilePart(later.name, 0, start)):
@@ -93,7 +93,7 @@ def _between(earlier: BinlogFile, later: BinlogFile, start: int, generation: Str
 
 
 def _was_passed_over(stretch: Stretch | None, gap: FilePart) -> bool:
-    """Whether a later stretch left a part out; its first one counts from the file's first event."""
+    """True if a later stretch left a part out; its first one counts from the file's first event."""
     starts = {gap.start, FIRST_EVENT if gap.start == 0 else gap.start}
     return stretch is not None and any(
         part.file == gap.file and part.start in starts and part.stop == gap.stop for part in stretch.passed_over
@@ -119,10 +119,10 @@ def repeated_keys(
 
 
 NEVER_WHOLE = "no row image of them was complete (binlog_row_image); load them by stratalog load"
-"""Why downstream lacks keys that silver has."""
+"""Reason why downstream lacks keys that silver has."""
 
 REPEATED = "another writer changed the table; rebuild it by stratalog reset"
-"""Why a key is in several rows of downstream."""
+"""Reason why a key is in several rows of downstream."""
 
 
 def keys_never_whole(pipeline: Pipeline, source: str) -> dict[TableInto, int]:
@@ -150,7 +150,9 @@ def _repeated(spark: SparkSession, pipeline: Pipeline, source: str, target: Tabl
     columns = silver.stored_columns(origin, pinned)
     if destination.mode not in CURRENT_ROWS:  # a key has as many rows as changes
         return None
-    if columns.is_bag or not set(columns.key) <= merged.columns().keys():  # in the middle of an ALTER, checked later
+    if (
+        columns.is_keyless or not set(columns.key) <= merged.columns().keys()
+    ):  # in the middle of an ALTER, checked later
         return None
     key = [F.expr(cell).alias(f"k{at}") for at, cell in enumerate(columns.identity())]
     current = merged.read(spark, head.version).where(CURRENT_ROWS[destination.mode])

@@ -37,7 +37,7 @@ def _local(path: Path) -> Check:
     if file:
         return problem("writable", f"{file} is no folder", f"name a folder that {path} can be made in, as lake:")
     existing = next((folder for folder in (path, *path.parents) if folder.exists()), path)
-    trial = existing / _name()
+    trial = existing / _probe_name()
     try:
         trial.mkdir()
         try:
@@ -57,7 +57,7 @@ def _local(path: Path) -> Check:
 def _remote(lake: ObjectPath) -> Check:
     """Creates an object twice, lists, reads and removes it: what a run, and maintenance, need of a store."""
     # Two creations of one name: the store has to refuse the second one.
-    trial = lake / _name()
+    trial = lake / _probe_name()
     try:
         names(lake)
         refusal = why_not_supported(lake)
@@ -87,7 +87,7 @@ def _remote(lake: ObjectPath) -> Check:
     return ok("writable", f"{lake}, by conditional puts")
 
 
-def _name() -> str:
+def _probe_name() -> str:
     return f".stratalog-check-{uuid.uuid4().hex[:12]}"
 
 

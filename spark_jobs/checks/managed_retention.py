@@ -1,4 +1,4 @@
-"""How long managed services keep their log, which is not what the server's own variables say.
+"""Retention of managed services' logs, which is not what the server's own variables say.
 
 Amazon RDS and Aurora purge files as soon as they can unless a procedure of theirs has set hours; what they were set to
 is in a table of theirs. Azure and Cloud SQL have server parameters. Which service it is, the server's variables tell.
@@ -73,7 +73,7 @@ def _has_table(ask: Ask) -> bool:
 def service_retention(
     service: Service, ask: Ask, margin: timedelta | None, name: str, expiry: timedelta | None
 ) -> Iterator[Check]:
-    """How long a service keeps the log. name, expiry: by the server's own variables."""
+    """Retention of a service's log. name, expiry: by the server's own variables."""
     # By RDS's hours where it has them, elsewhere by the server's own variable.
     value, retention = f"{service.name}, {name}: {days(expiry) if expiry else 0}", expiry
     if service.has_hours:
@@ -106,7 +106,7 @@ def service_retention(
 
 
 def _call(service: Service, margin: timedelta | None) -> str:
-    """How to set what the margin wants, or three days."""
+    """Call that sets what the margin wants, or three days."""
     span = margin or timedelta(days=3)
     hours = -(-int(span.total_seconds()) // 3600)
     return service.call.format(hours=min(hours, _MOST_HOURS), seconds=int(span.total_seconds()))

@@ -38,7 +38,7 @@ from spark_jobs.pipeline.mending.mend import MendableTable, mend_keys, mendable
 from spark_jobs.pipeline.mending.mend_task import NOTHING, MendCounts
 from spark_jobs.pipeline.mending.wanted_keys import WantedKeys, WantedRows, keys_of_texts
 from spark_jobs.pipeline.outcome import Outcome
-from spark_jobs.pipeline.run import bring_forward, extract_source
+from spark_jobs.pipeline.run import extract_source, merge_forward
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.text.progress import doing
 from spark_jobs.text.remedies import advised
@@ -56,7 +56,7 @@ WHOLE, STOPPED = "whole", "stopped"
 
 @dataclass(frozen=True, slots=True)
 class MendedTable:
-    """What a mend has found of one table and, where it was applied, done.
+    """Differences that a mend has found in one table and, where it was applied, repaired.
 
     state: ``mended``: rows differ by keys; ``equal``: none does; ``whole``: it has no key, and is read again as a
     whole; ``stopped``: ``reason`` says why. at: the position that the rows are of. differences: the keys that verify
@@ -76,7 +76,7 @@ class MendedTable:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that was known to differ was mended."""
+        """True if all that was known to differ was mended."""
         if self.state == WHOLE:
             return True
         return self.state == MENDED and bool(self.differences) and not (self.unread or self.counts.rows_left)
@@ -103,7 +103,7 @@ class MendedTable:
             yield f"{self.table} {difference}"
 
     def remarks(self, *, is_applied: bool) -> Iterator[str]:
-        """What was not mended, and why."""
+        """Tables and keys that were not mended, and why."""
         table = f"{self.source}: {self.table}"
         if self.reason:
             yield self.reason
@@ -183,7 +183,7 @@ def mend_source(
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """What a mend did: tables, and the outcome of the run that carried it on, where anything was changed."""
+    """Result of a mend: tables, and the outcome of the run that carried it on, where anything was changed."""
 
     tables: list[MendedTable]
     outcome: Outcome | None
@@ -216,14 +216,14 @@ class _Mending:
             head = self.lake.bronze(self.source).head()
             if position is None or head is None or head.position is None or head.position < position:
                 extract_source(self.spark, self.pipeline, self.source, until=position)
-            return bring_forward(self.spark, self.pipeline, self.source)
+            return merge_forward(self.spark, self.pipeline, self.source)
 
         return retry_on_conflict(caught_up, wait=CONFLICT_WAIT)
 
     def merged(self) -> Outcome:
         """Merges and publishes what was committed, as a run does."""
-        brought_forward = partial(bring_forward, self.spark, self.pipeline, self.source)
-        return retry_on_conflict(brought_forward, wait=CONFLICT_WAIT)
+        forward_merge = partial(merge_forward, self.spark, self.pipeline, self.source)
+        return retry_on_conflict(forward_merge, wait=CONFLICT_WAIT)
 
     def note(self, tables: Sequence[MendedTable]) -> None:
         """Says in the lake that what had differed is mended. Keys that were given are not all of a table's."""
@@ -233,7 +233,7 @@ class _Mending:
 
     @property
     def context(self) -> LoadContext:
-        """What reading rows shares with loads. Raises SourceError where bronze ends in another server's log."""
+        """Context that reading rows shares with loads. Raises SourceError where bronze ends in another server's log."""
         if self.load is None:
             server = require_live(self.pipeline, self.source)
             anchor = Anchor.of(server, newest_checkpoint(self.lake.bronze(self.source)))
@@ -280,7 +280,7 @@ class _Mending:
                     yield MendedTable(self.source, name, EQUAL)
 
     def _unmerged(self, verdict: Verdict) -> str:
-        """Why a table that differs has no keys to mend: one side has no table."""
+        """Reason why a table that differs has no keys to mend: one side has no table."""
         table = f"{self.source}: {verdict.table}"
         if verdict.missing:
             return (
@@ -313,7 +313,7 @@ class _Mending:
         counts, at = NOTHING, None
         for keys in batches:
             mended = mend_keys(self.context, table, keys, self.catch_up, is_applied=self.is_applied)
-            counts, at = counts + mended.counts, mended.place
+            counts, at = counts + mended.counts, mended.position
         state = MENDED if counts.rows else EQUAL
         return MendedTable(self.source, table.name, state, counts, at)
 
@@ -329,7 +329,7 @@ class _Mending:
         return replace(result, state=STOPPED, reason=loaded.stopped.get(name))
 
     def _or_stopped(self, name: TableName, mend: Callable[[], MendedTable]) -> MendedTable:
-        """What stops one table does not stop the next."""
+        """Result of work on a table, or its stop: one table's stop does not stop the next."""
         try:
             return mend()
         except (TableStopped, ConfigError) as error:

@@ -10,7 +10,7 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.modes import require_supported
-from spark_jobs.downstream.multi_source import MARKS, Part, union
+from spark_jobs.downstream.multi_source import PROVENANCE, Part, union
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import masking
@@ -29,16 +29,18 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
                     meeting.setdefault(into, []).append((source, definition))
     problems = {}
     for into, sharing in meeting.items():
-        problems_ = list(_of_several(pipeline, sharing, into) if into.is_merged else _of_one(pipeline, sharing, into))
-        if problems_:
-            problems[f"routes to {into}"] = "; ".join(problems_)
+        problem_list = list(
+            _of_several(pipeline, sharing, into) if into.is_merged else _of_one(pipeline, sharing, into)
+        )
+        if problem_list:
+            problems[f"routes to {into}"] = "; ".join(problem_list)
     return problems
 
 
 def _of_one(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
     if len(sharing) > 1:
         yield (
-            f"{_listed(sharing)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
+            f"{_tables_text(sharing)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
             'sources: ["*"] of a route that leads all of them there'
         )
     for source, definition in sharing:
@@ -50,7 +52,7 @@ def _of_one(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterato
 
 
 def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
-    """What keeps source tables from being one downstream table: reserved names, types, keys."""
+    """Problems that keep source tables from being one downstream table: reserved names, types, keys."""
     keys: dict[tuple[str, ...], _Sharing] = {}
     types: dict[str, str] = {}
     parts: list[Part] = []
@@ -60,7 +62,7 @@ def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Ite
             columns = masking.columns_seen(
                 definition, pipeline.filters.of(definition.name.schema, definition.name.table).columns
             )
-            reserved = [name for name in columns.types if name.lower() in MARKS]
+            reserved = [name for name in columns.types if name.lower() in PROVENANCE]
             if reserved:
                 table = f"{definition.name} of {source}"
                 yield f"{table} has a column {reserved[0]}, which is added to tables of several; rename it"
@@ -74,13 +76,15 @@ def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Ite
         keys.setdefault(tuple(name.casefold() for name in columns.key), []).append((source, definition))
     # Keys are compared when all tables are read, so that one message names all of them.
     if into.is_shared and () in keys:
-        yield f"{_listed(keys[()])} have no key that they could share (keys: shared)"
+        yield f"{_tables_text(keys[()])} have no key that they could share (keys: shared)"
     if len(keys) > 1:
-        keys_ = (f"{', '.join(key) or 'no key'} in {_listed(sharing_)}" for key, sharing_ in keys.items())
-        yield f"its tables are not told apart by the same key: {', '.join(keys_)}"
+        key_list = (
+            f"{', '.join(key) or 'no key'} in {_tables_text(sharing_tables)}" for key, sharing_tables in keys.items()
+        )
+        yield f"its tables are not told apart by the same key: {', '.join(key_list)}"
 
 
-def _listed(sharing: _Sharing) -> str:
+def _tables_text(sharing: _Sharing) -> str:
     names = [f"{definition.name} of {source}" for source, definition in sharing]
     rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + rest

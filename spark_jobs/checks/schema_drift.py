@@ -1,6 +1,6 @@
 """The columns that the log led to, held against those that the server declares: every table of a source at once.
 
-Put here: when the two are of one place of the log, and which tables are compared. Not here: what differs between two
+Put here: when the two are of one position of the log, and which tables are compared. Not here: what differs between two
 definitions (ddl/diff.py), or who asks (spark_jobs/cli, assets/checks/integrity.py, assets/published.py).
 
 A server's definitions are read while others write. They are those of bronze's end for each table that no statement
@@ -40,7 +40,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class SchemaAudit:
-    """What was found. ``position``: that of bronze's end.
+    """Result of a schema check. ``position``: that of bronze's end.
 
     differing: by table what differs, a sentence each; waiting: tables that could not be compared, and why. unknown:
     tables in scope whose columns the lake does not know yet, since the log has had no row of them. why_not: why no
@@ -119,19 +119,19 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
     listed = (entry for entry in publication.read(lake, source.name) if pipeline.scope.holds(*entry.name))
     entries = [entry for entry in listed if entry.state != "ignored"]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        followed = pool.map(lambda entry: _standing(lake, source.name, entry), entries)
-        audit_ = _Compared(source.name, position, declared, since)
-        for entry, standing in zip(entries, followed, strict=True):
-            audit_.add(entry, standing)
+        followed = pool.map(lambda entry: _table_state(lake, source.name, entry), entries)
+        comparison = _Compared(source.name, position, declared, since)
+        for entry, state in zip(entries, followed, strict=True):
+            comparison.add(entry, state)
     # Tables of the server that no run has seen.
     names = {TableName(*entry.name) for entry in entries}
     unseen_names = (name for name, definition in declared.items() if name not in names and not is_sequence(definition))
     unseen = sum(pipeline.scope.holds(name.schema, name.table) for name in unseen_names)
-    return audit_.result(unseen)
+    return comparison.result(unseen)
 
 
-def _standing(lake: Lake, source: str, entry: Entry) -> TableState | None:
-    """How a table stands at silver's position; None where silver has no row of it."""
+def _table_state(lake: Lake, source: str, entry: Entry) -> TableState | None:
+    """State of a table at silver's position; None where silver has no row of it."""
     head = lake.silver(source, *entry.name).head() if entry.silver_version is not None else None
     commit = SilverCommit.of_head(head)
     return TableState.of(commit) if commit else None
@@ -158,17 +158,17 @@ class _Compared:
         self._differing: dict[TableName, list[str]] = {}
         self._waiting: dict[TableName, str] = {}
 
-    def add(self, entry: Entry, standing: TableState | None) -> None:
+    def add(self, entry: Entry, state: TableState | None) -> None:
         name = TableName(*entry.name)
-        if standing is None or (standing.definition is None and not standing.is_dropped):
+        if state is None or (state.definition is None and not state.is_dropped):
             self._unknown += 1
         elif reason := self._why_waiting(entry, name):
             self._waiting[name] = reason
-        elif standing.is_numbered:
+        elif state.is_numbered:
             self._waiting[name] = "its columns have no names (on_unnamed: number)"
         else:
             self._compared += 1
-            differences = self._between(standing.definition, self._declared.get(name))
+            differences = self._between(state.definition, self._declared.get(name))
             if differences:
                 self._differing[name] = differences
 

@@ -82,7 +82,7 @@ class ServerView:
 
     @property
     def logs(self) -> bool:
-        """Whether it writes a binary log."""
+        """True if it writes a binary log."""
         return self.variables.get("log_bin", "OFF").upper() in ("ON", "1")
 
     @property
@@ -118,16 +118,16 @@ def connection(view: ServerView) -> Iterator[Check]:
     settings = view.server.settings
     rows = view.ask("SHOW STATUS LIKE 'Ssl_version'")
     tls = rows[0]["Value"] if rows else ""
-    place = f"{settings.host}:{settings.port} as {settings.user}"
+    label = f"{settings.host}:{settings.port} as {settings.user}"
     if tls:
         verified = bool(settings.tls and settings.tls.verify)
-        yield ok("connection", f"{place}, {tls}, certificate {'verified' if verified else 'not verified'}")
+        yield ok("connection", f"{label}, {tls}, certificate {'verified' if verified else 'not verified'}")
     elif settings.host in _LOCAL:
-        yield ok("connection", f"{place}, not encrypted")
+        yield ok("connection", f"{label}, not encrypted")
     else:
         yield warning(
             "connection",
-            f"{place}, not encrypted",
+            f"{label}, not encrypted",
             "rows and passwords can be read on the way: turn TLS on at the server, and set mysql.tls",
         )
 
@@ -172,7 +172,10 @@ def binlog_row_image(view: ServerView) -> Iterator[Check]:
 
 
 def binlog_row_metadata(view: ServerView) -> Iterator[Check]:
-    """Whether the log names columns and keys itself. MariaDB and MySQL before 8.0 have other defaults, or nothing."""
+    """Check whether the log names columns and keys itself.
+
+    MariaDB and MySQL before 8.0 have other defaults, or nothing.
+    """
     value = view.variables.get("binlog_row_metadata")
     if value is None:
         yield ok("binlog_row_metadata", "the server has none: columns are named by statements and the server")
@@ -197,7 +200,7 @@ def binlog_checksum(view: ServerView) -> Iterator[Check]:
 
 
 def gtid_mode(view: ServerView) -> Iterator[Check]:
-    """Whether positions can be GTIDs, which a source with several endpoints needs."""
+    """Check whether positions can be GTIDs, which a source with several endpoints needs."""
     if view.is_mariadb:
         yield ok("GTID mode", f"MariaDB has GTIDs always; domain {view.variables.get('gtid_domain_id', '0')}")
         return
@@ -260,25 +263,25 @@ def select(view: ServerView) -> Iterator[Check]:
 
 
 def retention(view: ServerView) -> Iterator[Check]:
-    """How long the server keeps its log, beside the margin that the configuration wants."""
+    """Retention of the server's log, beside the margin that the configuration wants."""
     # The name of the variable is part of the answer: versions have different ones.
-    name, retention_ = _expiry(view.variables)
+    name, retention_time = _expiry(view.variables)
     margin = view.pipeline.retention.margin
     if service := service_of(view.variables, view.ask):
-        yield from service_retention(service, view.ask, margin, name, retention_)
+        yield from service_retention(service, view.ask, margin, name, retention_time)
         return
-    if retention_ is None:
+    if retention_time is None:
         yield ok("log retention", "no limit")
         return
-    value = f"{name}: {days(retention_)}"
-    if margin and retention_ < margin:
+    value = f"{name}: {days(retention_time)}"
+    if margin and retention_time < margin:
         yield problem(
             "log retention",
             f"{value}, less than retention.margin, {days(margin)}",
             f"SET GLOBAL binlog_expire_logs_seconds = {int(margin.total_seconds())} (expire_logs_days in MySQL 5.7), "
             "or lower retention.margin",
         )
-    elif retention_ < _BRIEF:
+    elif retention_time < _BRIEF:
         yield warning("log retention", value, "a day without runs loses log: have the server keep it for some days")
     else:
         yield ok("log retention", value)
@@ -321,7 +324,7 @@ def binlog_filters(view: ServerView) -> Iterator[Check]:
 
 
 def unlogged_changes(view: ServerView) -> Iterator[Check]:
-    """What the server declares of tables in scope that its log does not tell."""
+    """Changes that the server declares for tables in scope and its log does not tell."""
     if not view.logs or not view.may_monitor:
         return
     remarks = remarks_on(view.pipeline, view.server)
@@ -339,7 +342,7 @@ ORDER BY TABLE_SCHEMA, TABLE_NAME
 
 
 def log_stream(view: ServerView) -> Iterator[Check]:
-    """Whether the server sends its log, by asking it to."""
+    """Check whether the server sends its log, by asking it to."""
     if not view.logs or not view.may_monitor or not view.grants.on_server("REPLICATION SLAVE"):
         return
     end = view.server.end(view.connection)
@@ -384,7 +387,7 @@ def _expiry(variables: Mapping[str, str]) -> tuple[str, timedelta | None]:
 
 
 def _object(pattern: Pattern) -> str:
-    """What a GRANT is on that shows the tables of a pattern: one table, or a schema's."""
+    """Object of a GRANT that shows the tables of a pattern: one table, or a schema's."""
     if set(pattern.schema) & set("*?"):
         return "*.*"
     schema = identifier(pattern.schema)

@@ -33,7 +33,7 @@ class TablesView:
     in_lake: Mapping[str, Collection[Name]]
     """By source: the tables that the lake knows of its log, in scope or not."""
     is_complete: bool
-    """Whether every source is a server that was asked for its tables."""
+    """True if every source is a server that was asked for its tables."""
 
     @cached_property
     def names(self) -> set[Name]:
@@ -62,12 +62,12 @@ def check_tables(view: TablesView) -> Iterator[Check]:
 
 
 def patterns(view: TablesView) -> Iterator[Check]:
-    """How many tables each pattern of ``tables:`` matches; one that matches none is a mistake in its name."""
+    """Number of tables that each pattern of ``tables:`` matches; one that matches none is a mistake in its name."""
     for text in view.pipeline.tables:
         pattern = Pattern.parse(text.removeprefix("!"))
         name, count = f"tables: {text}", sum(pattern.matches(*table) for table in view.names)
         if count:
-            yield ok(name, _tables(count))
+            yield ok(name, _count_text(count))
         elif text.startswith("!"):
             yield warning(name, "excludes no table", "correct the pattern, or take it out")
         elif view.is_complete:
@@ -82,7 +82,7 @@ def patterns(view: TablesView) -> Iterator[Check]:
 
 def in_scope(view: TablesView) -> Iterator[Check]:
     count = sum(view.pipeline.scope.holds(*table) for table in view.names)
-    value = f"{_tables(count)} of {len(view.names)}"
+    value = f"{_count_text(count)} of {len(view.names)}"
     if count or not view.is_complete:
         yield ok("tables in scope", value)
     else:
@@ -92,11 +92,12 @@ def in_scope(view: TablesView) -> Iterator[Check]:
 
 
 def primary_keys(view: TablesView) -> Iterator[Check]:
-    """Tables without any key are merged as bags of rows, which is slower; that is no mistake."""
+    """Tables without any key are merged as keyless tables of rows, which is slower; that is no mistake."""
     without = [f"{source}: {definition.name}" for source, definition in view.in_scope if not definition.key]
     if view.in_scope:
         yield ok(
-            "primary keys", f"missing in {_tables(len(without))}: {_shortened(without)}" if without else "in all tables"
+            "primary keys",
+            f"missing in {_count_text(len(without))}: {_shortened(without)}" if without else "in all tables",
         )
 
 
@@ -134,7 +135,7 @@ def rules(view: TablesView) -> Iterator[Check]:
     pipeline = view.pipeline
     if not (pipeline.event_rules or pipeline.row_rules or pipeline.column_rules):
         return
-    definitions = [definition for definitions_ in view.definitions.values() for definition in definitions_]
+    definitions = [definition for known_definitions in view.definitions.values() for definition in known_definitions]
     problems = problems_of_rules(pipeline, definitions, is_all=view.is_complete)
     yield from (problem(key, text, f"correct {key} in {pipeline.path.name}") for key, text in problems.items())
     if not problems:
@@ -153,20 +154,23 @@ CHECKS: tuple[Callable[[TablesView], Iterator[Check]], ...] = (patterns, in_scop
 
 
 def why_nothing_in_scope(pipeline: Pipeline, names: Iterable[Name]) -> str | None:
-    """Why a run has no table to work on, though its log has tables; None where it has some.
+    """Reason why a run has no table to work on, though its log has tables; None where it has some.
 
     names: the tables that the log has rows of, and those that the lake knew before.
     """
-    names_ = set(names)
-    if not names_ or any(pipeline.scope.holds(*table) for table in names_):
+    name_list = set(names)
+    if not name_list or any(pipeline.scope.holds(*table) for table in name_list):
         return None
     patterns = [Pattern.parse(text) for text in pipeline.tables if not text.startswith("!")]
-    remedy = _remedy(patterns[0], names_) if patterns else "check what tables: excludes"
-    return f"none of the {_tables(len(names_))} of the log is in scope (tables: {', '.join(pipeline.tables)}); {remedy}"
+    remedy = _remedy(patterns[0], name_list) if patterns else "check what tables: excludes"
+    return (
+        f"none of the {_count_text(len(name_list))} of the log is in scope (tables: {', '.join(pipeline.tables)}); "
+        f"{remedy}"
+    )
 
 
 def _remedy(pattern: Pattern, names: Collection[Name]) -> str:
-    """What to do about a pattern that matches no table: the names that are most like it."""
+    """Remedy for a pattern that matches no table: the names that are most like it."""
     schemas = sorted({schema for schema, _ in names})
     if pattern.schema in schemas:
         tables = sorted(table for schema, table in names if schema == pattern.schema)
@@ -179,7 +183,7 @@ def _remedy(pattern: Pattern, names: Collection[Name]) -> str:
     return f"correct the pattern, or let the user see the tables (GRANT SELECT); there are {', '.join(listed)}"
 
 
-def _tables(count: int) -> str:
+def _count_text(count: int) -> str:
     return "1 table" if count == 1 else f"{count} tables"
 
 

@@ -27,10 +27,10 @@ def main() -> None:
     _open_streams()
     is_shown = os.isatty(2) and not QUIET & {*sys.argv} and "_STRATALOG_COMPLETE" not in os.environ
     with StatusLine(sys.stderr) if is_shown else nullcontext():
-        _run()
+        _run_command()
 
 
-def _run() -> None:
+def _run_command() -> None:
     """Imports the command and runs it."""
     try:
         with doing("starting", is_verb=True), ending_at_interrupt():
@@ -67,9 +67,9 @@ def _open_streams() -> None:
     They cannot be used for what they are for: whoever reads standard input, or writes to standard output, gets an
     error. What goes to standard error is lost.
     """
-    for name, number, way in (("stdin", 0, os.O_WRONLY), ("stdout", 1, os.O_RDONLY), ("stderr", 2, os.O_WRONLY)):
+    for name, number, descriptor in (("stdin", 0, os.O_WRONLY), ("stdout", 1, os.O_RDONLY), ("stderr", 2, os.O_WRONLY)):
         if getattr(sys, name) is None:
-            opened = os.open(os.devnull, way)
+            opened = os.open(os.devnull, descriptor)
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)

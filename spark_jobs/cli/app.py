@@ -1,4 +1,4 @@
-"""What several verbs stand on: common options, output, the Spark session, and work on sources.
+"""Common ground of several verbs: options, output, the Spark session, and work on sources.
 
 Put here: that, when the Spark session begins and ends, and what one source's failure means to the others. Not here: the
 command itself (group.py), a verb, or what it prints (output.py).
@@ -96,7 +96,7 @@ FORMATS = ("stratalog", "debezium", "canal-json", "maxwell")
 
 
 def output_options(verb: Verb) -> Verb:
-    """How row changes are written: ``--format``, ``--ddl``, ``--transactions``."""
+    """Options for the output of row changes: ``--format``, ``--ddl``, ``--transactions``."""
     choice = click.Choice(FORMATS)
     for option in (
         click.option("--transactions", is_flag=True, help="Begins and ends of transactions too (stratalog)."),
@@ -213,7 +213,7 @@ def each_source(
 
 
 def _is_idle(pipeline: Pipeline, name: str, verb: str, is_done: Callable[[Pipeline, str], bool]) -> bool:
-    """Whether a source needs no work, which is a run all the same."""
+    """True if a source needs no work, which is a run all the same."""
     started = time.time_ns()
     if not is_done(pipeline, name):
         return False

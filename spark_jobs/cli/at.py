@@ -15,7 +15,7 @@ from spark_jobs.cli.output import print_grid, print_pieces
 from spark_jobs.cli.streams import streaming
 from spark_jobs.config.loader import load
 from spark_jobs.errors import ConfigError
-from spark_jobs.log.location import parse_place
+from spark_jobs.log.location import parse_location
 from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _FORMATS = ("table", "csv", "jsonl", *_TO_FOLDER)
 
 
 @cli.command()
-@click.argument("place", metavar="P")
+@click.argument("location", metavar="P")
 @config_option
 @click.option(
     "--source",
@@ -65,7 +65,7 @@ _FORMATS = ("table", "csv", "jsonl", *_TO_FOLDER)
 )
 def at(  # noqa: PLR0913 - options
     *,
-    place: str,
+    location: str,
     path: Path,
     source: str | None,
     tables: tuple[str, ...],
@@ -78,8 +78,8 @@ def at(  # noqa: PLR0913 - options
 ) -> None:
     """Show tables as they were at a position, GTID set or time.
 
-    A place inside a transaction is where that begins; all tables are of one place. Columns are those of then, masks
-    and filters those of now. Needs no server and no JVM. What the lake cannot tell is refused, with the oldest
+    A location inside a transaction is where that begins; all tables are of one location. Columns are those of then,
+    masks and filters those of now. Needs no server and no JVM. What the lake cannot tell is refused, with the oldest
     position that it can.
 
     \b
@@ -92,17 +92,17 @@ def at(  # noqa: PLR0913 - options
     from spark_jobs.pipeline.as_of.tables_at import tables_at
 
     form = _form(form, target, tables)
-    parse_place(place)
+    parse_location(location)
     choice = RowQuery.of(keys, condition)
     pipeline = load(path)
     name = single_source(pipeline, source)
     folder = target_of(target, pipeline) if target is not None else None
-    with tables_at(pipeline, name, tables, place, choice=choice, is_raw=is_raw) as source_at:
+    with tables_at(pipeline, name, tables, location, choice=choice, is_raw=is_raw) as source_at:
         _show(source_at, form, folder, limit)
 
 
 def _form(form: str | None, target: str | None, tables: tuple[str, ...]) -> str:
-    """How rows are written. Raises UsageError for options that do not go together."""
+    """Form of rows. Raises UsageError for options that do not go together."""
     form = form or ("parquet" if target else "table")
     if not tables:
         raise click.UsageError("--table: name a table, or a pattern such as 'shop.*'")
@@ -116,7 +116,7 @@ def _form(form: str | None, target: str | None, tables: tuple[str, ...]) -> str:
 def _show(source_at: "SourceAt", form: str, folder: "StoredPath | None", limit: int) -> None:
     from spark_jobs.pipeline.as_of import row_files
 
-    _say_absent(source_at)
+    _print_absent(source_at)
     if folder is None and form != "table":
         _stream(source_at, form)
         return
@@ -126,15 +126,15 @@ def _show(source_at: "SourceAt", form: str, folder: "StoredPath | None", limit: 
             continue
         path, count = row_files.write_files(table.selection(), form, folder)
         echo(f"{path}\t{counted(count, 'row')} of {table.name} at {table.at}")
-        _say_lacking(table)
+        _print_lacking(table)
 
 
-def _say_absent(source_at: "SourceAt") -> None:
+def _print_absent(source_at: "SourceAt") -> None:
     for reason in source_at.absent.values():
         ERRORS.print(f"warning: left out: {reason}", style="yellow", markup=False, highlight=False)
 
 
-def _say_lacking(table: "TableAt") -> None:
+def _print_lacking(table: "TableAt") -> None:
     if table.keys_never_whole:
         text = f"warning: {table.name} lacks {counted(table.keys_never_whole, 'key')}: no row image had all columns"
         ERRORS.print(text, style="yellow", markup=False, highlight=False)
@@ -149,7 +149,7 @@ def _print(table: "TableAt", limit: int) -> None:
     rest = f", of which {limit} are shown (--limit)" if len(rows) > limit else ""
     echo(f"{table.name} at {table.at}: {counted(len(rows), 'row')}{rest}")
     print_grid(rows.column_names, [["NULL" if c is None else c for c in row] for row in row_files.texts(first_rows)])
-    _say_lacking(table)
+    _print_lacking(table)
 
 
 def _stream(source_at: "SourceAt", form: str) -> None:
@@ -166,4 +166,4 @@ def _stream(source_at: "SourceAt", form: str) -> None:
         with streaming(sys.stdout):
             row_files.write_csv(selection, sys.stdout.buffer)
             sys.stdout.buffer.flush()
-    _say_lacking(source_at.tables[0])
+    _print_lacking(source_at.tables[0])

@@ -89,14 +89,14 @@ def _print_section(section: "Section") -> None:
     width = max(shutil.get_terminal_size().columns, 40)
     echo(f"{section.about}:")
     longest = max((len(check.name) for check in section.checks if len(check.name) <= _NAME), default=0)
-    for check_ in section.checks:
-        head = f"  {check_.status:<7}  {printable(check_.name):<{longest}}  "
+    for result in section.checks:
+        head = f"  {result.status:<7}  {printable(result.name):<{longest}}  "
         margin = " " * (13 + longest)
-        value, *rest = _lines(check_.value, width - len(margin)) if len(check_.name) <= longest else [""]
-        if len(check_.name) > longest:
-            rest = _lines(check_.value, width - len(margin))
-        echo((head + value).rstrip(), colour=_COLOURS[check_.status])
-        for line in [*rest, *_lines(check_.remedy, width - len(margin))]:
+        value, *rest = _lines(result.value, width - len(margin)) if len(result.name) <= longest else [""]
+        if len(result.name) > longest:
+            rest = _lines(result.value, width - len(margin))
+        echo((head + value).rstrip(), colour=_COLOURS[result.status])
+        for line in [*rest, *_lines(result.remedy, width - len(margin))]:
             echo(margin + line)
 
 
@@ -115,16 +115,16 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
-    """What keeps schema dumps from telling all of their tables, by key."""
+    """Problems that keep schema dumps from telling all of their tables, by key."""
     from spark_jobs.schema import dump
     from spark_jobs.source.files import Files
 
-    problems_ = {}
+    problem_list = {}
     for name, source in pipeline.sources.items():
         listed = Files(name, source.files) if source.files and source.files.is_dir() else None
         for at, text in enumerate(dump.problems(name, source.schema_dump, listed) if source.schema_dump else ()):
-            problems_[f"sources.{name}.schema_dump" + (f" ({at + 1})" if at else "")] = text
-    return problems_
+            problem_list[f"sources.{name}.schema_dump" + (f" ({at + 1})" if at else "")] = text
+    return problem_list
 
 
 @cli.command()
@@ -200,7 +200,7 @@ def _verify_sources(
         compared.extend(verdicts)
         wrong.extend(verdict for verdict in verdicts if not verdict.is_right)
         if not as_json:
-            _say_verdicts(verdicts, values=values)
+            _print_verdicts(verdicts, values=values)
 
     # A name that is nowhere is a mistake of the user; rows that differ are the result, with exit status 1.
     each_source(pipeline.path, source, verify_one)
@@ -247,7 +247,7 @@ def _verify_delivery(pipeline: Pipeline, name: str, tables: tuple[str, ...], *, 
         for verdict in verdicts:
             echo_json(verdict.to_json())
     else:
-        _say_delivery_verdicts(verdicts, values=values)
+        _print_delivery_verdicts(verdicts, values=values)
     for verdict in verdicts:
         if verdict.reason:
             ERRORS.print(f"delivery {name}: {verdict.table}: {verdict.reason}", markup=False, highlight=False)
@@ -255,7 +255,7 @@ def _verify_delivery(pipeline: Pipeline, name: str, tables: tuple[str, ...], *, 
         sys.exit(1)
 
 
-def _say_delivery_verdicts(verdicts: "list[DeliveryVerdict]", *, values: bool) -> None:
+def _print_delivery_verdicts(verdicts: "list[DeliveryVerdict]", *, values: bool) -> None:
     head = ["table", "state", "in the lake", "at the target", "missing", "extra", "different", "seconds"]
     counts = [(v.lake_rows, v.target_rows, v.missing, v.extra, v.different) for v in verdicts]
     rows = [
@@ -267,7 +267,7 @@ def _say_delivery_verdicts(verdicts: "list[DeliveryVerdict]", *, values: bool) -
         echo(line)
 
 
-def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
+def _print_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
     # The grid first, then the rows that differ, and remarks on standard error.
     head = ["table", "state", "rows", "in the lake", "missing", "extra", "different", "older", "changing", "seconds"]
     rows = [

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from spark_jobs.subscriptions.subscription import Subscription
 
 _FOLLOW_SECONDS = 60.0
-"""How long one get waits; a signal ends it at once."""
+"""Seconds that one get waits; a signal ends it at once."""
 
 
 @cli.command()
@@ -155,13 +155,13 @@ def _ending(subscription: "Subscription") -> Iterator[threading.Event]:
 @source_option
 @click.option("--group", metavar="NAME", help="The group that is moved or removed.")
 @click.option(
-    "--move", "place", metavar="P", help="Move the group to earliest, latest, a position, a GTID set or a time."
+    "--move", "location", metavar="P", help="Move the group to earliest, latest, a position, a GTID set or a time."
 )
 @click.option("--remove", is_flag=True, help="Remove the group, so that it keeps no log in bronze.")
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per group.")
 def subscriptions(  # noqa: PLR0913 - options
-    path: Path, source: str | None, *, group: str | None, place: str | None, remove: bool, yes: bool, as_json: bool
+    path: Path, source: str | None, *, group: str | None, location: str | None, remove: bool, yes: bool, as_json: bool
 ) -> None:
     """List consumer groups, move one to another position, or remove it.
 
@@ -171,14 +171,14 @@ def subscriptions(  # noqa: PLR0913 - options
     Example: stratalog subscriptions -c pipeline.yaml --source shop --group search --remove --yes
     """  # noqa: D301 - click's mark for lines that stay as they are
     pipeline = load(path)
-    if place is None and not remove:
+    if location is None and not remove:
         if group or yes:
             raise click.UsageError("--group and --yes go with --move or --remove")
         _list(pipeline, chosen_sources(pipeline, source), as_json=as_json)
         return
-    if not group or (place and remove):
+    if not group or (location and remove):
         raise click.UsageError("name one group by --group, and either --move or --remove")
-    _change(pipeline, single_source(pipeline, source), group, place, yes=yes)
+    _change(pipeline, single_source(pipeline, source), group, location, yes=yes)
 
 
 def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
@@ -200,17 +200,17 @@ def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
         echo("no consumer groups")
 
 
-def _change(pipeline: Pipeline, name: str, group: str, place: str | None, *, yes: bool) -> None:
-    """Moves a group, or removes it where no place is named."""
+def _change(pipeline: Pipeline, name: str, group: str, location: str | None, *, yes: bool) -> None:
+    """Moves a group, or removes it where no location is named."""
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.subscriptions.changes import moved, removed
 
     lake = lake_of(pipeline)
-    if place is None:
+    if location is None:
         position = removed(lake, name, group, is_done=yes)
         echo(f"{name}: group {group}, at {position}, {'is' if yes else 'would be'} removed")
     else:
-        before, after = moved(lake, name, group, place, is_done=yes)
+        before, after = moved(lake, name, group, location, is_done=yes)
         echo(f"{name}: group {group} {'moved' if yes else 'would move'} from {before} to {after}")
     if not yes:
         echo("nothing is changed yet; give --yes", err=True)

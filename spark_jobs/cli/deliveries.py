@@ -107,7 +107,7 @@ def deliver_one(pipeline: Pipeline, name: str, only: Scope | None, *, as_json: b
     if as_json:
         echo_json(_json(outcome))
     else:
-        _say(outcome)
+        _print_outcome(outcome)
     return not outcome.stopped
 
 
@@ -127,7 +127,7 @@ def _json(outcome: "DeliveryOutcome") -> dict[str, Any]:
     return {"delivery": outcome.delivery, "tables": tables, "stopped": stopped, "codes": stop_codes(stopped)}
 
 
-def _say(outcome: "DeliveryOutcome") -> None:
+def _print_outcome(outcome: "DeliveryOutcome") -> None:
     if not outcome.tables and not outcome.stopped:
         echo(f"delivery {outcome.delivery}: nothing new")
     for table in outcome.tables:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.cli.app import chosen_sources, echo, echo_json, spark_of
 from spark_jobs.cli.deliveries import deliver_one
 from spark_jobs.cli.group import ERRORS
-from spark_jobs.cli.output import say_new
+from spark_jobs.cli.output import print_new
 from spark_jobs.cli.run_report import RunReport
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -91,7 +91,7 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Work:
-    """What is done between two waits. stop_reasons: why tables have stopped, as it was printed last, by source."""
+    """Work between two waits. stop_reasons: why tables have stopped, as it was printed last, by source."""
 
     pipeline: Pipeline
     names: list[str]
@@ -102,14 +102,14 @@ class _Work:
     last_maintenance: float = field(default_factory=time.monotonic)
     delivery_pace: Pace = field(default_factory=lambda: Pace(0.0))
     has_undelivered: bool = True
-    """Whether a delivery may have something to do."""
+    """True if a delivery may have something to do."""
 
     def go_on(self, spark: "SparkSession") -> None:
         """Works until a stop. Raises ConfigError, JvmEnded."""
         while not self.follower.is_stopped:
             name = self.follower.next_source(min(self._maintenance_due(), self._delivery_due()))
             if name is not None:
-                self._run(spark, name)
+                self._run_source(spark, name)
             if time.monotonic() >= self._delivery_due():
                 self._deliver()
             if time.monotonic() >= self._maintenance_due():
@@ -121,7 +121,7 @@ class _Work:
     def _delivery_due(self) -> float:
         return self.delivery_pace.due if self.has_undelivered and self.pipeline.deliveries else _FOREVER
 
-    def _run(self, spark: "SparkSession", name: str) -> None:
+    def _run_source(self, spark: "SparkSession", name: str) -> None:
         """One run of a source, as ``stratalog run`` makes it. A failure is printed, and the source waits."""
         from spark_jobs.operations.catalog import update
         from spark_jobs.pipeline.run import run_source
@@ -148,10 +148,10 @@ class _Work:
             echo_json(RunReport(name, extracted.range.stop, extracted, outcome, catalog).to_json())
         elif has_news:
             echo(_line(name, extracted, outcome, time.monotonic() - began))
-        self._say_stops(name, outcome)
+        self._print_stops(name, outcome)
 
-    def _say_stops(self, name: str, outcome: "Outcome") -> None:
-        """Why tables have stopped, once; and that they continue."""
+    def _print_stops(self, name: str, outcome: "Outcome") -> None:
+        """Reasons why tables have stopped, once; and that they continue."""
         stopped = {str(table): reason for table, reason in outcome.stopped.items()}
         before = self.stop_reasons.get(name, {})
         for table, reason in stopped.items():
@@ -160,7 +160,7 @@ class _Work:
         for table in before.keys() - stopped.keys():
             echo(f"{name}: {table} continues")
         self.stop_reasons[name] = stopped
-        say_new(outcome)
+        print_new(outcome)
 
     def _deliver(self) -> None:
         successes = [
@@ -174,7 +174,10 @@ class _Work:
             self.delivery_pace = Pace(0.0)
 
     def _maintain(self, spark: "SparkSession") -> None:
-        """What ``stratalog maintain`` does, of each source; what fails is printed, and done the next time."""
+        """Maintenance of each source, as ``stratalog maintain`` does it.
+
+        What fails is printed, and done the next time.
+        """
         from spark_jobs.operations.maintenance import maintain_source
 
         for name in self.names:

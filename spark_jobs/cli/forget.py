@@ -1,6 +1,6 @@
 """The verb that erases rows of some keys from the lake: forget.
 
-Put here: its options, and what is said of places. Not here: erasing (operations/forgetting/).
+Put here: its options, and what is said of locations. Not here: erasing (operations/forgetting/).
 """
 
 from pathlib import Path
@@ -66,8 +66,8 @@ def forget(  # noqa: PLR0913 - a parameter an option
     The rows are to be deleted at the source, and a run is to have taken that in. They go from bronze, with the texts of
     their statements, from silver and downstream tables, from rows that are being loaded, from older versions, indexes
     and statistics; deliveries are brought up to date first. In bronze a filler of the same length takes their place:
-    every position stays, and export names what is not the server's own. Without --yes nothing is erased, and the
-    places are listed. Forgetting again finishes what was interrupted.
+    every log position stays, and export names what is not the server's own. Without --yes nothing is erased, and the
+    tables are listed. Forgetting again finishes what was interrupted.
 
     \b
     Example: stratalog forget shop.customers -c pipeline.yaml --key id=2
@@ -90,20 +90,23 @@ def forget(  # noqa: PLR0913 - a parameter an option
 
 
 def _say(forgotten: "Forgotten", *, yes: bool) -> None:
-    # What was found in which place, and then what is left elsewhere.
-    places = [place for place in forgotten.places if not place.is_empty]
+    # The rows of each table first, then who else still has them.
+    tables = [table for table in forgotten.places if not table.is_empty]
     print_grid(
         ["place", "events", "rows", "deleted rows", "older files"],
         [
-            [place.place, *(f"{count:,}" for count in (place.events, place.rows, place.marked, place.old_files))]
-            for place in places
+            [
+                table.place,
+                *(f"{count:,}" for count in (table.events, table.rows, table.marked, table.old_files)),
+            ]
+            for table in tables
         ],
     )
-    if not places:
+    if not tables:
         echo(f"{forgotten.source}: {forgotten.table}: nothing of these keys is in the lake")
     for remark in forgotten.holders:
         ERRORS.print(remark, markup=False, highlight=False)
-    if places and not yes:
+    if tables and not yes:
         ERRORS.print("nothing is erased yet; --yes does it", markup=False)
-    elif places:
+    elif tables:
         echo(f"{forgotten.source}: {forgotten.table}: erased")

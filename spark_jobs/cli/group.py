@@ -28,7 +28,7 @@ from spark_jobs.text.progress import Heartbeat, doing
 
 
 class Terminal(Console):
-    """What people read: text is printed as it is, without markup, emoji or control characters of its own."""
+    """Output for people: text is printed as it is, without markup, emoji or control characters of its own."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, soft_wrap=True, markup=False, emoji=False)

@@ -25,12 +25,12 @@ from spark_jobs.cli.app import (
 from spark_jobs.cli.deliveries import deliver_all
 from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.load_progress import LoadProgress
-from spark_jobs.cli.output import cascades_line, print_grid, say_new, say_outcome
-from spark_jobs.cli.run_report import RunReport, say_extracted
+from spark_jobs.cli.output import cascades_line, print_grid, print_new, print_outcome
+from spark_jobs.cli.run_report import RunReport, print_extracted
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
-from spark_jobs.log.location import require_places
+from spark_jobs.log.location import require_locations
 from spark_jobs.operations.backlog import nothing_new
 from spark_jobs.operations.failures import noted
 from spark_jobs.text.counts import counted
@@ -93,7 +93,7 @@ def run(path: Path, source: str | None, *, as_json: bool, follow: bool, interval
         # What follows the data: names in Spark's catalog, and the comparison with the server's columns.
         catalog = update(spark, pipeline)
         audit = audit_after_run(pipeline, name)
-        RunReport(name, extracted.range.stop, extracted, outcome, catalog, audit).say(as_json=as_json)
+        RunReport(name, extracted.range.stop, extracted, outcome, catalog, audit).print_report(as_json=as_json)
         _warn_of_scope(pipeline, name, outcome.entries)
         _warn_of_cascades(pipeline, name)
         return outcome
@@ -103,7 +103,7 @@ def run(path: Path, source: str | None, *, as_json: bool, follow: bool, interval
 
 
 def _has_nothing_new(pipeline: Pipeline, name: str, *, as_json: bool) -> bool:
-    """Whether a run would find nothing to do, said as the run would say it; takes no Spark."""
+    """True if a run would find nothing to do, said as the run would say it; takes no Spark."""
     from spark_jobs.checks.schema_drift import audit_after_run
     from spark_jobs.downstream import publication
     from spark_jobs.lake.layout import lake_of
@@ -118,7 +118,7 @@ def _has_nothing_new(pipeline: Pipeline, name: str, *, as_json: bool) -> bool:
     if end is None or is_pending(pipeline) or iceberg_tables.is_pending(pipeline, name):
         return False
     with noted(pipeline.path, name, is_last=True):
-        RunReport(name, end, audit=audit_after_run(pipeline, name)).say(as_json=as_json)
+        RunReport(name, end, audit=audit_after_run(pipeline, name)).print_report(as_json=as_json)
     _warn_of_scope(pipeline, name, publication.read(lake_of(pipeline), name))
     _warn_of_cascades(pipeline, name)
     return True
@@ -175,13 +175,13 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
         if archive is None:
             _log_connecting(pipeline, name)
             extracted = extract_source(spark, pipeline, name)
-            say_extracted(name, extracted.range.stop, extracted)
+            print_extracted(name, extracted.range.stop, extracted)
             return
         restored = read_archive(spark, pipeline, name, archive)
         if restored.range:
             echo(f"{name}: put back {restored.range}: {restored.bytes} bytes")
         if restored.extracted:
-            say_extracted(name, restored.extracted.range.stop, restored.extracted)
+            print_extracted(name, restored.extracted.range.stop, restored.extracted)
 
     # One folder cannot be the archive of several logs.
     if archive and len(chosen_sources(load(path), source)) > 1:
@@ -263,10 +263,10 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
         options: dict[str, Any] = {"tables": tables, "chunk_rows": chunk_rows, "max_load": limits}
         loaded = load_source(spark, pipeline, name, **options, on_progress=LoadProgress())
         # The tables that are complete by now, then what was left out of them, and why others are not.
-        tables_ = sorted(loaded.tables.items())
-        rows = [[str(table), str(commit.rows), str(commit.since)] for table, commit in tables_]
+        table_list = sorted(loaded.tables.items())
+        rows = [[str(table), str(commit.rows), str(commit.since)] for table, commit in table_list]
         print_grid(["loaded", "rows", "as of"], rows)
-        for table, commit in tables_:
+        for table, commit in table_list:
             for rule, count in (commit.filtered or {}).items():
                 echo(f"{name}: {table}: {rule} filtered {counted(count, 'row')}")
         for table in loaded.already:
@@ -275,7 +275,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
             echo(f"{name}: no table has anything missing")
         for reason in loaded.stopped.values():
             ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
-        say_new(loaded.outcome)
+        print_new(loaded.outcome)
         return loaded.outcome
 
     each_source(path, name, load_one)
@@ -330,16 +330,16 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
     from spark_jobs.pipeline.backfill.run import backfill as do_again
 
     # Wrong use is found before a session is started.
-    require_places(start, stop)
+    require_locations(start, stop)
     request = BackfillRequest(start=start, stop=stop, layers=layers or LAYERS, **options)
     request.require_valid(load(path))
 
-    def say_progress(replayed: ReplayedTable, at: int, of: int) -> None:
+    def print_progress(replayed: ReplayedTable, at: int, of: int) -> None:
         ERRORS.print(f"{at}/{of} {replayed}", markup=False, highlight=False)
 
     def backfill_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        outcome = do_again(spark, pipeline, request, say_progress, lambda fetched: echo(f"{name}: fetched {fetched}"))
-        say_outcome(name, outcome)
+        outcome = do_again(spark, pipeline, request, print_progress, lambda fetched: echo(f"{name}: fetched {fetched}"))
+        print_outcome(name, outcome)
         return outcome
 
     each_source(path, request.source, backfill_one)
@@ -383,7 +383,7 @@ def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", 
     def layer_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         outcome = layer(spark, pipeline, name)
         publish(pipeline, name, outcome)
-        say_outcome(name, outcome)
+        print_outcome(name, outcome)
         return outcome
 
     each_source(path, source, layer_one, is_lazy=True)

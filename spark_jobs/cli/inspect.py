@@ -33,7 +33,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import ConfigError, StratalogError
-from spark_jobs.log.location import require_places
+from spark_jobs.log.location import require_locations
 from spark_jobs.text.disclosure import cell
 
 if TYPE_CHECKING:
@@ -108,33 +108,33 @@ def _listing(files: tuple[Path, ...], tables: tuple[str, ...], dump: Path | None
         yield _HEADER
     followed = FollowedDefinitions(_dumped(dump)) if dump else None
     for file in files:
-        for event in list_events(chunks_of(file), _name(file), followed):
+        for event in list_events(chunks_of(file), _file_text(file), followed):
             name_parts = (event.table or ".").split(".", 1)
             names |= {event.table} if event.table else set()
             if patterns and not any(pattern.matches(*name_parts) for pattern in patterns):
                 continue
             has_lines = True
             if as_json:
-                yield json.dumps({"file": _name(file)} | asdict(event), ensure_ascii=False) + "\n"
+                yield json.dumps({"file": _file_text(file)} | asdict(event), ensure_ascii=False) + "\n"
                 continue
             cells = [event.offset, event.type, event.server_id, event.stop, event.transaction, event.table, event.note]
-            yield "\t".join(["" if value is None else cell(str(value)) for value in (_name(file), *cells)]) + "\n"
+            yield "\t".join(["" if value is None else cell(str(value)) for value in (_file_text(file), *cells)]) + "\n"
     if tables and not has_lines:
         _warn_of_no_table(tables, "the files have", names)
 
 
-def _warn_of_no_table(tables: tuple[str, ...], place: str, names: Iterable[str]) -> None:
+def _warn_of_no_table(tables: tuple[str, ...], location: str, names: Iterable[str]) -> None:
     """Files may have nothing of a table: that is no wrong use, unlike a name that no table of a lake has."""
-    text = f"warning: --table: {_no_table(tables, place, names)}"
+    text = f"warning: --table: {_no_table(tables, location, names)}"
     ERRORS.print(text, style="yellow", markup=False, highlight=False)
 
 
-def _no_table(tables: tuple[str, ...], place: str, names: Iterable[str]) -> str:
+def _no_table(tables: tuple[str, ...], location: str, names: Iterable[str]) -> str:
     """That --table matches none of the names that there are."""
     listed = sorted(names)
     rest = f" and {len(listed) - _SHOWN} more" if listed[_SHOWN:] else ""
-    names_ = ", ".join(listed[:_SHOWN]) + rest if listed else "none"
-    return f"no table like {', '.join(tables)}; {place} {names_}"
+    name_list = ", ".join(listed[:_SHOWN]) + rest if listed else "none"
+    return f"no table like {', '.join(tables)}; {location} {name_list}"
 
 
 _SHOWN = 10
@@ -147,12 +147,12 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
     # Every file has its account, also after one that could not be read.
     failed = False
     for file in files:
-        summary = summarize(chunks_of(file), _name(file))
+        summary = summarize(chunks_of(file), _file_text(file))
         if as_json:
-            echo_json({"file": _name(file)} | asdict(summary))
+            echo_json({"file": _file_text(file)} | asdict(summary))
         else:
             rows = [[type_.type, type_.treatment, str(type_.events), str(type_.bytes)] for type_ in summary.types]
-            print_grid([_name(file), "treatment", "events", "bytes"], [
+            print_grid([_file_text(file), "treatment", "events", "bytes"], [
                 *rows,
                 ["file head", "decoded", "", str(summary.magic)],
                 *([["not read", "refused", "", str(summary.rest)]] if summary.rest else []),
@@ -234,24 +234,24 @@ def _print_changes_of_files(
         names.add(name)
         return in_scope(name)
 
-    chunks = ((_name(file), chunks_of(file)) for file in files)
+    chunks = ((_file_text(file), chunks_of(file)) for file in files)
     print_pieces(changes_of_files(chunks, noted, output=output, dump=dump))
     if tables and not any(map(in_scope, names)):
         _warn_of_no_table(tables, "the files have rows of", map(str, names))
 
 
 def _bronze_changes(
-    path: Path, source: str | None, places: tuple[str | None, str | None], tables: tuple[str, ...], *, output: "Output"
+    path: Path, source: str | None, paths: tuple[str | None, str | None], tables: tuple[str, ...], *, output: "Output"
 ) -> Iterator[str]:
     from spark_jobs.changes.feed import changes_of_bronze
     from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.lake.layout import lake_of
 
-    require_places(*places)
+    require_locations(*paths)
     pipeline = load(path)
     name = single_source(pipeline, source)
     require_tables(pipeline, name, tables)
-    yield from changes_of_bronze(lake_of(pipeline), name, *places, is_wanted=wanted_tables(tables), output=output)
+    yield from changes_of_bronze(lake_of(pipeline), name, *paths, is_wanted=wanted_tables(tables), output=output)
 
 
 def require_tables(pipeline: Pipeline, source: str, tables: tuple[str, ...]) -> None:
@@ -312,7 +312,7 @@ def export(path: Path, source: str, folder: Path) -> None:
 @tables_option("Only this table or pattern")
 @click.option(
     "--at",
-    "place",
+    "location",
     metavar="P",
     help="As of this position, GTID set or time; default: silver's checkpoint, with --history the end of bronze.",
 )
@@ -321,7 +321,7 @@ def export(path: Path, source: str, folder: Path) -> None:
     "--json", "as_json", is_flag=True, help="One JSON object per table, with --history per version; one per line."
 )
 def schema(
-    path: Path, source: str | None, tables: tuple[str, ...], place: str | None, *, history: bool, as_json: bool
+    path: Path, source: str | None, tables: tuple[str, ...], location: str | None, *, history: bool, as_json: bool
 ) -> None:
     """Show table definitions at a position of the log.
 
@@ -339,7 +339,7 @@ def schema(
     in_scope = wanted_tables(tables)
     pipeline = load(path)
     name = single_source(pipeline, source)
-    at = partial(position_of, pipeline, name, place)
+    at = partial(position_of, pipeline, name, location)
     listing = schema_listing.listing_of(pipeline, name, in_scope, at, history=history)
     if tables and not listing.versions:
         raise ConfigError(f"--table: the schema history of {name} has no table like {', '.join(tables)}")
@@ -355,15 +355,15 @@ def schema(
             print_grid(["  column", "type", "null", "character set", "default", ""], definition.rows)
 
 
-def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":
-    """Where a place lies in bronze."""
+def position_of(pipeline: Pipeline, source: str, location: str | None) -> "Position | None":
+    """Position of a location in bronze."""
     from spark_jobs.bronze.seek import LogSeeker
     from spark_jobs.bronze.table import BronzeSnapshot
     from spark_jobs.lake.layout import lake_of
 
-    if place is None:
+    if location is None:
         return None
-    return LogSeeker(BronzeSnapshot.of(lake_of(pipeline), source)).position(place)
+    return LogSeeker(BronzeSnapshot.of(lake_of(pipeline), source)).position(location)
 
 
 def chunks_of(file: Path) -> Iterator[bytes]:
@@ -388,7 +388,7 @@ def _standard_input() -> Iterator[bytes]:
         raise StratalogError(f"standard input cannot be read: {error.strerror}; give a file or a pipe") from error
 
 
-def _name(file: Path) -> str:
+def _file_text(file: Path) -> str:
     """A file's name as text: bytes of it that are no UTF-8 are written in hex."""
     return os.fsencode(file.name).decode("utf-8", "backslashreplace")
 

@@ -1,4 +1,4 @@
-"""What ``stratalog load`` says while it reads: rows so far, of how many, and how long the rest takes.
+"""Progress of ``stratalog load`` while it reads: rows so far, of how many, and how long the rest takes.
 
 Put here: the lines, and the estimate in them. Not here: how far a load has come (pipeline/initial_load/commit.py).
 """
@@ -24,7 +24,7 @@ class LoadProgress:
 
     clock: Callable[[], float] = time.monotonic
     _begins: dict["TableName", tuple[float, int]] = field(default_factory=dict)
-    """When a table was first seen, and the rows that it had then."""
+    """Time when a table was first seen, and the rows that it had then."""
 
     def __call__(self, table: "TableName", commit: "LoadCommit") -> None:
         rest = self._rest(table, commit)

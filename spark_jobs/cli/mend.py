@@ -85,7 +85,7 @@ def mend(
         for table in mended.tables if as_json else ():
             echo_json(table.to_json(is_applied=yes))
         if not as_json:
-            _say(name, mended, yes=yes)
+            _print_mended(name, mended, yes=yes)
         return mended.outcome
 
     each_source(path, source, mend_one)
@@ -95,14 +95,14 @@ def mend(
         sys.exit(1)
 
 
-def _say(source: str, mended: "Mended", *, yes: bool) -> None:
+def _print_mended(source: str, mended: "Mended", *, yes: bool) -> None:
     from spark_jobs.checks.mending import STOPPED, WHOLE
     from spark_jobs.operations.verified import EQUAL
 
     # The grid first, then the keys, and remarks on standard error.
     head = ["table", "inserted", "updated", "deleted", "as of"]
     head[1:4] = head[1:4] if yes else ["to insert", "to update", "to delete"]
-    print_grid(head, [_cells(table, is_whole=table.state == WHOLE) for table in mended.differing])
+    print_grid(head, [_table_row(table, is_whole=table.state == WHOLE) for table in mended.differing])
     for table in mended.tables:
         if table.state == EQUAL:
             echo(f"{source}: {table.table}: has the server's rows")
@@ -118,7 +118,7 @@ def _say(source: str, mended: "Mended", *, yes: bool) -> None:
         echo(f"{source}: no table differs")
 
 
-def _cells(table: "MendedTable", *, is_whole: bool) -> list[str]:
+def _table_row(table: "MendedTable", *, is_whole: bool) -> list[str]:
     counts = table.counts
     cells = [f"{count:,}" for count in (counts.inserted, counts.updated, counts.deleted)]
     if is_whole:

@@ -67,11 +67,13 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
     (name,) = chosen_sources(pipeline, source)
     skips = (plan_undo if undo else plan_skip)(pipeline, name, position, table)
     verb = "take back" if undo else "quarantine"
-    for skip_ in skips:
-        echo(f"{name}: {verb if yes else f'would {verb}'} {skip_}")
-        if skip_.reason and not undo:
+    for quarantine in skips:
+        echo(f"{name}: {verb if yes else f'would {verb}'} {quarantine}")
+        if quarantine.reason and not undo:
             ERRORS.print(
-                f"{skip_.name} had stopped: {under(skip_.reason, name, skip_.name)}", markup=False, highlight=False
+                f"{quarantine.name} had stopped: {under(quarantine.reason, name, quarantine.name)}",
+                markup=False,
+                highlight=False,
             )
     if not yes:
         ERRORS.print("nothing is changed yet; --yes does it", markup=False)
@@ -115,7 +117,7 @@ def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool,
         _take_back_reset(pipeline, name, table, yes=yes)
     else:
         planned = repair.plan_reset(pipeline, name, table, drops_older=drops_older)
-        _say_reset(name, planned, yes=yes)
+        _print_reset(name, planned, yes=yes)
         if yes:
             repair.reset(pipeline, name, planned)
     if not yes:
@@ -131,7 +133,7 @@ def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) 
         unreset(pipeline, source, entry)
 
 
-def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
+def _print_reset(source: str, planned: "Reset", *, yes: bool) -> None:
     entry, table = planned.entry, planned.name
     begins = "is rebuilt by the next run" if yes else "would be rebuilt by the next run"
     echo(f"{source}: {table} {begins}, from {planned.begin}, where bronze begins")
@@ -172,7 +174,7 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
         ERRORS.print("retention.bronze is not set, so bronze keeps all of the log", markup=False)
 
     def gc_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
-        _say_collected(gc_source(spark, pipeline, name, ignored=ignored, dry_run=dry_run), dry_run=dry_run)
+        _print_collected(gc_source(spark, pipeline, name, ignored=ignored, dry_run=dry_run), dry_run=dry_run)
 
     each_source(path, source, gc_one, is_lazy=True)
 
@@ -213,7 +215,7 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
     each_source(path, source, maintain_one, is_lazy=True)
 
 
-def _say_collected(collected: "Collected", *, dry_run: bool) -> None:
+def _print_collected(collected: "Collected", *, dry_run: bool) -> None:
     # The same line for what was removed and for what would be.
     if collected.files:
         verb = "would remove" if dry_run else "removed"

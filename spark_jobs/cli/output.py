@@ -1,4 +1,4 @@
-"""What verbs print alike: grids, streams of text, and what became of tables.
+"""Output that verbs share: grids, streams of text, and the results of tables.
 
 Put here: what several verbs say. Not here: what one verb alone says; that stands beside it.
 """
@@ -27,7 +27,7 @@ _CHUNK = 4 << 20
 """Bytes of a file that are read at once."""
 
 
-def say_outcome(source: str, outcome: "Outcome") -> None:
+def print_outcome(source: str, outcome: "Outcome") -> None:
     """Prints what a run did: a grid a layer, what rules left out, and on standard error why tables stopped."""
     # Rows of silver: changes of the log, and the net changes that they came to.
     rows = [
@@ -65,11 +65,11 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
     print_grid(["downstream", "inserted", "updated", "deleted", "position", "seconds"], merged)
     if not rows and not merged and not outcome.stopped:
         echo(f"{source}: silver and downstream have nothing new")
-    say_stops(outcome)
-    say_new(outcome)
+    print_stops(outcome)
+    print_new(outcome)
 
 
-def say_stops(outcome: "Outcome") -> None:
+def print_stops(outcome: "Outcome") -> None:
     """Prints on standard error why which tables stopped."""
     for reason in outcome.stopped.values():
         ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
@@ -92,7 +92,7 @@ def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
     )
 
 
-def say_new(outcome: "Outcome") -> None:
+def print_new(outcome: "Outcome") -> None:
     if outcome.new:
         ERRORS.print(f"{len(outcome.new)} new tables; Dagster shows them after its code location is reloaded")
 
@@ -147,13 +147,13 @@ def print_pieces(pieces: Iterable[str]) -> None:
             waiting.append(piece.encode(errors="backslashreplace"))  # a file may be called by what is no UTF-8
             size += len(waiting[-1])
             if size > _CHUNK >> 4:
-                _write(waiting)
+                _write_pieces(waiting)
                 waiting, size = [], 0
     finally:
-        _write(waiting)
+        _write_pieces(waiting)
 
 
-def _write(pieces: list[bytes]) -> None:
+def _write_pieces(pieces: list[bytes]) -> None:
     with streaming(sys.stdout):
         sys.stdout.buffer.write(b"".join(pieces))
         sys.stdout.buffer.flush()

@@ -33,7 +33,7 @@ _WIDEST = 100
 
 
 def folder() -> Path:
-    """Where the pages are: in an installed package beside its modules, else at the top of the checkout."""
+    """Folder of the pages: in an installed package beside its modules, else at the top of the checkout."""
     inside = _PACKAGE / "docs"
     return inside if inside.is_dir() else _PACKAGE.parent / "docs"
 
@@ -115,7 +115,7 @@ def hits(words: str, page: str | None = None) -> Iterator[tuple[str, str, str]]:
 
 
 def explained(code: str) -> str:
-    """What a code means, as Markdown. Raises ConfigError where there is no such code."""
+    """Explanation of a code, as Markdown. Raises ConfigError where there is no such code."""
     entry = next((entry for entry in codes.catalogue() if entry.code == code), None)
     if entry is None or not entry.cls:
         raise ConfigError(f"no message has the code {code}; stratalog docs reference/messages lists all")
@@ -141,22 +141,22 @@ def docs(page: str | None, words: str | None) -> None:
     Example: stratalog docs --search "GTID failover"
     """  # noqa: D301 - click's mark for lines that stay as they are
     if words is not None:
-        _say_hits(words, page)
+        _print_hits(words, page)
     elif page is None:
-        _say_pages()
+        _print_pages()
     elif codes.PATTERN.fullmatch(page.upper()):
         _show(explained(page.upper()))
     else:
         _show(text_of(page))
 
 
-def _say_pages() -> None:
+def _print_pages() -> None:
     listed = {name: path for name, path in files().items() if not name.startswith(_OF_CONTRIBUTORS)}
     rows = [[name, next(sections(path.read_text(encoding="utf-8"))).title] for name, path in listed.items()]
     print_grid(["page", "title"], rows)
 
 
-def _say_hits(words: str, page: str | None) -> None:
+def _print_hits(words: str, page: str | None) -> None:
     if page is not None:
         text_of(page)  # a name that is wrong is not a page without hits
     rows = [[name, title, _cut(line)] for name, title, line in hits(words, page)]

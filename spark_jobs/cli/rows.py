@@ -19,7 +19,7 @@ from spark_jobs.cli.trace_text import TraceText, has_colours
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
-from spark_jobs.log.location import require_places
+from spark_jobs.log.location import require_locations
 
 if TYPE_CHECKING:
     from spark_jobs.binlog import TableName
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def choice_options(verb: Verb) -> Verb:
-    """Which changes are chosen."""
+    """Options that choose changes."""
     # click lists options in reverse order of their decorators.
     options: tuple[Callable[[Verb], Verb], ...] = (
         click.option(
@@ -163,7 +163,7 @@ def undo(tables: tuple[str, ...], path: Path, source: str | None, *, is_check: b
 
 
 def _conflicts(pipeline: Pipeline, origin: str, script: "Undo") -> list[list[str]]:
-    """What the server has otherwise now, a row a change. Raises ConfigError, SourceError."""
+    """Conflicts with the server's rows now, a row a change. Raises ConfigError, SourceError."""
     from spark_jobs.row_history.undo_check import GuardCheck
     from spark_jobs.row_history.undo_steps import SESSION
     from spark_jobs.source.open import open_source
@@ -178,22 +178,22 @@ def _conflicts(pipeline: Pipeline, origin: str, script: "Undo") -> list[list[str
             server.ask(connection, statement)
         check = GuardCheck(lambda query: [tuple(row.values()) for row in server.ask(connection, query)])
         return [
-            [step.place, step.table.replace("`", ""), _key(step), step.traced.change.op, reason]
+            [step.location, step.table.replace("`", ""), _key_text(step), step.traced.change.op, reason]
             for step, reason in check.conflicts(script.steps)
         ]
 
 
-def _key(step: "UndoStep") -> str:
+def _key_text(step: "UndoStep") -> str:
     from spark_jobs.row_history.trace_lines import text_of_cell
 
     return ", ".join(f"{name}={text_of_cell(value)}" for name, value in step.traced.change.key.items())
 
 
 def selection_of(options: dict[str, Any]) -> "Selection":
-    """What is asked for. Raises ConfigError where places are wrong."""
+    """Selection that the options ask for. Raises ConfigError where positions are wrong."""
     from spark_jobs.row_history.trace import Selection
 
-    require_places(options["start"], options["stop"])
+    require_locations(options["start"], options["stop"])
     return Selection(**options)
 
 

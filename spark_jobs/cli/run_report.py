@@ -1,4 +1,4 @@
-"""What ``stratalog run`` prints of a source: lines for people, or one JSON object.
+"""Output of ``stratalog run`` for a source: lines for people, or one JSON object.
 
 Put here: both forms of one run's results. Not here: what other verbs print alike (output.py), or the work itself.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.cli.app import echo, echo_json
 from spark_jobs.cli.group import ERRORS
-from spark_jobs.cli.output import say_outcome, say_stops
+from spark_jobs.cli.output import print_outcome, print_stops
 from spark_jobs.log.position import Position
 from spark_jobs.text.codes import codes_in
 
@@ -40,23 +40,23 @@ class RunReport:
     catalog: "CatalogChanges | None" = None
     audit: "SchemaAudit | None" = None
 
-    def say(self, *, as_json: bool) -> None:
+    def print_report(self, *, as_json: bool) -> None:
         """Prints it to standard output, and why tables stopped to standard error."""
         if as_json:
             echo_json(self.to_json())
             if self.outcome:
-                say_stops(self.outcome)
+                print_stops(self.outcome)
             return
-        say_extracted(self.source, self.position, self.extracted)
+        print_extracted(self.source, self.position, self.extracted)
         if self.outcome:
-            say_outcome(self.source, self.outcome)
+            print_outcome(self.source, self.outcome)
         else:
             echo(f"{self.source}: silver and downstream have nothing new")
         if self.catalog and self.catalog.registered:
             echo(f"catalog: registered {', '.join(self.catalog.registered)}")
         if self.catalog and self.catalog.removed:
             echo(f"catalog: removed {', '.join(self.catalog.removed)}")
-        say_audit(self.audit)
+        print_audit(self.audit)
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``run --json``; positions are text, times seconds."""
@@ -112,7 +112,7 @@ def _merged(table: Any) -> Mapping[str, Any]:
     }
 
 
-def say_audit(audit: "SchemaAudit | None") -> None:
+def print_audit(audit: "SchemaAudit | None") -> None:
     """Prints what the comparison with the server's columns found; nothing for a source that is no server."""
     if audit is None:
         return
@@ -121,7 +121,7 @@ def say_audit(audit: "SchemaAudit | None") -> None:
         ERRORS.print(f"{audit.source}: {line}", style="yellow", markup=False, highlight=False)
 
 
-def say_extracted(source: str, position: Position, extracted: "Extracted | None") -> None:
+def print_extracted(source: str, position: Position, extracted: "Extracted | None") -> None:
     """Prints what bronze got, in a line or two."""
     if not extracted or not extracted.bytes:
         echo(f"{source}: bronze is at {position}; nothing new")

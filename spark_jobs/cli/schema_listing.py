@@ -29,7 +29,7 @@ _ORIGINS = {
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What is printed of one table: a title, and the cells of rows."""
+    """Lines that are printed of one table: a title, and the cells of rows."""
 
     title: str
     rows: list[list[str]]
@@ -39,19 +39,19 @@ class Lines:
 class SchemaListing:
     """Versions of tables up to the position that is asked for, and by table the one that it has there.
 
-    places: the positions, by table.
+    positions: the positions, by table.
     """
 
     versions: list[TableVersion]
     current: dict[TableName, TableVersion]
-    places: dict[TableName, Position]
+    positions: dict[TableName, Position]
 
     def definitions(self, *, dropped: bool) -> Iterator[Lines]:
         """A table after the other; those that are not there (any more) where ``dropped``."""
         for name, version in sorted(self.current.items()):
             if version.is_dropped and not dropped:
                 continue
-            yield Lines(f"{name} at {self.places[name]}: {_state(version)}", _columns(version.definition))
+            yield Lines(f"{name} at {self.positions[name]}: {_state(version)}", _columns(version.definition))
 
     def histories(self) -> Iterator[Lines]:
         """By table all that was told of it, and what that changed."""
@@ -71,18 +71,18 @@ class SchemaListing:
             yield from (_object(version) for version in self.versions)
             return
         for name, entry in sorted(self.current.items()):
-            yield {"at": str(self.places[name])} | _object(entry)
+            yield {"at": str(self.positions[name])} | _object(entry)
 
 
 def listing_of(
     pipeline: Pipeline,
     source: str,
     in_scope: Callable[[TableName], bool],
-    place: Callable[[], Position | None],
+    log_position: Callable[[], Position | None],
     *,
     history: bool = False,
 ) -> SchemaListing:
-    """The tables that are wanted, at a place; where it is None, each where silver is, or at the history's end.
+    """The tables that are wanted, at a location; where it is None, each where silver is, or at the history's end.
 
     history: at the history's end, so that a statement that stopped its table is in the list.
 
@@ -90,16 +90,16 @@ def listing_of(
     """
     lake = lake_of(pipeline)
     recorded = schema_history.read(lake, source)
-    position = place()
+    position = log_position()
     recorded.at(position)
     entries = () if history else publication.read(lake, source)
     silver = {TableName(*entry.name): entry.checkpoint for entry in entries}
     versions = [version for version in recorded.versions if in_scope(version.name)]
     names = {version.name for version in versions}
-    places = {name: position or silver.get(name) or recorded.end for name in names}
-    earlier = [version for version in versions if version.is_before(places[version.name])]
-    current = {name: version for name in names for version in [_at(earlier, name, places[name])] if version}
-    return SchemaListing(earlier, current, places)
+    positions = {name: position or silver.get(name) or recorded.end for name in names}
+    earlier = [version for version in versions if version.is_before(positions[version.name])]
+    current = {name: version for name in names for version in [_at(earlier, name, positions[name])] if version}
+    return SchemaListing(earlier, current, positions)
 
 
 def _at(versions: list[TableVersion], name: TableName, position: Position) -> TableVersion | None:
@@ -129,7 +129,7 @@ def _columns(definition: TableDefinition | None) -> list[list[str]]:
 
 
 def _notes(version: TableVersion, before: TableDefinition | None) -> list[str]:
-    """What a version changed, what it contradicts, and what is not known."""
+    """Notes on a version: what it changed, what it contradicts, and what is not known."""
     names = [f"renamed from {version.renamed_from}"] if version.renamed_from else []
     names += [f"renamed to {version.renamed_to}"] if version.is_dropped and version.renamed_to else []
     names += ["dropped"] if version.is_dropped and not version.renamed_to else []
@@ -140,7 +140,7 @@ def _notes(version: TableVersion, before: TableDefinition | None) -> list[str]:
 
 def _object(version: TableVersion) -> dict[str, Any]:
     row = history_rows.row_of(version)
-    place = {"position": str(version.at), "committed_at": version.committed_at and version.committed_at.isoformat()}
+    position = {"position": str(version.at), "committed_at": version.committed_at and version.committed_at.isoformat()}
     fields = {"session": dict(version.variables) or None}
     omitted = ("stretch", "number", "file", "offset")
-    return {name: cell for name, cell in (row | place | fields).items() if name not in omitted}
+    return {name: cell for name, cell in (row | position | fields).items() if name not in omitted}

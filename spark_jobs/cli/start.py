@@ -144,7 +144,7 @@ def _answered(starter: Starter, path: Path) -> Starter:
 
 
 def _remarks(checks: "Sequence[Check]") -> Iterator[str]:
-    """What is missing, and below it, once, the GRANT statements to type."""
+    """Missing privileges, and below them, once, the GRANT statements to type."""
     for check in checks:
         if check.status == "ok" and check.name in _LISTED:
             yield f"{check.name}: {check.value}"

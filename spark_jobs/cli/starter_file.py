@@ -25,7 +25,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """What a new pipeline.yaml says. schemas, remarks: by a server that was asked; None and empty without one."""
+    """Content of a new pipeline.yaml. schemas, remarks: by a server that was asked; None and empty without one."""
 
     source: str
     lake: str
@@ -39,7 +39,7 @@ class Starter:
 
     def text(self) -> str:
         """The file."""
-        parts = [_HEAD, self._lake(), self._source(), self._tables(), _REST]
+        parts = [_HEAD, self._lake(), self._source(), self._tables_section(), _REST]
         return "\n".join(part for part in parts if part)
 
     def _lake(self) -> str:
@@ -76,7 +76,7 @@ class Starter:
         ]
         return "\n".join(lines)
 
-    def _tables(self) -> str:
+    def _tables_section(self) -> str:
         lines = ["# The tables that are replicated, in order; ! excludes, the last match wins. Default: all."]
         if not self.schemas:
             return "\n".join([*lines, '# tables: ["shop.*", "!shop.audit_*"]', ""])

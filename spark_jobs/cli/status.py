@@ -1,4 +1,4 @@
-"""How sources stand: status and report.
+"""State of sources: status and report.
 
 Put here: a source's state in a reader's words. Not here: what is asked and measured (spark_jobs/operations/status.py),
 or the page (spark_jobs/operations/report.py).
@@ -85,17 +85,18 @@ def status(path: Path, source: str | None, form: str, file: Path | None, *, ever
         _put_metrics(pipeline, statuses, deliveries, file)
     elif form == "json":
         sources = {
-            status_.source: status_.to_json() | {"alarms": [alarm.to_json() for alarm in raised[status_.source]]}
-            for status_ in statuses
+            source_status.source: source_status.to_json()
+            | {"alarms": [alarm.to_json() for alarm in raised[source_status.source]]}
+            for source_status in statuses
         }
         listed_deliveries = {delivery.delivery: delivery.to_json() for delivery in deliveries}
         document = {"sources": sources} | ({"deliveries": listed_deliveries} if deliveries else {})
         echo_json(document, indent=2, ensure_ascii=True)
     else:
         for entry in statuses:
-            say_status(entry, everything=everything)
+            print_status(entry, everything=everything)
         for delivery in deliveries:
-            _say_delivery(delivery, everything=everything)
+            _print_delivery(delivery, everything=everything)
     messages = [alarm.message for alarms in raised.values() for alarm in alarms]
     messages += [delivery.error for delivery in deliveries if delivery.error]
     for message in messages:
@@ -122,8 +123,8 @@ def _put_metrics(
         raise ConfigError(f"--to: {file}: cannot be written: {error.strerror}") from error
 
 
-def say_status(status: "SourceStatus", *, everything: bool) -> None:
-    """How a source is in a word, where its layers are, and its tables. What is wrong goes to standard error."""
+def print_status(status: "SourceStatus", *, everything: bool) -> None:
+    """Print a source's state in a word, where its layers are, and its tables. What is wrong goes to standard error."""
     # A source at a glance: its condition, positions and counts.
     word, colour = _condition(status)
     states = Counter(table.state for table in status.tables)
@@ -149,7 +150,7 @@ def say_status(status: "SourceStatus", *, everything: bool) -> None:
         ["table", "state", "silver", "downstream", "older rows"],
         [[t.table, _state(t, status), t.silver or "", t.downstream or "", _older_rows(t)] for t in tables],
     )
-    _say_targets(tables)
+    _print_targets(tables)
     print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in status.tables if t.watermark])
     print_grid(
         ["quarantined for", "at", "event", "since"],
@@ -168,11 +169,11 @@ def say_status(status: "SourceStatus", *, everything: bool) -> None:
     )
     if len(tables) < len(status.tables):
         echo(f"{len(status.tables) - len(tables)} more are as they should be; --all lists them")
-    _say_problems(status)
+    _print_problems(status)
 
 
-def _say_delivery(delivery: "DeliveryStatus", *, everything: bool) -> None:
-    """How far a delivery is, and its tables; of many, those that are behind."""
+def _print_delivery(delivery: "DeliveryStatus", *, everything: bool) -> None:
+    """Print the progress of a delivery, and its tables; of many, those that are behind."""
     states = Counter(table.state for table in delivery.tables)
     word, colour = ("up to date", "green") if states.keys() <= {"current"} else ("behind", "yellow")
     word, colour = ("cannot be reached", "red") if delivery.error else (word, colour)
@@ -193,7 +194,7 @@ def _say_delivery(delivery: "DeliveryStatus", *, everything: bool) -> None:
         echo(f"{len(delivery.tables) - len(tables)} more are current; --all lists them")
 
 
-def _say_targets(tables: Sequence["TableStatus"]) -> None:
+def _print_targets(tables: Sequence["TableStatus"]) -> None:
     """The downstream tables of those that go to several, and the modes of those that are no mirrors."""
     print_grid(
         ["table", "into", "downstream"],
@@ -210,7 +211,7 @@ def _modes(tables: Sequence["TableStatus"]) -> Iterator[list[str]]:
                 yield [target["table"] or "", target["mode"] or ""]
 
 
-def _say_problems(status: "SourceStatus") -> None:
+def _print_problems(status: "SourceStatus") -> None:
     # In the order in which they have to be mended: the server, then stopped tables, then gaps in rows.
     lines = [f"{status.source}: endpoint {e.endpoint}: {e.reason}" for e in status.endpoints if e.reason]
     lines += [status.error] if status.error else []
@@ -280,7 +281,7 @@ def _bronze(status: "SourceStatus") -> str:
 
 
 def _behind(group: "GroupStatus") -> str:
-    """How far a consumer group is behind bronze."""
+    """Distance of a consumer group from the end of bronze."""
     if group.lag_bytes is None:
         return "unknown"
     return f"{decimal(group.lag_bytes)}, {_span(group.lag_seconds or 0.0)}" if group.lag_bytes else "nothing"
@@ -301,7 +302,7 @@ def _span(seconds: float) -> str:
 
 
 def _is_well(table: "TableStatus", status: "SourceStatus") -> bool:
-    """Whether there is nothing to look at."""
+    """True if there is nothing to look at."""
     is_current = _state(table, status) == "current" and table.is_at(status.bronze) and not table.keys_never_whole
     return table.state == "ignored" or (is_current and table.complete is not False and not table.numbered)
 
@@ -340,7 +341,7 @@ def _health(endpoint: "EndpointStatus") -> str:
 
 
 def _older_rows(table: "TableStatus") -> str:
-    """Whether a table has the rows from before its log, or how far their load is."""
+    """True if a table has the rows from before its log, or how far their load is."""
     if table.load is None:
         return {True: "complete", False: "not loaded", None: ""}[table.complete]
     state, rows, estimate = table.load["state"], table.load["rows"], table.load["estimated_rows"]

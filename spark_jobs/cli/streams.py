@@ -49,7 +49,7 @@ def streaming(stream: IO[Any]) -> Iterator[None]:
 
 
 def has_left(stream: IO[Any]) -> bool:
-    """Whether nobody reads the pipe that a stream is."""
+    """True if nobody reads the pipe that a stream is."""
     watched = select.poll()
     watched.register(stream.fileno(), 0)
     return any(event & select.POLLERR for _, event in watched.poll(0))

@@ -27,7 +27,7 @@ _WIDEST = 60
 
 
 def has_colours() -> bool:
-    """Whether standard output is a terminal whose user did not ask for none (https://no-color.org)."""
+    """True if standard output is a terminal whose user did not ask for none (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -42,7 +42,7 @@ class TraceText:
         """The lines of an entry, the last of them empty."""
         from spark_jobs.row_history.trace import TracedChange
 
-        yield from self._change(traced) if isinstance(traced, TracedChange) else self._statement(traced)
+        yield from self._change(traced) if isinstance(traced, TracedChange) else self._statement_lines(traced)
         yield "\n"
 
     def _change(self, traced: "TracedChange") -> Iterator[str]:
@@ -82,7 +82,7 @@ class TraceText:
             else:
                 yield f"{label}{_short({**before, **after}[name])}\n"
 
-    def _statement(self, traced: "TracedStatement") -> Iterator[str]:
+    def _statement_lines(self, traced: "TracedStatement") -> Iterator[str]:
         logged = traced.statement
         time = f"{logged.committed_at:%Y-%m-%d %H:%M:%S.%f}Z" if logged.committed_at else "unknown time"
         yield f"{time}  {self._paint('ddl', _COLOURS['ddl'])}\n"

@@ -36,7 +36,7 @@ def run_verb() -> None:
 
 
 def unexpected(error: Exception) -> str:
-    """What an error means that no part of Stratalog raises: the environment is wrong, or Stratalog is."""
+    """Message for an error that no part of Stratalog raises: the environment is wrong, or Stratalog is."""
     if isinstance(error, ImportError):
         return f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog"
     if isinstance(error, MemoryError):
@@ -54,7 +54,7 @@ def unexpected(error: Exception) -> str:
 
 
 def _is_here() -> bool:
-    """Whether the current directory exists."""
+    """True if the current directory exists."""
     try:
         Path.cwd()
     except OSError:

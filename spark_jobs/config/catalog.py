@@ -45,11 +45,11 @@ class Catalog(Model):
     """The database of silver tables, as ``{source}_{schema}_silver``; without it they are not registered."""
 
     def downstream_database(self, schema: str) -> str:
-        """Where downstream tables of a schema are."""
+        """Database of the downstream tables of a schema."""
         return self.downstream.replace("{schema}", schema)
 
     def silver_database(self, source: str, schema: str) -> str | None:
-        """Where silver tables are; None where they are not registered."""
+        """Database of silver tables; None where they are not registered."""
         if self.silver is None:
             return None
         parts = {"{source}": source, "{schema}": schema}

@@ -1,4 +1,4 @@
-"""What is wrong between keys of pipeline.yaml, each of which is right by itself.
+"""Problems between keys of pipeline.yaml, each of which is right by itself.
 
 Put here: problems as pairs of a key's path and a text. Not here: values (values.py), or checks that ask a server or the
 lake (spark_jobs/checks).
@@ -25,12 +25,12 @@ _RULE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def problems_between_keys(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong between keys: names that make no path, two routes that can claim the same table."""
+    """Problems between keys: names that make no path, two routes that can claim the same table."""
     sources = values.get("sources")
     for name in sources if isinstance(sources, dict) else ():
         if not SOURCE_NAME.fullmatch(str(name)):
             yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
-    for name in _names(values.get("deliveries")):
+    for name in _name_list(values.get("deliveries")):
         if not SOURCE_NAME.fullmatch(name) or len(name) > _LONGEST_DELIVERY:
             yield f"deliveries.{name}", "a delivery's name is made of letters, digits and _, and has 64 at most"
     yield from _origin_problems(sources)
@@ -43,7 +43,7 @@ def problems_between_keys(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _origin_problems(sources: Any) -> Iterator[tuple[str, str]]:
-    """What a source's keys say of one another, whether or not each is right by itself."""
+    """Problems between a source's keys, whether or not each is right by itself."""
     for name, source in _items(sources):
         if isinstance(source, dict):
             keys = {key for key, value in source.items() if value is not None}
@@ -144,7 +144,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with rules beside their own keys: names, tables out of scope, tables with two, open salts."""
+    """Problems of rules beside their own keys: names, tables out of scope, tables with two, open salts."""
     # Names of rules are part of metrics and messages; a table without wildcards must be in scope.
     scope = _scope(raw.get("tables"))
     for kind in ("filters", "row_filters", "columns"):
@@ -153,8 +153,8 @@ def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> It
                 yield f"{kind}.{name}", "a rule's name is made of letters, digits, _ and -"
             tables = rule.get("tables") if isinstance(rule, dict) else None
             for at, text in enumerate(tables if isinstance(tables, list) else ()):
-                text_ = _pattern_text(text)
-                pattern = Pattern.parse(text_) if text_ and not set(text_) & set("*?!") else None
+                content_text = _pattern_text(text)
+                pattern = Pattern.parse(content_text) if content_text and not set(content_text) & set("*?!") else None
                 if pattern and scope and not scope.holds(pattern.schema, pattern.table):
                     yield f"{kind}.{name}.tables[{at}]", f"{text} is out of scope, by tables:"
     # Two rules on the columns of one table would each see half of them; a salt in the file is no secret.
@@ -185,7 +185,7 @@ def _keys_of_other_stores(store: ObjectStore, scheme: str) -> Iterator[tuple[str
 
 
 def problems_of_store(pipeline: Pipeline | None, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What is wrong between the lake, its store and the environment. pipeline: None where a key is wrong by itself."""
+    """Problems between the lake, its store and the environment. pipeline: None where a key is wrong by itself."""
     if pipeline is None:
         return
     # store: belongs to lakes on stores alone. Keys come from the environment, which Spark does not read by itself.
@@ -220,12 +220,12 @@ def _patterns(rule: Any) -> Iterator[Pattern]:
     """The valid patterns of a rule that do not exclude."""
     tables = rule.get("tables") if isinstance(rule, dict) else None
     for text in tables if isinstance(tables, list) else ():
-        text_ = _pattern_text(text)
-        if text_ and not text_.startswith("!"):
-            yield Pattern.parse(text_)
+        content_text = _pattern_text(text)
+        if content_text and not content_text.startswith("!"):
+            yield Pattern.parse(content_text)
 
 
-def _names(value: Any) -> list[str]:
+def _name_list(value: Any) -> list[str]:
     return list(map(str, value)) if isinstance(value, dict) else []
 
 
@@ -234,7 +234,7 @@ def _items(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _scope(tables: Any) -> Scope | None:
-    """What ``tables:`` says, where it is valid."""
+    """Value of ``tables:``, where it is valid."""
     listed = tables if isinstance(tables, list) else []
     return Scope.parse(listed) if all(map(_pattern_text, listed)) else None
 

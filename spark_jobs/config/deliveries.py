@@ -24,10 +24,10 @@ class Delivery(Model):
     """``net``: the net change of each key and window, deletes first. ``ordered``: every change of every transaction;
     transactions stay whole, and those that conflict keep their order."""
     safe_mode: Literal["auto", "on", "off"] = "auto"
-    """Whether statements are idempotent: INSERT and UPDATE as upserts. ``auto``: those of a window that is written
+    """Idempotency of the statements: INSERT and UPDATE as upserts. ``auto``: those of a window that is written
     again as a whole. ``on``: all. ``off``: none."""
     ddl: Literal["apply", "stop", "ignore"] = "apply"
-    """What becomes of a change of columns. ``apply``: the target is altered, and a missing table created. ``stop``: the
+    """Treatment of a change of columns. ``apply``: the target is altered, and a missing table created. ``stop``: the
     table stops, and the message has the statements. ``ignore``: columns that the target lacks are not written."""
     workers: int = Field(4, ge=1, le=64)
     """Connections that write at the same time."""

@@ -30,7 +30,7 @@ STATEMENTS = (
     *("create index", "drop index"),
 )
 FOLLOWED = (ALTER_TABLE, RENAME_TABLE)
-"""What cannot be left out: the rows behind such a statement have its columns and its name."""
+"""Statements that cannot be left out: the rows after them have their columns and their name."""
 _CLASSES: dict[str, tuple[tuple[str, ...], bool]] = {
     "all": ((*ROW_EVENTS, *STATEMENTS), True),
     "all dml": (ROW_EVENTS, True),
@@ -59,7 +59,7 @@ class EventFilter:
     action: Action
 
     def lists(self, event: str) -> bool:
-        """Whether the event is among the rule's; the first word that is about it decides."""
+        """True if the event is among the rule's; the first word that is about it decides."""
         for name in self.events:
             about, verdict = _CLASSES.get(name, ((_ALIASES.get(name, name),), True))
             if event in about:
@@ -75,7 +75,7 @@ class EventFilter:
 
 
 def problem_of_events(events: Sequence[str], action: Action, *, has_patterns: bool) -> str | None:
-    """Why a rule with these events can not be carried out; None where it can."""
+    """Reason why a rule with these events can not be carried out; None where it can."""
     names = [*ROW_EVENTS, *STATEMENTS, *_CLASSES, *_ALIASES]
     unknown = next((event for event in events if event not in names), None)
     if unknown is not None:
@@ -121,7 +121,7 @@ class RowFilter:
 
 @dataclass(frozen=True)
 class Mask:
-    """What takes a column's place. hash: of the value, with a salt; truncate: its beginning; constant: a value."""
+    """Replacement of a column's value. hash: of the value, with a salt; truncate: its beginning; constant: a value."""
 
     kind: Literal["hash", "truncate", "constant"]
     salt: str = field(default="", repr=False)
@@ -170,7 +170,7 @@ class TableFilters:
     rows: tuple[RowFilter, ...] = ()
     columns: ColumnRule | None = None
     skips: frozenset[Position] = frozenset()
-    """Events that are quarantined for this table, each by its place."""
+    """Events that are quarantined for this table, each by its position."""
 
     def __bool__(self) -> bool:
         return bool(self.events or self.rows or self.columns or self.skips)
@@ -197,7 +197,7 @@ class TableFilters:
 
     @property
     def judges_rows(self) -> bool:
-        """Whether a change of rows may be filtered."""
+        """True if a change of rows may be filtered."""
         return bool(self.rows or self.ignored_kinds())
 
     def statement(self, event: str, text: str) -> tuple[str, Action] | None:
@@ -252,10 +252,10 @@ def _about(rules: tuple[Rule, ...], schema: str, table: str) -> tuple[Rule, ...]
 
 
 def _digest(rules: Any) -> str:
-    return hashlib.sha256(repr(_plain(rules)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(_canonical_rule(rules)).encode()).hexdigest()[:16]
 
 
-def _plain(value: Any) -> Any:
+def _canonical_rule(value: Any) -> Any:
     """A rule as numbers and texts in an order of their own; of the salt, only what tells another one from it."""
     # Equal rules must give equal digests on every machine: nothing here depends on order or on the salt itself.
     match value:
@@ -270,13 +270,13 @@ def _plain(value: Any) -> Any:
         case EventFilter() | RowFilter() | ColumnRule():
             # A rule without computed columns has the digest that it had before there were any.
             unsaid = {"scope", *(("computed",) if not getattr(value, "computed", True) else ())}
-            plain = [_plain(field) for key, field in vars(value).items() if key not in unsaid]
+            plain = [_canonical_rule(field) for key, field in vars(value).items() if key not in unsaid]
         case Mapping():
-            plain = [(key, _plain(field)) for key, field in sorted(value.items())]
+            plain = [(key, _canonical_rule(field)) for key, field in sorted(value.items())]
         case frozenset():
             plain = sorted(value)
         case tuple():
-            plain = [_plain(element) for element in value]
+            plain = [_canonical_rule(element) for element in value]
         case _:
             plain = value
     return plain

@@ -1,4 +1,4 @@
-"""What a pipeline has seen so far of its sources: their tables, and which server wrote their logs.
+"""Record of what a pipeline has seen of its sources: their tables, and which server wrote their logs.
 
 Put here: reading and writing the small file beside pipeline.yaml. Not here: anything that the lake knows better.
 It exists so that Dagster's graph can be built while the lake is not reachable; runs add to it, nothing depends on it.
@@ -21,17 +21,20 @@ SeenTable = tuple[str, str, str]
 
 def read(path: Path) -> list[SeenTable]:
     """The tables in order of source and name; none where no run has seen any. Raises ConfigError."""
-    return _read(path)[0]
+    return _read_known(path)[0]
 
 
 def servers(path: Path) -> dict[str, str]:
-    """What wrote the log of each source that a run has read: ``mysql`` or ``mariadb``. Raises ConfigError."""
-    return _read(path)[1]
+    """Kind of server that wrote the log of each source that a run has read: ``mysql`` or ``mariadb``.
+
+    Raises ConfigError.
+    """
+    return _read_known(path)[1]
 
 
 def add(path: Path, tables: set[SeenTable], servers: Mapping[str, str] | None = None) -> set[SeenTable]:
     """Adds tables and servers; returns the tables that are new. Where the file cannot be written, a later run does."""
-    existing, known_servers = _read(path)
+    existing, known_servers = _read_known(path)
     new, servers_then = tables - set(existing), known_servers | dict(servers or {})
     if new or servers_then != known_servers:
         listed = [
@@ -45,7 +48,7 @@ def add(path: Path, tables: set[SeenTable], servers: Mapping[str, str] | None = 
     return new
 
 
-def _read(path: Path) -> tuple[list[SeenTable], dict[str, str]]:
+def _read_known(path: Path) -> tuple[list[SeenTable], dict[str, str]]:
     if not path.exists():
         return [], {}
     try:

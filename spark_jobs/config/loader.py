@@ -46,8 +46,8 @@ def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str
     try:
         pipeline = Pipeline.model_validate({**values, "path": path.resolve()})
     except ValidationError as error:
-        problems = _joined([*_problems(error), *problems.items()])
-    problems = _joined([*problems.items(), *problems_between_keys(values)])
+        problems = _joined_problems([*_problems(error), *problems.items()])
+    problems = _joined_problems([*problems.items(), *problems_between_keys(values)])
     problems |= {key: text for key, text in problems_of_rules(dict(keys), environment) if key not in problems}
     problems |= {key: text for key, text in problems_of_store(pipeline, environment) if key not in problems}
     if "path" in values:  # the model's own, not a key of the file
@@ -76,7 +76,7 @@ def _substituted(value: Any, key: str, environment: Mapping[str, str], problems:
     return VARIABLE.sub(lambda match: environment.get(match[1], ""), value)
 
 
-def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _joined_problems(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """All that is wrong with each key, each said once."""
     problems: dict[str, list[str]] = {}
     for key, text in pairs:
@@ -96,7 +96,7 @@ def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
 
 
 _ALIKE = 0.75
-"""How like a key one must be that was meant, 1 at most."""
+"""Likeness that a key must have to be suggested, 1 at most."""
 
 
 def _suggestion(path: Sequence[int | str]) -> str:

@@ -75,18 +75,18 @@ DUMP_OF_FILES = "schema_dump is for a source of files; a server is asked for its
 
 
 class SourceSettings(Model):
-    """Where a log comes from: a live server, one of several that have the same log, or a directory of binlog files."""
+    """Origin of a log: a live server, one of several that have the same log, or a directory of binlog files."""
 
     mysql: MySQL | None = None
     """A live server; this or ``files``."""
     endpoints: tuple[Endpoint, ...] = ()
     """Several servers that have the same log; ``mysql`` then has what they share, and no ``host``."""
     choose: Literal["listed", "hash", "score"] = "listed"
-    """Which endpoint is read: ``listed`` (in that order), ``hash`` (of the source's name), ``score`` (of lag and
+    """Choice of the endpoint: ``listed`` (in that order), ``hash`` (of the source's name), ``score`` (of lag and
     load)."""
     on_new_server: Literal["stop", "continue"] = "stop"
-    """Where another server answers under the same name, or its file numbers began again: ``stop``, or ``continue`` in
-    a new stretch of the log."""
+    """Treatment of another server under the same name, or of file numbers that began again: ``stop``, or ``continue``
+    in a new stretch of the log."""
     files: LocalPath | None = None
     """A directory of binlog files; numbers in the names give the order."""
     archive: LocalPath | None = None
@@ -96,7 +96,7 @@ class SourceSettings(Model):
     """Of ``files``: a dump of the tables without their rows, which names columns that the log does not; the file, or
     ``file`` and ``at``."""
     start: Annotated[str, AfterValidator(start_text)] = "earliest"
-    """Where the first run begins: ``earliest``, ``latest``, or a place (a position, a GTID set, a time)."""
+    """Start of the first run: ``earliest``, ``latest``, or a location (a position, a GTID set, a time)."""
     system_time_zone: Annotated[str, AfterValidator(zone_text)] | None = None
     """The server's own time zone, an offset or a name (``Europe/Berlin``): statements of sessions that have it
     (``time_zone=SYSTEM``) tell no other, and a new column's CURRENT_TIMESTAMP may depend on it."""
@@ -138,8 +138,8 @@ class SourceSettings(Model):
             raise ValueError("endpoints need mysql: what they share, such as user and password")
         if "host" in self.mysql.model_fields_set:
             raise ValueError("endpoints list all servers; take host out of mysql and put it among them")
-        places = [(server.host, server.port) for server in self.servers]
-        twice = next((place for place in places if places.count(place) > 1), None)
+        paths = [(server.host, server.port) for server in self.servers]
+        twice = next((path for path in paths if paths.count(path) > 1), None)
         if twice:
             raise ValueError(f"endpoints: {twice[0]}:{twice[1]} is there twice")
         return self
@@ -220,7 +220,7 @@ class RowRule(Model):
     """SQL over a deleted row."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _require_setting(self) -> Self:
         if not any((self.insert, self.update_old, self.update_new, self.delete)):
             keys = ", ".join(str(field.alias) for field in type(self).model_fields.values() if field.alias)
             raise ValueError(f"needs one of {keys}")
@@ -232,12 +232,12 @@ class RowRule(Model):
 
 
 class MaskRule(Model):
-    """What takes the place of a column's values: exactly one of the three."""
+    """Replacement of a column's values: exactly one of the three."""
 
     hash: SecretStr | None = None
     """The salt of a SHA-256 of the value: write ``${NAME}``, which reads the environment."""
     truncate: int | None = Field(None, ge=0)
-    """How many characters or bytes of the value's beginning are kept."""
+    """Number of characters or bytes of the value's beginning that are kept."""
     constant: str | int | None = None
     """A value that takes the place of all others."""
 
@@ -285,12 +285,12 @@ class ColumnsRule(Model):
     exclude: tuple[ColumnName, ...] = ()
     """The columns that are left out."""
     mask: dict[ColumnName, MaskRule] = Field({})
-    """What takes the place of columns' values."""
+    """Replacement of columns' values."""
     computed: dict[Annotated[str, AfterValidator(computed_name)], ComputedRule] = Field({})
     """Columns that are added, by name, behind those of the source."""
 
     @model_validator(mode="after")
-    def _says_one_thing(self) -> Self:
+    def _require_one_rule(self) -> Self:
         if self.include is None and not (self.exclude or self.mask or self.computed):
             raise ValueError("needs include, exclude, mask or computed")
         if self.include is not None and self.exclude:
@@ -303,27 +303,27 @@ class ColumnsRule(Model):
     def rule(self, name: str) -> ColumnRule:
         include = None if self.include is None else frozenset(self.include)
         masks = {column: masking.mask() for column, masking in self.mask.items()}
-        computed = tuple(Computed.parse(name_, rule.sql, rule.type) for name_, rule in self.computed.items())
+        computed = tuple(Computed.parse(full_name, rule.sql, rule.type) for full_name, rule in self.computed.items())
         return ColumnRule(name, Scope.parse(self.tables), include, frozenset(self.exclude), masks, computed)
 
 
 class Spark(Model):
-    """Where Spark runs: ``master`` in this process (the default), or ``remote``, a Spark Connect address."""
+    """Session of Spark: ``master`` in this process (the default), or ``remote``, a Spark Connect address."""
 
     master: str = "local[*]"
     """A master's address; ``local[*]`` is this process."""
     remote: str | None = None
     """A Spark Connect address, like ``sc://spark.internal:15002``, in place of ``master``."""
     archive: str | None = None
-    """What ``stratalog package`` wrote, for executors that do not have this environment: with ``remote``, or a
+    """Archive of ``stratalog package``, for executors that do not have this environment: with ``remote``, or a
     cluster's address as ``master``. Executors unpack it and run its Python."""
     task_bytes: int = Field(32 << 20, ge=1 << 20)
     """Bytes of log, or of silver's files, that one task takes at most; what is larger is split by keys. The memory of a
     task grows with it: some twenty times as much."""
     keep: Annotated[Duration, AfterValidator(at_least_a_second)] | None = None
-    """How long Spark stays after a run, for the next one: a server of this user on this machine, which runs of the same
-    version, settings and environment attach to; not with ``remote``, or a cluster's address as ``master``. Without it
-    each run starts its own."""
+    """Time that Spark stays after a run, for the next one: a server of this user on this machine, which runs of the
+    same version, settings and environment attach to; not with ``remote``, or a cluster's address as ``master``. Without
+    it each run starts its own."""
     conf: dict[str, str] = Field({})
     """Further settings of Spark."""
     _lake_store: LakeStore | None = PrivateAttr(None)
@@ -347,16 +347,16 @@ class Spark(Model):
 
 
 class Retention(Model):
-    """How long what is not needed any more is kept. Durations are written like 30d, 36h or 90m."""
+    """Retention of what is not needed any more. Durations are written like 30d, 36h or 90m."""
 
     bronze: Duration | None = None
-    """What ``gc`` removes, if every reader is done with it: log files whose newest transaction is older. Without it
+    """Limits of ``gc``, if every reader is done with it: log files whose newest transaction is older. Without it
     nothing is removed."""
     fold: bool = False
-    """Whether ``maintain`` folds silver's windows of log that ``gc`` has removed into one per table: a row per key, and
+    """True if ``maintain`` folds silver's windows of log that ``gc`` has removed into one per table: a row per key, and
     none for what was deleted. Such windows are not replayed, not even from copies of the log."""
     versions: Annotated[Duration, AfterValidator(at_least_a_day)] = timedelta(days=7)
-    """How long ``maintain`` keeps data files that only older versions of a table name; at least ``1d``."""
+    """Time that ``maintain`` keeps data files that only older versions of a table name; at least ``1d``."""
     margin: Duration | None = None
     """A warning where the source has less time of its log left before bronze's end, and so was near to losing some;
     not for a log that still has its file number 1."""
@@ -379,7 +379,8 @@ class Reports(Model):
     to: LocalPath | None = Path("reports")
     """The folder of the pages, on the machine that runs; ``null`` writes none."""
     url: str | None = None
-    """Where a web server of yours serves that folder; Dagster's links then lead there. Without it they are paths."""
+    """Address at which a web server of yours serves that folder; Dagster's links then lead there. Without it they are
+    paths."""
 
     @field_validator("url")
     @classmethod
@@ -394,10 +395,10 @@ class Pipeline(Model):
 
     path: Path
     lake: Annotated[str, AfterValidator(lake_text)]
-    """Where the tables lie: a local path, a bucket of S3 (``s3a://bucket/prefix``), or a container on Azure
+    """Path of the tables: a local path, a bucket of S3 (``s3a://bucket/prefix``), or a container on Azure
     (``abfss://container@account.dfs.core.windows.net/prefix``)."""
     store: ObjectStore = ObjectStore()
-    """How the object store of an ``s3a://`` or ``abfss://`` lake is reached."""
+    """Access to the object store of an ``s3a://`` or ``abfss://`` lake."""
     sources: dict[str, SourceSettings] = Field(min_length=1)
     """The logs, by name; the name is part of table paths."""
     tables: tuple[Annotated[str, AfterValidator(pattern_text)], ...] = ()
@@ -406,7 +407,7 @@ class Pipeline(Model):
     routes: tuple[RouteRule, ...] = ()
     """Other names downstream than the source's own, and which tables are merged into one."""
     downstream: tuple[ModeRule, ...] = ()
-    """Which downstream tables keep more than the source's current rows, have a feed, or have to change."""
+    """Downstream tables that keep more than the source's current rows, have a feed, or have to change."""
     event_rules: dict[str, EventRule] = Field({}, alias="filters")
     """Rules, by name, about which events are left out."""
     row_rules: dict[str, RowRule] = Field({}, alias="row_filters")
@@ -416,40 +417,40 @@ class Pipeline(Model):
     deliveries: dict[str, Delivery] = Field({})
     """Downstream tables that are written into other databases, by the delivery's name."""
     spark: Spark = Spark()
-    """Where Spark runs."""
+    """Settings of Spark."""
     catalog: Catalog | None = None
     """A catalog of Spark in which the lake's tables are registered after a run; ``{}`` takes all defaults."""
     retention: Retention = Retention()
-    """What is removed, and when."""
+    """Age at which data is removed."""
     compat: Literal["full", "plain"] = "full"
     """``plain``: no column mapping, no type widening and no deletion vectors, for readers that lack them; then ADD
     COLUMN is the only change of columns that is followed."""
     iceberg: bool = False
-    """Whether downstream tables are Iceberg tables too: each version is a snapshot of the same data files. By table
+    """True if downstream tables are Iceberg tables too: each version is a snapshot of the same data files. By table
     under ``downstream``."""
     on_drop: Literal["keep", "drop"] = "keep"
     """``keep``: rows downstream stay when their table is dropped, until it is created again. ``drop``: they go with
     it."""
     on_unnamed: Literal["stop", "number"] = "stop"
-    """What becomes of a table where nothing tells the names of its columns: no log, statement, server or schema dump.
-    ``stop``: it stops. ``number``: its columns are ``@1``, ``@2``, … by place, and its rows are counted, as those of a
-    table without a key."""
+    """Treatment of a table where nothing tells the names of its columns: no log, statement, server or schema dump.
+    ``stop``: it stops. ``number``: its columns are ``@1``, ``@2``, … by position, and its rows are counted, as those of
+    a table without a key."""
     on_incompatible: Literal["stop", "new_column"] = "stop"
     """``stop``: an ALTER TABLE that gives a column a type which does not hold every value stops its table.
     ``new_column``: what the column held stays under another name, and a new column begins, NULL in older rows."""
     on_cascade: CascadeChoices = "warn"
-    """What becomes of a child table whose rows the server changes by a foreign key (``ON DELETE CASCADE`` and the like)
+    """Treatment of a child table whose rows the server changes by a foreign key (``ON DELETE CASCADE`` and the like)
     without logging that. ``warn``: it continues, and every surface names it. ``stop``: it stops before the first change
     of the parent by which the key may change its rows. ``ignore``: it continues, and nothing is said. Or a list of
     lines with ``tables`` and ``action``; a table that no line is about has ``warn``."""
     online_ddl: OnlineDdl = OnlineDdl()
-    """How tables are told that tools for online schema changes only work with."""
+    """Names of tables that tools for online schema changes only work with."""
     verify: bool = False
-    """Whether Dagster has a check ``equals_source`` for every downstream table, which compares it with the source."""
+    """True if Dagster has a check ``equals_source`` for every downstream table, which compares it with the source."""
     max_lag: Duration | None = None
-    """How far bronze may be behind its source before Dagster's check of it warns; nothing is asked of it without."""
+    """Distance from its source at which Dagster's check of bronze warns; nothing is asked of it without."""
     max_verify_age: Duration | None = None
-    """How long ago each table may have been compared with its server (``stratalog verify``) before ``status`` ends with
+    """Time within which each table has to be compared with its server (``stratalog verify``), or ``status`` ends with
     exit status 1 and Dagster alerts; not asked without."""
     reports: Reports = Reports()
     """The page of each source."""
@@ -470,13 +471,13 @@ class Pipeline(Model):
         return Routes(tuple(rule.route() for rule in self.routes), Modes.of_rules(self.downstream))
 
     def has_iceberg(self, schema: str, table: str) -> bool:
-        """Whether a downstream table is an Iceberg table too."""
+        """True if a downstream table is an Iceberg table too."""
         decided = self.routing.modes.has_iceberg(schema, table)
         return self.iceberg if decided is None else decided
 
     @property
     def may_have_iceberg(self) -> bool:
-        """Whether any downstream table may be an Iceberg table too."""
+        """True if any downstream table may be an Iceberg table too."""
         return self.iceberg or any(rule.iceberg for rule in self.downstream)
 
     @property
@@ -490,7 +491,7 @@ class Pipeline(Model):
 
     @property
     def endpoints_file(self) -> Path:
-        """Which endpoints were found unavailable, beside pipeline.yaml; a hint, and nothing is lost with it."""
+        """File of endpoints that were found unavailable, beside pipeline.yaml; a hint, and nothing is lost with it."""
         return self.path.with_suffix(".endpoints.json")
 
     @property

@@ -1,4 +1,4 @@
-"""What a downstream table keeps of its source table's changes: ``downstream:``.
+"""Rows that a downstream table keeps of its source table's changes: ``downstream:``.
 
 Put here: the modes, which table has which, and what is wrong between modes and routes. Not here: how a mode's rows come
 about (downstream/), or where rows go (routes.py).
@@ -17,7 +17,7 @@ from spark_jobs.config.values import Duration, at_least_a_minute, listed, mode_p
 
 
 class Mode(StrEnum):
-    """What a downstream table has of its source table."""
+    """Kind of rows that a downstream table has of its source table."""
 
     MIRROR = "mirror"
     """The current rows."""
@@ -30,7 +30,7 @@ class Mode(StrEnum):
 
     @property
     def has_every_change(self) -> bool:
-        """Whether its rows come of every change in the log, not of the net change of a window."""
+        """True if its rows come of every change in the log, not of the net change of a window."""
         return self in (Mode.APPEND, Mode.HISTORY)
 
 
@@ -44,21 +44,21 @@ class ModeRule(BaseModel):
     ]
     """A pattern of downstream tables, or a list of several; the last line that matches a table decides."""
     mode: Literal["mirror", "soft_delete", "append", "history"] | None = None
-    """What such a table has: ``mirror``, the source's current rows; ``soft_delete``, deleted rows too; ``append``, a
+    """Mode of such a table: ``mirror``, the source's current rows; ``soft_delete``, deleted rows too; ``append``, a
     row for every change; ``history``, every version of each row (SCD type 2). A line without it leaves the mode to the
     others."""
     change_data_feed: bool | None = None
-    """Whether Delta's change data feed is on in such a table, so that ``table_changes`` and streams read what each
+    """True if Delta's change data feed is on in such a table, so that ``table_changes`` and streams read what each
     merge changed. A line without it leaves that to the others; off without any."""
     iceberg: bool | None = None
-    """Whether such a table is an Iceberg table too. A line without it leaves that to the others, and to ``iceberg`` at
+    """True if such a table is an Iceberg table too. A line without it leaves that to the others, and to ``iceberg`` at
     the top."""
     changes_within: Annotated[Duration, AfterValidator(at_least_a_minute)] | None = None
-    """How long such a table may go without a change before it is stale in Dagster, like ``1d``; at least ``1m``. A line
-    without it leaves that to the others; without any, a table without changes stays fresh."""
+    """Time that such a table may go without a change before it is stale in Dagster, like ``1d``; at least ``1m``. A
+    line without it leaves that to the others; without any, a table without changes stays fresh."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _require_setting(self) -> Self:
         if not any(value is not None for key, value in self if key != "tables"):
             raise ValueError("needs mode, change_data_feed, iceberg or changes_within")
         return self
@@ -70,11 +70,11 @@ class Modes:
 
     rules: tuple[tuple[Pattern, Mode], ...] = ()
     feeds: tuple[tuple[Pattern, bool], ...] = ()
-    """Which tables have a change data feed."""
+    """Tables that have a change data feed."""
     windows: tuple[tuple[Pattern, timedelta], ...] = ()
     """Within what time tables have to change."""
     iceberg: tuple[tuple[Pattern, bool], ...] = ()
-    """Which tables are Iceberg tables too, where that is not as for all."""
+    """Tables that are Iceberg tables too, where that is not as for all."""
 
     @classmethod
     def of_rules(cls, rules: Iterable[ModeRule]) -> "Modes":
@@ -90,11 +90,11 @@ class Modes:
         return next((mode for pattern, mode in reversed(self.rules) if pattern.matches(schema, table)), Mode.MIRROR)
 
     def has_feed(self, schema: str, table: str) -> bool:
-        """Whether a table has a change data feed."""
+        """True if a table has a change data feed."""
         return next((is_on for pattern, is_on in reversed(self.feeds) if pattern.matches(schema, table)), False)
 
     def has_iceberg(self, schema: str, table: str) -> bool | None:
-        """Whether a table is an Iceberg table too; None where that is as for all."""
+        """True if a table is an Iceberg table too; None where that is as for all."""
         return next((is_on for pattern, is_on in reversed(self.iceberg) if pattern.matches(schema, table)), None)
 
     def window_of(self, schema: str, table: str) -> timedelta | None:
@@ -102,7 +102,7 @@ class Modes:
         return next((window for pattern, window in reversed(self.windows) if pattern.matches(schema, table)), None)
 
     def may_have_feed(self, tables: Pattern) -> bool:
-        """Whether a table may have one that matches a pattern."""
+        """True if a table may have one that matches a pattern."""
         for pattern, is_on in reversed(self.feeds):
             if is_on and pattern.meets(tables):
                 return True
@@ -124,7 +124,7 @@ MIRRORS = Modes()
 
 
 def problem_of_modes(modes: Modes, merged: Sequence[Pattern]) -> str | None:
-    """Why a table of several source tables cannot have its mode; None where all can. merged: their patterns."""
+    """Reason why a table of several source tables cannot have its mode; None where all can. merged: their patterns."""
     for tables in merged:
         if modes.may_have_feed(tables):
             return (

@@ -12,9 +12,9 @@ from spark_jobs.config.yaml_file import FILE_NAME
 from spark_jobs.errors import ConfigError
 
 IGNORED = "/lake/\n/reports/\n/pipeline.tables.json\n"
-"""What runs write beside a pipeline.yaml, as git is to ignore it."""
+"""Files that runs write beside a pipeline.yaml, as git is to ignore them."""
 _OF_INSTANCE = ".env\n/dagster/*\n!/dagster/dagster.yaml\n"
-"""What git is to ignore besides: passwords, and what Dagster writes into its home."""
+"""Other files for git to ignore: passwords, and what Dagster writes into its home."""
 _WORKSPACE = """\
 # dagster dev -w workspace.yaml, in this folder
 load_from:

@@ -1,4 +1,4 @@
-"""Where the rows of a source table go downstream: routes with captures, and which tables are of several source tables.
+"""Targets of the rows of a source table: routes with captures, and which tables are of several source tables.
 
 A route leads a table to one downstream table or to several, each by a leg of its own. What several source tables do in
 one downstream table is asked of legs, so that it does not matter whether they meet by one route or by two.
@@ -65,7 +65,7 @@ class Leg:
         return not self.sources or any(Pattern(pattern, "").matches(source, "") for pattern in self.sources)
 
     def target(self, source: str, schema: str, table: str) -> Name:
-        """Where a table that it takes goes."""
+        """Target of a table that it takes."""
         match = self._compiled.fullmatch(f"{schema}\0{table}")
         assert match is not None
         values = {"source": source, "schema": schema, "table": table}
@@ -81,13 +81,13 @@ class Leg:
         return Pattern(schema, table)
 
     def is_same(self, other: "Leg") -> bool:
-        """Whether both lead each table to the same one, be it by other words for its name."""
+        """True if both lead each table to the same one, be it by other words for its name."""
         is_one = not any(map(_WILD.search, (other.targets.schema, other.targets.table)))
         return self.to == other.to or (is_one and self.targets == other.targets)
 
     @property
     def is_merging(self) -> bool:
-        """Whether it leads several tables to one: a part of their names, or the source's, is not in the target's."""
+        """True if it leads several tables to one: a part of their names, or the source's, is not in the target's."""
         fields, (in_schema, in_table) = self._fields_used, self._wild
         covered = {int(field) for field in fields if field.isdecimal()}
         covered |= set(range(1, in_schema + 1)) if "schema" in fields else set()
@@ -97,7 +97,7 @@ class Leg:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the target; None for nothing."""
+        """Problem of the target; None without one."""
         count = sum(self._wild)
         fields = {"source", "schema", "table", *map(str, range(1, count + 1))}
         wrong = sorted(self._fields_used - fields)
@@ -148,7 +148,7 @@ class Route:
         return self.tables.matches(schema, table) and self.legs[0].is_about(source)
 
     def overlaps(self, other: "Route") -> bool:
-        """Whether some table of some source matches both."""
+        """True if some table of some source matches both."""
         is_same = not self.sources or not other.sources
         pairs = ((Pattern(source, ""), Pattern(two, "")) for source in self.sources for two in other.sources)
         return (is_same or any(pattern.meets(two) for pattern, two in pairs)) and self.tables.meets(other.tables)
@@ -178,15 +178,15 @@ class Routes:
         return Destination(*into, is_merged, is_merged and is_shared, self.modes.of(*into), self.modes.has_feed(*into))
 
     def shares(self, source: str) -> bool:
-        """Whether tables of a source may have keys in common with others."""
+        """True if tables of a source may have keys in common with others."""
         return any(leg.is_shared and leg.is_about(source) for leg in self._legs)
 
     def is_shared_by(self, source: str, into: Name) -> bool:
-        """Whether tables of a source may go to a downstream table, where equal keys are one row."""
+        """True if tables of a source may go to a downstream table, where equal keys are one row."""
         return any(leg.is_shared and leg.is_about(source) and leg.targets.matches(*into) for leg in self._legs)
 
     def leads_alone(self, leg: Leg) -> bool:
-        """Whether no two source tables can meet where a leg leads."""
+        """True if no two source tables can meet where a leg leads."""
         return leg not in self._merging
 
     @property
@@ -211,7 +211,7 @@ _AT_MOST_ONE = "a table has at most one route, which may list several targets: t
 
 
 def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> dict[str, str]:
-    """What is wrong with routes, of which each is valid by itself, by the place of their key. sources: all names."""
+    """Problems of routes, of which each is valid by itself, by the path of their key. sources: all names."""
     # Each route by itself, then against those before it: a table may match one route only.
     problems: dict[str, str] = {}
     together = Routes(tuple(routes.values()))
@@ -235,13 +235,13 @@ def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> d
 
 def _problems_of_targets(key: str, route: Route) -> Iterator[tuple[str, str]]:
     for nth, leg in enumerate(route.legs):
-        place = f"{key}.to[{nth}]" if len(route.to) > 1 else f"{key}.to"
+        path = f"{key}.to[{nth}]" if len(route.to) > 1 else f"{key}.to"
         if leg.problem:
-            yield place, leg.problem
+            yield path, leg.problem
             continue
         first = next(at for at, leg_before in enumerate(route.legs) if leg_before.is_same(leg))
         if first < nth:
-            yield place, f"is {key}.to[{first}] once more; a table goes to another once"
+            yield path, f"is {key}.to[{first}] once more; a table goes to another once"
 
 
 def _meet(route: Route, route_before: Route) -> bool:

@@ -16,10 +16,10 @@ class Model(BaseModel):
 
 
 class Tls(Model):
-    """How the connection to a server is encrypted; paths are local to the machine that connects."""
+    """Encryption of the connection to a server; paths are local to the machine that connects."""
 
     enabled: bool = True
-    """Whether the connection is encrypted at all."""
+    """True if the connection is encrypted at all."""
     ca: LocalPath | None = None
     """The CA that must have signed the server's certificate; without it, those that this machine trusts."""
     cert: LocalPath | None = None
@@ -27,7 +27,7 @@ class Tls(Model):
     key: LocalPath | None = None
     """The key of ``cert``."""
     verify: bool = True
-    """Whether the server's certificate is verified."""
+    """True if the server's certificate is verified."""
 
 
 class MySQL(Model):
@@ -42,7 +42,7 @@ class MySQL(Model):
     password: SecretStr = SecretStr("")
     """Its password: write ``${NAME}``, which reads the environment."""
     tls: Tls | None = None
-    """How the connection is encrypted; without it, it is where the server can, and nothing is verified."""
+    """Encryption of the connection; without it, it is encrypted where the server can, and nothing is verified."""
     connect_timeout: int = Field(10, ge=1)
     """Seconds until the login is complete: TCP, TLS, authentication and the session's settings."""
     read_timeout: int = Field(60, ge=1)

@@ -26,7 +26,7 @@ _NEVER_RUN = {
     "oss": "Alibaba Cloud",
 }
 _OF_SPARK_ALONE = {"hdfs": "HDFS"}
-"""What Spark reaches, and commits that are made without Spark do not."""
+"""Settings that Spark takes, and commits that are made without Spark do not."""
 _BUCKETS = {
     S3: (re.compile(r"[a-z0-9][a-z0-9._-]+"), "a bucket, as s3a://bucket/prefix, and neither keys nor a port"),
     AZURE: (
@@ -88,7 +88,7 @@ VariableName = Annotated[str, AfterValidator(variable_name)]
 
 
 class ObjectStore(BaseModel):
-    """How the object store of an ``s3a://`` or ``abfss://`` lake is reached, by Spark and without it.
+    """Access to the object store of an ``s3a://`` or ``abfss://`` lake, by Spark and without it.
 
     Keys are read from the environment, of this process and of executors.
     """

@@ -1,4 +1,4 @@
-"""Which tables are in scope: patterns of names, and tables that tools work with.
+"""Scope: patterns of names, and tables that tools work with.
 
 Put here: rules over table names. Not here: how they are written in pipeline.yaml (model.py), where rows go downstream
 (routes.py), or rules over rows.
@@ -41,15 +41,15 @@ class Pattern:
 
     @property
     def is_name(self) -> bool:
-        """Whether it matches one name alone."""
+        """True if it matches one name alone."""
         return not set(self.schema + self.table) & set("*?")
 
     def meets(self, other: Self) -> bool:
-        """Whether some name matches both."""
+        """True if some name matches both."""
         return _meet(self.schema, other.schema) and _meet(self.table, other.table)
 
     def covers(self, other: Self) -> bool:
-        """Whether every name that matches the other one matches this one."""
+        """True if every name that matches the other one matches this one."""
         return all(self.matches(_wild(other.schema, run), _wild(other.table, run)) for run in _RUNS)
 
     @cached_property
@@ -61,7 +61,7 @@ TOOLS = {
     "gh-ost": re.compile(r"_(.+?)(?:_\d{14})?_(?:gho|ghc|del)", re.DOTALL),
     "pt-osc": re.compile(r"_{1,10}(.+)_(?:new|old)", re.DOTALL),
 }
-"""How tools that change tables online name those that they work with; the group is the name of the one changed.
+"""Names of the tables that tools which change tables online work with; the group is the name of the one changed.
 
 Sources: gh-ost, go/base/context.go (``GetGhostTableName``, ``GetOldTableName``, ``GetChangelogTableName``);
 percona-toolkit, bin/pt-online-schema-change (``create_new_table``, ``swap_tables``: a _ more where the name is taken).
@@ -69,7 +69,7 @@ percona-toolkit, bin/pt-online-schema-change (``create_new_table``, ``swap_table
 
 
 _COPIES = ("_gho", "_new")
-"""How the names of those end whose rows are the changed table's in the end."""
+"""Suffixes of the names whose rows are the changed table's in the end."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Helpers:
 
     @staticmethod
     def is_copy(table: str) -> bool:
-        """Whether a table so named, if it is one that a tool works with, is to take the name of the one changed."""
+        """True if a table so named, if it is one that a tool works with, is to take the name of the one changed."""
         return table.endswith(_COPIES)
 
 
@@ -111,7 +111,7 @@ class Scope:
         return self._matches(schema, table) and self.why_helper(schema, table) is None
 
     def may_share(self, other: Self, candidate: Pattern) -> bool:
-        """Whether a table that matches ``candidate``, a pattern of the other scope, may be in both scopes."""
+        """True if a table that matches ``candidate``, a pattern of the other scope, may be in both scopes."""
         patterns = [pattern for pattern, is_wanted in self.rules if is_wanted]
         candidates = patterns or ([] if candidate.schema in SYSTEM_SCHEMAS else [Pattern("*", "*")])
         return any(
@@ -122,13 +122,13 @@ class Scope:
         )
 
     def _excludes(self, first: Pattern, two: Pattern, behind: Pattern) -> bool:
-        """Whether a line that excludes, after the last one of a pattern, covers all that two patterns share."""
-        places = [at for at, (pattern, is_wanted) in enumerate(self.rules) if is_wanted and pattern == behind]
-        later = self.rules[places[-1] + 1 :] if places else self.rules
+        """True if a line that excludes, after the last one of a pattern, covers all that two patterns share."""
+        indexes = [at for at, (pattern, is_wanted) in enumerate(self.rules) if is_wanted and pattern == behind]
+        later = self.rules[indexes[-1] + 1 :] if indexes else self.rules
         return any(not is_wanted and (rule.covers(first) or rule.covers(two)) for rule, is_wanted in later)
 
     def why_helper(self, schema: str, table: str) -> str | None:
-        """Why a table that the patterns match is taken for one that a tool works with; None where it is not."""
+        """Reason why a table that the patterns match is taken for one that a tool works with; None where it is not."""
         helper = self.helpers.of(schema, table)
         if helper is None or not self._matches(schema, table) or not self._matches(schema, helper[1]):
             return None
@@ -168,7 +168,7 @@ def _regex(glob: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _meet(left: str, right: str) -> bool:
-    """Whether two globs have a name in common."""
+    """True if two globs have a name in common."""
     if not left or not right:
         return not (left + right).strip("*")
     if left[0] == "*":

@@ -20,7 +20,7 @@ from spark_jobs.config.time_zones import zone_of
 from spark_jobs.errors import ConfigError
 from spark_jobs.expressions.computed import type_text
 from spark_jobs.expressions.condition import Condition
-from spark_jobs.log.location import parse_place, parse_start
+from spark_jobs.log.location import parse_location, parse_start
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 SOURCE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -66,7 +66,7 @@ def listed(value: object) -> object:
 
 
 ONE, SEVERAL = "(one)", "(several)"
-"""How a value is written that may be one or a list of them; pydantic puts it into the path of what is wrong there."""
+"""Value that may be one or a list of them; pydantic puts it into the path of what is wrong there."""
 
 
 def form_of(value: object) -> str:
@@ -151,10 +151,10 @@ Duration = Annotated[timedelta, BeforeValidator(duration_of)]
 
 def dump_position(text: str) -> str:
     try:
-        place = parse_place(text)
+        location = parse_location(text)
     except ConfigError as error:
         raise ValueError(str(error)) from error
-    if isinstance(place, datetime):
+    if isinstance(location, datetime):
         raise ValueError(  # noqa: TRY004 - what pydantic makes a line of its list of
             "must be a position or a GTID set: a time does not tell which statements come before it"
         )

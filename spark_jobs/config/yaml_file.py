@@ -69,8 +69,8 @@ def read(path: Path) -> dict[str, Any]:
 def _on_a_line(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        return place + "; ".join(filter(None, (error.context, error.problem)))
+        location = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        return location + "; ".join(filter(None, (error.context, error.problem)))
     return " ".join(str(error).split())
 
 
@@ -92,7 +92,7 @@ def _require_bounded(text: str) -> None:
 
 
 class _DocumentBounds:
-    """How much is in a file up to an event."""
+    """Bounds of a file up to an event."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -102,7 +102,7 @@ class _DocumentBounds:
         """Anchors of the lists and mappings around, and the count before each."""
 
     def take(self, event: yaml.Event) -> str | None:
-        """What is wrong there."""
+        """Take the problems of a file."""
         # An alias counts as much as what it stands for: a few of them can grow to billions of values.
         if isinstance(event, yaml.AliasEvent):
             if any(event.anchor == anchor for anchor, _ in self._open):
@@ -122,12 +122,12 @@ class _DocumentBounds:
         return f"has more than {MOST_VALUES:,} values, with aliases" if self._count > MOST_VALUES else None
 
 
-def _value(node: yaml.Node) -> Any:
+def _node_value(node: yaml.Node) -> Any:
     """The value of a node: YAML 1.1's core tags alone, so that a file means what it shows. Raises ConfigError."""
     if isinstance(node, yaml.MappingNode):
         return _mapping(node)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item) for item in node.value]
+        return [_node_value(item) for item in node.value]
     assert isinstance(node, yaml.ScalarNode)
     text: str = node.value
     if node.tag == _NULL:
@@ -159,7 +159,7 @@ def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
         if key.tag == _MERGE:
             merged = _merged(value)
         else:
-            mapping[key.value] = _value(value)
+            mapping[key.value] = _node_value(value)
     # The mapping's own keys win over merged ones.
     for base in merged:
         mapping = {**base, **mapping}
@@ -167,7 +167,7 @@ def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
 
 
 def _merged(node: yaml.Node) -> list[dict[str, Any]]:
-    """What ``<<`` brings: keys of one mapping or of several, of which the first one counts."""
+    """Merged keys of ``<<``: of one mapping or of several, of which the first one counts."""
     parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
     mappings = [part for part in parts if isinstance(part, yaml.MappingNode)]
     if len(mappings) != len(parts):

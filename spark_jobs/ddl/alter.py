@@ -139,7 +139,7 @@ def _require_one_primary(before: TableDefinition, clauses: Sequence[Operation], 
 
 
 def _loses_key(before: TableDefinition, clauses: Sequence[Operation], slots: Sequence["_Slot"]) -> bool:
-    """Whether the index by which rows are identified goes, or may."""
+    """True if the index by which rows are identified goes, or may."""
     if any(isinstance(clause, DropPrimary) for clause in clauses):
         return True
     return any(drops_key(before, clause) for clause in clauses if isinstance(clause, DropIndex)) or _may_be_null(
@@ -165,7 +165,7 @@ def _first_key(clauses: Sequence[Operation], slots: Sequence["_Slot"], columns: 
 
 @readable
 def drops_key(before: TableDefinition, dropped: DropIndex) -> bool:
-    """Whether the index that goes is, or may be, the one by which rows are identified.
+    """True if the index that goes is, or may be, the one by which rows are identified.
 
     Where the log tells the key itself and nothing names the index, the next TABLE_MAP does.
     """
@@ -176,7 +176,7 @@ def drops_key(before: TableDefinition, dropped: DropIndex) -> bool:
 
 
 def _may_be_null(before: TableDefinition, slots: Sequence[_Slot]) -> bool:
-    """Whether a unique index stops being a key because a column of it may be NULL."""
+    """True if a unique index stops being a key because a column of it may be NULL."""
     if before.index in (None, PRIMARY):
         return False
     key = before.key or ()
@@ -184,7 +184,10 @@ def _may_be_null(before: TableDefinition, slots: Sequence[_Slot]) -> bool:
 
 
 def _surviving(before: TableDefinition, clauses: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:
-    """The columns that stay in their places, and those that are put somewhere afterwards, as they are named there."""
+    """The columns that stay where they are.
+
+    And those that are put somewhere afterwards, as they are named there.
+    """
     # Columns without FIRST or AFTER keep their order, whatever their new names are.
     names = [name.casefold() for name in before.column_names()]
     drops = {clause.name.casefold() for clause in clauses if isinstance(clause, Drop)}

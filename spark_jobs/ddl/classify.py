@@ -44,7 +44,7 @@ _SKIPPED = {
 
 
 class Effect(Enum):
-    """What a statement does to rows and columns."""
+    """Effect of a statement on rows and columns."""
 
     NONE = "none"
     CREATES = "creates a table"
@@ -75,7 +75,7 @@ class Statement:
     writes: tuple[tuple[str, str], ...] | None = ()
 
     def names(self, schema: str, table: str) -> bool:
-        """Whether the statement is, or may be, about a table.
+        """True if the statement is, or may be, about a table.
 
         Capital letters do not count: some servers store names in small ones and log statements as they were typed.
         """
@@ -93,7 +93,7 @@ class Statement:
 
     @property
     def writes_rows(self) -> bool:
-        """Whether rows are changed by it, and not by row events."""
+        """True if rows are changed by it, and not by row events."""
         return self.writes is None or bool(self.writes)
 
     @property
@@ -138,12 +138,12 @@ _CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": E
 
 _NO_MODE = Session()
 _EMPTIED = re.compile(r"DELETE FROM ((?:`(?:[^`]|``)+`\.)`(?:[^`]|``)+`)")
-"""What some servers log of a MEMORY table that a restart emptied (sql/sql_base.cc,
+"""Statement that some servers log of a MEMORY table that a restart emptied (sql/sql_base.cc,
 ``open_table_entry_fini``): all rows go, and nobody's condition decides which."""
 
 
 def classify(text: str, database: str, session: Session = _NO_MODE, *, is_cut: bool = False) -> Statement:
-    """What a QUERY event's text does; ``database`` is the session's default one.
+    """Effect of a QUERY event's text; ``database`` is the session's default one.
 
     is_cut: the text is the beginning of a longer one, of which the head tells the tables. Nothing is raised.
     """
@@ -160,11 +160,14 @@ def _cached(text: str, database: str, session: Session) -> Statement:
 
 
 def _classify(text: str, database: str, session: Session, *, is_cut: bool) -> Statement:
-    """What a statement is and which tables it names; a name is folded, None stands for tables that cannot be listed."""
-    heads, tokens = _begin(text, session)
+    """Kind of a statement and the tables that it names.
+
+    A name is folded, None stands for tables that cannot be listed.
+    """
+    heads, tokens = _first_tokens(text, session)
     effect = _effect(heads)
     verb = " ".join(head.text for head in heads[:2]).upper()
-    plain = text if effect is Effect.ROWS else _plain(text, session)
+    plain = text if effect is Effect.ROWS else _normalized_statement(text, session)
     no_tables = frozenset[tuple[str, str]]()
     # Kinds without tables, and bodies of routines, which name tables of another time.
     if effect in (Effect.NONE, Effect.TRANSACTION):
@@ -198,7 +201,7 @@ def _tables_of(tokens: TokenScanner, database: str) -> tuple[list[tuple[str, str
 
 
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
-"""What stands for a byte that is not text of the client's character set."""
+"""Stand-in for a byte that is not text of the client's character set."""
 
 
 def _full(name: QualifiedName, database: str) -> tuple[str, str]:
@@ -206,7 +209,7 @@ def _full(name: QualifiedName, database: str) -> tuple[str, str]:
     return database if schema is None else schema, table
 
 
-def _plain(text: str, session: Session) -> str:
+def _normalized_statement(text: str, session: Session) -> str:
     """A statement as it reads where neither ANSI_QUOTES nor REAL_AS_FLOAT is set, and nothing is in comments."""
     has_modes = session.has_ansi_quotes or session.has_real_as_float
     if not has_modes and "/*!" not in text and "/*M!" not in text:
@@ -232,7 +235,7 @@ def _shape(token: Token, spelling: str, session: Session) -> str:
     return "FLOAT" if session.has_real_as_float and token.kind == "word" and spelling.upper() == "REAL" else spelling
 
 
-def _begin(text: str, session: Session) -> tuple[list[Token], TokenScanner | None]:
+def _first_tokens(text: str, session: Session) -> tuple[list[Token], TokenScanner | None]:
     """The first tokens of the statement that is carried out, and all from there on; None of a text without tokens.
 
     MariaDB's SET STATEMENT and ANALYZE have another statement inside.
@@ -305,7 +308,7 @@ def _last_name(text: str, session: Session) -> Iterable[str]:
         texts = [token.text for token in scan(text, session) if isinstance(token, Token) and not token.among(";")]
     except Unsupported:
         return _words(text)
-    return [text_.casefold() for text_ in texts[-1:]]
+    return [content_text.casefold() for content_text in texts[-1:]]
 
 
 def _words(text: str) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Word:
     kind: str
 
     def among(self, *texts: str) -> bool:
-        """Whether it is one of some keywords or signs."""
+        """True if it is one of some keywords or signs."""
         return self.kind in ("word", "sign") and self.text.upper() in texts
 
 
@@ -80,7 +80,7 @@ _SWE7_LETTERS = re.compile(r"[@\[\\\]^{|}~]")
 
 
 def _is_readable(text: str, collation: int | None) -> bool:
-    """Whether a client's statement was read as the server reads it."""
+    """True if a client's statement was read as the server reads it."""
     try:
         charset = None if collation is None else charset_of(collation)
     except Unsupported:
@@ -104,7 +104,7 @@ class DeclaredColumn:
     default: tuple[Word, ...] | None = None
     """The words of its default, None where it has none."""
     why_unknown: str | None = None
-    """What makes the values of older rows unknown."""
+    """Reason why the values of older rows are unknown."""
     in_key: bool = False
     is_unique: bool = False
     """``in_key`` and ``is_unique``: it is declared the primary key, or UNIQUE."""
@@ -154,7 +154,7 @@ def declared(name: str, words: Sequence[Word], charset: str | None = None) -> De
     national = "utf8mb3" if words[0].among("NATIONAL", "NCHAR", "NVARCHAR") else None
     column = _column(name, kind, arguments, rest, rest.charset or national or charset or "")
     # Whether such a TIMESTAMP may be NULL, and its default, depend on explicit_defaults_for_timestamp.
-    is_open = kind == "timestamp" and not rest.says_null and rest.default is None
+    is_open = kind == "timestamp" and not rest.is_explicitly_nullable and rest.default is None
     return DeclaredColumn(
         column,
         rest.default,
@@ -185,7 +185,7 @@ def _kind_of(words: Sequence[Word]) -> tuple[str, int]:
 
 
 def _arguments(words: Sequence[Word], at: int) -> tuple[list[Word], int]:
-    """The words in parentheses that stand at a place, and the place behind them."""
+    """The words in parentheses that stand at a position, and the position behind them."""
     if at >= len(words) or not words[at].among("("):
         return [], at
     close = next((k for k in range(at, len(words)) if words[k].among(")")), len(words))
@@ -193,13 +193,13 @@ def _arguments(words: Sequence[Word], at: int) -> tuple[list[Word], int]:
 
 
 class _Attributes:
-    """What stands behind a type, read word by word."""
+    """Attributes after a type, read word by word."""
 
     def __init__(self, words: Sequence[Word]) -> None:
         self._words = list(words)
         self.default: tuple[Word, ...] | None = None
         self.nullable = True
-        self.says_null = False
+        self.is_explicitly_nullable = False
         self.unsigned = False
         self.charset: str | None = None
         self.in_key = False
@@ -232,10 +232,10 @@ class _Attributes:
 
     def not_null(self) -> None:
         self.nullable = not self._take("NULL")
-        self.says_null = True
+        self.is_explicitly_nullable = True
 
     def null(self) -> None:
-        self.says_null = True
+        self.is_explicitly_nullable = True
 
     def no_sign(self) -> None:
         self.unsigned = True
@@ -379,7 +379,7 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, char
         "digits": _DIGITS.get(kind) if first is None else first,
         "scale": numbers[1] if len(numbers) > 1 else 0,
         "fraction": first or 0,
-        "nullable": "YES" if rest.nullable and (rest.says_null or not rest.is_counter) else "NO",
+        "nullable": "YES" if rest.nullable and (rest.is_explicitly_nullable or not rest.is_counter) else "NO",
         "collation": charset if is_text and charset else None,
     }
     column = column_of_row(row, {charset: _collation(charset)} if charset else {})
@@ -432,7 +432,7 @@ _FLOATS = 2048
 """Of a VECTOR that does not say how many it has (MySQL manual, "The VECTOR Type")."""
 _MOST_VARCHAR = 65535
 _BLOB_BYTES = [(1 << 8 * size) - 1 for size in (1, 2, 3, 4)]
-"""What TINYTEXT, TEXT, MEDIUMTEXT and LONGTEXT hold."""
+"""Sizes of TINYTEXT, TEXT, MEDIUMTEXT and LONGTEXT."""
 
 
 def _blob_for(length: int) -> int:

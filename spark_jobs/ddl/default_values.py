@@ -1,4 +1,6 @@
-"""What rows have in a column that no statement gave a value for, by its default: as the server has it, or refused.
+"""Values that rows have in a column that no statement gave a value for, by its default.
+
+As the server has it, or refused.
 
 A column that ALTER TABLE adds has it in the rows that are there; so has a row whose INSERT leaves the column out.
 A default that the server converts in a way that is not followed here (rounding, numbers as text, dates in short forms)
@@ -55,7 +57,7 @@ _NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,4})?")
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What rows that were there have in a new column: an SQL literal of its type in the lake.
+    """Value of existing rows in a new column: an SQL literal of its type in the lake.
 
     exact: of what the type does not hold, which is NULL there, the text that ``_raw`` has of it.
     """
@@ -65,7 +67,7 @@ class Fill:
 
 
 def fill_of(declared: DeclaredColumn, moment: Moment | None = None) -> Fill | None:
-    """What rows that were there before the column get; None for NULL.
+    """Value of the rows that were there before the column; None for NULL.
 
     moment: when the statement that adds it started, where that is known. Raises Unsupported where only the server
     knows it.
@@ -274,7 +276,7 @@ def _year(_: Column, constant: _Constant | None) -> str:
     return str(int(value))
 
 
-def _text(column: Column, constant: _Constant | None) -> str:
+def _constant_text(column: Column, constant: _Constant | None) -> str:
     if column.charset == 63:
         return _bytes(column, constant)
     text = _plain_text(constant)
@@ -353,15 +355,15 @@ def _time(column: Column, constant: _Constant | None) -> str:
     if (hours, minutes, seconds, int(fraction or 0)) > (838, "59", "59", 0):
         raise Unsupported("it is beyond the times that a column holds")
     is_zero = not hours and not int(minutes + seconds + fraction)
-    time_ = f"{'' if is_zero else sign}{hours:02}:{minutes}:{seconds}"
-    return literal(f"{time_}.{fraction}" if fraction else time_)
+    order_time = f"{'' if is_zero else sign}{hours:02}:{minutes}:{seconds}"
+    return literal(f"{order_time}.{fraction}" if fraction else order_time)
 
 
 _FILLS: tuple[tuple[set[int], Callable[[Column, _Constant | None], str]], ...] = (
     ({1, 2, 3, 8, 9, 16}, _integer),
     ({246}, _decimal),
     ({13}, _year),
-    ({15, 252, 254}, _text),
+    ({15, 252, 254}, _constant_text),
     ({247}, _enum),
     ({248}, _set),
     ({10, 18}, _moment),

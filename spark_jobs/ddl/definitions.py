@@ -57,7 +57,7 @@ _ADDRESSES = {"uuid": 16, "inet4": 4, "inet6": 16}
 """MariaDB's types that the log holds as BINARY of so many bytes."""
 _COUNTED = {"char": 254, "binary": 254, "varchar": 15, "varbinary": 15}
 COMPRESSED = " COMPRESSED*/"
-"""How the declaration of a compressed column ends in MariaDB's information_schema."""
+"""Suffix of the declaration of a compressed column in MariaDB's information_schema."""
 _DEFLATED = {252: 140, 15: 141}
 """The codes of MariaDB's compressed columns. A VARCHAR's metadata counts the byte before each value."""
 _TEXTUAL = {*_COUNTED.values(), 252, *_DEFLATED.values(), *_LONG.values()}
@@ -112,10 +112,10 @@ def completed(
 
 @dataclass(frozen=True, slots=True)
 class HistoryAnswer:
-    """What the schema history tells of a table.
+    """Answer of the schema history about a table.
 
-    at: the place that it is of; reason: what is to be known where it does not hold; by: who told it, for messages.
-    not_before: why it is not known what the table was before that place.
+    at: the position that it is of; reason: what is to be known where it does not hold; by: who told it, for messages.
+    not_before: why it is not known what the table was before that position.
     """
 
     at: Position
@@ -194,7 +194,7 @@ def _declared(
 
 
 def defaults(definition: TableDefinition) -> list[tuple[str | None, bool | None]]:
-    """What equal definitions may differ in: of each column its default, and whether it is computed."""
+    """Part in which equal definitions may differ: of each column its default, and whether it is computed."""
     return [(column.default, column.computed) for column in definition.columns]
 
 
@@ -273,7 +273,7 @@ def _as_written(logged: Column, column: Column) -> Column:
 
 
 def is_known(column: Column) -> bool:
-    """Whether a server's definition names a type and a collation that this version knows."""
+    """True if a server's definition names a type and a collation that this version knows."""
     return column.type_code != _UNKNOWN
 
 
@@ -284,7 +284,7 @@ def _agrees(logged: Column, column: Column) -> bool:
 
 
 def _is_same_charset(left: int | None, right: int | None) -> bool:
-    """Whether two collations are of one character set, which is all that a value's bytes depend on."""
+    """True if two collations are of one character set, which is all that a value's bytes depend on."""
     try:
         return None not in (left, right) and charset_of(left) == charset_of(right)  # type: ignore[arg-type] # not None
     except Unsupported:
@@ -292,7 +292,7 @@ def _is_same_charset(left: int | None, right: int | None) -> bool:
 
 
 def numbered(logged: TableDefinition) -> TableDefinition:
-    """The definition of rows whose columns nothing names: ``@1``, ``@2``, … by place, and no key.
+    """The definition of rows whose columns nothing names: ``@1``, ``@2``, … by position, and no key.
 
     A column keeps the number that it has here. An integer whose sign is not told is one
     of either sign, text of unknown character set and labels that are not told stay so.
@@ -349,10 +349,10 @@ def column_of_row(row: dict[str, Any], collations: Mapping[str, int]) -> Column:
 
 
 def _labels(declared: str) -> tuple[str, ...]:
-    return tuple(_ESCAPED.sub(_plain, label) for label in _LABEL.findall(declared))
+    return tuple(_ESCAPED.sub(_unescaped, label) for label in _LABEL.findall(declared))
 
 
-def _plain(escaped: re.Match[str]) -> str:
+def _unescaped(escaped: re.Match[str]) -> str:
     return {"''": "'", "\\0": "\0", "\\n": "\n", "\\r": "\r", "\\Z": "\x1a"}.get(escaped[0], escaped[0][-1])
 
 

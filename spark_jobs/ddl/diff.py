@@ -1,7 +1,7 @@
 """A definition that the log led to beside the one that a server declares.
 
 Put here: what differs, in words. Not here: reading a server's definitions (definitions.py), or when two definitions are
-of one place of the log (checks/schema_drift.py).
+of one position of the log (checks/schema_drift.py).
 """
 
 from collections.abc import Iterator
@@ -19,29 +19,29 @@ _TIMESTAMPS = (7, 17)
 
 
 def differences(followed: TableDefinition, declared: TableDefinition, by: str = "the server") -> list[str]:
-    """How columns and key of a table differ, a sentence each that names the column; none where they are equal.
+    """Differences of a table's columns and key, a sentence each that names the column; none where they are equal.
 
     What one of the two does not tell (a sign, a character set, labels, the key) is not compared, nor the key of a table
-    that is followed without one: a bag stays a bag. Names are equal as the server takes them to be, whatever their
-    letters' case. by: who declares the other one.
+    that is followed without one: a keyless table stays a keyless table. Names are equal as the server takes them to be,
+    whatever their letters' case. by: who declares the other one.
     """
     declared = as_logged(followed, declared)
     followed = as_logged(declared, followed)
-    place = "on the server" if by == "the server" else f"in {by}"
+    path = "on the server" if by == "the server" else f"in {by}"
     first, second = (_by_name(definition) for definition in (followed, declared))
     lines = [f"column {name}: {by} does not have it" for name in first if name not in second]
     lines += [f"column {name}: only {by} has it" for name in second if name not in first]
     if not lines and list(first) != list(second):
-        lines.append(f"columns stand in the order ({', '.join(first)}), {place} ({', '.join(second)})")
+        lines.append(f"columns stand in the order ({', '.join(first)}), {path} ({', '.join(second)})")
     for name in (name for name in first if name in second):
         lines += [f"column {name}: {difference}" for difference in _between(first[name], second[name], by)]
-    if followed.key and declared.key is not None and _key(followed) != _key(declared):
-        lines.append(f"the key is ({_listed(followed)}), {place} ({_listed(declared) or 'none'})")
+    if followed.key and declared.key is not None and _key_names(followed) != _key_names(declared):
+        lines.append(f"the key is ({_key_text(followed)}), {path} ({_key_text(declared) or 'none'})")
     return lines
 
 
 def with_timestamps_of(definition: TableDefinition, source: TableDefinition) -> TableDefinition:
-    """Whether a bare TIMESTAMP may be NULL no statement tells by itself: explicit_defaults_for_timestamp does."""
+    """True if a bare TIMESTAMP may be NULL no statement tells by itself: explicit_defaults_for_timestamp does."""
     if definition.column_names() != source.column_names():
         return definition
     pairs = zip(definition.columns, source.columns, strict=True)
@@ -69,8 +69,8 @@ def _between(first: Column, second: Column, by: str) -> Iterator[str]:
         yield f"is followed as {_nullable(first)}, and {by} declares {_nullable(second)}"
     if _is_text(first) and None not in (first.charset, second.charset) and _charset(first) != _charset(second):
         yield f"is followed in {_charset(first)}, and {by} declares {_charset(second)}"
-    are_told = None not in (first.labels, second.labels) and first.label_bytes is None and second.label_bytes is None
-    if are_told and first.labels != second.labels:
+    are_named = None not in (first.labels, second.labels) and first.label_bytes is None and second.label_bytes is None
+    if are_named and first.labels != second.labels:
         yield f"is followed with the labels {first.labels}, and {by} declares {second.labels}"
     if contradicts(second, first):
         yield f"is followed with the labels {first.labels}, and {by} has the bytes {second.label_bytes}"
@@ -107,11 +107,11 @@ def _charset(column: Column) -> str:
     return str(charset_of(column.charset))
 
 
-def _key(definition: TableDefinition) -> set[str]:
+def _key_names(definition: TableDefinition) -> set[str]:
     names = definition.column_names()
     return {names[at].casefold() for at in definition.key or ()}
 
 
-def _listed(definition: TableDefinition) -> str:
+def _key_text(definition: TableDefinition) -> str:
     names = definition.column_names()
     return ", ".join(names[at] for at in definition.key or ())

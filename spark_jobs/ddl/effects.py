@@ -1,4 +1,4 @@
-"""What a statement does to tables: the one interpreter of DDL.
+"""Effects of a statement on tables: the one interpreter of DDL.
 
 ``effects`` reads a statement once and returns typed values, each about the tables that it names. Whoever follows tables
 through a log (silver/table_timeline.py, silver/rename_lineage.py, schema/tracker.py, schema/reverse_replay.py,
@@ -37,7 +37,7 @@ from spark_jobs.errors import DecodeError, Unsupported
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Why a part of a statement cannot be read: its tables are known, and what it does to them is not."""
+    """Reason why a part of a statement cannot be read: its tables are known, and what it does to them is not."""
 
     reason: str
 
@@ -75,7 +75,7 @@ class CreateTable(_OfTable):
 
     @property
     def definition(self) -> TableDefinition | None:
-        """What the statement declares. Raises Unsupported where it cannot be read."""
+        """Definition that the statement declares. Raises Unsupported where it cannot be read."""
         if isinstance(self.declared, Unread):
             raise Unsupported(self.declared.reason)
         return self.declared
@@ -97,7 +97,7 @@ class AlterTable(_OfTable):
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What it does. Raises Unsupported where it cannot be read."""
+        """Operations of the statement. Raises Unsupported where it cannot be read."""
         if isinstance(self.clauses, Unread):
             raise Unsupported(self.clauses.reason)
         return self.clauses
@@ -116,16 +116,16 @@ class ChangeStorage(_OfTable):
     operations: ClassVar[tuple[Operation, ...]] = ()
 
     @property
-    def brings_rows(self) -> bool:
-        """Whether a table may have rows after it that it had not before."""
-        return self.action in _BRINGING
+    def adds_rows(self) -> bool:
+        """True if a table may have rows after it that it had not before."""
+        return self.action in _ADDING_ROWS
 
     @property
     def tables(self) -> tuple[TableName, ...]:
         return (self.table,) if self.partner is None else (self.table, self.partner)
 
 
-_BRINGING = {
+_ADDING_ROWS = {
     *("EXCHANGE PARTITION", "IMPORT PARTITION", "IMPORT TABLESPACE", "CONVERT PARTITION", "CONVERT TABLE"),
 }
 
@@ -212,7 +212,7 @@ _CACHED = 1 << 14
 
 @readable
 def effects(statement: Statement, database: str, session: Session) -> tuple[TableEffect, ...]:
-    """What a statement does to tables; nothing for what touches none, and for what changes rows alone.
+    """Effects of a statement on tables; none for what touches none, and for what changes rows alone.
 
     Args:
         statement: as ``classify`` returns it.
@@ -234,7 +234,7 @@ def name_changes(statement: Statement, database: str, session: Session) -> tuple
 
 
 def may_rename(statement: Statement) -> bool:
-    """Whether a statement may give a table another name, also one that cannot be read."""
+    """True if a statement may give a table another name, also one that cannot be read."""
     return statement.verb.startswith(("RENAME", "ALTER")) and "RENAME" in statement.text.upper()
 
 
@@ -269,7 +269,7 @@ class _Text:
 
     @property
     def object(self) -> str:
-        """What CREATE, ALTER or DROP is about: TABLE, INDEX, another word; empty where only modifiers stand there."""
+        """Object of CREATE, ALTER or DROP: TABLE, INDEX, another word; empty where only modifiers stand there."""
         heads = (word.text.upper() for word in self.words[1:_HEADS] if word.kind == "word")
         return next((head for head in heads if head not in _MODIFIERS), "")
 
@@ -375,7 +375,7 @@ _READERS: dict[str, Callable[[_Text], tuple[TableEffect, ...]]] = {
 
 
 def _body(plain: str) -> str:
-    """What a statement carries out, without MariaDB's SET STATEMENT … FOR before it."""
+    """Statement that is carried out, without MariaDB's SET STATEMENT … FOR before it."""
     tokens = TokenScanner(plain, Session())
     if not (tokens.peek().among("SET") and tokens.peek(1).among("STATEMENT")):
         return plain

@@ -44,7 +44,7 @@ class ForeignKey:
 
     @property
     def is_cascading(self) -> bool:
-        """Whether the server changes child rows by it."""
+        """True if the server changes child rows by it."""
         return self.on_delete in CASCADING or self.on_update in CASCADING
 
     @property
@@ -65,7 +65,7 @@ def declared_keys(text: str, database: str) -> list[ForeignKey]:
     words = words_of(text)
     if words[0].among("CREATE") and not _may_have_keys(words):
         return []
-    return [_key(words, at, database) for at, word in enumerate(words) if word.among("REFERENCES")]
+    return [_foreign_key_at(words, at, database) for at, word in enumerate(words) if word.among("REFERENCES")]
 
 
 @readable
@@ -86,7 +86,7 @@ def _dropped(words: Sequence[Word]) -> Iterator[str]:
 
 
 def _may_have_keys(words: Sequence[Word]) -> bool:
-    """Whether the engine of a new table has foreign keys; where none is named, it may be InnoDB."""
+    """True if the engine of a new table has foreign keys; where none is named, it may be InnoDB."""
     engines = [
         words[at + (2 if words[at + 1].among("=") else 1)].text.upper()
         for at, depth in _depths(words)
@@ -102,22 +102,22 @@ def _depths(words: Sequence[Word]) -> Iterator[tuple[int, int]]:
         yield at, depth
 
 
-def _key(words: Sequence[Word], at: int, database: str) -> ForeignKey:
-    """The key whose REFERENCES stands at a place."""
+def _foreign_key_at(words: Sequence[Word], at: int, database: str) -> ForeignKey:
+    """The key whose REFERENCES stands at a position."""
     # What stands before REFERENCES names the key and its columns, what comes behind it those of the parent.
-    before = words[_begin(words, at) : at]
+    before = words[_definition_start(words, at) : at]
     schema, table = qualified(words[at + 1 :])
     foreign = next((k for k, word in enumerate(before) if word.among("FOREIGN")), None)
-    words_ = [] if foreign is None else list(before[foreign + 2 :])
-    words_ = words_[3:] if [word.text.upper() for word in words_[:3]] == ["IF", "NOT", "EXISTS"] else words_
+    word_list = [] if foreign is None else list(before[foreign + 2 :])
+    word_list = word_list[3:] if [word.text.upper() for word in word_list[:3]] == ["IF", "NOT", "EXISTS"] else word_list
     rules = _rules(words[at + 1 :])
-    child_columns = tuple(_listed(words_)) if foreign is not None else _column_of(before)
+    child_columns = tuple(_listed(word_list)) if foreign is not None else _column_of(before)
     return ForeignKey(
         name=_symbol(before if foreign is None else before[:foreign]),
         parent=TableName(database if schema is None else schema, table),
         on_delete=rules.get("DELETE", "NO ACTION"),
         on_update=rules.get("UPDATE", "NO ACTION"),
-        index=words_[0].text if words_ and not words_[0].among("(") else "",
+        index=word_list[0].text if word_list and not word_list[0].among("(") else "",
         is_inline=foreign is None,
         columns=child_columns,
         parent_columns=tuple(_listed(words[at + 1 :])),
@@ -143,13 +143,13 @@ def _column_of(words: Sequence[Word]) -> tuple[str, ...]:
     return (names[is_renamed].text,) if len(names) > is_renamed else ()
 
 
-def _begin(words: Sequence[Word], at: int) -> int:
-    """Where the definition begins that a word belongs to: after a comma or an open parenthesis."""
+def _definition_start(words: Sequence[Word], at: int) -> int:
+    """Offset where the definition begins that a word belongs to: after a comma or an open parenthesis."""
     depth = 0
-    for place in range(at - 1, -1, -1):
-        depth += words[place].among(")") - words[place].among("(")
-        if depth < 0 or (not depth and words[place].among(",")):
-            return place + 1
+    for index in range(at - 1, -1, -1):
+        depth += words[index].among(")") - words[index].among("(")
+        if depth < 0 or (not depth and words[index].among(",")):
+            return index + 1
     return 0
 
 

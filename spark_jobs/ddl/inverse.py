@@ -43,7 +43,7 @@ _ADDRESSES = (4, 16)
 
 @dataclass(frozen=True, slots=True)
 class EarlierDefinition:
-    """A definition that a table may have had at a place.
+    """A definition that a table may have had at a position.
 
     is_open: of each column, whether its name alone is known. It stands as it was after the statement that changed it,
     under the name that it had before.
@@ -53,7 +53,7 @@ class EarlierDefinition:
     is_open: tuple[bool, ...]
 
     @property
-    def is_told(self) -> bool:
+    def is_named(self) -> bool:
         return not any(self.is_open)
 
 
@@ -65,7 +65,7 @@ def exact(definition: TableDefinition) -> EarlierDefinition:
 
 @readable
 def inverted(candidates: Sequence[EarlierDefinition], clauses: Sequence[Operation]) -> list[EarlierDefinition]:
-    """What a table may have been before the operations of one statement, that left it as one of the candidates.
+    """Candidates for a table before the operations of one statement, that left it as one of the candidates.
 
     Raises Unsupported for what no log tells: which says what that is.
     """
@@ -83,7 +83,7 @@ def inverted(candidates: Sequence[EarlierDefinition], clauses: Sequence[Operatio
 
 
 def _inverted(after: EarlierDefinition, clauses: Sequence[Operation]) -> list[EarlierDefinition]:
-    _require_told(after.definition, clauses)
+    _require_stated(after.definition, clauses)
     attempts = [attempt for absent in _absences(clauses) for attempt in _before(after, clauses, absent)]
     differs = [(attempt, _differs(attempt, after, clauses)) for attempt in attempts]
     right = [attempt for attempt, difference in differs if difference is None]
@@ -110,7 +110,7 @@ def settled(candidates: Sequence[EarlierDefinition], logged: TableDefinition) ->
     return right[0]
 
 
-def _require_told(after: TableDefinition, clauses: Sequence[Operation]) -> None:
+def _require_stated(after: TableDefinition, clauses: Sequence[Operation]) -> None:
     """Raises Unsupported for operations that leave nothing of what was there before."""
     for clause in clauses:
         if isinstance(clause, Drop):
@@ -122,7 +122,7 @@ def _require_told(after: TableDefinition, clauses: Sequence[Operation]) -> None:
 
 
 def _touches_key(after: TableDefinition, clauses: Sequence[Operation]) -> bool:
-    """Whether rows may have been identified by other columns before.
+    """True if rows may have been identified by other columns before.
 
     Without an index that it makes, the unique indexes that are left keep their order: the first one stays the first.
     Columns that are NOT NULL after it left at most fewer indexes usable before it.
@@ -144,7 +144,7 @@ def _touches_key(after: TableDefinition, clauses: Sequence[Operation]) -> bool:
 
 
 def _absences(clauses: Sequence[Operation]) -> Iterator[frozenset[str]]:
-    """Which of the columns that are added if they are missing were missing; by name."""
+    """Columns of those to be added if they are missing that were missing; by name."""
     maybe = [clause.name.casefold() for clause in clauses if isinstance(clause, Add) and clause.if_missing]
     if len(maybe) > 4:
         raise Unsupported("it adds columns if they are missing, and which were, is not in the log")
@@ -229,7 +229,7 @@ def _definition(after: TableDefinition, columns: list[_Was]) -> EarlierDefinitio
 
 
 def _differs(before: EarlierDefinition, after: EarlierDefinition, clauses: Sequence[Operation]) -> str | None:
-    """How what a statement makes of a definition differs from what is known after it; None where it does not."""
+    """Difference between the definition after a statement and what is known after it; None without one."""
     try:
         definition = altered(before.definition, clauses)
     except DecodeError as error:
@@ -274,7 +274,7 @@ def _by_rows(after: Column, logged: Column) -> Column:
 
 
 def _may_be_disguised(column: Column) -> bool:
-    """Whether MariaDB may have declared it as another type than the log has it as."""
+    """True if MariaDB may have declared it as another type than the log has it as."""
     if column.charset != _BYTES or column.declared is not None:
         return False
     is_address = column.type_code == _BINARY and column.meta in _ADDRESSES
@@ -288,4 +288,4 @@ _MISSING: tuple[tuple[Callable[[Column], bool], str], ...] = (
     (_may_be_disguised, "whether it was UUID, INET or VECTOR"),
     (lambda column: column.type_code in OLD_TWINS.values() and column.declared is None, "the digits of a second"),
 )
-"""What a TABLE_MAP may leave out of a column."""
+"""Facts that a TABLE_MAP may leave out of a column."""

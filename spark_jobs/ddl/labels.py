@@ -51,7 +51,7 @@ def with_known_labels(definition: TableDefinition, source: TableDefinition) -> T
 
 
 def contradicts(logged: Column, column: Column) -> bool:
-    """Whether the bytes of the log are other labels than those of a definition."""
+    """True if the bytes of the log are other labels than those of a definition."""
     if logged.label_bytes is None or column.labels is None:
         return False
     return not are_labels(logged.label_bytes, column.labels, column.charset)

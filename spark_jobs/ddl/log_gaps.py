@@ -1,4 +1,4 @@
-"""What a log does not tell of a table's rows although it has rows of the table.
+"""Gaps of a log: changes of a table's rows that it does not tell although it has rows of the table.
 
 There are two such gaps. What a server does to child rows by a foreign key (ON DELETE CASCADE and the like) is done
 inside the storage engine, and is not logged. MariaDB logs the historical rows of a system-versioned table among the
@@ -55,7 +55,7 @@ class LogGap:
     until: Position | None = None
 
     def __str__(self) -> str:
-        """What the table is, for messages; the position is the reader's."""
+        """Description of the table, for messages; the position is the reader's."""
         if self.key is None:
             return (
                 "is a system-versioned table: the log has its historical rows among the current ones and does not "
@@ -68,7 +68,7 @@ class LogGap:
         )
 
     def is_in(self, start: Position, stop: Position) -> bool:
-        """Whether a range of the log has a part of it."""
+        """True if a range of the log has a part of it."""
         begins_before = self.since is None or self.since < stop
         return begins_before and (self.until is None or self.until > start)
 
@@ -109,7 +109,7 @@ def _counts(gap: LogGap, facts: ServerFacts | None) -> bool:
 
 
 def is_versioned(words: Iterable[Word]) -> bool:
-    """Whether a CREATE or ALTER TABLE makes its table, or a column of it, system-versioned."""
+    """True if a CREATE or ALTER TABLE makes its table, or a column of it, system-versioned."""
     texts = " ".join(word.text.upper() for word in words if word.kind in ("word", "sign"))
     return re.search(r"\b(WITH|ADD) SYSTEM VERSIONING\b|\bAS ROW START\b", texts) is not None
 
@@ -138,10 +138,10 @@ class _Follower:
 
     def follow(self, ddl: DdlStatement) -> None:
         try:
-            effects_ = effects(classify(ddl.text, ddl.database), ddl.database, _NO_MODE)
-            for effect in effects_:
+            statement_effects = effects(classify(ddl.text, ddl.database), ddl.database, _NO_MODE)
+            for effect in statement_effects:
                 self._carry_out(ddl, effect)
-            self._rename(ddl, [effect for effect in effects_ if isinstance(effect, Rename)])
+            self._rename(ddl, [effect for effect in statement_effects if isinstance(effect, Rename)])
         except (DecodeError, IndexError, StopIteration):
             return  # whoever follows the table's columns stops it by this statement
 
@@ -152,10 +152,10 @@ class _Follower:
             case AlterTable():
                 self._alter(ddl, effect)
             case DropTable(table):
-                self._end(table, ddl.at)
+                self._end_definition(table, ddl.at)
             case DropSchema(schema):
                 for name in [table for table in self._tables if table.schema == schema]:
-                    self._end(name, ddl.at)
+                    self._end_definition(name, ddl.at)
             case _:
                 pass
 
@@ -163,7 +163,7 @@ class _Follower:
         name, like = effect.table, effect.like
         if effect.if_missing and name in self._tables:
             return
-        self._end(name, ddl.at)
+        self._end_definition(name, ddl.at)
         model = self._tables.get(like) if like else None
         state = self._tables[name] = _TableKeys()
         if is_versioned(words_of(ddl.text)) or (model and model.versioned):
@@ -174,7 +174,7 @@ class _Follower:
     def _alter(self, ddl: DdlStatement, effect: AlterTable) -> None:
         name, words = effect.table, words_of(ddl.text)
         state = self._tables.setdefault(name, _TableKeys())
-        dropped = {name_.casefold() for name_ in dropped_keys(ddl.text)}
+        dropped = {full_name.casefold() for full_name in dropped_keys(ddl.text)}
         for key, since in [
             entry for entry in state.keys if {entry[0].name.casefold(), entry[0].index.casefold()} & dropped
         ]:
@@ -235,7 +235,7 @@ class _Follower:
             if with_name.name.casefold() not in {key.name.casefold() for key, _ in state.keys}:
                 state.keys.append((with_name, ddl.at))
 
-    def _end(self, name: TableName, at: Position) -> None:
+    def _end_definition(self, name: TableName, at: Position) -> None:
         self._ended += _gaps_of(name, self._tables.pop(name, _TableKeys()), at)
 
     def _note(self, gap: LogGap) -> None:
@@ -264,5 +264,5 @@ def _renamed(state: _TableKeys, old: TableName, new: TableName, at: Position) ->
 def _next_name(name: TableName, names: Iterable[str]) -> str:
     """The name that a server gives a constraint without one."""
     prefix = f"{name.table}_ibfk_".casefold()
-    numbers = [name_[len(prefix) :] for name_ in names if name_.casefold().startswith(prefix)]
+    numbers = [full_name[len(prefix) :] for full_name in names if full_name.casefold().startswith(prefix)]
     return f"{name.table}_ibfk_{max((int(number) for number in numbers if number.isdigit()), default=0) + 1}"

@@ -1,4 +1,4 @@
-"""What ALTER TABLE can do to a table, an operation each.
+"""Operations of ALTER TABLE on a table.
 
 Put here: operations as values. Not here: reading them out of a statement (parse_alter.py), applying them (alter.py).
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_jobs.ddl.columns import DeclaredColumn, Word
 
 FIRST = ""
-"""Place of a column that comes before all others."""
+"""Position of a column that comes before all others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,12 +51,12 @@ _NO_COLUMN = {
 }
 """Options of tables and of how the statement is carried out."""
 _WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "OPTIMIZE", "REBUILD", "REPAIR"}
-"""What begins with these continues to the statement's end, and leaves rows and columns as they are."""
+"""Clauses that continue to the statement's end, and leave rows and columns as they are."""
 
 
 @readable
 def operations(text: str) -> list[Operation]:
-    """What an ALTER TABLE does to columns and keys; empty where only options and the like change.
+    """Operations of an ALTER TABLE on columns and keys; empty where only options and the like change.
 
     Raises Unsupported for what changes rows in another way, and for what is not known.
     """
@@ -104,7 +104,7 @@ def _table_names(words: list[Word], database: str) -> list[TableName]:
 
 @readable
 def created(name: TableName, text: str) -> TableDefinition | None:
-    """What a CREATE TABLE defines; None for what takes its columns from another table. Raises Unsupported."""
+    """Table that a CREATE TABLE defines; None for one that takes its columns from another table. Raises Unsupported."""
     words = _behind_name(words_of(text))
     # CREATE … LIKE and CREATE … SELECT take their columns from another table.
     if not words or not words[0].among("(") or words[1].among("LIKE", "SELECT", "WITH", "TABLE", "("):
@@ -185,19 +185,19 @@ def default_charset(options: Sequence[Word]) -> str | None:
 
 
 def is_primary(part: Sequence[Word]) -> bool:
-    """Whether it begins with PRIMARY KEY, or with CONSTRAINT name PRIMARY KEY."""
+    """True if it begins with PRIMARY KEY, or with CONSTRAINT name PRIMARY KEY."""
     return part[0].among("PRIMARY") or (part[0].among("CONSTRAINT") and any(w.among("PRIMARY") for w in part[1:3]))
 
 
 def name_index(names: Sequence[str], column: str) -> int:
-    """Where a column stands, by its name in small letters. Raises Unsupported for what is none, such as a period."""
+    """Index of a column, by its name in small letters. Raises Unsupported for what is none, such as a period."""
     if column.casefold() not in names:
         raise Unsupported(f"{column}, which a key is made of, is no column")
     return names.index(column.casefold())
 
 
 def is_period(part: Sequence[Word]) -> bool:
-    """Whether it is MariaDB's PERIOD FOR name (start, end), and no column of that name."""
+    """True if it is MariaDB's PERIOD FOR name (start, end), and no column of that name."""
     return len(part) > 3 and part[0].among("PERIOD") and part[1].among("FOR")
 
 
@@ -206,7 +206,7 @@ def _is_name(word: Word) -> bool:
 
 
 def enclosed(words: Sequence[Word]) -> list[Word]:
-    """What is in the parentheses that the words begin with."""
+    """Words in the parentheses that the words begin with."""
     depth = 0
     for at, word in enumerate(words):
         depth += word.among("(") - word.among(")")
@@ -217,7 +217,7 @@ def enclosed(words: Sequence[Word]) -> list[Word]:
 
 @readable
 def is_if_missing(text: str) -> bool:
-    """Whether IF NOT EXISTS stands before the name in a CREATE TABLE."""
+    """True if IF NOT EXISTS stands before the name in a CREATE TABLE."""
     words = words_of(text)
     at = _name_at(words)
     return [word.text.upper() for word in words[at - 3 : at]] == ["IF", "NOT", "EXISTS"]
@@ -236,7 +236,7 @@ def _behind_name(words: list[Word]) -> list[Word]:
 
 
 def after_name(words: list[Word]) -> list[Word]:
-    """What stands after the name of the statement's table, and after MariaDB's WAIT n or NOWAIT."""
+    """Words after the name of the statement's table, and after MariaDB's WAIT n or NOWAIT."""
     at = _name_at(words)
     at += 3 if len(words) > at + 1 and words[at + 1].among(".") else 1
     if len(words) > at:
@@ -266,17 +266,25 @@ def parts(words: Sequence[Word]) -> Iterator[list[Word]]:
 
 def _operations(part: list[Word]) -> list[Operation]:
     head, rest = part[0], part[1:]
-    readers = {"ADD": _add, "DROP": _drop, "MODIFY": _change, "CHANGE": _change, "RENAME": _rename, "CONVERT": _convert}
+    readers = {
+        "ADD": _add_operations,
+        "DROP": _drop,
+        "MODIFY": _change,
+        "CHANGE": _change,
+        "RENAME": _rename,
+        "CONVERT": _convert,
+    }
     readers |= {"ALTER": _default}
     for verb, reader in readers.items():
         if head.among(verb) and rest:
             return reader(rest, verb)
+    # Clauses that concern no column change nothing here.
     if head.among(*_NO_COLUMN) or (head.among("CHECK") and rest and rest[0].among("PARTITION")):
         return []
     raise Unsupported(f"{' '.join(word.text for word in part[:4])} is not handled")
 
 
-def _add(rest: list[Word], _: str) -> list[Operation]:
+def _add_operations(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("COLUMN"):
         rest = rest[1:]
     elif is_primary(rest):
@@ -299,7 +307,7 @@ def _columns(part: list[Word], *, if_missing: bool) -> list[Operation]:
         return [AddPrimary(tuple(_key_columns(part)))]
     if part[0].among(*_KEYS):
         return [_unique(part)] if _is_unique(part) else []
-    name, (words, after) = part[0].text, _placed(part[1:])
+    name, (words, after) = part[0].text, _with_position(part[1:])
     return [Add(declared(name, words), after, if_missing)]
 
 
@@ -323,7 +331,7 @@ def _change(rest: list[Word], verb: str) -> list[Operation]:
     if_there = rest[0].among("IF")
     rest = rest[2:] if if_there else rest
     old, new = rest[0].text, rest[verb == "CHANGE"].text
-    words, after = _placed(rest[2 if verb == "CHANGE" else 1 :])
+    words, after = _with_position(rest[2 if verb == "CHANGE" else 1 :])
     column = declared(new, words)
     if column.is_computed:
         raise Unsupported(f"the values of column {new} are computed, which is not in the log")
@@ -360,8 +368,8 @@ def _convert(rest: list[Word], _: str) -> list[Operation]:
     return [Convert(rest[-1].text.lower())]
 
 
-def _placed(words: list[Word]) -> tuple[list[Word], str | None]:
-    """A definition without the place that may stand at its end, and that place."""
+def _with_position(words: list[Word]) -> tuple[list[Word], str | None]:
+    """A definition without the position that may stand at its end, and that position."""
     if words and words[-1].among("FIRST"):
         return words[:-1], FIRST
     if len(words) > 1 and words[-2].among("AFTER"):
@@ -371,7 +379,7 @@ def _placed(words: list[Word]) -> tuple[list[Word], str | None]:
 
 @readable
 def storage_action(text: str, database: str) -> tuple[str, TableName | None] | None:
-    """What an ALTER TABLE does to a partition or a tablespace, and the table that rows come from or go to.
+    """Action of an ALTER TABLE on a partition or a tablespace, and the table that rows come from or go to.
 
     None where it does nothing of the kind: such an action stands alone, with options of how it is carried out at most.
     Raises Unsupported.

@@ -1,4 +1,4 @@
-"""RENAME TABLE, ALTER TABLE … RENAME, CREATE TABLE … LIKE: which table's place a name takes.
+"""RENAME TABLE, ALTER TABLE … RENAME, CREATE TABLE … LIKE: which table a name stands for afterwards.
 
 Source: MySQL manual, "RENAME TABLE Statement" (renames are done one after the other, from left to right, and seen by
 others all at once), "ALTER TABLE Statement", "CREATE TABLE ... LIKE Statement"; MariaDB's knowledge base for IF EXISTS
@@ -39,7 +39,7 @@ def like(text: str, database: str) -> TableName | None:
         return None
     rest = after_name(words)  # elsewhere the word is part of an expression
     at = 1 if rest and rest[0].among("(") else 0
-    return _name(rest[at + 1 :], database) if len(rest) > at and rest[at].among("LIKE") else None
+    return _table_name(rest[at + 1 :], database) if len(rest) > at and rest[at].among("LIKE") else None
 
 
 def _pairs(text: str, database: str) -> Iterator[tuple[TableName, TableName]]:
@@ -60,10 +60,10 @@ def _pairs(text: str, database: str) -> Iterator[tuple[TableName, TableName]]:
         at = next((k for k, word in enumerate(part) if word.among("TO", "AS")), None)
         if at is None or at == 0 or at + 1 == len(part):
             raise Unsupported(f"{' '.join(word.text for word in part)} names no table")
-        yield _name(part, database), _name(part[at + 1 :], database)
+        yield _table_name(part, database), _table_name(part[at + 1 :], database)
 
 
-def _name(words: Sequence[Word], database: str) -> TableName:
+def _table_name(words: Sequence[Word], database: str) -> TableName:
     if not words:
         raise Unsupported("it names no table")
     schema, table = qualified(words)

@@ -46,12 +46,12 @@ class Token:
     is_double: bool = False
 
     def among(self, *words: str) -> bool:
-        """Whether it is one of some keywords or signs."""
+        """True if it is one of some keywords or signs."""
         return self.kind in ("word", "sign") and self.text.upper() in words
 
     @property
     def may_be_name(self) -> bool:
-        """Whether it can stand for a name: a session's sql_mode, which double quotes depend on, may not be known."""
+        """True if it can stand for a name: a session's sql_mode, which double quotes depend on, may not be known."""
         return self.kind in ("word", "name") or self.is_double
 
 

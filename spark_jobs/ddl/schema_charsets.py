@@ -15,7 +15,7 @@ from spark_jobs.errors import DecodeError, Unsupported
 
 @dataclass(frozen=True, slots=True)
 class SchemaCharset:
-    """What a statement says of a schema. charset: None for the server's default, which no statement tells.
+    """Character set that a statement gives a schema. charset: None for the server's default, which no statement tells.
 
     if_missing: IF NOT EXISTS is in it: a schema that is there stays as it is.
     """
@@ -26,7 +26,7 @@ class SchemaCharset:
 
 
 def schema_charset(statement: Statement, database: str) -> SchemaCharset | None:
-    """What CREATE DATABASE and ALTER DATABASE say; None for others, and for an ALTER of other options alone."""
+    """Character set in CREATE DATABASE and ALTER DATABASE; None for others, and for an ALTER of other options alone."""
     if statement.verb.split(" ")[0] not in ("CREATE", "ALTER"):
         return None
     try:
@@ -48,7 +48,7 @@ def schema_charset(statement: Statement, database: str) -> SchemaCharset | None:
 
 
 def _begins_options(words: list[Word]) -> bool:
-    """Whether options begin here and no name: names may be words of options where nothing follows them."""
+    """True if options begin here and no name: names may be words of options where nothing follows them."""
     return words[0].kind == "word" and words[0].among("DEFAULT", "CHARACTER", "CHARSET", "COLLATE") and len(words) > 1
 
 
@@ -61,15 +61,15 @@ def _charset(words: list[Word]) -> tuple[str | None, bool]:
     charset, is_there = None, False
     for at, word in enumerate(words):
         if word.among("CHARSET") or (word.among("SET") and at and words[at - 1].among("CHARACTER")):
-            value = _value(words, at)
+            value = _option_value(words, at)
             charset, is_there = value, True
         elif word.among("COLLATE") and not is_there:
-            collation = _value(words, at)
+            collation = _option_value(words, at)
             charset, is_there = collation and collation.partition("_")[0], True
     return (None if charset in _NOT_OF_TEXT else charset), is_there
 
 
-def _value(words: list[Word], at: int) -> str | None:
+def _option_value(words: list[Word], at: int) -> str | None:
     values = [word.text.lower() for word in words[at + 1 : at + 3] if not word.among("=")]
     return values[0] if values else None
 

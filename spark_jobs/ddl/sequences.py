@@ -29,12 +29,12 @@ _COLUMNS = {
 
 
 def may_be_sequence(definition: TableDefinition) -> bool:
-    """Whether a table has the types of a sequence's columns; a log without metadata tells no more."""
+    """True if a table has the types of a sequence's columns; a log without metadata tells no more."""
     types = [(column.type_code, column.nullable) for column in definition.columns]
     return types == [(code, False) for code in _COLUMNS.values()]
 
 
 def is_sequence(definition: TableDefinition) -> bool:
-    """Whether a table has a sequence's columns, by their names too."""
+    """True if a table has a sequence's columns, by their names too."""
     names = [column.name for column in definition.columns]
     return names == list(_COLUMNS) and may_be_sequence(definition)

@@ -1,4 +1,4 @@
-"""What a live server declares of its tables that its log may not tell: foreign keys that cascade, system versioning.
+"""Declarations of a live server that its log may not tell: foreign keys that cascade, system versioning.
 
 Source: MySQL manual, "The INFORMATION_SCHEMA REFERENTIAL_CONSTRAINTS Table", "innodb_native_foreign_keys" (from 9.6 on
 the server carries out cascades itself, and logs them, unless that is ON); MariaDB Knowledge Base, "Information Schema
@@ -18,7 +18,7 @@ from spark_jobs.log.position import Position
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server declared when it was asked.
+    """Declarations of a server when it was asked.
 
     Attributes:
         at: the log's end before that.

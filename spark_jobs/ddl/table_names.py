@@ -45,7 +45,7 @@ def names_in(verb: str, tokens: TokenScanner) -> list[QualifiedName]:
 
 
 def query_of_create(tokens: TokenScanner) -> bool:
-    """Whether a CREATE TABLE, whose name was read, has a query after it that fills the table. Raises Unsupported."""
+    """True if a CREATE TABLE, whose name was read, has a query after it that fills the table. Raises Unsupported."""
     tokens.takes("AS")
     if tokens.peek().among("("):
         if _begins_query(tokens):
@@ -62,25 +62,25 @@ def query_of_create(tokens: TokenScanner) -> bool:
 
 
 def _begins_query(tokens: TokenScanner) -> bool:
-    """Whether a query begins after the parentheses that come next."""
+    """True if a query begins after the parentheses that come next."""
     at = 0
     while tokens.peek(at).among("("):
         at += 1
     return tokens.peek(at).among(*_QUERIES)
 
 
-def _name(tokens: TokenScanner) -> QualifiedName:
+def _next_table_name(tokens: TokenScanner) -> QualifiedName:
     """The table's name that comes next. Raises Unsupported."""
     if tokens.takes("."):  # ODBC's way to say the default schema
-        return None, _part(tokens)
-    first = _part(tokens)
+        return None, _name_part(tokens)
+    first = _name_part(tokens)
     if tokens.peek().among(".") and not tokens.peek(1).among("*"):
         tokens.take()
-        return first, _part(tokens)
+        return first, _name_part(tokens)
     return None, first
 
 
-def _part(tokens: TokenScanner) -> str:
+def _name_part(tokens: TokenScanner) -> str:
     token = tokens.take()
     if not token.may_be_name:
         raise Unsupported(f"it cannot be parsed: {token.text or 'its end'} stands where a name belongs")
@@ -95,7 +95,7 @@ def _skip(tokens: TokenScanner, *words: str) -> None:
 def _of_insert(tokens: TokenScanner) -> list[QualifiedName]:
     _skip(tokens, *_INSERT_MODIFIERS)
     tokens.takes("INTO")
-    return [_name(tokens)]
+    return [_next_table_name(tokens)]
 
 
 def _of_load(tokens: TokenScanner) -> list[QualifiedName]:
@@ -105,13 +105,13 @@ def _of_load(tokens: TokenScanner) -> list[QualifiedName]:
             raise Unsupported("it cannot be parsed: INTO TABLE is missing")
     tokens.take()
     tokens.take()
-    return [_name(tokens)]
+    return [_next_table_name(tokens)]
 
 
 def _of_update(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> list[QualifiedName]:
     """All tables that are joined: which of them has a column is not in the statement. apart: names of its queries."""
     _skip(tokens, *_UPDATE_MODIFIERS)
-    return _tables(_references(tokens, "SET"), apart)
+    return _table_references(_references(tokens, "SET"), apart)
 
 
 def _of_delete(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> list[QualifiedName]:
@@ -136,7 +136,7 @@ def _deleted(tokens: TokenScanner) -> list[QualifiedName]:
 
 
 def _of_list(tokens: TokenScanner) -> QualifiedName:
-    name = _name(tokens)
+    name = _next_table_name(tokens)
     if tokens.peek().among(".") and tokens.peek(1).among("*"):
         tokens.take()
         tokens.take()
@@ -152,7 +152,7 @@ def _aliased(
         by_alias = [name for name, alias in references if schema is None and _is_same(alias, table)]
         by_name = [name for name, alias in references if alias is None and _is(name, schema, table)]
         if not by_alias + by_name:
-            return _tables(iter(references), apart) + targets
+            return _table_references(iter(references), apart) + targets
         names += by_alias or by_name
     return names
 
@@ -165,7 +165,9 @@ def _is(name: QualifiedName, schema: str | None, table: str) -> bool:
     return _is_same(name[1], table) and (schema is None or name[0] is None or _is_same(name[0], schema))
 
 
-def _tables(references: Iterator[tuple[QualifiedName, str | None]], apart: frozenset[str]) -> list[QualifiedName]:
+def _table_references(
+    references: Iterator[tuple[QualifiedName, str | None]], apart: frozenset[str]
+) -> list[QualifiedName]:
     return [name for name, _ in references if name[0] is not None or name[1].casefold() not in apart]
 
 
@@ -187,7 +189,7 @@ def _references(tokens: TokenScanner, *ends: str) -> Iterator[tuple[QualifiedNam
             tokens.skip_enclosed()
             is_next = False
         elif is_next and _is_table(tokens):
-            yield _name(tokens), _alias(tokens)
+            yield _next_table_name(tokens), _alias(tokens)
             is_next = False
         else:
             tokens.take()
@@ -198,7 +200,7 @@ def _references(tokens: TokenScanner, *ends: str) -> Iterator[tuple[QualifiedNam
 
 
 def _is_table(tokens: TokenScanner) -> bool:
-    """Whether a name comes next where one belongs, and not LATERAL, or JSON_TABLE and its arguments."""
+    """True if a name comes next where one belongs, and not LATERAL, or JSON_TABLE and its arguments."""
     token = tokens.peek()
     is_function = token.kind == "word" and tokens.peek(1).among("(")
     return not is_function and not token.among("LATERAL", ")", "}")
@@ -210,7 +212,7 @@ def _alias(tokens: TokenScanner) -> str | None:
         if tokens.peek().among("("):
             tokens.skip_enclosed()
     if tokens.takes("AS"):
-        return _part(tokens)
+        return _name_part(tokens)
     token = tokens.peek()
     is_alias = token.may_be_name and not (token.kind == "word" and token.text.upper() in _BEHIND_TABLE)
     return tokens.take().text if is_alias else None
@@ -222,7 +224,7 @@ def _of_with(tokens: TokenScanner) -> list[QualifiedName]:
     # Names of the common table expressions, whose bodies are skipped: a table with such a name is not meant.
     apart = set[str]()
     while True:
-        apart.add(_part(tokens).casefold())
+        apart.add(_name_part(tokens).casefold())
         while not tokens.peek().among("AS"):
             if not tokens.peek().among("("):
                 raise Unsupported("it cannot be parsed: AS is missing")
@@ -272,12 +274,12 @@ def _of_index(tokens: TokenScanner) -> list[QualifiedName]:
         if tokens.take().kind == "end":
             raise Unsupported("it cannot be parsed: ON is missing")
     tokens.take()
-    return [_name(tokens)]
+    return [_next_table_name(tokens)]
 
 
 def _of_one(tokens: TokenScanner) -> list[QualifiedName]:
     _skip_condition(tokens)
-    return [_name(tokens)]
+    return [_next_table_name(tokens)]
 
 
 def _of_drop(tokens: TokenScanner) -> list[QualifiedName]:
@@ -289,7 +291,7 @@ def _of_drop(tokens: TokenScanner) -> list[QualifiedName]:
 
 def _of_truncate(tokens: TokenScanner) -> list[QualifiedName]:
     tokens.takes("TABLE")
-    return [_name(tokens)]
+    return [_next_table_name(tokens)]
 
 
 def _of_rename(tokens: TokenScanner) -> list[QualifiedName]:
@@ -297,12 +299,12 @@ def _of_rename(tokens: TokenScanner) -> list[QualifiedName]:
     _skip_condition(tokens)
     names = list[QualifiedName]()
     while True:
-        names.append(_name(tokens))
+        names.append(_next_table_name(tokens))
         while not tokens.peek().among("TO", "AS"):  # MariaDB: WAIT 5, NOWAIT
             if tokens.take().kind == "end":
                 raise Unsupported("it cannot be parsed: TO is missing")
         tokens.take()
-        names.append(_name(tokens))
+        names.append(_next_table_name(tokens))
         if not tokens.takes(","):
             return names
 
@@ -316,10 +318,10 @@ def _of_alter(tokens: TokenScanner) -> list[QualifiedName]:
         if token.among("("):
             _skip_rest(tokens)
         elif token.among("TABLE") and tokens.peek().may_be_name:  # EXCHANGE PARTITION … WITH TABLE, CONVERT TABLE
-            names.append(_name(tokens))
+            names.append(_next_table_name(tokens))
         elif token.among("RENAME") and not tokens.peek().among("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
             _skip(tokens, "TO", "AS", "=")
-            names.append(_name(tokens))
+            names.append(_next_table_name(tokens))
     return names
 
 

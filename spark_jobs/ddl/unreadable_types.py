@@ -1,4 +1,4 @@
-"""What a statement asks for, or that it cannot be read: nothing else leaves the functions that interpret one.
+"""Result of reading a statement, or that it cannot be read: nothing else leaves the functions that interpret one.
 
 A log has statements of every table of its server, in scope or not, and keeps them for ever: an error of ours in one of
 them must not end the run of its source. It stops the tables that the statement is about.
@@ -15,7 +15,7 @@ from spark_jobs.errors import StratalogError, Unsupported
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 _ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
-"""What code raises that meets a text which it did not expect; memory, interrupts and assertions are another matter."""
+"""Errors of code that meets a text which it did not expect; memory, interrupts and assertions are another matter."""
 
 
 def readable(interpret: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

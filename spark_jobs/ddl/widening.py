@@ -1,4 +1,4 @@
-"""Which changes of a column's type keep every value, as the server has it and as the lake shows it.
+"""Changes of a column's type that keep every value, as the server has it and as the lake shows it.
 
 Put here: comparing a column before and after a statement. Not here: how a statement is read (alter.py).
 """
@@ -22,7 +22,7 @@ _UNICODE = {"utf8mb4", "utf16", "utf16le", "utf32"}
 
 
 def keeps_values(old: Column, new: Column) -> bool:
-    """Whether each value of the old column is the same in the new one, and the lake can widen its column so."""
+    """True if each value of the old column is the same in the new one, and the lake can widen its column so."""
     pair = old.type_code, new.type_code
     for codes, targets, holds in _RULES:
         if pair[0] in codes and pair[1] in targets and holds(old, new):

@@ -1,4 +1,4 @@
-"""What changed between two versions of a downstream table: rows that went and rows that came, by its data files.
+"""Net change between two versions of a downstream table: old rows and new rows, by its data files.
 
 Put here: which rows these are, and reading them in parts of bounded size. Not here: how they are written
 (statements.py), or what a downstream table holds (downstream/).
@@ -40,7 +40,7 @@ class FileSelection:
     numbers: NDArray[np.int64] | None = None
 
     def count(self) -> int:
-        """How many; of a file without statistics none, so that they do not count for its size."""
+        """Number of rows; of a file without statistics none, so that they do not count for its size."""
         return (self.file.num_rows or 0) if self.numbers is None else len(self.numbers)
 
     def tables(self, path: str, columns: Sequence[str], schema: TableSchema) -> Iterator[pa.Table]:
@@ -84,7 +84,7 @@ class TableDelta:
 
     @property
     def rows(self) -> int:
-        """How many rows went and came; an update is two."""
+        """Number of rows that went and came; an update is two."""
         return sum(rows.count() for rows in (*self.removed, *self.added))
 
     @property
@@ -162,7 +162,7 @@ def shares(window: TableDelta) -> list[Share]:
 
 
 def require_different_keys(
-    place: str, window: TableDelta, key: Sequence[OutputColumn], source_key: Sequence[str]
+    label: str, window: TableDelta, key: Sequence[OutputColumn], source_key: Sequence[str]
 ) -> None:
     """Raises DeliveryError where two of the rows that came have one key of the target.
 
@@ -181,10 +181,10 @@ def require_different_keys(
         keys = pa.concat_arrays([pa.array([], pa.large_string()), *texts])
         if len(keys.unique()) < len(keys):
             columns = ", ".join(source_key)
-            way = f"that of the source ({columns})" if source_key else "one that tells them apart, or remove it"
+            method = f"that of the source ({columns})" if source_key else "one that tells them apart, or remove it"
             raise DeliveryError(
-                f"{place}: rows of the source have one key at the target, which finds rows by ({', '.join(names)}); "
-                f"make its key {way}, and deliver again"
+                f"{label}: rows of the source have one key at the target, which finds rows by ({', '.join(names)}); "
+                f"make its key {method}, and deliver again"
             )
 
 
@@ -223,7 +223,7 @@ class KeyedChanges:
         """Rows that came, those that are updates by themselves (True), in the order of the files."""
         removed = self._texts(self.window.removed) if self.window.removed else None
         names = [*(column.name for column in self.columns), RAW]
-        for rows in self._tables(self.window.added, names):
+        for rows in self._row_tables(self.window.added, names):
             if removed is None:
                 yield rows, False
                 continue
@@ -233,7 +233,7 @@ class KeyedChanges:
 
     def _keys(self, files: Sequence[FileSelection]) -> Iterator[pa.Table]:
         names = dict.fromkeys(column.name for column in (*self.unique, *self.identity))
-        return self._tables(files, [*names, RAW])
+        return self._row_tables(files, [*names, RAW])
 
     def _texts(self, files: Sequence[FileSelection]) -> pa.Array:
         return pa.concat_arrays([pa.array([], pa.large_string()), *map(self._text_of, self._keys(files))])
@@ -248,7 +248,7 @@ class KeyedChanges:
             texts.append(pa.array(hashes(image_rows, ["image"])).cast(pa.string()))
         return tuples(texts).cast(pa.large_string())
 
-    def _tables(self, files: Sequence[FileSelection], names: Sequence[str]) -> Iterator[pa.Table]:
+    def _row_tables(self, files: Sequence[FileSelection], names: Sequence[str]) -> Iterator[pa.Table]:
         key = [column.name for column in self.key]
         for rows in files:
             for table in rows.tables(self.window.path, names, self.window.after.schema):
@@ -278,8 +278,8 @@ class KeylessChanges:
         rows = pa.concat_tables([table for table, _ in parts])
         signs = np.concatenate([np.full(len(table), sign, np.int64) for table, sign in parts])
         images = tuples(literals(rows, self.columns))
-        places = pa.table({"image": images, "sign": signs, "at": np.arange(len(rows))})
-        sums = places.group_by("image", use_threads=False).aggregate([("sign", "sum"), ("at", "min")])
+        indexes = pa.table({"image": images, "sign": signs, "at": np.arange(len(rows))})
+        sums = indexes.group_by("image", use_threads=False).aggregate([("sign", "sum"), ("at", "min")])
         sums = sums.sort_by("at_min")  # spans of rows are by their order
         copies = sums.column("sign_sum").to_numpy()
         changed = np.flatnonzero(copies)

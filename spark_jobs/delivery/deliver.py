@@ -38,7 +38,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What a delivery did, and why which tables stopped."""
+    """Result of a delivery, and why which tables stopped."""
 
     delivery: str
     tables: list[Delivered] = field(default_factory=list)
@@ -77,7 +77,7 @@ def deliver(pipeline: Pipeline, name: str, only: Scope | None = None) -> Deliver
     outcome = DeliveryOutcome(name)
     if is_ordered:
         require_ordered(tables, f"delivery {name}")
-    rows = _rows(name, settings) if tables else {}
+    rows = _progress_rows(name, settings) if tables else {}
     pending = _pending(settings, tables, rows)
     if not is_ordered:
         outcome.stopped.update(_amid_logs(name, pending, rows))
@@ -102,7 +102,7 @@ def deliver(pipeline: Pipeline, name: str, only: Scope | None = None) -> Deliver
 def _deliver_tables(
     workers: Workers, lake: Lake, tables: list[LakeTable], logs: Mapping[str, str], outcome: DeliveryOutcome
 ) -> None:
-    """What versions of tables changed, side by side. logs: by source how far its log is at the target."""
+    """Deliver the changes of versions of tables, side by side. logs: by source how far its log is at the target."""
     threads = min(workers.settings.workers, len(tables))
     with (
         doing(f"delivery {outcome.delivery}: writing tables", len(tables)) as activity,
@@ -121,7 +121,7 @@ def _deliver_tables(
                 outcome.stopped[table.schema, table.name] = reason
 
 
-def _rows(name: str, settings: Delivery) -> dict[Name, Progress]:
+def _progress_rows(name: str, settings: Delivery) -> dict[Name, Progress]:
     """The rows of progress of a delivery. Raises DeliveryError."""
     with Connection(name, settings.mysql) as connection:
         rows = progress.listed(connection, name) if progress.exists(connection) else {}
@@ -138,14 +138,14 @@ def _pending(settings: Delivery, tables: list[LakeTable], rows: Mapping[Name, Pr
 
 
 def _is_reached(table: LakeTable, row: Progress | None) -> bool:
-    """Whether the target has the version that a table has now."""
+    """True if the target has the version that a table has now."""
     if row is None or row.version != table.version:
         return False
     return not lake_table.is_restored(table, table.version, row.position)
 
 
 def _amid_logs(name: str, tables: Sequence[LakeTable], rows: Mapping[Name, Progress]) -> dict[Name, str]:
-    """Why which tables are at no version of the lake: their logs were delivered in order, and not to the end."""
+    """Tables at no version of the lake, with the reason: their logs were delivered in order, and not to the end."""
     stopped = {}
     for table in tables:
         try:
@@ -172,7 +172,7 @@ def _require_version(name: str, table: LakeTable, rows: Mapping[Name, Progress])
 
 
 def _is_at_version(row: Progress, log_row: Progress, source: str, origin: Name) -> bool:
-    """Whether a log wrote nothing into a table since it had the version of its row."""
+    """True if a log wrote nothing into a table since it had the version of its row."""
     if log_row.tables is not None and origin not in log_row.tables:
         return True
     if log_row.exit_position is not None:
@@ -184,7 +184,7 @@ def _deliver_table(workers: Workers, lake: Lake, table: LakeTable, logs: Mapping
     own_logs = {source: logs[source] for source, _ in table.origins if source in logs}
     with Connection(workers.name, workers.settings.mysql) as connection:
         delivery = TableDelivery(workers.name, workers.settings, lake, table, connection, workers.submit, own_logs)
-        with about(delivery.place):
+        with about(delivery.label):
             return delivery.deliver()
 
 

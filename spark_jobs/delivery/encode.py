@@ -163,19 +163,19 @@ _ENCODERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Ar
     (pa.types.is_struct, lambda values: _hex(_geometries(values))),
     (pa.types.is_list, lambda values: _hex(_vectors(values))),
 )
-"""How values of an Arrow type are written; all others are integers."""
+"""Texts of values of an Arrow type; all others are integers."""
 
 
 def _with_exact(array: pa.Array, exact: pa.MapArray, column: OutputColumn) -> pa.Array:
     """The literals with exact texts in the place of what the typed column does not hold."""
     keys, items = (pa.ListArray.from_arrays(exact.offsets, values) for values in (exact.keys, exact.items))
     is_own = pc.equal(pc.list_flatten(keys), column.name)
-    places = pc.list_parent_indices(keys).filter(is_own).to_numpy()
-    if not len(places):
+    indexes = pc.list_parent_indices(keys).filter(is_own).to_numpy()
+    if not len(indexes):
         return array
     texts = pc.list_flatten(items).filter(is_own)
     is_text = column.kind in ("date", "datetime", "timestamp", "time", "year")
     new = _enclosed(texts) if is_text else pc.binary_join_element_wise("x'", texts, "'", "")
     is_exact = np.zeros(len(array), np.bool_)
-    is_exact[places] = True
+    is_exact[indexes] = True
     return pc.replace_with_mask(array, pa.array(is_exact), new)

@@ -16,7 +16,7 @@ from spark_jobs.delta.snapshot import Snapshot, commit_info_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import ADDED
-from spark_jobs.downstream.multi_source import MARKS, parts_of
+from spark_jobs.downstream.multi_source import PROVENANCE, parts_of
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -62,7 +62,7 @@ class LakeColumn:
 
 @dataclass(frozen=True, slots=True)
 class LakeTableShape:
-    """What a version of a downstream table looks like. key: empty where the source's table has none."""
+    """Shape of a version of a downstream table. key: empty where the source's table has none."""
 
     columns: tuple[LakeColumn, ...]
     key: tuple[str, ...]
@@ -105,7 +105,7 @@ def published(pipeline: Pipeline, lake: Lake) -> list[LakeTable]:
 
 
 def shape_of(lake: Lake, table: LakeTable, snapshot: Snapshot) -> LakeTableShape:
-    """What a version looks like, with the declarations of the silver versions that were merged into it."""
+    """Shape of a version, with the declarations of the silver versions that were merged into it."""
     checkpoint = DownstreamCommit.from_json(snapshot.user_metadata)
     if checkpoint is None:  # somebody else's commit, which moved no position
         checkpoint = DownstreamCommit.of_head(table.table.head())
@@ -119,7 +119,7 @@ def shape_of(lake: Lake, table: LakeTable, snapshot: Snapshot) -> LakeTableShape
         key = key or commit.key or ()
         definitions += [commit.definition] if commit.definition else []
     if table.into.is_merged and not table.into.is_shared and key:
-        key = (*MARKS, *key)
+        key = (*PROVENANCE, *key)
     declared = {
         str(column.name): column for definition in reversed(definitions) for column in definition.columns if column.name
     }
@@ -133,7 +133,7 @@ def shape_of(lake: Lake, table: LakeTable, snapshot: Snapshot) -> LakeTableShape
         for column in snapshot.schema.columns
         if column.name not in ADDED
     )
-    return LakeTableShape(columns, key, _position(checkpoint))
+    return LakeTableShape(columns, key, _position_text(checkpoint))
 
 
 def hashed_columns(pipeline: Pipeline, name: TableName) -> frozenset[str]:
@@ -159,7 +159,7 @@ def _silver_versions(checkpoint: DownstreamCommit) -> Mapping[tuple[str, str, st
 
 
 def _silver_commit(lake: Lake, source: str, name: TableName, version: int | None) -> SilverCommit | None:
-    """What silver's commit says that was merged; where it is not in the log any more, what the newest says."""
+    """Silver commit that was merged; where it is not in the log any more, the newest one."""
     silver = lake.silver(source, name.schema, name.table)
     info = None if version is None or version < 0 else commit_info_of(silver.path, version)
     commit = SilverCommit.from_json(info.get("userMetadata")) if info else None
@@ -168,7 +168,7 @@ def _silver_commit(lake: Lake, source: str, name: TableName, version: int | None
     return SilverCommit.of_head(silver.head())
 
 
-def _position(checkpoint: DownstreamCommit | None) -> str:
+def _position_text(checkpoint: DownstreamCommit | None) -> str:
     """The position; of a table of several source tables each one's."""
     if checkpoint is None:
         return ""
@@ -194,7 +194,7 @@ def positions_of(text: str | None, table: LakeTable) -> dict[Origin, Position]:
 
 
 def is_restored(table: LakeTable, version: int, position: str | None) -> bool:
-    """Whether the lake's table was put back to a state before a version, whatever it has under its number now.
+    """True if the lake's table was put back to a state before a version, whatever it has under its number now.
 
     position: what the version's commit said when it was delivered.
     """
@@ -203,11 +203,11 @@ def is_restored(table: LakeTable, version: int, position: str | None) -> bool:
         head = table.table.head()
         return head is None or head.version < version
     checkpoint = DownstreamCommit.from_json(info.get("userMetadata"))
-    return checkpoint is not None and bool(position) and _position(checkpoint) != position
+    return checkpoint is not None and bool(position) and _position_text(checkpoint) != position
 
 
 def silver_version_at(table: LakeTable, version: int, origin: Origin) -> int | None:
-    """Which version of a source table's silver a version of the downstream table has; None where nothing says."""
+    """Version of a source table's silver in a version of the downstream table; None where nothing says."""
     info = commit_info_of(table.table.path, version)
     checkpoint = DownstreamCommit.from_json(info.get("userMetadata")) if info else None
     source, name = origin

@@ -1,4 +1,4 @@
-"""How far a delivery is: a row a table in ``stratalog.checkpoint`` of the target, changed in the rows' transactions.
+"""Progress of a delivery: a row a table in ``stratalog.checkpoint`` of the target, changed in the rows' transactions.
 
 Put here: the table, what its rows say, and the statements that move them. Not here: the transactions themselves
 (transactions.py).
@@ -83,7 +83,7 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """What the parts of an open window were planned by.
+    """Basis of the plan of an open window's parts.
 
     digest: differs where the names of parts mean other rows. is_repeated: whether the window is written from its
     beginning again, over rows that it wrote before. part_rows, tables: of a log, the rows of a part and its tables.
@@ -97,7 +97,7 @@ class WindowPlan:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the row says."""
+    """Content of a row of progress."""
 
     fence: int
     lake_id: str | None = None
@@ -119,7 +119,7 @@ class Progress:
     logs: Mapping[str, str] | None = None
     """Of a table: by source how far its log was when the target had the version; None where the row does not say."""
     session: TargetSession | None = None
-    """What executes, or executed, a statement that commits by itself; None where no such one may be under way."""
+    """Statement that commits by itself and is, or was, executed; None where none may be active."""
     rows_written: int = 0
 
 
@@ -144,7 +144,7 @@ def _create(connection: Connection) -> None:
 
 
 def exists(connection: Connection) -> bool:
-    """Whether the table is there. Raises DeliveryError."""
+    """True if the table is there. Raises DeliveryError."""
     query = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = 'checkpoint'"
     return bool(connection.ask(query, (SCHEMA,)))
 
@@ -174,13 +174,13 @@ def outlast(connection: Connection, table: TableId, fence: int, session: TargetS
 
 
 def stored(connection: Connection, table: TableId) -> Progress | None:
-    """What the row says, after whoever is changing it now; None without one. Raises DeliveryError, MySQLError."""
+    """Stored row of progress, after whoever is changing it now; None without one. Raises DeliveryError, MySQLError."""
     rows = connection.rows(f"SELECT * FROM {TABLE} WHERE {table.condition()} FOR UPDATE")
     return _progress(rows[0]) if rows else None
 
 
 def listed(connection: Connection, delivery: str) -> dict[tuple[str, str], tuple[Progress, Any]]:
-    """What the rows of a delivery say, by schema and table, and when they said so. Raises DeliveryError."""
+    """Rows of progress of a delivery, by schema and table, with their times. Raises DeliveryError."""
     query = f"SELECT * FROM {TABLE} WHERE delivery = %s ORDER BY table_schema, table_name"
     rows = connection.ask(query, (delivery,))
     return {(row["table_schema"], row["table_name"]): (_progress(row), row["updated_at"]) for row in rows}
@@ -199,15 +199,15 @@ def _progress(row: Mapping[str, Any]) -> Progress:
         exit_version=row["exit_version"],
         exit_position=row["exit_position"],
         parts=frozenset(filter(None, parts.split(","))),
-        plan=WindowPlan(**window | {"tables": _names(window["tables"])}) if window else None,
-        tables=_names(plan["tables"]) if "tables" in plan else None,
+        plan=WindowPlan(**window | {"tables": _table_names(window["tables"])}) if window else None,
+        tables=_table_names(plan["tables"]) if "tables" in plan else None,
         logs=plan.get("logs"),
         session=TargetSession.of_text(row["executing"]) if row.get("executing") else None,
         rows_written=int(row["rows_written"]),
     )
 
 
-def _names(pairs: Iterable[Sequence[str]]) -> Names:
+def _table_names(pairs: Iterable[Sequence[str]]) -> Names:
     return frozenset((schema, name) for schema, name in pairs)
 
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 
 class ChangeKind(StrEnum):
-    """What happens to a row, as names of spans have it."""
+    """Kinds of change of a row, as names of spans have them."""
 
     DELETE = "d"
     CLEAR = "c"
@@ -25,7 +25,7 @@ class ChangeKind(StrEnum):
 
     @property
     def is_delete(self) -> bool:
-        """Whether it goes before all writes."""
+        """True if it goes before all writes."""
         return self in (ChangeKind.DELETE, ChangeKind.CLEAR)
 
 
@@ -56,7 +56,7 @@ class RemainingRows:
                 ranges.append([begin, end])
 
     def of(self, span: RowSpan) -> Iterator[RowSpan]:
-        """What remains of a span."""
+        """Remainder of a span."""
         ranges, begin = self._ranges[span.kind], span.begin
         at = max(0, bisect_right(ranges, [begin, begin]) - 1)
         for first, last in ranges[at:]:

@@ -23,7 +23,7 @@ _ENDED_WITHIN = 10.0
 """Seconds in which a session ends that is told to."""
 _FIRST_POLL, _LONGEST_POLL = 0.02, 1.0
 """Seconds between two looks."""
-_SAY_EVERY = 30.0
+_REPORT_SECONDS = 30.0
 """Seconds between two lines about a session that is waited for."""
 _IDLE = "Sleep"
 _NO_SUCH_SESSION = 1094
@@ -54,10 +54,10 @@ class TargetSession:
 class TargetConnection(Protocol):
     """A connection to the server."""
 
-    place: str
+    label: str
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """What a query gives. Raises DeliveryError, MySQLError, OSError."""
+        """Rows of a query. Raises DeliveryError, MySQLError, OSError."""
 
     def execute(self, statement: str | bytes) -> int:
         """Runs a statement; how many rows it changed. Raises DeliveryError, MySQLError, OSError."""
@@ -66,7 +66,7 @@ class TargetConnection(Protocol):
 def own_session(connection: TargetConnection) -> TargetSession:
     """The connection's own session. Raises DeliveryError, MySQLError, OSError."""
     number = int(connection.rows("SELECT CONNECTION_ID() number")[0]["number"])
-    host = next((str(row["Host"]) for row in _listed(connection) if int(row["Id"]) == number), "")
+    host = next((str(row["Host"]) for row in _user_sessions(connection) if int(row["Id"]) == number), "")
     return TargetSession(number, host)
 
 
@@ -78,7 +78,7 @@ def end(connection: TargetConnection, session: TargetSession) -> None:
     deadline, pause = time.monotonic() + _ENDED_WITHIN, _FIRST_POLL
     while _command(connection, session) is not None:
         if time.monotonic() > deadline:
-            raise DeliveryError(f"{connection.place}: {session} was told to end, and has not; end it at the target")
+            raise DeliveryError(f"{connection.label}: {session} was told to end, and has not; end it at the target")
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_POLL)
 
@@ -93,22 +93,22 @@ def outlast(connection: TargetConnection, session: TargetSession) -> None:
         if command == _IDLE:
             end(connection, session)
             return
-        if time.monotonic() - reported_at >= _SAY_EVERY:
+        if time.monotonic() - reported_at >= _REPORT_SECONDS:
             reported_at = time.monotonic()
-            log.warning("%s: waits for %s, which is at a statement of an earlier run", connection.place, session)
+            log.warning("%s: waits for %s, which is at a statement of an earlier run", connection.label, session)
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_POLL)
 
 
 def _command(connection: TargetConnection, session: TargetSession) -> str | None:
-    """What a session does; None where there is no such session."""
-    for row in _listed(connection):
+    """Command of a session; None where there is no such session."""
+    for row in _user_sessions(connection):
         if int(row["Id"]) == session.number and str(row["Host"]) == session.host:
             return str(row["Command"])
     return None
 
 
-def _listed(connection: TargetConnection) -> list[dict[str, Any]]:
+def _user_sessions(connection: TargetConnection) -> list[dict[str, Any]]:
     """The user's sessions, or all where the user may see them."""
     return connection.rows("SHOW PROCESSLIST")
 

@@ -33,8 +33,8 @@ _OUT_OF_RANGE = 1690
 _FOUND = re.compile(rb"Duplicates: (\d+)")
 
 
-class Way(Enum):
-    """How a row is written."""
+class WriteMethod(Enum):
+    """Method of writing a row."""
 
     INSERT = "insert"
     """It must not be there."""
@@ -62,7 +62,7 @@ class RowStatement:
     is_at_most: bool = False
     counts_found: bool = False
 
-    def require(self, place: str, affected: int, info: bytes) -> None:
+    def require(self, label: str, affected: int, info: bytes) -> None:
         """Raises DeliveryError for an answer other than it has to be.
 
         affected: rows. info: what the server says beside that number.
@@ -75,23 +75,23 @@ class RowStatement:
             match = _FOUND.search(info)
             if match is None:
                 raise DeliveryError(
-                    f"{place}: {self.table}: a proxy before the target hides how many rows were there; connect without"
+                    f"{label}: {self.table}: a proxy before the target hides how many rows were there; connect without"
                 )
             count = int(match[1])
         if count == self.rows or (self.is_at_most and count < self.rows):
             return
         raise DeliveryError(
-            f"{place}: {self.table}: the target {self.does} {count:,} rows where the window has {self.rows:,}, so its "
+            f"{label}: {self.table}: the target {self.does} {count:,} rows where the window has {self.rows:,}, so its "
             "rows are not those that this delivery wrote, and nothing of the transaction is there; see which by "
             "`stratalog verify --delivery`, and deliver the table from the beginning: stratalog deliver --reload"
         )
 
-    def collision(self, place: str, number: int | None, text: str) -> DeliveryError | None:
-        """What the guard says by an error of a number and a text; None for other errors."""
+    def collision(self, label: str, number: int | None, text: str) -> DeliveryError | None:
+        """Error of the guard for an error's number and text; None for other errors."""
         if number != _OUT_OF_RANGE or _GUARD not in text:
             return None
         return DeliveryError(
-            f"{place}: {self.table}: a row of another key is in the way: a unique index of the target takes values for "
+            f"{label}: {self.table}: a row of another key is in the way: a unique index of the target takes values for "
             "equal that differ, by its collation or prefix, or the source does not have it; compare by `stratalog "
             "verify --delivery`, and give the target the source's indexes and collations, or finer ones"
         )
@@ -125,7 +125,7 @@ class Writer:
 
     @property
     def has_source_key(self) -> bool:
-        """Whether rows that differ at the source have different keys."""
+        """True if rows that differ at the source have different keys."""
         return set(self.source_key) <= set(self.key)
 
     @property
@@ -134,30 +134,32 @@ class Writer:
         names = set(self.source_key) - set(self.key)
         return (*self.key_columns, *(column for column in self.columns if column.name in names))
 
-    def write(self, rows: pa.Table, way: Way) -> Iterator[RowStatement]:
+    def write(self, rows: pa.Table, method: WriteMethod) -> Iterator[RowStatement]:
         """The statements that write rows."""
-        yield from self.write_texts(self.row_texts(rows), way, lambda place: rows.slice(place, 1))
+        yield from self.write_texts(self.row_texts(rows), method, lambda index: rows.slice(index, 1))
 
     def row_texts(self, rows: pa.Table) -> pa.Array:
-        """What ``write_texts`` takes of each row."""
+        """Texts of each row for ``write_texts``."""
         return tuples(literals(rows, self.columns))
 
-    def write_texts(self, texts: pa.Array, way: Way, row: Callable[[int], pa.Table]) -> Iterator[RowStatement]:
-        """The statements that write the rows of these texts. row: gives one of them as a table, by its place."""
+    def write_texts(
+        self, texts: pa.Array, method: WriteMethod, row: Callable[[int], pa.Table]
+    ) -> Iterator[RowStatement]:
+        """The statements that write the rows of these texts. row: gives one of them as a table, by its position."""
         listed = ", ".join(identifier(column.name) for column in self.columns)
         head = f"INSERT INTO {self.name} ({listed}) VALUES ("
-        tail = ")" if way is Way.INSERT else f") ON DUPLICATE KEY UPDATE {self._assignments(way)}"
+        tail = ")" if method is WriteMethod.INSERT else f") ON DUPLICATE KEY UPDATE {self._assignments(method)}"
         for begin, text, rows in self._statements(texts, head, "),(", tail):
-            if way is Way.INSERT:
-                yield self._statement(text, "inserted", rows)
-            elif way in (Way.UPSERT, Way.REPEATED_INSERT):
+            if method is WriteMethod.INSERT:
+                yield self._row_statement(text, "inserted", rows)
+            elif method in (WriteMethod.UPSERT, WriteMethod.REPEATED_INSERT):
                 # A row that was there and is changed counts twice.
-                yield self._statement(text, "wrote", 2 * rows, is_at_most=True)
+                yield self._row_statement(text, "wrote", 2 * rows, is_at_most=True)
             elif rows == 1:
                 # Servers count found rows beside the number, but for a statement of one row.
                 yield from self.update(row(begin), self.key_texts(row(begin)))
             else:
-                yield self._statement(text, "found", rows, counts_found=True)
+                yield self._row_statement(text, "found", rows, counts_found=True)
 
     def delete(self, rows: pa.Table, *, is_again: bool = False) -> Iterator[RowStatement]:
         """The statements that delete the rows of these keys. rows: with the identity's columns.
@@ -167,12 +169,12 @@ class Writer:
         if is_again and self.key:
             head = f"DELETE FROM {self.name} WHERE ("
             for _, text, count in self._statements(self._spelled_keys(rows), head, ") OR (", ")"):
-                yield self._statement(text, "deleted", count, is_at_most=True)
+                yield self._row_statement(text, "deleted", count, is_at_most=True)
             return
         yield from self.delete_texts(self.key_texts(rows))
 
     def key_texts(self, rows: pa.Table) -> pa.Array:
-        """What ``delete_texts`` takes of each row; of a table without a key a condition that its copies fulfil."""
+        """Texts of each row for ``delete_texts``; of a table without a key a condition that its copies fulfil."""
         if not self.key:
             return self._conditions(rows)
         arrays = key_literals(rows, self.key_columns)
@@ -197,7 +199,7 @@ class Writer:
             texts, f"DELETE FROM {self.name} WHERE {condition}", "," if is_single else ") OR (", ")"
         )
         for _, text, rows in statements:
-            yield self._statement(text, "deleted", rows, is_at_most=is_at_most)
+            yield self._row_statement(text, "deleted", rows, is_at_most=is_at_most)
 
     def update(self, rows: pa.Table, keys: pa.Array) -> Iterator[RowStatement]:
         """The statements that give rows these values, one each. keys: ``key_texts`` of the rows before."""
@@ -208,7 +210,7 @@ class Writer:
         operand = f"{identifier(self.key[0])} = " if len(self.key) == 1 else ""
         for values, key in zip(assignments.to_pylist(), keys.to_pylist(), strict=True):
             text = f"UPDATE {self.name} SET {values} WHERE {operand}{key}".encode()
-            yield self._statement(text, "found", 1)
+            yield self._row_statement(text, "found", 1)
 
     def delete_copies(self, rows: pa.Table, copies: Sequence[int]) -> Iterator[RowStatement]:
         """The statements that delete so many copies of each of these rows, which are identified by all columns."""
@@ -217,9 +219,9 @@ class Writer:
 
     def _delete_of_copies(self, condition: str, copies: int, *, is_at_most: bool = False) -> RowStatement:
         text = f"DELETE FROM {self.name} WHERE {condition} LIMIT {copies}".encode()
-        return self._statement(text, "deleted", copies, is_at_most=is_at_most)
+        return self._row_statement(text, "deleted", copies, is_at_most=is_at_most)
 
-    def _statement(
+    def _row_statement(
         self, text: bytes, does: str, rows: int, *, is_at_most: bool = False, counts_found: bool = False
     ) -> RowStatement:
         return RowStatement(text, f"{self.schema}.{self.table}", does, rows, is_at_most, counts_found)
@@ -249,9 +251,9 @@ class Writer:
             rows = joined(texts.slice(begin, end - begin), separator)
             yield begin, b"".join([head.encode(), rows, tail.encode()]), end - begin
 
-    def _assignments(self, way: Way) -> str:
+    def _assignments(self, method: WriteMethod) -> str:
         """Those of an upsert, behind its guard: a server carries them out one after the other."""
-        compared = self.identity_columns if way is Way.REPEATED_INSERT else self.key_columns
+        compared = self.identity_columns if method is WriteMethod.REPEATED_INSERT else self.key_columns
         condition = " AND ".join(_is_same(column) for column in compared)
         first = identifier(self.key[0])
         guard = f"{first} = IF({_GUARD} + (NOT ({condition})), VALUES({first}), NULL)"
@@ -270,7 +272,7 @@ def _is_same(column: OutputColumn) -> str:
     return f"{name} <=> VALUES({name})"
 
 
-def is_stored(column: OutputColumn, literals_: pa.Array) -> pa.Array:
+def is_stored(column: OutputColumn, literal_list: pa.Array) -> pa.Array:
     """SQL: whether a column has what a literal became when it was stored.
 
     JSON is compared as the target prints what it reads of the literal: a DECIMAL in it is not one there. Text is
@@ -280,15 +282,17 @@ def is_stored(column: OutputColumn, literals_: pa.Array) -> pa.Array:
     name = identifier(column.name)
     if column.kind == "json":
         before, behind = f"CAST(CAST({name} AS CHAR) AS BINARY) <=> CAST(CAST(CAST(", " AS JSON) AS CHAR) AS BINARY)"
-        return pc.binary_join_element_wise(before, literals_, behind, "")
+        return pc.binary_join_element_wise(before, literal_list, behind, "")
     if column.kind in TEXT_KINDS:
         before, behind = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) <=> CAST(", " AS BINARY)"
-        texts = pc.binary_join_element_wise(before, literals_, behind, "")
-        has_bytes = pc.starts_with(literals_, "x'")
+        texts = pc.binary_join_element_wise(before, literal_list, behind, "")
+        has_bytes = pc.starts_with(literal_list, "x'")
         if not pc.any(has_bytes).as_py():
             return texts
-        return pc.if_else(has_bytes, pc.binary_join_element_wise(f"CAST({name} AS BINARY) <=> ", literals_, ""), texts)
-    return pc.binary_join_element_wise(f"{name} <=> ", literals_, "")
+        return pc.if_else(
+            has_bytes, pc.binary_join_element_wise(f"CAST({name} AS BINARY) <=> ", literal_list, ""), texts
+        )
+    return pc.binary_join_element_wise(f"{name} <=> ", literal_list, "")
 
 
 def _conjunction(conditions: Sequence[pa.Array]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""How far deliveries are, by what their targets say.
+"""Progress of deliveries, by what their targets say.
 
 Put here: what `stratalog status` and Dagster show of a delivery. Not here: how positions move (progress.py).
 """
@@ -60,10 +60,10 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> DeliveryStatus:
             rows = progress.listed(connection, name) if progress.exists(connection) else {}
     except DeliveryError as error:
         return DeliveryStatus(name, target, str(error), [])
-    return DeliveryStatus(name, target, None, [_table(table, rows) for table in tables])
+    return DeliveryStatus(name, target, None, [_delivered_table(table, rows) for table in tables])
 
 
-def _table(table: LakeTable, rows: Mapping[tuple[str, str], tuple[Progress, datetime]]) -> DeliveredTable:
+def _delivered_table(table: LakeTable, rows: Mapping[tuple[str, str], tuple[Progress, datetime]]) -> DeliveredTable:
     row, updated_at = rows.get((table.schema, table.name), (None, None))
     at = updated_at.replace(tzinfo=UTC).isoformat(timespec="seconds") if row and updated_at else None
     if row is None:

@@ -30,7 +30,7 @@ from spark_jobs.delivery.changes import KeyedChanges, KeylessChanges, TableDelta
 from spark_jobs.delivery.lake_table import LakeTable, LakeTableShape
 from spark_jobs.delivery.progress import Progress, Step, TableId, WindowPlan
 from spark_jobs.delivery.row_spans import ChangeKind, RemainingRows, RowSpan
-from spark_jobs.delivery.statements import RowStatement, Way, Writer
+from spark_jobs.delivery.statements import RowStatement, WriteMethod, Writer
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Alterations, Dialect, TargetTable
 from spark_jobs.delivery.transactions import TargetTransaction, commit, execute_alone
@@ -44,7 +44,7 @@ STATEMENTS = 10
 """Statements of a transaction at limit, of ``batch_rows`` each."""
 _PART_BYTES = 16 << 20
 """Bytes of Arrow's rows in a part at limit, but for one of a single row."""
-_SAY_EVERY = 5.0
+_REPORT_SECONDS = 5.0
 """Seconds between two lines of progress."""
 _SPANS = 1
 """Of the order of a window's rows; raised where a change of it gives spans another meaning."""
@@ -55,7 +55,7 @@ Submit = Callable[[Callable[[Connection], int]], "Future[int]"]
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What a delivery did with a table."""
+    """Result of a delivery for one table."""
 
     table: TableId
     position: str | None
@@ -108,7 +108,7 @@ class TableDelivery:
         return TableId(self.name, self.table.schema, self.table.name)
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         return f"delivery {self.name}: {self.table}"
 
     def deliver(self) -> Delivered:
@@ -124,7 +124,7 @@ class TableDelivery:
         result = Delivered(self.id, progress.position, progress.version if progress.version is not None else -1)
         if progress.version is not None and lake_table.is_restored(self.table, progress.version, progress.position):
             raise DeliveryError(
-                f"{self.place}: the lake's table was restored to a state before version {progress.version}, which the "
+                f"{self.label}: the lake's table was restored to a state before version {progress.version}, which the "
                 "target has; deliver it from the beginning: stratalog deliver --reload"
             )
         # A window that is open is completed first: its parts are planned by its own end.
@@ -145,7 +145,7 @@ class TableDelivery:
             statements = self._alter(progress, shape, dialect)
         target = target_table.target_table(self.connection, self.table.schema, self.table.name)
         if target is None:
-            raise DeliveryError(f"{self.place}: the target has no such table; create it, or set ddl: apply")
+            raise DeliveryError(f"{self.label}: the target has no such table; create it, or set ddl: apply")
         is_first = progress.version is None and progress.exit_version is None
         if is_first and self.settings.safe_mode != "on":  # which overwrites what is there
             self._require_empty()
@@ -153,7 +153,7 @@ class TableDelivery:
         step = Step(window.after.metadata.id, window.after.version, shape.position, columns, logs=self.logs)
         rows = _Writing(self, progress, window, step, target, shape).write()
         position = f"{shape.position}, {rows} rows" if rows else shape.position
-        log.info("%s: delivered up to %s", self.place, position)
+        log.info("%s: delivered up to %s", self.label, position)
         after = replace(
             progress,
             lake_id=step.lake_id,
@@ -177,7 +177,7 @@ class TableDelivery:
     def _require_same_table(self, progress: Progress, window: TableDelta) -> None:
         if progress.lake_id not in (None, window.after.metadata.id):
             raise DeliveryError(
-                f"{self.place}: the downstream table was made again since it was delivered; deliver it from the "
+                f"{self.label}: the downstream table was made again since it was delivered; deliver it from the "
                 "beginning: stratalog deliver --reload"
             )
 
@@ -185,7 +185,7 @@ class TableDelivery:
         name = f"{identifier(self.table.schema)}.{identifier(self.table.name)}"
         if self.connection.ask(f"SELECT 1 FROM {name} LIMIT 1"):
             raise DeliveryError(
-                f"{self.place}: the target's table has rows that this delivery did not write; empty it, let stratalog "
+                f"{self.label}: the target's table has rows that this delivery did not write; empty it, let stratalog "
                 "deliver --reload do so, or overwrite rows of equal keys by safe_mode: on"
             )
 
@@ -198,11 +198,11 @@ class TableDelivery:
         statements = self._statements(progress, shape, dialect)
         if statements and self.settings.ddl == "stop":
             raise DeliveryError(
-                f"{self.place}: its columns changed, and ddl is stop; run at the target what follows, then deliver "
+                f"{self.label}: its columns changed, and ddl is stop; run at the target what follows, then deliver "
                 f"again: {'; '.join(statements)}"
             )
         for statement in statements:
-            log.info("%s: %s", self.place, statement)
+            log.info("%s: %s", self.label, statement)
             execute_alone(self.connection, self.id, progress.fence, statement)
         return statements
 
@@ -212,19 +212,19 @@ class TableDelivery:
             return []
         if target is None:
             for note in target_table.key_notes(shape, dialect):
-                log.warning("%s: %s", self.place, note)
+                log.warning("%s: %s", self.label, note)
             return target_table.creation(self.table.schema, self.table.name, shape, dialect)
         is_checked = self.settings.ddl == "stop"
         clauses = Alterations(progress.columns, shape, target, dialect).clauses(is_checked=is_checked)
         name = f"{identifier(self.table.schema)}.{identifier(self.table.name)}"
         return dialect.altering(name, clauses)
 
-    def say(self, rows: int, total: int) -> None:
+    def log_progress(self, rows: int, total: int) -> None:
         """A line of progress, once in a while."""
         now = time.monotonic()
-        if now - self._reported_at >= _SAY_EVERY:
+        if now - self._reported_at >= _REPORT_SECONDS:
             self._reported_at = now
-            log.info("%s: %s of %s rows", self.place, f"{rows:,}", f"{total:,}")
+            log.info("%s: %s of %s rows", self.label, f"{rows:,}", f"{total:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class _Writing:
     shape: LakeTableShape
 
     def write(self) -> int:
-        """How many rows were written and deleted. Raises DeliveryError, LakeError, LostRace, MySQLError."""
+        """Number of rows that were written and deleted. Raises DeliveryError, LakeError, LostRace, MySQLError."""
         settings = self.table.settings
         part_rows = settings.batch_rows * STATEMENTS
         is_split = self.progress.exit_version is not None or self.window.rows > part_rows
@@ -250,7 +250,7 @@ class _Writing:
             if sum(part.size for part in parts) <= 2 * _PART_BYTES:
                 rows = sum(part.rows for part in parts)
                 statements = list(chain.from_iterable(part.statements() for part in parts))
-                self._commit(statements, rows)
+                self._commit_statements(statements, rows)
                 return rows
         return self._opened().write_open(part_rows, is_safe=is_safe)
 
@@ -259,7 +259,7 @@ class _Writing:
         assert self.progress.plan
         is_safe = is_safe or self.progress.plan.is_repeated
         rows = self._write_parts(self.parts(part_rows, is_safe=is_safe))
-        self._commit([], 0)
+        self._commit_statements([], 0)
         return rows
 
     def _opened(self) -> "_Writing":
@@ -291,21 +291,21 @@ class _Writing:
     def _require_repeatable(self, writer: Writer) -> None:
         if writer.key and self.table.settings.safe_mode != "off":
             return
-        way = (
+        method = (
             "set safe_mode: auto, by which it is written again as a whole"
             if writer.key
             else "deliver the table, whose rows have no key, from the beginning: stratalog deliver --reload"
         )
         raise DeliveryError(
-            f"{self.table.place}: the window up to {self.progress.exit_position} was begun with other columns, "
+            f"{self.table.label}: the window up to {self.progress.exit_position} was begun with other columns, "
             "another key or other unique indexes at the target, or by another release of Stratalog, so the rest of it "
-            f"is not known; put that back until the window is complete, or {way}"
+            f"is not known; put that back until the window is complete, or {method}"
         )
 
     def _writer(self) -> Writer:
         columns = self.target.output_columns(self.shape)
         if not columns:
-            raise DeliveryError(f"{self.table.place}: the target's table has no column of the lake's")
+            raise DeliveryError(f"{self.table.label}: the target's table has no column of the lake's")
         return Writer(
             self.table.table.schema,
             self.table.table.name,
@@ -328,30 +328,30 @@ class _Writing:
             for span in remaining.of(RowSpan(kind, begin, counts[kind])):
                 rest = table.slice(span.begin - begin, span.end - span.begin)
                 at = span.begin
-                for slice_ in _slices(rest, part_rows):
-                    part = RowSpan(kind, at, at + len(slice_))
-                    yield TransactionPart(part, slice_.nbytes, partial(statements[kind], slice_))
+                for log_slice in _slices(rest, part_rows):
+                    part = RowSpan(kind, at, at + len(log_slice))
+                    yield TransactionPart(part, log_slice.nbytes, partial(statements[kind], log_slice))
                     at = part.end
 
     def _statements(self, writer: Writer, *, is_safe: bool) -> "Mapping[ChangeKind, Statements]":
         """By kind of change what makes statements of rows."""
         if not writer.key:
             is_counted = bool(self.window.removed)
-            insert = _inserts_of_copies(writer) if is_counted else _writes(writer, Way.INSERT)
+            insert = _inserts_of_copies(writer) if is_counted else _writes(writer, WriteMethod.INSERT)
             return {ChangeKind.DELETE: _deletes_of_copies(writer), ChangeKind.INSERT: insert}
         if not is_safe:
-            update, insert = (_writes(writer, way) for way in (Way.UPDATE, Way.INSERT))
+            update, insert = (_writes(writer, method) for method in (WriteMethod.UPDATE, WriteMethod.INSERT))
             return {ChangeKind.DELETE: writer.delete, ChangeKind.UPDATE: update, ChangeKind.INSERT: insert}
         # Under a second unique index a row that is there may have what another row's values are by now.
-        delete, upsert = partial(writer.delete, is_again=True), _writes(writer, Way.UPSERT)
-        insert = _replacements(writer) if self.target.unique > 1 else _writes(writer, Way.REPEATED_INSERT)
+        delete, upsert = partial(writer.delete, is_again=True), _writes(writer, WriteMethod.UPSERT)
+        insert = _replacements(writer) if self.target.unique > 1 else _writes(writer, WriteMethod.REPEATED_INSERT)
         kinds = (ChangeKind.DELETE, ChangeKind.CLEAR, ChangeKind.UPDATE, ChangeKind.INSERT)
         return dict(zip(kinds, (delete, delete, upsert, insert), strict=True))
 
     def _keyed(self, writer: Writer, *, is_safe: bool) -> "Iterator[_Rows]":
         unique = self.target.unique_columns(writer.columns)
         if not writer.has_source_key:
-            changes.require_different_keys(self.table.place, self.window, writer.key_columns, self.shape.key)
+            changes.require_different_keys(self.table.label, self.window, writer.key_columns, self.shape.key)
         all_shares = [
             KeyedChanges(self.window, writer.columns, writer.key_columns, unique, share, writer.identity_columns)
             for share in changes.shares(self.window)
@@ -381,7 +381,7 @@ class _Writing:
             yield counted.filter(pa.array(copies < 0)), ChangeKind.DELETE
             yield counted.filter(pa.array(copies > 0)), ChangeKind.INSERT
 
-    def _commit(self, statements: list[RowStatement], rows: int) -> None:
+    def _commit_statements(self, statements: list[RowStatement], rows: int) -> None:
         statement = rows_of.complete(self.table.id, self.progress, self.step, rows)
         work = TargetTransaction(
             self.table.id,
@@ -402,17 +402,17 @@ class _Writing:
                 if is_deleting and not part.is_delete:
                     rows += _drain(pending)
                     is_deleting = False
-                pending.add(self.table.submit(partial(self._part, part)))
+                pending.add(self.table.submit(partial(self._write_part, part)))
                 if len(pending) >= 2 * self.table.settings.workers:
                     rows += _first(pending)
-                    self.table.say(rows, total)
+                    self.table.log_progress(rows, total)
             return rows + _drain(pending)
         finally:
             for future in pending:
                 future.cancel()
             wait(pending)
 
-    def _part(self, part: TransactionPart, connection: Connection) -> int:
+    def _write_part(self, part: TransactionPart, connection: Connection) -> int:
         version = self.step.version
         statement = rows_of.part_complete(self.table.id, self.progress, version, str(part.span), part.rows)
         work = TargetTransaction(
@@ -453,13 +453,13 @@ def _gathered(rows: "Iterator[_Rows]", limit: int) -> "Iterator[_Rows]":
     yield from ((pa.concat_tables(tables), kind) for kind, tables in gathered.items())
 
 
-def _writes(writer: Writer, way: Way) -> Statements:
-    return partial(writer.write, way=way)
+def _writes(writer: Writer, method: WriteMethod) -> Statements:
+    return partial(writer.write, method=method)
 
 
 def _replacements(writer: Writer) -> Statements:
-    """What rows of their keys may be there goes, in the transaction in which the rows come."""
-    return lambda rows: chain(writer.delete(rows, is_again=True), writer.write(rows, Way.INSERT))
+    """Statements that delete rows of these keys, in the transaction in which the new rows come."""
+    return lambda rows: chain(writer.delete(rows, is_again=True), writer.write(rows, WriteMethod.INSERT))
 
 
 _COPIES = "\0copies"
@@ -472,8 +472,8 @@ def _deletes_of_copies(writer: Writer) -> Statements:
 def _inserts_of_copies(writer: Writer) -> Statements:
     def statements(rows: pa.Table) -> Iterator[RowStatement]:
         copies = rows.column(_COPIES).to_numpy()
-        places = [place for place, count in enumerate(copies) for _ in range(count)]
-        yield from writer.write(rows.take(pa.array(places, pa.int64())), Way.INSERT)
+        indexes = [index for index, count in enumerate(copies) for _ in range(count)]
+        yield from writer.write(rows.take(pa.array(indexes, pa.int64())), WriteMethod.INSERT)
 
     return statements
 

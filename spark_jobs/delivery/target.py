@@ -88,7 +88,7 @@ _REMEDIES: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a server is."""
+    """Facts about a server."""
 
     version: str
     is_mariadb: bool
@@ -103,12 +103,12 @@ class Facts:
 
 
 def lock_seconds(settings: MySQL) -> int:
-    """How long a statement waits for a lock: well below the time after which its answer is given up."""
+    """Seconds that a statement waits for a lock: well below the time after which its answer is given up."""
     return max(1, min(_LOCK_SECONDS, settings.read_timeout // 2))
 
 
 def may_succeed(error: BaseException) -> bool:
-    """Whether the same may succeed another time: conflicts, locks, a lost connection, a server that starts."""
+    """True if the same may succeed another time: conflicts, locks, a lost connection, a server that starts."""
     cause = error.__cause__ if isinstance(error, DeliveryError) else error
     return cause is not None and (error_number(cause) in CONFLICTS or may_pass(cause))
 
@@ -121,11 +121,11 @@ class Connection:
 
     def __init__(self, delivery: str, settings: MySQL) -> None:
         self.delivery = delivery
-        self.place = f"delivery {delivery}"
+        self.label = f"delivery {delivery}"
         self._settings = settings
         self._connection: pymysql.Connection[Any] | None = None
         self._session: TargetSession | None = None
-        """What it is to the server; also of the last one, where it was given up."""
+        """Identifier at the server; also of the last one, where it was given up."""
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +155,7 @@ class Connection:
             self._session = sessions.own_session(self)
         except (pymysql.MySQLError, RuntimeError, OSError) as error:
             self.close()
-            raise DeliveryError(refusal(self.place, self._settings, error)) from error
+            raise DeliveryError(refusal(self.label, self._settings, error)) from error
 
     def _wait_for_locks(self, seconds: int) -> None:
         """Sets how long a statement waits for a lock at most; the server may let it wait for less."""
@@ -165,13 +165,13 @@ class Connection:
 
     @property
     def session(self) -> TargetSession:
-        """What the server knows it as. Raises DeliveryError."""
+        """Session identifier at the server. Raises DeliveryError."""
         self.open()
         assert self._session
         return self._session
 
     def retried(self, work: Callable[[], T], table: str = "") -> T:
-        """What work gives, which is tried again for about half a minute, each time in a session of its own.
+        """Result of work, which is tried again for about half a minute, each time in a session of its own.
 
         work: leaves nothing behind where its session ends. Raises DeliveryError, also of what may not succeed.
         """
@@ -210,7 +210,7 @@ class Connection:
 
     @property
     def info(self) -> bytes:
-        """What the server says of the last statement beside the number: of an upsert, how many rows were there."""
+        """Server's info text of the last statement: of an upsert, how many rows were there."""
         assert self._connection is not None
         # PyMySQL has no public name for it.
         return getattr(self._connection, "_result").message or b""  # noqa: B009
@@ -241,15 +241,15 @@ class Connection:
         return self.retried(lambda: self.rows(query, parameters))
 
     def error(self, error: BaseException, table: str = "") -> DeliveryError:
-        """What a server refused as a message with the delivery, the table and what to do; it has no value of a row."""
-        place = f"{self.place}: {table}" if table else self.place
+        """Error of a server as a message with the delivery, the table and what to do; it has no value of a row."""
+        label = f"{self.label}: {table}" if table else self.label
         if isinstance(error, DeliveryError):
             return error
         number = error_number(error)
         if may_pass(error) or number is None or not isinstance(error, pymysql.MySQLError):
-            return DeliveryError(refusal(place, self._settings, error))
+            return DeliveryError(refusal(label, self._settings, error))
         remedy = _REMEDIES.get(number)
         return DeliveryError(
-            f"{place}: {self._settings.host}:{self._settings.port} answered: {answer_of(error)}"
+            f"{label}: {self._settings.host}:{self._settings.port} answered: {answer_of(error)}"
             f"{'; ' + remedy if remedy else ''}"
         )

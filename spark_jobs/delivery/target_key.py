@@ -40,14 +40,14 @@ _UTF8_0900 = range(255, 324)
 _UCA_1400, _UCA_1400_NOPAD = 2048, 4
 """The first id of MariaDB's collations by UCA 14.0.0, and the bit of those by which spaces at the end count."""
 _PADDED, _UNPADDED = ("bin",), ("0900_bin", "nopad_bin")
-"""How names of binary collations end, by whether they ignore spaces at the end."""
+"""Suffixes of the names of binary collations, by whether they ignore spaces at the end."""
 
 KeyTypes = Mapping[str, tuple[str, str | None]]
 """By key column its type and, of text, its character set."""
 
 
 def counts_spaces(collation: int) -> bool:
-    """Whether texts that differ by spaces at their end alone differ, under the collation of an id."""
+    """True if texts that differ by spaces at their end alone differ, under the collation of an id."""
     if collation >= _UCA_1400:
         return bool(collation & _UCA_1400_NOPAD)
     return collation >= NOPAD or collation in _UTF8_0900
@@ -67,7 +67,7 @@ def binary_collation(charset: str, names: Collection[str], *, with_spaces: bool)
 
 @dataclass(frozen=True, slots=True)
 class KeyCollation:
-    """What text of a key is compared by: character set and collation. note: why it is not the source's; None: it is."""
+    """Character set and collation that text of a key is compared by. note: why it is not the source's; None: it is."""
 
     charset: str
     collation: str | None
@@ -95,7 +95,7 @@ def key_collation(collation: int | None, collations: Mapping[int, str]) -> KeyCo
 
 
 def is_as_fine(target: str, source: int | None, collations: Mapping[int, str]) -> bool:
-    """Whether texts that differ under a collation of the source differ under one of a server.
+    """True if texts that differ under a collation of the source differ under one of a server.
 
     target: its name. source: the id, None where it is not known. collations: of the server.
     """
@@ -130,9 +130,9 @@ def key_parts(types: KeyTypes) -> tuple[KeyPart, ...]:
 
 
 def cut_note(parts: Sequence[KeyPart], types: KeyTypes) -> str | None:
-    """What is to be said of a key with prefixes that may be shorter than the source's; None where none can be."""
+    """Note on a key with prefixes that may be shorter than the source's; None where none can be."""
     # The source's key has no more bytes than this one, so only a column of no fixed length may have taken some.
-    of_any_length = [name for name, (kind, _) in types.items() if _name(kind) not in _FIXED_BYTES]
+    of_any_length = [name for name, (kind, _) in types.items() if _hash_column_name(kind) not in _FIXED_BYTES]
     cut = [f"{part.column}({part.prefix})" for part in parts if part.prefix is not None]
     if not cut or len(of_any_length) == 1:
         return None
@@ -145,7 +145,9 @@ def _bytes_of(kind: str, charset: str | None) -> int | None:
         return None
     if match := _LENGTH.match(kind):
         return max(1, int(match[2])) * _width(kind, charset)
-    return _FIXED_BYTES.get(_name(kind), _DECIMAL_BYTES if _name(kind) == "decimal" else _OTHER_BYTES)
+    return _FIXED_BYTES.get(
+        _hash_column_name(kind), _DECIMAL_BYTES if _hash_column_name(kind) == "decimal" else _OTHER_BYTES
+    )
 
 
 def _width(kind: str, charset: str | None) -> int:
@@ -156,5 +158,5 @@ def _width(kind: str, charset: str | None) -> int:
     return _WIDEST if charset is None else width_of(charset)
 
 
-def _name(kind: str) -> str:
+def _hash_column_name(kind: str) -> str:
     return re.split(r"[ (]", kind, maxsplit=1)[0]

@@ -18,7 +18,7 @@ from spark_jobs.delivery.encode import OutputColumn
 from spark_jobs.delivery.lake_table import LakeColumn, LakeTableShape
 from spark_jobs.delivery.target import Connection, Facts
 from spark_jobs.delivery.target_key import KeyCollation, cut_note, is_as_fine, key_collation, key_parts
-from spark_jobs.downstream.multi_source import MARKS
+from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.errors import DeliveryError, Unsupported
 from spark_jobs.text.sql import identifier
 
@@ -79,7 +79,7 @@ class TargetTable:
 
     @property
     def unique(self) -> int:
-        """How many unique indexes there are."""
+        """Number of unique indexes that there are."""
         return len(self.indexes)
 
     def unique_columns(self, columns: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
@@ -159,7 +159,7 @@ def target_table(connection: Connection, schema: str, table: str) -> TargetTable
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a server writes definitions. collations: names by id."""
+    """Dialect in which a server writes definitions. collations: names by id."""
 
     facts: Facts
     collations: Mapping[int, str]
@@ -190,8 +190,11 @@ class Dialect:
         return text if self.facts.is_mariadb else _ELSEWHERE.get(text, text).removesuffix(" compressed")
 
     def key_collation(self, column: LakeColumn) -> KeyCollation | None:
-        """What a key compares the column by; None where it is not text, or is one of our own. Raises DeliveryError."""
-        if column.name in MARKS:
+        """Collation that a key compares the column by.
+
+        None where it is not text, or is one of our own. Raises DeliveryError.
+        """
+        if column.name in PROVENANCE:
             return None
         declared = column.column
         if not _TEXT.match(self.type_of(column)):
@@ -215,7 +218,7 @@ class Dialect:
         return f" CHARACTER SET {charset}{f' COLLATE {collation}' if collation else ''}"
 
     def _by_spark_type(self, column: LakeColumn) -> str:
-        if column.name in MARKS:
+        if column.name in PROVENANCE:
             return _MARK
         kind = _BY_SPARK_TYPE.get(column.spark_type)
         if kind or column.spark_type.startswith("DECIMAL"):
@@ -224,7 +227,7 @@ class Dialect:
 
     @property
     def has_rename_column(self) -> bool:
-        """Whether ALTER TABLE … RENAME COLUMN is there; CHANGE is everywhere."""
+        """True if ALTER TABLE … RENAME COLUMN is there; CHANGE is everywhere."""
         return self.facts.is_tidb or self.facts.numbers >= ((10, 5, 2) if self.facts.is_mariadb else (8, 0, 0))
 
     def altering(self, table: str, clauses: Sequence[str]) -> list[str]:
@@ -258,7 +261,7 @@ def creation(schema: str, table: str, shape: LakeTableShape, dialect: Dialect) -
 
 
 def key_notes(shape: LakeTableShape, dialect: Dialect) -> list[str]:
-    """What is to be said of the key of a table that ``creation`` makes, where it is not the source's."""
+    """Notes on the key of a table that ``creation`` makes, where it is not the source's."""
     by_name = {column.name: column for column in shape.columns}
     collations = {name: dialect.key_collation(by_name[name]) for name in shape.key}
     notes = [f"key column {name}: {text.note}" for name, text in collations.items() if text and text.note]
@@ -268,7 +271,7 @@ def key_notes(shape: LakeTableShape, dialect: Dialect) -> list[str]:
 
 
 def index_notes(shape: LakeTableShape, target: TargetTable, dialect: Dialect) -> list[str]:
-    """What unique indexes of a target may take for one that is not at the source, as far as definitions tell."""
+    """Notes on unique indexes of a target that may refuse rows the source takes, as far as definitions tell."""
     by_name, notes = {column.name.casefold(): column for column in shape.columns}, []
     key = {name.casefold() for name in shape.key}
     # Text by its collation, in each column that an index has.
@@ -293,7 +296,7 @@ def index_notes(shape: LakeTableShape, target: TargetTable, dialect: Dialect) ->
 
 
 def _is_short(part: IndexPart, prefixes: Mapping[str, int | None]) -> bool:
-    """Whether an index has less of a column than a key that a delivery creates. prefixes: of that key, by column."""
+    """True if an index has less of a column than a key that a delivery creates. prefixes: of that key, by column."""
     if part.column is None or part.length is None:
         return False
     longest = prefixes.get(part.column.casefold())
@@ -360,8 +363,8 @@ class Alterations:
                 clauses.append(self._rename(moves[column.physical], column, definition))
             elif column.name.casefold() not in free:
                 default = f" DEFAULT {self.defaults[column.name]}" if column.name in self.defaults else ""
-                place = f"AFTER {previous}" if previous else "FIRST"
-                clauses.append(f"ADD COLUMN {name} {definition}{default} {place}")
+                label = f"AFTER {previous}" if previous else "FIRST"
+                clauses.append(f"ADD COLUMN {name} {definition}{default} {label}")
             elif old and old["definition"] != definition and not (is_checked and self._has(column, definition)):
                 clauses.append(f"MODIFY COLUMN {name} {definition}")
             previous = name
@@ -428,7 +431,7 @@ class Alterations:
         return f"CHANGE COLUMN {old} {new} {definition}"
 
     def _has(self, column: LakeColumn, definition: str) -> bool:
-        """Whether the target's column has the definition, by what information_schema says of types."""
+        """True if the target's column has the definition, by what information_schema says of types."""
         target = self.target.column(column.name)
         if target is None:
             return False

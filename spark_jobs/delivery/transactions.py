@@ -80,7 +80,7 @@ def _attempt(connection: Connection, work: TargetTransaction, fence: int) -> boo
     if _is_committed(connection, work, fence):
         return False
     raise DeliveryError(
-        f"{connection.place}: {work.table}: its row in {rows_of.TABLE} is not as this run left it; nothing of this "
+        f"{connection.label}: {work.table}: its row in {rows_of.TABLE} is not as this run left it; nothing of this "
         "transaction is at the target. Run again; do not change that table by hand"
     )
 
@@ -90,11 +90,11 @@ def execute(connection: Connection, statement: RowStatement) -> None:
     try:
         affected = connection.execute(statement.text)
     except pymysql.MySQLError as error:
-        collision = statement.collision(connection.place, error_number(error), str(error.args[-1]))
+        collision = statement.collision(connection.label, error_number(error), str(error.args[-1]))
         if collision is None:
             raise
         raise collision from error
-    statement.require(connection.place, affected, connection.info)
+    statement.require(connection.label, affected, connection.info)
 
 
 def _is_committed(connection: Connection, work: TargetTransaction, fence: int) -> bool:
@@ -112,6 +112,6 @@ def _own_row(connection: Connection, table: TableId, fence: int) -> Progress:
 
 def _lost_race(connection: Connection, table: TableId) -> LostRace:
     return LostRace(
-        f"{connection.place}: {table}: another run delivers the table since; nothing of this transaction is at the "
+        f"{connection.label}: {table}: another run delivers the table since; nothing of this transaction is at the "
         "target, and that run delivers what this one had to"
     )

@@ -33,9 +33,9 @@ class Workers:
 
     def submit(self, work: Callable[[Connection], int]) -> "Future[int]":
         """Work for one of the connections."""
-        return self.pool.submit(self._run, work)
+        return self.pool.submit(self._run_work, work)
 
-    def _run(self, work: Callable[[Connection], int]) -> int:
+    def _run_work(self, work: Callable[[Connection], int]) -> int:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = Connection(self.name, self.settings.mysql)

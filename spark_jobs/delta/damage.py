@@ -16,19 +16,19 @@ _RAISED = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, Attribut
 
 
 @contextmanager
-def decoding(place: str) -> Iterator[None]:
+def decoding(label: str) -> Iterator[None]:
     """Raises LakeError where what is decoded inside the ``with`` block is damaged.
 
-    place: the path of the table, and which of its files, or what of it; the message begins with it.
+    label: the path of the table, and which of its files, or what of it; the message begins with it.
     """
     try:
         yield
     except _RAISED as error:
         if isinstance(error, OSError) and error.errno is not None:  # the system's reason, not the file's content
-            raise LakeError(f"{place} cannot be read: {reason(error)}") from error
+            raise LakeError(f"{label} cannot be read: {reason(error)}") from error
         text = str(error).partition("\n")[0]
         fault = f"{text} is missing" if isinstance(error, KeyError) else text
-        raise LakeError(f"{place} cannot be read: {fault}; restore the table's _delta_log") from error
+        raise LakeError(f"{label} cannot be read: {fault}; restore the table's _delta_log") from error
 
 
 def decoding_commit(path: str, version: int) -> AbstractContextManager[None]:

@@ -41,7 +41,7 @@ them; without it they refuse such values."""
 
 
 class FileLayout(TypedDict, total=False):
-    """How a data file is laid out, where it is not as by default."""
+    """Layout of a data file, where it is not as by default."""
 
     row_group_rows: int
     """Rows in a row group at most; by default as many as fit in 128 MiB."""
@@ -291,7 +291,7 @@ def _to_logical(cells: pa.ChunkedArray, kind: DeltaType, target: pa.DataType) ->
 
 
 def _same_layout(stored: pa.DataType, expected: pa.DataType) -> bool:
-    """Whether nested types are equal but for names of list elements and field ids."""
+    """True if nested types are equal but for names of list elements and field ids."""
     if pa.types.is_struct(expected):
         return (
             pa.types.is_struct(stored)

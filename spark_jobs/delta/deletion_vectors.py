@@ -32,7 +32,7 @@ _Z85_VALUES = {letter: value for value, letter in enumerate(_Z85)}
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """Where a vector is stored, and how many rows it deletes."""
+    """Location of a vector, and how many rows it deletes."""
 
     storage_type: str
     """``u``: a file in the table's folder, by its uuid; ``p``: a file by its path; ``i``: in the descriptor itself."""
@@ -43,7 +43,7 @@ class Descriptor:
 
     @property
     def unique_id(self) -> str:
-        """What tells vectors of one data file apart."""
+        """Identifier that tells vectors of one data file apart."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline}{suffix}"
 
@@ -81,17 +81,17 @@ class Descriptor:
 
 def read(table_path: str, descriptor: Descriptor) -> BitMap64:
     """The numbers of the rows that a vector deletes. Raises LakeError where its bytes are damaged."""
-    place = f"{table_path}: deletion vector {descriptor.unique_id}"
+    label = f"{table_path}: deletion vector {descriptor.unique_id}"
     try:
         if descriptor.storage_type == "i":
             vector = z85_decode(descriptor.path_or_inline)[: descriptor.size]
         else:
-            vector = _stored(descriptor.location(table_path), descriptor, place)
+            vector = _stored(descriptor.location(table_path), descriptor, label)
         rows = _from_bytes(vector)
     except (OSError, ValueError, struct.error) as error:
-        raise LakeError(f"{place}: cannot be read: {error}") from error
+        raise LakeError(f"{label}: cannot be read: {error}") from error
     if len(rows) != descriptor.cardinality:
-        raise LakeError(f"{place}: has {len(rows)} rows, and the log says {descriptor.cardinality}")
+        raise LakeError(f"{label}: has {len(rows)} rows, and the log says {descriptor.cardinality}")
     return rows
 
 
@@ -100,7 +100,7 @@ def stored(table_path: str, descriptors: Sequence[Descriptor]) -> list[bytes]:
     contents: dict[StoredPath, bytes] = {}
     vectors = []
     for descriptor in descriptors:
-        place = f"{table_path}: deletion vector {descriptor.unique_id}"
+        label = f"{table_path}: deletion vector {descriptor.unique_id}"
         try:
             if descriptor.storage_type == "i":
                 vectors.append(framed(z85_decode(descriptor.path_or_inline)[: descriptor.size]))
@@ -111,9 +111,9 @@ def stored(table_path: str, descriptors: Sequence[Descriptor]) -> list[bytes]:
             start = 1 if descriptor.offset is None else descriptor.offset
             entry = contents[file][start : start + descriptor.size + 8]
             if entry != framed(entry[4:-4]) or len(entry) != descriptor.size + 8:
-                raise LakeError(f"{place}: its bytes in {file} are damaged")
+                raise LakeError(f"{label}: its bytes in {file} are damaged")
         except (OSError, ValueError) as error:
-            raise LakeError(f"{place}: cannot be read: {error}") from error
+            raise LakeError(f"{label}: cannot be read: {error}") from error
         vectors.append(entry)
     return vectors
 
@@ -130,7 +130,7 @@ def row_numbers(table_path: str, descriptor: Descriptor | None) -> NDArray[np.in
 
 
 def living(table_path: str, descriptor: Descriptor | None, count: int) -> NDArray[np.bool_]:
-    """Which of a data file's rows, so many, a vector does not delete; all without a vector. Raises LakeError."""
+    """Mask of a data file's rows, so many, that a vector does not delete; all without a vector. Raises LakeError."""
     mask = np.ones(count, np.bool_)
     mask[row_numbers(table_path, descriptor)] = False
     return mask
@@ -206,16 +206,16 @@ def z85_decode(text: str) -> bytes:
     return bytes(data)
 
 
-def _stored(file: StoredPath, descriptor: Descriptor, place: str) -> bytes:
+def _stored(file: StoredPath, descriptor: Descriptor, label: str) -> bytes:
     offset = descriptor.offset if descriptor.offset is not None else 1
     version = content(file, 0, 1)
     if version != _VERSION:
-        raise LakeError(f"{place}: its file has version {version!r}, and only 1 is known")
+        raise LakeError(f"{label}: its file has version {version!r}, and only 1 is known")
     entry = content(file, offset, descriptor.size + 8)
     size, data = struct.unpack(">i", entry[:4])[0], entry[4 : 4 + descriptor.size]
     checksum = struct.unpack(">I", entry[4 + descriptor.size :])[0]
     if size != descriptor.size or len(data) != size or zlib.crc32(data) != checksum:
-        raise LakeError(f"{place}: its bytes in {file} are damaged")
+        raise LakeError(f"{label}: its bytes in {file} are damaged")
     return data
 
 

@@ -1,4 +1,4 @@
-"""Which tables this package writes.
+"""Tables that this package writes.
 
 Put here: the list of what is supported. Not here: the writing.
 
@@ -87,11 +87,11 @@ def require_written(snapshot: Snapshot, *, appends: bool = False) -> None:
 
 
 def why_not(snapshot: Snapshot, *, appends: bool = False) -> str | None:
-    """Why a table is not written, in words for a message; None where this package writes it.
+    """Reason why a table is not written, in words for a message; None where this package writes it.
 
     appends: whether files are added and nothing else. Those that are there already may be anything, and are not listed.
     """
-    for check in _CHECKS if appends else (*_CHECKS, _files):
+    for check in _CHECKS if appends else (*_CHECKS, _unreadable_files):
         reason = next(check(snapshot), None)
         if reason:
             return f"{snapshot.path}: {reason}"
@@ -156,7 +156,7 @@ def _unreadable(schema: TableSchema) -> Iterator[str]:
             yield f"its column {column.name} is of type {column.ddl}"
 
 
-def _files(snapshot: Snapshot) -> Iterator[str]:
+def _unreadable_files(snapshot: Snapshot) -> Iterator[str]:
     for file in snapshot.files:
         if "numRecords" not in (file.action.get("stats") or ""):
             yield f"its file {file.path} has no statistics"

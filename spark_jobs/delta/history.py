@@ -1,4 +1,4 @@
-"""What commits of a table did, one by one.
+"""Commits of a table, one by one.
 
 Put here: questions about commits between two versions. Not here: what a version consists of (snapshot.py).
 """
@@ -15,7 +15,7 @@ from spark_jobs.delta.snapshot import DataFile, commit_actions, files_of
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """What a commit says of itself. counters: by application, the version of its transaction; metrics: as it has them.
+    """Content of a commit. counters: by application, the version of its transaction; metrics: as it has them.
 
     Delta's writers have the metrics as a map of text, some as a document of it.
     """
@@ -28,7 +28,7 @@ class CommitInfo:
 
 
 def newest_first(path: str, listing: LogListing) -> Iterator[CommitInfo]:
-    """What commits say of themselves, from a listing's version backwards to the oldest one that the log has.
+    """Infos of commits, from a listing's version backwards to the oldest one that the log has.
 
     Raises LakeError.
     """
@@ -92,7 +92,7 @@ def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None
 
 
 def _only_moves(content: bytes) -> bool:
-    """Whether a commit has files, and changes no row by them."""
+    """True if a commit has files, and changes no row by them."""
     actions = [json.loads(line) for line in content.splitlines() if line.startswith((b'{"add"', b'{"remove"'))]
     changes = [next(iter(action.values())).get("dataChange", True) for action in actions]
     return bool(changes) and not any(changes)

@@ -28,7 +28,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parque
 _V2_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(?:json|parquet)")
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _TRUST_HINT_SECONDS = 86_400
-"""How old ``_last_checkpoint`` may be for the commits after it to be looked for by name.
+"""Greatest age of ``_last_checkpoint`` for the commits after it to be looked for by name.
 
 Delta removes commits that a later checkpoint covers after a day at the earliest. Where that checkpoint was not recorded
 in ``_last_checkpoint``, the commits after the recorded one have a gap, which only a listing shows."""
@@ -62,7 +62,7 @@ class LogListing:
 
 
 def why_not_store(path: str) -> str | None:
-    """Why a table at a path is not read or written; None where it is."""
+    """Reason why a table at a path is not read or written; None where it is."""
     if is_stored(path):
         return None
     return (
@@ -103,7 +103,7 @@ def read_log(path: str, version: int | None = None) -> LogListing | None:
             commits = tuple(_commits_after(path, log, start, version))
             if version is None or version - start == len(commits):
                 return LogListing(start, parts, commits)
-        return _listed(path, log, version)
+        return _log_listing(path, log, version)
     except OSError as error:
         raise _unreadable(path, error) from error
 
@@ -222,8 +222,11 @@ def _commits_after(path: str, log: StoredPath, version: int, until: int | None =
     return commits
 
 
-def _listed(path: str, log: StoredPath, version: int | None) -> LogListing | None:
-    """What a snapshot of ``version`` (None: the newest) is read from; None where the folder has no such version."""
+def _log_listing(path: str, log: StoredPath, version: int | None) -> LogListing | None:
+    """Listing that a snapshot of ``version`` (None: the newest) is read from.
+
+    None where the folder has no such version.
+    """
     names = files.names(log)
     if names is None:
         return None

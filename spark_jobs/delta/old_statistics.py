@@ -80,7 +80,7 @@ def _text(action: dict[str, Any]) -> bytes:
 
 
 def _lose_values(action: dict[str, Any], present: Collection[str]) -> bool:
-    """Whether an action said anything of values that it does not say now."""
+    """True if an action said anything of values that it does not say now."""
     parameters = action.get("commitInfo", {}).get("operationParameters", {})
     if "predicate" in parameters and action["commitInfo"].get("engineInfo") != _OWN and parameters["predicate"] != "[]":
         parameters["predicate"] = "[]"

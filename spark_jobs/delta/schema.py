@@ -100,7 +100,7 @@ class DeltaColumn:
         """
         ids: Mapping[str, int] = self.metadata.get(NESTED_IDS, {})
         name = min(ids, key=len, default="").rpartition(".")[0]
-        return {place.removeprefix(f"{name}."): int(number) for place, number in ids.items()}
+        return {path.removeprefix(f"{name}."): int(number) for path, number in ids.items()}
 
     def arrow(self, physical: bool) -> pa.Field:
         name = self.physical_name if physical else self.name
@@ -220,7 +220,7 @@ def assign_ids(schema: TableSchema, last_id: int) -> tuple[TableSchema, int]:
             last_id += 1
             metadata[ID] = last_id
             metadata.setdefault(PHYSICAL_NAME, f"col-{uuid.uuid4()}")
-            ids = {place: last_id + at for at, place in enumerate(_places(column.type, metadata[PHYSICAL_NAME]), 1)}
+            ids = {path: last_id + at for at, path in enumerate(_nested_paths(column.type, metadata[PHYSICAL_NAME]), 1)}
             if ids:
                 metadata[NESTED_IDS] = ids
                 last_id += len(ids)
@@ -270,8 +270,8 @@ def _fields(kind: DeltaType) -> Iterator[DeltaColumn]:
             pass
 
 
-def _places(kind: DeltaType, name: str) -> Iterator[str]:
-    """What a type's arrays and maps hold, by place; not within structs, whose fields are columns of their own."""
+def _nested_paths(kind: DeltaType, name: str) -> Iterator[str]:
+    """Paths within a type's arrays and maps; not within structs, whose fields are columns of their own."""
     match kind:
         case ArrayType(element):
             parts = {"element": element}
@@ -281,23 +281,23 @@ def _places(kind: DeltaType, name: str) -> Iterator[str]:
             return
     for part, inner in parts.items():
         yield f"{name}.{part}"
-        yield from _places(inner, f"{name}.{part}")
+        yield from _nested_paths(inner, f"{name}.{part}")
 
 
 def _field_id(number: int | None, physical: bool) -> dict[str, str] | None:
     return {"PARQUET:field_id": str(number)} if physical and number is not None else None
 
 
-def _arrow_of(kind: DeltaType, physical: bool, ids: Mapping[str, int], place: str = "") -> pa.DataType:
+def _arrow_of(kind: DeltaType, physical: bool, ids: Mapping[str, int], path: str = "") -> pa.DataType:
     """The Arrow type of a Delta type; nested fields by physical or logical names. Raises LakeError for other types.
 
-    ids: those of what arrays and maps hold, by place, which for the type itself is ``place`` and a dot.
+    ids: those of what arrays and maps hold, by position, which for the type itself is ``path`` and a dot.
     """
 
     def part(name: str, inner: DeltaType, nullable: bool) -> pa.Field:
-        at = f"{place}{name}"
-        kind_ = _arrow_of(inner, physical, ids, f"{at}.")
-        return pa.field(name, kind_, nullable, _field_id(ids.get(at), physical))
+        at = f"{path}{name}"
+        commit_kind = _arrow_of(inner, physical, ids, f"{at}.")
+        return pa.field(name, commit_kind, nullable, _field_id(ids.get(at), physical))
 
     match kind:
         case StructType(fields):
@@ -419,14 +419,14 @@ class _DdlParser:
 
     def _numbers(self) -> tuple[int, int]:
         self._require("(")
-        first, second = self._number(), 0
+        first, second = self._next_column_id(), 0
         if self._peek() == ",":
             self._next()
-            second = self._number()
+            second = self._next_column_id()
         self._require(")")
         return first, second
 
-    def _number(self) -> int:
+    def _next_column_id(self) -> int:
         token = self._next()
         if not token.isdecimal():
             raise self._error()

@@ -39,7 +39,7 @@ FIRST = ""
 """In place of a column's name: before all columns."""
 
 _NAME = r"(`(?:[^`]|``)+`|[A-Za-z_]\w*)"
-_PLACE = rf"(?: (FIRST)| AFTER {_NAME})"
+_POSITION_CLAUSE = rf"(?: (FIRST)| AFTER {_NAME})"
 _TEXT = r"'((?:[^'\\]|\\.)*)'"
 _PROPERTY = re.compile(rf"{_TEXT} = {_TEXT}(?:, )?")
 _FEATURE = "delta.feature."
@@ -112,10 +112,10 @@ def add_column(design: TargetSchema, name: str, ddl: str, after: str | None = No
     if any(column.name.casefold() == name.casefold() for column in design.schema.columns):
         raise LakeError(f"a column {name} cannot be added, because the table has one")
     column = column_of(name, ddl)
-    schema = _placed(design.schema, column, after)
+    schema = _with_position(design.schema, column, after)
     entry: dict[str, Any] = {"column": column.to_json()}
     if after is not None:
-        entry["position"] = _position(after)
+        entry["position"] = _position_clause(after)
     return _changed(design, schema, "ADD COLUMNS", {"columns": [entry]})
 
 
@@ -144,8 +144,8 @@ def move_column(design: TargetSchema, name: str, after: str) -> TargetSchema:
     if after == name:
         raise LakeError(f"column {name} cannot stand after itself")
     rest = TableSchema(tuple(existing for existing in design.schema.columns if existing is not column))
-    parameters = {"column": column.to_json(), "position": _position(after)}
-    return _changed(design, _placed(rest, column, after), "CHANGE COLUMN", parameters)
+    parameters = {"column": column.to_json(), "position": _position_clause(after)}
+    return _changed(design, _with_position(rest, column, after), "CHANGE COLUMN", parameters)
 
 
 def widen_column(design: TargetSchema, name: str, ddl: str) -> TargetSchema:
@@ -180,7 +180,7 @@ def set_properties(design: TargetSchema, properties: Mapping[str, str]) -> Targe
 
 
 def is_wider(old: object, new: object) -> bool:
-    """Whether Delta widens a type to another: all values of the old are values of the new."""
+    """True if Delta widens a type to another: all values of the old are values of the new."""
     if not isinstance(old, str) or not isinstance(new, str):
         return False
     decimal, before = decimal_of(new), decimal_of(old)
@@ -222,20 +222,20 @@ def _altered(design: TargetSchema, statement: str) -> TargetSchema:
     raise UnsupportedTable(f"ALTER TABLE … {statement} is not known")
 
 
-def _name(text: str) -> str:
+def _unquoted(text: str) -> str:
     return text[1:-1].replace("``", "`") if text.startswith("`") else text
 
 
 def _after(first: str | None, name: str | None) -> str | None:
     if first:
         return FIRST
-    return None if name is None else _name(name)
+    return None if name is None else _unquoted(name)
 
 
 def _moved(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
     after = _after(match[2], match[3])
     assert after is not None  # the pattern has it
-    return move_column(design, _name(match[1]), after)
+    return move_column(design, _unquoted(match[1]), after)
 
 
 def _set(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
@@ -247,19 +247,19 @@ def _set(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
 
 _STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[TargetSchema, re.Match[str]], TargetSchema]], ...] = (
     (
-        re.compile(rf"ADD COLUMN \({_NAME} (.+?){_PLACE}?\)", re.DOTALL),
-        lambda design, match: add_column(design, _name(match[1]), match[2], _after(match[3], match[4])),
+        re.compile(rf"ADD COLUMN \({_NAME} (.+?){_POSITION_CLAUSE}?\)", re.DOTALL),
+        lambda design, match: add_column(design, _unquoted(match[1]), match[2], _after(match[3], match[4])),
     ),
-    (re.compile(rf"DROP COLUMN {_NAME}", re.DOTALL), lambda design, match: drop_column(design, _name(match[1]))),
+    (re.compile(rf"DROP COLUMN {_NAME}", re.DOTALL), lambda design, match: drop_column(design, _unquoted(match[1]))),
     (
         re.compile(rf"RENAME COLUMN {_NAME} TO {_NAME}", re.DOTALL),
-        lambda design, match: rename_column(design, _name(match[1]), _name(match[2])),
+        lambda design, match: rename_column(design, _unquoted(match[1]), _unquoted(match[2])),
     ),
     (
         re.compile(rf"ALTER COLUMN {_NAME} TYPE (.+)", re.DOTALL),
-        lambda design, match: widen_column(design, _name(match[1]), match[2]),
+        lambda design, match: widen_column(design, _unquoted(match[1]), match[2]),
     ),
-    (re.compile(rf"ALTER COLUMN {_NAME}{_PLACE}", re.DOTALL), _moved),
+    (re.compile(rf"ALTER COLUMN {_NAME}{_POSITION_CLAUSE}", re.DOTALL), _moved),
     (re.compile(rf"SET TBLPROPERTIES \(((?:{_PROPERTY.pattern})+)\)", re.DOTALL), _set),
 )
 
@@ -271,7 +271,7 @@ def _require_mapping(design: TargetSchema, action: str) -> None:
         raise UnsupportedTable(f"{action}, because the table names columns in {_STATS_COLUMNS}; unset that property")
 
 
-def _placed(schema: TableSchema, column: DeltaColumn, after: str | None) -> TableSchema:
+def _with_position(schema: TableSchema, column: DeltaColumn, after: str | None) -> TableSchema:
     at = len(schema.columns)
     if after is not None:
         at = 0 if after == FIRST else schema.columns.index(schema.column(after)) + 1
@@ -282,7 +282,7 @@ def _replaced(schema: TableSchema, old: DeltaColumn, new: DeltaColumn) -> TableS
     return TableSchema(tuple(new if column is old else column for column in schema.columns))
 
 
-def _position(after: str) -> str:
+def _position_clause(after: str) -> str:
     return "FIRST" if after == FIRST else f"AFTER {after}"
 
 

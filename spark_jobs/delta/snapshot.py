@@ -45,7 +45,7 @@ _NOT_READ = ("stats_parsed", "partitionValues_parsed")
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a reader and a writer of a table have to know."""
+    """Requirements on a reader and a writer of a table."""
 
     min_reader_version: int = 1
     min_writer_version: int = 2
@@ -84,7 +84,7 @@ class Metadata:
     partition_columns: tuple[str, ...] = ()
     created_time: int | None = None
     rest: Mapping[str, Any] = field(default_factory=lambda: {"format": {"provider": "parquet", "options": {}}})
-    """What else the action has: name, description, format."""
+    """Other members of the action: name, description, format."""
 
     @cached_property
     def schema(self) -> TableSchema:
@@ -170,7 +170,7 @@ class DataFile:
 
     @property
     def key(self) -> tuple[str, str | None]:
-        """What tells files of a version apart."""
+        """Identity of a file within a version."""
         return self.path, self.deletion_vector.unique_id if self.deletion_vector else None
 
     def bounds(self, schema: TableSchema, column: str) -> Bounds:
@@ -238,17 +238,17 @@ class Snapshot:
 
     @property
     def timestamp(self) -> int | None:
-        """When the version was committed, in milliseconds since 1970, by its writer's clock."""
+        """Commit time of the version, in milliseconds since 1970, by its writer's clock."""
         return self.commit_info.get("timestamp")
 
     @property
     def has_deletion_vectors(self) -> bool:
-        """Whether rows may be deleted by vectors."""
+        """True if rows may be deleted by vectors."""
         return self.configuration.get(DELETION_VECTORS, "false").lower() == "true"
 
     @property
     def has_change_data(self) -> bool:
-        """Whether commits that change rows say how (``_change_data``)."""
+        """True if commits that change rows say how (``_change_data``)."""
         return self.configuration.get(CHANGE_DATA_FEED, "false").lower() == "true"
 
 
@@ -273,7 +273,7 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
     return state.snapshot(path, listing)
 
 
-def _files(path: str, listing: LogListing, later: Sequence[Mapping[str, Any]]) -> tuple[DataFile, ...]:
+def _data_files(path: str, listing: LogListing, later: Sequence[Mapping[str, Any]]) -> tuple[DataFile, ...]:
     """The data files of a version. later: the file actions of the commits after its checkpoint, oldest first."""
     actions = chain(_checkpoint_actions(path, listing, ("add",)), later)
     with decoding(f"{path}: data files in its log"):
@@ -285,9 +285,9 @@ def files_of(actions: Iterable[Mapping[str, Any]]) -> tuple[DataFile, ...]:
     files: dict[tuple[str, str | None], Mapping[str, Any]] = {}
     for action in actions:
         if "add" in action:
-            files[_key(action["add"])] = action["add"]
+            files[_file_identity(action["add"])] = action["add"]
         elif "remove" in action:
-            files.pop(_key(action["remove"]), None)
+            files.pop(_file_identity(action["remove"]), None)
     return tuple(map(DataFile, files.values()))
 
 
@@ -386,7 +386,7 @@ _LEGACY: Mapping[tuple[int, int], set[str]] = {
     (2, 5): {*_V4, "columnMapping"},
     (2, 6): {*_V4, "columnMapping", "identityColumns"},
 }
-"""What versions of the protocol stand for, reader's and writer's, where features are not listed."""
+"""Features that versions of the protocol stand for, reader's and writer's, where features are not listed."""
 
 
 _LEGACY_READER_FEATURES = {"columnMapping"}
@@ -438,13 +438,13 @@ class _LogState:
     def snapshot(self, path: str, listing: LogListing) -> Snapshot:
         if self.protocol is None or self.metadata is None:
             raise LakeError(f"{path}: its log has no protocol or no metadata; restore the table's _delta_log")
-        files = cache(partial(_files, path, listing, self.file_actions))
+        files = cache(partial(_data_files, path, listing, self.file_actions))
         domains = tuple(sorted(name for name, present in self.domains.items() if present))
         table = self.protocol, self.metadata
         return Snapshot(path, listing.version, *table, files, self.transactions, self.commit_info, domains)
 
 
-def _key(action: Mapping[str, Any]) -> tuple[str, str | None]:
+def _file_identity(action: Mapping[str, Any]) -> tuple[str, str | None]:
     vector = action.get("deletionVector")
     return action["path"], Descriptor.from_json(vector).unique_id if vector else None
 

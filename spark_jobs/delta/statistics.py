@@ -28,7 +28,7 @@ _INDEXED_DEFAULT = 32
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a file's statistics say of a column: no value is outside of the bounds. None where they do not say."""
+    """Bounds of a column by a file's statistics: no value is outside of them. None where they do not say."""
 
     minimum: Any
     maximum: Any
@@ -80,8 +80,8 @@ def bounds(values: Mapping[str, Any], column: DeltaColumn) -> Bounds:
     """The bounds of a top-level column by a file's parsed statistics."""
     name = column.physical_name
     nulls = values.get("nullCount", {}).get(name)
-    minimum = _value(values.get("minValues", {}).get(name), column.type)
-    maximum = _value(values.get("maxValues", {}).get(name), column.type)
+    minimum = _bound_value(values.get("minValues", {}).get(name), column.type)
+    maximum = _bound_value(values.get("maxValues", {}).get(name), column.type)
     if isinstance(maximum, datetime):
         maximum += timedelta(microseconds=999)
     return Bounds(minimum, maximum, nulls if isinstance(nulls, int) else None)
@@ -197,7 +197,7 @@ def _time_text(micros: int, zone: str) -> str | None:
     return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
 
 
-def _value(value: Any, kind: DeltaType) -> Any:
+def _bound_value(value: Any, kind: DeltaType) -> Any:
     """A bound in Python; None where it is missing, or of a type that the column had before."""
     try:
         parser = _PARSERS.get(kind) if isinstance(kind, str) else None

@@ -25,7 +25,7 @@ _LOG_FILE = re.compile(r"(\d{20})\..+")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
 _ICEBERG = "metadata/"
-"""Where an Iceberg table has its metadata (spark_jobs/iceberg)."""
+"""Folder of an Iceberg table's metadata (spark_jobs/iceberg)."""
 _SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 
 
@@ -43,7 +43,7 @@ def unnamed_files(snapshot: Snapshot, hours: int, versions: Iterable[Snapshot] =
     removed = removed_files(snapshot.path, of_all_commits=hours * 3_600 > _seconds(snapshot, *_FILE_RETENTION))
     recent = (file for file in removed if file.action.get("deletionTimestamp", 0) >= since * 1000)
     kept_files = [*snapshot.files, *recent, *(file for version in versions for file in version.files)]
-    live_paths = {str(place) for file in kept_files for place in _places(snapshot.path, file)}
+    live_paths = {str(path) for file in kept_files for path in _paths_of_file(snapshot.path, file)}
     folder = directory(snapshot.path)
     try:
         old = [folder / name for name, written_at in walk(folder) if written_at < since and not _is_hidden(name)]
@@ -94,7 +94,7 @@ def _seconds(snapshot: Snapshot, key: str, default: str) -> int:
     return int(match[1]) * _SECONDS[match[2].lower()] if match else 0
 
 
-def _places(path: str, file: DataFile) -> Iterator[StoredPath]:
+def _paths_of_file(path: str, file: DataFile) -> Iterator[StoredPath]:
     yield file.location(path)
     vector = file.deletion_vector
     if vector is not None and vector.storage_type != "i":

@@ -19,7 +19,7 @@ from spark_jobs.storage.files import StoredPath, names, reason
 _LOG_FILE = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.\d{10}\.\d{10})?\.parquet)")
 
 
-def places(path: str, file: DataFile) -> list[StoredPath]:
+def copied_paths(path: str, file: DataFile) -> list[StoredPath]:
     """The files that hold a data file's rows: the file, and the deletion vector that is not in the log."""
     vector = file.deletion_vector
     is_stored = vector is not None and vector.storage_type != "i"
@@ -27,9 +27,9 @@ def places(path: str, file: DataFile) -> list[StoredPath]:
 
 
 def is_readable(snapshot: Snapshot) -> bool:
-    """Whether all files of a version are there still: vacuum removes those that newer versions do not name."""
+    """True if all files of a version are there still: vacuum removes those that newer versions do not name."""
     try:
-        return all(place.exists() for file in snapshot.files for place in places(snapshot.path, file))
+        return all(path.exists() for file in snapshot.files for path in copied_paths(snapshot.path, file))
     except OSError as error:
         raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
 
@@ -42,7 +42,7 @@ def copy_version(snapshot: Snapshot, folder: Path) -> None:
         _linked((log / name, folder / "_delta_log" / name) for name in log_files)
         root = directory(path)
         for file in snapshot.files:
-            _linked((place, folder / _relative(place, root)) for place in places(path, file))
+            _linked((full_path, folder / _relative(full_path, root)) for full_path in copied_paths(path, file))
     except OSError as error:
         raise LakeError(f"{path}: cannot be copied to {folder}: {reason(error)}") from error
 
@@ -52,17 +52,17 @@ def _is_up_to(name: str, version: int) -> bool:
     return match is not None and int(match[1]) <= version
 
 
-def _relative(place: StoredPath, root: StoredPath) -> str:
-    return str(place).removeprefix(str(root)).lstrip("/")
+def _relative(path: StoredPath, root: StoredPath) -> str:
+    return str(path).removeprefix(str(root)).lstrip("/")
 
 
 def _linked(pairs: Iterable[tuple[StoredPath, Path]]) -> None:
     """Raises OSError."""
-    for place, link in pairs:
+    for path, link in pairs:
         link.parent.mkdir(parents=True, exist_ok=True)
         if link.is_symlink() or link.exists():  # deletion vectors of several data files are in one file
             continue
-        if isinstance(place, Path):
-            link.symlink_to(place.resolve())
+        if isinstance(path, Path):
+            link.symlink_to(path.resolve())
         else:
-            link.write_bytes(place.read_bytes())
+            link.write_bytes(path.read_bytes())

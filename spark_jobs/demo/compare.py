@@ -21,14 +21,14 @@ from spark_jobs.lake.table import Table
 from spark_jobs.text.sql import identifier
 
 _ADDED = "_"
-"""What the names of columns begin with that the lake adds."""
+"""Prefix of the names of columns that the lake adds."""
 SHOWN = 5
 """Differences of a table that a report shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoComparison:
-    """How many rows there should be and how many are equal, missing, extra (a key too many or twice), or different.
+    """Number of rows that there should be, and of equal, missing, extra (a key too many or twice) or different ones.
 
     ``samples`` shows the first few that are not equal, one line each.
     """
@@ -107,10 +107,10 @@ def compare(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> DemoCom
     )
 
 
-Places = np.ndarray[tuple[int], np.dtype[np.int64]]
+RowIndexes = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def _paired(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> tuple[Places, Places]:
+def _paired(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> tuple[RowIndexes, RowIndexes]:
     """Row numbers of both tables, side by side where their keys are equal; -1 where the other has none."""
     left = expected.select(list(key)).append_column("_there", pa.array(np.arange(expected.num_rows)))
     right = actual.select(list(key)).append_column("_here", pa.array(np.arange(actual.num_rows)))

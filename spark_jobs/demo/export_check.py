@@ -23,7 +23,7 @@ class ExportedFiles:
 
     @property
     def text(self) -> str:
-        """What was compared."""
+        """Summary of the comparison."""
         return f"{self.files} binlog files, {self.size:,} bytes, exported from bronze"
 
     @property
@@ -32,7 +32,7 @@ class ExportedFiles:
         return self.unlike
 
 
-def export_beside(spark: SparkSession, lake: Lake, source: str, originals: Path, into: Path) -> ExportedFiles:
+def export_and_compare(spark: SparkSession, lake: Lake, source: str, originals: Path, into: Path) -> ExportedFiles:
     """Exports a source's log into an empty folder and compares it with the originals, byte for byte, both ways."""
     exported = list(export(spark, lake, source, into))
     return compared(originals, into, sum(file.size for file in exported))

@@ -57,7 +57,7 @@ class ServerPair:
     def replicate(self) -> None:
         """Green follows blue from here on."""
         blue = self.blue
-        self._tell_green(
+        self._execute_on_green(
             f"CHANGE MASTER TO MASTER_HOST='{blue.host}', MASTER_PORT={blue.port}, MASTER_USER='{blue.user}', "
             f"MASTER_PASSWORD='{blue.password}', MASTER_AUTO_POSITION=1, MASTER_SSL=1",
             "START SLAVE",
@@ -66,18 +66,18 @@ class ServerPair:
     def await_green(self) -> None:
         """Returns when green has what blue has. Raises SourceError where that takes too long."""
         waiting = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed(self.blue)}', {_CATCH_UP_SECONDS})"
-        if self._tell_green(waiting) != 0:
+        if self._execute_on_green(waiting) != 0:
             raise SourceError(f"the replica did not catch up within {_CATCH_UP_SECONDS} s; see {self.green.log}")
 
     def switch_over(self) -> None:
         """Blue is killed, and green answers at its address; green has to have what blue has."""
         self.blue.kill()
-        self._tell_green("STOP SLAVE", "RESET SLAVE ALL")
+        self._execute_on_green("STOP SLAVE", "RESET SLAVE ALL")
         self.green.stop()
         self.green.port = self.blue.port
         self.green.start()
 
-    def _tell_green(self, *statements: str) -> object:
+    def _execute_on_green(self, *statements: str) -> object:
         return _ask(self.green, *statements)
 
 
@@ -164,8 +164,8 @@ def _before(spark: SparkSession, pipeline: Pipeline, pair: ServerPair, totals: R
 def _switchover(spark: SparkSession, pipeline: Pipeline, pair: ServerPair, totals: RunTotals) -> None:
     """A run that begins as the address changes hands; what it cannot finish, the next one does."""
     # While nobody answers at the address, a run ends with a message; whoever started it starts it again.
-    with ThreadPoolExecutor(1) as beside, step("run 2: the primary is killed, and the replica gets its address"):
-        switching = beside.submit(pair.switch_over)
+    with ThreadPoolExecutor(1) as executor, step("run 2: the primary is killed, and the replica gets its address"):
+        switching = executor.submit(pair.switch_over)
         for tries_left in reversed(range(_TRIES)):
             try:
                 run(spark, pipeline, totals)

@@ -15,11 +15,11 @@ from spark_jobs.errors import ConfigError
 SOURCE = "shop"
 PASSWORD = "STRATALOG_DEMO_PASSWORD"  # noqa: S105 - the name of the variable that holds it
 _MARK = "# Written by `stratalog demo`"
-_BESIDE = ("tables", "failures", "runs", "endpoints", "catalog")
+_ADDED_COLUMNS = ("tables", "failures", "runs", "endpoints", "catalog")
 """Of pipeline.yaml: what runs keep in files of their own."""
 _KNOWN = frozenset(
     [
-        *("pipeline.yaml", *(f"pipeline.{name}.json" for name in _BESIDE)),
+        *("pipeline.yaml", *(f"pipeline.{name}.json" for name in _ADDED_COLUMNS)),
         *("lake", "dagster", "binlogs", "next", "exported", "server", "reports", ".lock"),
     ]
 )

@@ -26,12 +26,12 @@ class BronzeGtids:
 
     @property
     def text(self) -> str:
-        """What was compared."""
+        """Summary of the comparison."""
         return f"{self.landed:,} transactions in bronze, by GTID"
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What is missing, extra or there twice; nothing where each GTID is in bronze once."""
+        """Differences: missing, extra or double GTIDs; none where each GTID is in bronze once."""
         twice = self.landed - self.transactions
         return (*self.unlike, *([f"{twice:+,} transactions"] if twice else []))
 

@@ -19,7 +19,7 @@ from spark_jobs.checks.verify import Verdict, verify_source
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.compare import SHOWN, DemoComparison
-from spark_jobs.demo.export_check import export_beside
+from spark_jobs.demo.export_check import export_and_compare
 from spark_jobs.demo.folder import PASSWORD, SOURCE, DemoFolder
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import DemoReport
@@ -87,9 +87,9 @@ def pipeline_of(folder: DemoFolder, server: MySQLServer, *, moves: bool = False)
 
 def start_spark(pipeline: Pipeline, server: MySQLServer, rows: int) -> tuple[SparkSession, int]:
     """Starts Spark, and creates and fills the shop meanwhile: the session, and how many rows were loaded."""
-    with ThreadPoolExecutor(1) as beside, step(f"starting Spark, and loading about {rows:,} rows meanwhile"):
-        loading = beside.submit(_load, server, rows)
-        compiling = beside.submit(compile_decoder)
+    with ThreadPoolExecutor(1) as executor, step(f"starting Spark, and loading about {rows:,} rows meanwhile"):
+        loading = executor.submit(_load, server, rows)
+        compiling = executor.submit(compile_decoder)
         spark = brief_session(pipeline)
         compiling.result()
         return spark, loading.result()
@@ -104,7 +104,7 @@ def _load(server: MySQLServer, rows: int) -> int:
 def _rounds(spark: SparkSession, pipeline: Pipeline, server: MySQLServer, totals: RunTotals) -> None:
     """Three runs: over what was loaded, over changes, and over the rest; others write between and during them."""
     # Writers run in a thread of their own, as on a server in use.
-    with server.connect() as connection, server.connect() as traffic_connection, ThreadPoolExecutor(1) as beside:
+    with server.connect() as connection, server.connect() as traffic_connection, ThreadPoolExecutor(1) as executor:
         traffic = Traffic(traffic_connection)
         with step("run 1: what was loaded, while small transactions go on"), Writers(traffic):
             run(spark, pipeline, totals)
@@ -113,7 +113,7 @@ def _rounds(spark: SparkSession, pipeline: Pipeline, server: MySQLServer, totals
             traffic.write(TRAFFIC)
         rotate(connection)
         with step("run 2: the changes, while more of them go on"), Writers(traffic):
-            changing = beside.submit(change, connection)
+            changing = executor.submit(change, connection)
             run(spark, pipeline, totals)
             changing.result()
         rotate(connection)
@@ -146,11 +146,11 @@ def _comparison(verdict: Verdict) -> DemoComparison:
 def _closed(
     spark: SparkSession, folder: DemoFolder, totals: RunTotals, compared: dict[TableName, DemoComparison], loaded: int
 ) -> DemoReport:
-    """What the server wrote while it stopped is taken in too; then bronze is to be the server's files."""
+    """Last log of the server, written while it stopped, taken in; then bronze is to be the server's files."""
     pipeline = load(folder.config)
     with step("run 4: the log's last bytes, now from the server's files; and exporting the log again"):
         run(spark, pipeline, totals)
-        exported = export_beside(spark, lake_of(pipeline), SOURCE, folder.binlogs, folder.exported)
+        exported = export_and_compare(spark, lake_of(pipeline), SOURCE, folder.binlogs, folder.exported)
     if not exported.unlike:
         shutil.rmtree(folder.exported)
     server = f"A MySQL {MYSQL.artifact.version.partition('-')[0]} of its own"

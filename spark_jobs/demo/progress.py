@@ -1,4 +1,4 @@
-"""What a demo says on standard error while it is at work.
+"""Progress of a demo on standard error while it is at work.
 
 Put here: a line a step. Not here: results; they are the report's.
 """

@@ -36,7 +36,7 @@ def record(into: Path) -> None:
     (into / "expected").mkdir(parents=True)
     with tempfile.TemporaryDirectory() as scratch:
         with MySQLServer(Path(scratch)) as server, server.connect() as connection:
-            _write(connection)
+            _write_demo_rows(connection)
             rotate(connection)
             _keep_rows(server, into / "expected")
             Traffic(connection, first=10_000).write(_TRANSACTIONS)
@@ -44,7 +44,7 @@ def record(into: Path) -> None:
             shutil.copyfile(file, into / file.name)  # not its mode: a server lets nobody else read
 
 
-def _write(connection: Any) -> None:
+def _write_demo_rows(connection: Any) -> None:
     traffic = Traffic(connection)
     create(connection)
     fill(connection, _ROWS)

@@ -15,7 +15,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.compare import DemoComparison, compare, lake_rows
-from spark_jobs.demo.export_check import export_beside
+from spark_jobs.demo.export_check import export_and_compare
 from spark_jobs.demo.folder import SOURCE, DemoFolder
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import DemoReport, command_name
@@ -100,7 +100,7 @@ def _report(
     compared: dict[TableName, DemoComparison],
 ) -> DemoReport:
     with step("exporting the log again"):
-        exported = export_beside(spark, lake_of(pipeline), SOURCE, folder.binlogs, folder.exported)
+        exported = export_and_compare(spark, lake_of(pipeline), SOURCE, folder.binlogs, folder.exported)
     if not exported.unlike:
         shutil.rmtree(folder.exported)
     command = f"cp {folder.next}/* {folder.binlogs}/ && {command_name()} run -c {folder.config}"

@@ -1,4 +1,4 @@
-"""What a demo says on standard output when it is done.
+"""Report of a demo on standard output when it is done.
 
 Put here: the report's words and columns. Not here: how its numbers came about.
 """
@@ -32,18 +32,18 @@ class DemoReport:
     log: ExportedFiles | BronzeGtids
     """Bronze beside the log that it was read from."""
     rates: bool = True
-    """Whether there was enough to do for a rate to say anything."""
+    """True if there was enough to do for a rate to say anything."""
     hints: Sequence[tuple[str, str]] = ()
     """Further commands, each with what it shows."""
 
     @property
     def equal(self) -> bool:
-        """Whether every row, every column and every byte of the log is what it should be."""
+        """True if every row, every column and every byte of the log is what it should be."""
         tables = self.compared.values()
         return not self.totals.stopped and all(table.is_equal for table in tables) and not self.log.differences
 
     def text(self) -> str:
-        parts = [[self.story], self._log(), self._layers(), self._tables(), self._verdict(), self._look()]
+        parts = [[self.story], self._log(), self._layers(), self._table_lines(), self._verdict(), self._look()]
         return "\n\n".join("\n".join(part) for part in parts)
 
     def _log(self) -> list[str]:
@@ -51,7 +51,7 @@ class DemoReport:
         return aligned(
             [
                 ("positions", f"{total.ranges[0].start} to {total.ranges[-1].stop}, in {total.runs} runs"),
-                *((f"  run {n}", str(range_)) for n, range_ in enumerate(total.ranges, 1)),
+                *((f"  run {n}", str(log_range)) for n, log_range in enumerate(total.ranges, 1)),
             ],
         )
 
@@ -67,11 +67,11 @@ class DemoReport:
         return aligned([("layer", "processed", "seconds", "a second")[: len(timed[0])], *timed], right=(2, 3))
 
     def _timed(self, layer: str, took: str, count: int, unit: str) -> tuple[str, ...]:
-        seconds_ = self.totals.seconds[layer]
-        plain = (layer, took, f"{seconds_:.1f}")
-        return (*plain, f"{count / max(seconds_, 1e-9):,.0f} {unit}") if self.rates else plain
+        measured_seconds = self.totals.seconds[layer]
+        plain = (layer, took, f"{measured_seconds:.1f}")
+        return (*plain, f"{count / max(measured_seconds, 1e-9):,.0f} {unit}") if self.rates else plain
 
-    def _tables(self) -> list[str]:
+    def _table_lines(self) -> list[str]:
         total = self.totals
         head = ("table", "changes", "silver", "downstream", "equal", "missing", "extra", "different")
         rows = [
@@ -132,7 +132,7 @@ def command_name() -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Lines whose columns stand below one another with two spaces between; those of ``right`` end at one place."""
+    """Lines whose columns stand below one another with two spaces between; those of ``right`` end at one position."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -55,10 +55,10 @@ def run(spark: SparkSession, pipeline: Pipeline, totals: RunTotals) -> None:
     totals.ranges.append(extracted.range)
     totals.bytes += extracted.bytes
     totals.transactions += extracted.transactions
-    _add(totals, merged)
+    _add_outcome(totals, merged)
 
 
-def _add(totals: RunTotals, outcome: Outcome) -> None:
+def _add_outcome(totals: RunTotals, outcome: Outcome) -> None:
     for table in outcome.compacted:
         totals.changes[table.name] += table.changes
         totals.net[table.name] += table.rows

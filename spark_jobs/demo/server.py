@@ -76,8 +76,8 @@ class Build:
         """The server with nothing but the options given; None leaves one out. Raises ConfigError as ``dist``."""
         dist = self.dist()
         as_root = ["--user=root"] if os.geteuid() == 0 else []
-        places = {"basedir": dist, "lc_messages_dir": dist / self.share, "datadir": data, "tmpdir": data.parent}
-        arguments = [f"--{name}={value}" for name, value in (places | dict(options)).items() if value is not None]
+        folders = {"basedir": dist, "lc_messages_dir": dist / self.share, "datadir": data, "tmpdir": data.parent}
+        arguments = [f"--{name}={value}" for name, value in (folders | dict(options)).items() if value is not None]
         return [*self.words(), "--no-defaults", *as_root, *arguments]
 
     def words(self) -> list[str]:
@@ -85,7 +85,7 @@ class Build:
         return [word if word.startswith("-") else str(self.dist() / word) for word in self.program]
 
     def statements(self) -> bytes:
-        """What the server reads when it makes its initial tables."""
+        """Statements that the server reads when it makes its initial tables."""
         files = [self.dist() / self.share / name for name in self.tables]
         return b"".join(
             [b"CREATE DATABASE mysql;\nUSE mysql;\n", *(file.read_bytes() for file in files)] if files else []

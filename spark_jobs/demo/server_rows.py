@@ -83,7 +83,7 @@ def tables(connection: Any, schema: str) -> list[str]:
 
 
 def selection(connection: Any, schema: str, table: str) -> RowSelection:
-    """How a table is selected. Raises Unsupported for a type that is not compared, SourceError for no such table."""
+    """Selection of a table. Raises Unsupported for a type that is not compared, SourceError for no such table."""
     # Columns in their order and the primary key, by which rows are compared.
     columns = _ask(
         connection,

@@ -148,7 +148,7 @@ _EDGES: tuple[tuple[Any, ...], ...] = (
 
 
 def products(rows: int) -> int:
-    """How many products a shop of so many rows has, those at the edges not counted."""
+    """Number of products that a shop of so many rows has, those at the edges not counted."""
     return min(2_000, max(20, rows // 50))
 
 

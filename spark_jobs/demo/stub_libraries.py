@@ -80,7 +80,7 @@ def _elf(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
 
 
 _TABLES, _CODE, _POINTERS = 0x200, 0xC00, _PAGE + 0x800
-"""Where tables, functions and pointers begin: file offsets, and addresses alike."""
+"""Addresses of tables, functions and pointers: file offsets, and addresses alike."""
 
 
 def _aligned(size: int) -> int:
@@ -108,9 +108,9 @@ def _code(symbols: tuple[Symbol, ...]) -> bytes:
 def _symbols(symbols: tuple[Symbol, ...], offsets: dict[str, int]) -> bytes:
     """DT_SYMTAB: the null symbol, then 24 bytes each, bound STB_GLOBAL."""
     table = bytes(24)
-    for place, symbol in enumerate(symbols):
+    for offset, symbol in enumerate(symbols):
         begin, kind = (_POINTERS, 1) if symbol.result is None else (_CODE, 2)  # STT_OBJECT, STT_FUNC
-        table += struct.pack("<IBBHQQ", offsets[symbol.name], 1 << 4 | kind, 0, 1, begin + 8 * place, 8)
+        table += struct.pack("<IBBHQQ", offsets[symbol.name], 1 << 4 | kind, 0, 1, begin + 8 * offset, 8)
     return table
 
 

@@ -15,7 +15,7 @@ import pymysql
 
 from spark_jobs.demo.shop import HIGH, SCHEMA
 
-_IN_THE_WAY = (1205, 1213)
+_LOCK_ERRORS = (1205, 1213)
 """The server's errors for a lock waited for too long, and for a deadlock."""
 _TRIES = 50
 
@@ -88,7 +88,7 @@ def _insist(connection: Any, transaction: Sequence[str]) -> None:
         try:
             _run_each(connection, transaction)
         except pymysql.OperationalError as error:
-            if error.args[0] not in _IN_THE_WAY or not tries_left:
+            if error.args[0] not in _LOCK_ERRORS or not tries_left:
                 raise
             _run_each(connection, ["ROLLBACK"])
         else:

@@ -1,4 +1,4 @@
-"""What commits of downstream tables say besides their position, and those of the tables beside them.
+"""Metadata of commits of downstream tables besides their position, and of the tables beside them.
 
 Put here: their fields. Not here: which parts a table of several has (multi_source.py), or what order times are
 (commit_clock.py).
@@ -15,7 +15,7 @@ from spark_jobs.silver.commit import TableCommit
 
 @dataclass(frozen=True, slots=True)
 class PartEntry:
-    """What a commit of a table of several says of one source table's part."""
+    """Entry of one source table's part in a commit of a table of several."""
 
     source: str = field(metadata=member("source"))
     schema: str = field(metadata=member("schema"))
@@ -24,12 +24,12 @@ class PartEntry:
     silver_version: int = field(metadata=member("silver_version"))
     is_complete: bool = field(metadata=member("complete"))
     shape: int = field(metadata=member("shape"))
-    """Which of the commit's ``shapes`` its columns are."""
+    """Index of its columns among the commit's ``shapes``."""
     keys_never_whole: int = field(default=0, metadata=member("keys_never_whole"))
     key: tuple[str, ...] = field(default=(), metadata=member("key", LIST))
     """The columns of its key, where parts have keys in common."""
     silver_batch: str | None = field(default=None, metadata=member("silver_batch"))
-    """Which commit the version of silver was; None where an earlier version of the program did not say."""
+    """Commit of the version of silver; None where an earlier version of the program did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class DownstreamCommit(TableCommit):
     silver_version: int = field(metadata=member("silver_version"))
     """The version of silver that was merged."""
     silver_batch: str | None = field(default=None, metadata=member("silver_batch"))
-    """Which commit that version was: a table that was restored has other commits under the same numbers. None where an
+    """Commit of that version: a table that was restored has other commits under the same numbers. None where an
     earlier version of the program did not say."""
     source: str | None = field(default=None, metadata=member("source"))
     table: str | None = field(default=None, metadata=member("table"))
@@ -55,7 +55,7 @@ class DownstreamCommit(TableCommit):
     key_sharing: str | None = field(default=None, metadata=member("keys"))
     """``shared`` where equal keys of its parts are one row."""
     mode: str = field(default=Mode.MIRROR.value, metadata=member("mode"))
-    """What the table keeps of changes."""
+    """Mode of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class ClockCommit(Checkpoint):
     reached: int | None = field(default=None, metadata=member("reached", is_always=True))
     """The greatest of them, in microseconds since 1970; None where nothing was committed."""
     has_late: bool = field(default=False, metadata=member("late", is_always=True))
-    """Whether the table may hold any late transaction."""
+    """True if the table may hold any late transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

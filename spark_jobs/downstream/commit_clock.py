@@ -9,7 +9,7 @@ The table is written once, forward along bronze, and never again: what an order 
 on which windows or backfills ask for it, and stays known when gc has removed the log.
 
 A commit says how far the log was looked through, and the greatest order time up to there. An idle server moves that on
-by its own clock: whatever it logs after that place counts as no earlier.
+by its own clock: whatever it logs after that position counts as no earlier.
 
 Put here: finding late transactions. Not here: the order time of rows (engine/order_times.py), or what is merged by it
 (engine/shared_merge.py).
@@ -42,7 +42,7 @@ from spark_jobs.runtime.executors import checked
 COLUMNS = {"stretch": "INT", "number": "BIGINT", "start": "BIGINT", "stop": "BIGINT", "order_at": "TIMESTAMP"}
 """A run of transactions of one file, [start, stop), and the order time of all of them."""
 _IDLE = timedelta(minutes=1)
-"""How far an idle server's clock has to be ahead before a commit says so."""
+"""Seconds that an idle server's clock has to be ahead before a commit says so."""
 _LATE_SCHEMA = pa.schema(
     [("stretch", pa.int32()), *((name, pa.int64()) for name in ("number", "start", "stop", "order_at"))]
 )
@@ -91,7 +91,7 @@ def clock_of(lake: Lake, source: str) -> Clock | None:
 
 
 def reached(lake: Lake, source: str, position: Position) -> datetime | None:
-    """An order time that the source had reached at a place of its log: nothing after it is older. Without a JVM.
+    """An order time that the source had reached at a position of its log: nothing after it is older. Without a JVM.
 
     It is the greatest that a commit says; None where none is left that tells of the log up to there alone.
     """
@@ -158,7 +158,7 @@ class LateTransactions:
 
     @property
     def are_any(self) -> bool:
-        """Whether there may be any."""
+        """True if there may be any."""
         return bool(len(self.slices)) or self.mixed is not None
 
     def appended(self, table: Table, head: Head, commit: ClockCommit) -> Head:
@@ -182,15 +182,19 @@ def _looked_through(
     greatest = spans.column("greatest").to_numpy()
     floor = floors(greatest, before)
     is_late, mixed = late_slices(spans, floor)
-    places = spans.select(["stretch", "number", "start", "stop"]).append_column("order_at", pa.array(floor))
-    whole_slices = places.filter(pa.array(is_late)).cast(_LATE_SCHEMA)
+    positions = spans.select(["stretch", "number", "start", "stop"]).append_column("order_at", pa.array(floor))
+    whole_slices = positions.filter(pa.array(is_late)).cast(_LATE_SCHEMA)
     mixed_slices = None
     # Mixed slices are decoded in tasks, which write their late transactions one by one.
     if mixed.any():
-        mixed_places = places.filter(pa.array(mixed)).rename_columns(["stretch", "number", "start", "_stop", "_floor"])
-        joined = slices.join(F.broadcast(session.createDataFrame(mixed_places)), ["stretch", "number", "start"])
+        mixed_positions = positions.filter(pa.array(mixed)).rename_columns(
+            ["stretch", "number", "start", "_stop", "_floor"]
+        )
+        joined = slices.join(F.broadcast(session.createDataFrame(mixed_positions)), ["stretch", "number", "start"])
         mixed_slices = joined.select("stretch", "number", "file", "start", "context", "payload", "_floor")
-    reached = max((int(time_) for time_ in (*greatest[-1:], *floor[-1:]) if time_ > _NEVER), default=before)
+    reached = max(
+        (int(order_time) for order_time in (*greatest[-1:], *floor[-1:]) if order_time > _NEVER), default=before
+    )
     return LateTransactions(whole_slices, mixed_slices, reached)
 
 
@@ -232,34 +236,34 @@ def late_slices(spans: pa.Table, floor: Micros) -> tuple[NDArray[np.bool_], NDAr
 
 
 def late_transactions(committed: Micros, floor: int) -> tuple[NDArray[np.intp], Micros]:
-    """Which transactions, of some in order, are late, and their order times. floor: what was reached before them."""
+    """Late transactions of some in order, and their order times. floor: what was reached before them."""
     order = np.maximum(np.maximum.accumulate(committed), floor)
     late = np.flatnonzero(order > committed)
     return late, order[late]
 
 
 def _span_task(slices: Batches) -> Batches:
-    for row in _rows(slices):
+    for row in _slice_rows(slices):
         times = _transactions(row)[2]
         rises = bool((np.diff(times) >= 0).all())
-        place = {name: row[name] for name in ("stretch", "number", "start", "stop")}
-        fields = place | {"least": int(times.min()), "greatest": int(times.max()), "rises": rises}
+        position = {name: row[name] for name in ("stretch", "number", "start", "stop")}
+        fields = position | {"least": int(times.min()), "greatest": int(times.max()), "rises": rises}
         yield pa.RecordBatch.from_pylist([fields], schema=_SPAN_SCHEMA)
 
 
 def _late_task(slices: Batches) -> Batches:
-    for row in _rows(slices):
+    for row in _slice_rows(slices):
         start, stop, times = _transactions(row)
         late, order = late_transactions(times, row["_floor"])
         columns = [start[late], stop[late], order]
-        places = [np.full(len(late), row[name]) for name in ("stretch", "number")]
+        positions = [np.full(len(late), row[name]) for name in ("stretch", "number")]
         arrays = [
-            pa.array(cells).cast(field.type) for cells, field in zip([*places, *columns], _LATE_SCHEMA, strict=True)
+            pa.array(cells).cast(field.type) for cells, field in zip([*positions, *columns], _LATE_SCHEMA, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=_LATE_SCHEMA).cast(_ROWS)
 
 
-def _rows(slices: Batches) -> Iterator[dict[str, Any]]:
+def _slice_rows(slices: Batches) -> Iterator[dict[str, Any]]:
     """A slice at a time; its payload stays where it is."""
     for batch in slices:
         for at in range(batch.num_rows):
@@ -267,16 +271,16 @@ def _rows(slices: Batches) -> Iterator[dict[str, Any]]:
             yield {name: cell.as_buffer() if name == "payload" else cell.as_py() for name, cell in cells.items()}
 
 
-def _transactions(slice_: dict[str, Any]) -> tuple[Micros, Micros, Micros]:
+def _transactions(log_slice: dict[str, Any]) -> tuple[Micros, Micros, Micros]:
     """Start, stop and commit time (µs) of each transaction of a slice. Raises DecodeError."""
-    head = slice_["context"][: int.from_bytes(slice_["context"][9:13], "little")]
-    format_ = FormatDescription.parse(head, f"{slice_['file']}:{slice_['start']}: context")
-    commits = list(read_commits([memoryview(slice_["payload"])], slice_["file"], slice_["start"], format_))
-    start, stop, times = (np.concatenate([getattr(part, name) for part in commits]) for name in _TOLD)
+    head = log_slice["context"][: int.from_bytes(log_slice["context"][9:13], "little")]
+    format_ = FormatDescription.parse(head, f"{log_slice['file']}:{log_slice['start']}: context")
+    commits = list(read_commits([memoryview(log_slice["payload"])], log_slice["file"], log_slice["start"], format_))
+    start, stop, times = (np.concatenate([getattr(part, name) for part in commits]) for name in _COMMIT_COLUMNS)
     return start, stop, times
 
 
-_TOLD = ("start", "stop", "committed")
+_COMMIT_COLUMNS = ("start", "stop", "committed")
 
 
 def _micros(at: datetime) -> int:

@@ -1,4 +1,4 @@
-"""What a silver table has for a downstream table, and what came of a merge.
+"""Delta of silver for a downstream table, and the result of a merge.
 
 Put here: the job of one table, what silver has committed since the last merge, the target's head and the commit.
 Not here: the merge itself (engine/downstream_job.py).
@@ -19,7 +19,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 
-ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
+ADDED = {"_position": silver.CHANGE_POSITION_TYPE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
 
 _FROM_SERVER = {CommitKind.LOAD: (silver.Op.LOAD,), CommitKind.MEND: silver.MENDED}
 """Operations of the rows of commits whose rows were read from the server."""
@@ -27,7 +27,7 @@ _FROM_SERVER = {CommitKind.LOAD: (silver.Op.LOAD,), CommitKind.MEND: silver.MEND
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What one merge did to a downstream table, in rows; ``range`` is what it took from silver."""
+    """Result of one merge into a downstream table, in rows; ``range`` is what it took from silver."""
 
     source: str
     name: TableName
@@ -59,9 +59,9 @@ class MergeJob:
     replays: tuple[Range, ...] = ()
     """Windows whose keys are to be merged again although silver has not replaced them."""
     mode: Mode = Mode.MIRROR
-    """What the target keeps of changes."""
+    """Mode of the target."""
     has_feed: bool = False
-    """Whether Delta's change data feed is to be on in the target."""
+    """True if Delta's change data feed is to be on in the target."""
 
     @property
     def stored(self) -> dict[str, str]:
@@ -73,19 +73,19 @@ class MergeJob:
 
     @property
     def floor(self) -> Position | None:
-        """Where the last statement stands that emptied the table."""
+        """Position where the last statement stands that emptied the table."""
         commit = SilverCommit.of_head(self.pinned)
         return commit.emptied_at if commit else None
 
     @property
     def lacks_older(self) -> bool:
-        """Whether it is a bag for want of names alone, and its log begins in the middle of what it had."""
+        """True if it is a keyless table for want of names alone, and its log begins in the middle of what it had."""
         commit = SilverCommit.of_head(self.pinned)
         return commit is not None and commit.is_numbered and not commit.is_complete
 
 
 def range_of(work: MergeJob, head: Head, delta: "SilverDelta") -> Range | None:
-    """What a merge takes from silver; None where it has nothing that the target has not."""
+    """Range that a merge takes from silver; None where it has nothing that the target has not."""
     start, stop = head.position or _first(work.origin), work.pinned.position
     has_old = bool(delta.redone) or bool(delta.from_server) or delta.is_renewed
     if stop is None or start is None or delta.waits or (start >= stop and not has_old):
@@ -93,17 +93,17 @@ def range_of(work: MergeJob, head: Head, delta: "SilverDelta") -> Range | None:
     return Range(start, max(start, stop))
 
 
-def commit_of(work: MergeJob, range_: Range, keys_never_whole: int = 0) -> DownstreamCommit:
-    """What the commit of a merge says."""
-    pinned, is_part = SilverCommit.of_head(work.pinned), bool(work.target.marks)
+def commit_of(work: MergeJob, log_range: Range, keys_never_whole: int = 0) -> DownstreamCommit:
+    """Commit of a merge."""
+    pinned, is_part = SilverCommit.of_head(work.pinned), bool(work.target.provenance)
     return DownstreamCommit(
-        range_.stop,
+        log_range.stop,
         new_batch(),
         source=work.source,
         table=str(work.name),
         silver_version=work.pinned.version,
         silver_batch=work.pinned.checkpoint.batch if work.pinned.checkpoint else None,
-        start=range_.start,
+        start=log_range.start,
         is_complete=bool(pinned and pinned.is_complete),
         is_numbered=silver.is_numbered(work.pinned),
         columns=work.columns.types if is_part else None,
@@ -130,19 +130,19 @@ def head_of(work: MergeJob) -> Head:
 
 
 def _first(origin: Table) -> Position | None:
-    """Where silver's first window starts: its oldest checkpoint says it."""
+    """Position where silver's first window starts: its oldest checkpoint says it."""
     commits = origin.since(-1)
     return SilverCommit.of(commits[-1][1]).start if commits else None
 
 
 @dataclass(frozen=True, slots=True)
 class SilverDelta:
-    """What silver has committed since the version that was merged last."""
+    """Commits of silver since the version that was merged last."""
 
     windows: int
     """Windows appended."""
     steps: list[str]
-    """What was done to its columns, and is still to be done downstream."""
+    """Changes of its columns that are still to be made downstream."""
     redone: list[Range]
     """Windows replaced, or to be merged again."""
     size: int
@@ -150,20 +150,20 @@ class SilverDelta:
     from_server: tuple[silver.Op, ...] = ()
     """Operations of rows that were read from the server since something was merged: loaded, or mended."""
     is_renewed: bool = False
-    """Whether all rows and the columns were replaced, silver was restored to a state before what was merged, or the
+    """True if all rows and the columns were replaced, silver was restored to a state before what was merged, or the
     target is to have another mode."""
     replaced_from: Position | None = None
     """From where on silver has other rows than those that were merged; None where it has these and more."""
     waits: bool = False
-    """Whether silver is rebuilt and is not yet where the target is: the target keeps what it has until then."""
+    """True if silver is rebuilt and is not yet where the target is: the target keeps what it has until then."""
 
     def restates(self, head: Head) -> bool:
-        """Whether keys are merged by all of silver, since it got more than windows. head: the target's."""
+        """True if keys are merged by all of silver, since it got more than windows. head: the target's."""
         return bool(self.redone) or (bool(self.from_server) and not head.design)
 
 
 def _is_other_silver(work: MergeJob, last: DownstreamCommit | None, listed: Sequence[tuple[int, Checkpoint]]) -> bool:
-    """Whether silver was restored to a state before the version that was merged, whatever it has under its number now.
+    """True if silver was restored to a state before the version that was merged, whatever it has under its number now.
 
     listed: silver's commits from that version on, as far as its log still has them.
     """
@@ -177,7 +177,7 @@ def _is_other_silver(work: MergeJob, last: DownstreamCommit | None, listed: Sequ
 
 def _begins(commit: SilverCommit) -> Iterator[Position]:
     """From where on a commit of silver has other rows than before it: of windows again, and of rows from the server."""
-    yield from (range_.start for range_ in commit.ranges)
+    yield from (log_range.start for log_range in commit.ranges)
     if commit.kind == CommitKind.LOAD and commit.loaded:
         yield commit.loaded.read_from
     if commit.kind == CommitKind.MEND and commit.mended:
@@ -185,7 +185,7 @@ def _begins(commit: SilverCommit) -> Iterator[Position]:
 
 
 def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
-    """What silver has up to its pinned head, and the target at its own has not.
+    """Delta between silver's pinned head and the target's own.
 
     Raises LostRace where windows are to be merged again by a head of silver that is older than what the target has.
     """
@@ -197,7 +197,7 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     # A new table has silver's columns.
     changes = [commit for commit in reversed(commits) if last is not None and commit.kind == CommitKind.CHANGE]
     redone = [] if merged < 0 else [windows for commit in commits for windows in commit.ranges]
-    begins = [] if merged < 0 else [place for commit in commits for place in _begins(commit)]
+    begins = [] if merged < 0 else [position for commit in commits for position in _begins(commit)]
     replayed = () if merged < 0 else work.replays
     here, silver_end, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there

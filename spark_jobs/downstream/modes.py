@@ -1,4 +1,4 @@
-"""What tables of each mode have, and of which source tables they can be made.
+"""Columns of tables of each mode, and the source tables of which they can be made.
 
 Put here: the columns of a mode, its current rows, and what it cannot be. Not here: which table has which mode
 (config/modes.py), or how its rows come about (engine/).
@@ -28,7 +28,7 @@ CURRENT_ROWS: Mapping[Mode, str] = {
     Mode.HISTORY: "_is_current",
 }
 """SQL: the rows of a table that the source has now, by its mode; those of mode append do not tell by themselves."""
-_ON_THE_WAY = {"_gtid", "_lacks", "_cuts", "_named_at", "_place"}
+_INTERMEDIATE_COLUMNS = {"_gtid", "_lacks", "_cuts", "_named_at", "_place"}
 """Columns that rows have besides on their way into such tables."""
 
 
@@ -40,6 +40,6 @@ def require_supported(columns: Columns, mode: Mode) -> None:
 
 
 def _problems(columns: Columns, mode: Mode) -> Iterator[str]:
-    added = {*MODE_COLUMNS[mode], *_ON_THE_WAY}
+    added = {*MODE_COLUMNS[mode], *_INTERMEDIATE_COLUMNS}
     for name in (name for name in columns.types if name.casefold() in added):
         yield f"its column {name} has the name of one that mode: {mode} adds; rename it"

@@ -23,13 +23,13 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.text.sql import identifier, literal
 
-MARKS = {"_source": "STRING", "_schema": "STRING", "_table": "STRING"}
+PROVENANCE = {"_source": "STRING", "_schema": "STRING", "_table": "STRING"}
 """Columns that say whose a row is, and their types."""
 SHARED = "shared"
-"""How a table of several says that equal keys of its parts are one row."""
+"""Key setting by which equal keys of a table's parts are one row."""
 
-_BESIDE = ("_position", "_committed_at", "_raw")
-"""What every downstream row has beside the source's columns."""
+_ADDED_COLUMNS = ("_position", "_committed_at", "_raw")
+"""Columns of every downstream row besides the source's."""
 _INTEGERS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
 """Integers, from narrow to wide, and the digits that Delta wants of a decimal that they are widened to."""
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
@@ -55,14 +55,14 @@ class Part:
     key: tuple[str, ...] = ()
     """The columns of its key, where parts have keys in common."""
     silver_batch: str | None = None
-    """Which commit the version of silver was."""
+    """Commit of the version of silver."""
 
     def __str__(self) -> str:
         source, schema, table = self.owner
         return f"{schema}.{table} of source {source}"
 
     def commit(self, of: Checkpoint) -> DownstreamCommit:
-        """What a commit says of this part, as of a table of its own."""
+        """Commit of this part, as of a table of its own."""
         source, schema, table = self.owner
         return DownstreamCommit(
             self.position,
@@ -125,7 +125,7 @@ def with_parts(commit: DownstreamCommit, parts: Iterable[Part]) -> DownstreamCom
 
 
 def is_own(commit: DownstreamCommit, source: str, name: TableName) -> bool:
-    """Whether a downstream table, by a commit of it, has the rows of this source table alone."""
+    """True if a downstream table, by a commit of it, has the rows of this source table alone."""
     return commit.parts is None and (commit.source or source, commit.table or str(name)) == (source, str(name))
 
 
@@ -133,20 +133,20 @@ class PartTable(Table):
     """A source table's part of a downstream table, to be read and written as if it were a table by itself."""
 
     is_shared = False
-    """Whether equal keys of several parts are one row."""
+    """True if equal keys of several parts are one row."""
 
     def __init__(self, table: Table, owner: Owner) -> None:
         super().__init__(table.path, table.plain)
         self.owner = owner
 
     @property
-    def marks(self) -> dict[str, str]:
-        return dict(zip(MARKS, self.owner, strict=True))
+    def provenance(self) -> dict[str, str]:
+        return dict(zip(PROVENANCE, self.owner, strict=True))
 
     def head(self) -> Head | None:
         """The head, with the part's own checkpoint; None in it where nothing of the part was merged yet.
 
-        Raises TableStopped where the table is one source table's, without marks.
+        Raises TableStopped where the table is one source table's, without provenance columns.
         """
         table_head = super().head()
         return None if table_head is None else self._own_head(table_head)
@@ -157,13 +157,13 @@ class PartTable(Table):
 
     def columns(self) -> dict[str, str]:
         """Those of the part, with the types that it has by itself."""
-        part = self._part(self.head())
+        part = self._own_part(self.head())
         stored = super().columns()
-        return {} if part is None else part.columns | {name: stored[name] for name in _BESIDE}
+        return {} if part is None else part.columns | {name: stored[name] for name in _ADDED_COLUMNS}
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         """The part's rows, with its columns."""
-        types, rows = self.columns(), super().read(spark, version).where(marked(self.marks))
+        types, rows = self.columns(), super().read(spark, version).where(provenance_condition(self.provenance))
         return rows.selectExpr(*(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in types.items()))
 
     def land(self, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
@@ -200,11 +200,12 @@ class PartTable(Table):
 
     def _own_head(self, table_head: Head) -> Head:
         commit = DownstreamCommit.of_head(table_head)
+        # A table of one source table, or with keys shared otherwise, is not continued.
         if commit is not None and commit.parts is None:
             raise TableStopped(
                 f"{self.path} has the rows of {commit.table or 'one table'} alone, without "
-                f"{', '.join(MARKS)}; by routes: it is now of several source tables. Route them to another table, or "
-                "move this one away: the next run rebuilds it from silver"
+                f"{', '.join(PROVENANCE)}; by routes: it is now of several source tables. Route them to another table, "
+                "or move this one away: the next run rebuilds it from silver"
             )
         if commit is not None and (commit.key_sharing == SHARED) != self.is_shared:
             was, now = ("apart", SHARED) if self.is_shared else (SHARED, "apart")
@@ -212,10 +213,10 @@ class PartTable(Table):
                 f"{self.path} was made with the keys of its source tables {was}, and by routes: they are {now} now "
                 "(keys:). Route them to another table, or move this one away: the next run rebuilds it from silver"
             )
-        part = self._part(replace(table_head, all_parts=commit))
+        part = self._own_part(replace(table_head, all_parts=commit))
         return replace(table_head, checkpoint=part.commit(commit) if part and commit else None, all_parts=commit)
 
-    def _part(self, head: Head | None) -> Part | None:
+    def _own_part(self, head: Head | None) -> Part | None:
         return next((part for part in parts_of(head.all_parts if head else None) if part.owner == self.owner), None)
 
 
@@ -256,21 +257,21 @@ def view(table: Table, owner: Owner) -> Table:
     return SharedPart(table, owner) if commit.key_sharing == SHARED else PartTable(table, owner)
 
 
-def marked(marks: Mapping[str, str], of: str = "") -> str:
-    """SQL: whether a row has these marks. of: what names are preceded by, such as ``t.``."""
-    return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in marks.items())
+def provenance_condition(provenance: Mapping[str, str], of: str = "") -> str:
+    """SQL: whether a row has these provenance columns. of: what names are preceded by, such as ``t.``."""
+    return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in provenance.items())
 
 
-def union(target: Mapping[str, str], columns_: Mapping[str, str], parts: Sequence[Part], name: str) -> list[str]:
-    """What is behind ALTER TABLE, one after the other, that gives a table columns which fit a part and the others.
+def union(target: Mapping[str, str], table_columns: Mapping[str, str], parts: Sequence[Part], name: str) -> list[str]:
+    """Clauses of ALTER TABLE, one after the other, that give a table columns which fit a part and the others.
 
     target: the table's columns of sources, by name and type. Raises TableStopped, with both definitions.
     """
     by_name = {column.casefold(): column for column in target}
-    names = {column.casefold() for columns in (columns_, *(part.columns for part in parts)) for column in columns}
+    names = {column.casefold() for columns in (table_columns, *(part.columns for part in parts)) for column in columns}
     drops = [f"DROP COLUMN {identifier(column)}" for column in target if column.casefold() not in names]
     adds, widened, before = [], [], "FIRST"
-    for column, kind in columns_.items():
+    for column, kind in table_columns.items():
         as_there = by_name.get(column.casefold())
         if as_there is None:
             adds.append(f"ADD COLUMN ({identifier(column)} {kind} {before})")
@@ -278,7 +279,7 @@ def union(target: Mapping[str, str], columns_: Mapping[str, str], parts: Sequenc
             fitting = holding_both(target[as_there], kind)
             holder = next((part for part in parts if _has(part.columns, column)), None)
             if fitting is None and holder:
-                raise TableStopped(_contradiction(name, columns_, column, holder))
+                raise TableStopped(_contradiction(name, table_columns, column, holder))
             if fitting is None:  # it is nobody else's
                 drops.append(f"DROP COLUMN {identifier(as_there)}")
                 adds.append(f"ADD COLUMN ({identifier(column)} {kind} {before})")
@@ -286,7 +287,7 @@ def union(target: Mapping[str, str], columns_: Mapping[str, str], parts: Sequenc
             elif fitting != target[as_there]:
                 widened.append(f"ALTER COLUMN {identifier(as_there)} TYPE {fitting}")
         before = f"AFTER {identifier(as_there or column)}"
-    without_zone = "TIMESTAMP_NTZ" in columns_.values() and "TIMESTAMP_NTZ" not in target.values()
+    without_zone = "TIMESTAMP_NTZ" in table_columns.values() and "TIMESTAMP_NTZ" not in target.values()
     return [
         *drops,
         *([_WITHOUT_ZONE] if without_zone else []),
@@ -300,14 +301,14 @@ def _has(columns: Mapping[str, str], column: str) -> bool:
     return column.casefold() in {name.casefold() for name in columns}
 
 
-def _contradiction(name: str, columns_: Mapping[str, str], column: str, holder: Part) -> str:
+def _contradiction(name: str, table_columns: Mapping[str, str], column: str, holder: Part) -> str:
     def listed(columns: Mapping[str, str]) -> str:
-        return ", ".join(f"{name_} {kind}" for name_, kind in columns.items())
+        return ", ".join(f"{full_name} {kind}" for full_name, kind in columns.items())
 
     return (
         f"{name}: no type holds both what its column {column} is, and what it is in {holder}, which is merged into "
-        f"the same table. Its columns are ({listed(columns_)}), the other's ({listed(holder.columns)}); alter one of "
-        "them to fit, or route it to a table of its own"
+        f"the same table. Its columns are ({listed(table_columns)}), the other's ({listed(holder.columns)}); alter one "
+        "of them to fit, or route it to a table of its own"
     )
 
 

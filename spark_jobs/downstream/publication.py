@@ -77,17 +77,17 @@ class Entry:
     """In the source's own row, whose ``schema`` and ``table`` are null. In the row of a table that was reset, without
     consent to lose rows, the version that this was planned with: bronze is to begin there still when it is rebuilt."""
     complete: bool | None = None
-    """Whether the table has the rows from before the log begins, if there were any; null where it has no row at all."""
+    """True if the table has the rows from before the log begins, if there were any; null where it has no row at all."""
     keys_never_whole: int | None = None
     """Keys that downstream lacks because no row image of theirs was whole; null where there is none."""
     resets: int | None = None
-    """How often the table was reset: a position of before it counts no more, nor does a run that read it."""
+    """Number of times that the table was reset: a position of before it counts no more, nor does a run that read it."""
     numbered: bool | None = None
     """True where nothing names its columns, and they are called by their numbers; null otherwise."""
     targets: tuple[Target, ...] = ()
     """Its downstream tables where it goes to several; null in the table where it goes to one."""
     modes: tuple[str, ...] = ()
-    """What its downstream tables keep of changes, in their order; null where all are mirrors."""
+    """Modes of its downstream tables, in their order; null where all are mirrors."""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -99,7 +99,7 @@ class Entry:
 
     @property
     def is_reset(self) -> bool:
-        """Whether the table was reset, and no run has done it over to the log's end since."""
+        """True if the table was reset, and no run has done it over to the log's end since."""
         return bool(self.resets) and self.position is None
 
     @property
@@ -117,7 +117,7 @@ class Entry:
         return next((target.merged for target in self.targets if target.name == name), None)
 
     def is_stopped_in(self, name: tuple[str, str]) -> bool:
-        """Whether a downstream table of its own does not continue; where nothing says which does not, none does."""
+        """True if a downstream table of its own does not continue; where nothing says which does not, none does."""
         failing = {target.name for target in self.targets if target.reason}
         return self.state == "stopped" and (not failing or name in failing)
 
@@ -137,7 +137,7 @@ class Entry:
         )
 
     def holds(self, position: str) -> bool:
-        """Whether both layers have all of the table up to a position; downstream has none where silver has none."""
+        """True if both layers have all of the table up to a position; downstream has none where silver has none."""
         merged = self.silver_version is None or self.merged == self.position
         return self.state == "current" and self.position == position and merged
 
@@ -195,7 +195,7 @@ def _entry(row: dict[str, Any]) -> Entry:
     return Entry(**row | {"targets": targets, "modes": modes})
 
 
-def _row(entry: Entry) -> dict[str, object]:
+def _entry_row(entry: Entry) -> dict[str, object]:
     targets = [{name: getattr(target, name) for name in _TARGETS} for target in entry.targets]
     return asdict(entry) | {"targets": targets or None, "modes": list(entry.modes) or None}
 
@@ -210,8 +210,10 @@ def write(lake: Lake, source: str, entries: list[Entry], position: Position) -> 
     def rows() -> list[dict[str, object]]:
         _require_no_further(lake, source, position)
         reset = {entry.name: entry for entry in read(lake, source) if entry.resets}
-        entries_ = [reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries]
-        return [*map(_row, entries_), _row_of_source(lake, source, position)]
+        entry_list = [
+            reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries
+        ]
+        return [*map(_entry_row, entry_list), _row_of_source(lake, source, position)]
 
     _put(lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
@@ -231,7 +233,7 @@ def overwrite(lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None
 
     def rows() -> list[dict[str, object]]:
         now = surveyed(lake, source) or position
-        return [*(_row(change(entry)) for entry in read(lake, source)), _row_of_source(lake, source, now)]
+        return [*(_entry_row(change(entry)) for entry in read(lake, source)), _row_of_source(lake, source, now)]
 
     _put(lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
@@ -248,7 +250,7 @@ def amend(lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
             (stored_entry for stored_entry in read(lake, entry.source) if stored_entry.name == entry.name), entry
         )
         entries.append(replace(change(now), published_at=datetime.now(UTC)))
-        return [_row(entries[-1])]
+        return [_entry_row(entries[-1])]
 
     position = surveyed(lake, entry.source)
     assert position is not None

@@ -21,7 +21,7 @@ from spark_jobs.log.position import Position
 
 @dataclass(frozen=True, slots=True)
 class SharedSources:
-    """What the lake has of the sources that share keys: their silver, and their order times."""
+    """State of the sources that share keys in the lake: their silver, and their order times."""
 
     spark: SparkSession
     lake: Lake
@@ -30,7 +30,10 @@ class SharedSources:
         return self.lake.silver(*owner)
 
     def clock(self, source: str, until: Position | None = None) -> Clock:
-        """A source's order times, found up to a place of its log where they are not. Raises LakeError, TableStopped."""
+        """A source's order times, found up to a position of its log where they are not.
+
+        Raises LakeError, TableStopped.
+        """
         source_clock = clock.clock_of(self.lake, source)
         if until and (source_clock is None or source_clock.position < until):
             source_clock = clock.advance(self.spark, self.lake, source)
@@ -44,7 +47,7 @@ def require_one_key(work: MergeJob, parts: Sequence[Part]) -> None:
     """Raises TableStopped where rows of a source table cannot be told from those of other parts, or from each other."""
     # Keys can be shared only if each row has one, and is whole.
     columns = work.columns
-    if columns.is_bag:
+    if columns.is_keyless:
         raise TableStopped("has no key that it could share with others (keys: shared); give it one, or leave keys: out")
     if columns.has_partial:
         raise TableStopped(
@@ -55,12 +58,12 @@ def require_one_key(work: MergeJob, parts: Sequence[Part]) -> None:
     for part in parts:
         kinds = [{columns.types.get(name), part.columns.get(name)} for name in columns.key]
         if sorted(part.key) != sorted(columns.key) or {"FLOAT", "DOUBLE"} in kinds:
-            own_key = _listed(columns.key, columns.types)
+            own_key = _key_text(columns.key, columns.types)
             raise TableStopped(
                 f"its key is ({own_key}), and that of {part}, which it has keys in common with, is "
-                f"({_listed(part.key, part.columns)}); alter one of them, or route it to a table of its own"
+                f"({_key_text(part.key, part.columns)}); alter one of them, or route it to a table of its own"
             )
 
 
-def _listed(key: Sequence[str], types: Mapping[str, str]) -> str:
+def _key_text(key: Sequence[str], types: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {types.get(name)}" for name in key)

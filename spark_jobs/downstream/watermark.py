@@ -35,17 +35,19 @@ def watermark(
 def _of_source(
     pipeline: Pipeline, lake: Lake, source: str, into: Name, entries: Collection[Entry] | None
 ) -> datetime | None:
-    """What the source's order times had reached where its tables that go there are merged up to."""
+    """Order time that the source had reached where its tables that go there are merged up to."""
     source_entries = entries if entries is not None else publication.read(lake, source)
     routed = [
         entry for entry in source_entries if pipeline.scope.holds(*entry.name) and _goes(pipeline, source, entry, into)
     ]
     reached = [entry.position if entry.silver_version is None else entry.reached(into) for entry in routed]
     surveyed = publication.surveyed(lake, source) if entries is None else None
-    places = [Position.parse(place) for place in reached if place is not None] + ([surveyed] if surveyed else [])
-    if len(reached) != sum(place is not None for place in reached) or not places:
+    positions = [Position.parse(location) for location in reached if location is not None] + (
+        [surveyed] if surveyed else []
+    )
+    if len(reached) != sum(location is not None for location in reached) or not positions:
         return None
-    return commit_clock.reached(lake, source, min(places))
+    return commit_clock.reached(lake, source, min(positions))
 
 
 def _goes(pipeline: Pipeline, source: str, entry: Entry, into: Name) -> bool:

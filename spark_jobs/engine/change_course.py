@@ -51,7 +51,7 @@ Raises TableStopped where bronze lacks log of it.
 
 @dataclass(frozen=True, slots=True)
 class ChangedLog:
-    """What changes are decoded from: bronze at one version, and the rules about tables."""
+    """Inputs of decoding changes: bronze at one version, and the rules about tables."""
 
     snapshot: BronzeSnapshot
     filters: Callable[[TableName], TableFilters]
@@ -61,7 +61,7 @@ class ChangedLog:
     def index(self, windows: Sequence[Range]) -> SliceIndex:
         """The slices that take effect in windows, or between them. Raises LakeError, DecodeError."""
         extent = Range(min(window.start for window in windows), max(window.stop for window in windows))
-        cuts = {place for window in windows for place in (window.start, window.stop)}
+        cuts = {position for window in windows for position in (window.start, window.stop)}
         snapshot = self.snapshot
         return read_effective(snapshot.table, snapshot.version, extent, snapshot.oldest, cuts)
 
@@ -79,16 +79,16 @@ class Course:
     """Of each window the design, and how many fills and changes of exact texts come before it."""
 
     def add_window(
-        self, definition: TableDefinition, range_: Range, rules: TableFilters, known_columns: Iterable[str]
+        self, definition: TableDefinition, log_range: Range, rules: TableFilters, known_columns: Iterable[str]
     ) -> None:
         """Rows of a definition. known_columns: names, in small letters, of the columns that the table had so far."""
         state, last = (self.design, len(self.fills), len(self.exact)), self.windows[-1] if self.windows else None
         if last and last.definition == definition and self._before[-1] == state:
-            self.windows = (*self.windows[:-1], replace(last, ranges=(*last.ranges, range_)))
+            self.windows = (*self.windows[:-1], replace(last, ranges=(*last.ranges, log_range)))
             return
         window = ChangeWindow(
             definition=definition,
-            ranges=(range_,),
+            ranges=(log_range,),
             schema=self.design.schema,
             masks=masks_of(definition, rules.columns) or None,
             filters=ChangeFilters.of(rules, definition, frozenset(known_columns)) or None,
@@ -155,7 +155,7 @@ def _design(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta) -> 
 
 
 def _is_older_needed(course: Course, head: Head, bronze: BronzeSnapshot) -> bool:
-    """Whether the windows of commits are not all that bronze has, or had, of the table. Raises LostRace."""
+    """True if the windows of commits are not all that bronze has, or had, of the table. Raises LostRace."""
     if not course.windows:
         return False
     start, stop = course.windows[0].ranges[0].start, course.windows[-1].ranges[-1].stop
@@ -166,7 +166,7 @@ def _is_older_needed(course: Course, head: Head, bronze: BronzeSnapshot) -> bool
 
 
 def _by_commits(work: MergeJob, upon: tuple[Head, Snapshot], rules: TableFilters) -> Course | None:
-    """What the target has not got by silver's commits; None where they do not tell it. Raises LakeError."""
+    """Rows that the target lacks by silver's commits; None where they do not tell it. Raises LakeError."""
     head, snapshot = upon
     commits = _commits(work, head)
     if commits is None or any(commit.kind == CommitKind.LIVE and not commit.definition for commit in commits):
@@ -222,24 +222,24 @@ def _by_log(work: MergeJob, job: CompactionJob, extent: Extent, target: TableSch
     Statements are applied to a design of their own, whose last columns are the target's by their names.
     """
     # Each part of the log has the columns that the statements before it left.
-    turns = [step for step in job.steps if isinstance(step, SchemaChange) and step.standing.definition]
+    changes = [step for step in job.steps if isinstance(step, SchemaChange) and step.state.definition]
     course: Course | None = None
     columns, applied = work.columns, 0
     for part in parts_of(job, work.columns):
-        at = len(turns) - sum(turn.standing.definition is not None for turn in part.later)
+        at = len(changes) - sum(change.state.definition is not None for change in part.later)
         if course is None:
-            columns = job.columns_of(part.standing)
+            columns = job.columns_of(part.state)
             types = {**columns.types, **ADDED, **MODE_COLUMNS[work.mode]}
             design = new_table(work.target.path, types, silver.PROPERTIES)
             course, applied = Course(design, design), at
-        columns = _carried_out(course, job, columns, turns[applied:at])
+        columns = _carried_out(course, job, columns, changes[applied:at])
         applied = at
-        for range_ in filter(extent.overlaps, part.window.ranges):
-            assert part.standing.definition
-            course.add_window(part.standing.definition, range_, job.filters, job.known_columns)
+        for log_range in filter(extent.overlaps, part.window.ranges):
+            assert part.state.definition
+            course.add_window(part.state.definition, log_range, job.filters, job.known_columns)
     if course is None:
         return ()
-    _carried_out(course, job, columns, turns[applied:])
+    _carried_out(course, job, columns, changes[applied:])
     course.settled()
     physical = {
         column.physical_name: target.column(column.name).physical_name
@@ -250,11 +250,11 @@ def _by_log(work: MergeJob, job: CompactionJob, extent: Extent, target: TableSch
 
 
 def _carried_out(
-    course: Course, job: CompactionJob, columns: silver.Columns, turns: Sequence[SchemaChange]
+    course: Course, job: CompactionJob, columns: silver.Columns, changes: Sequence[SchemaChange]
 ) -> silver.Columns:
     """The columns after statements, each of which is a part of the course. Raises TableStopped, LakeError."""
-    for turn in turns:
-        reshaped = reshaping(job, columns, turn)
+    for change in changes:
+        reshaped = reshaping(job, columns, change)
         for step in reshaped.steps:
             course.add_step(step)
         columns = reshaped.after

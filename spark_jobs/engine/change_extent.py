@@ -1,4 +1,4 @@
-"""Which part of the log a merge of every change takes, and which rows of the target and of silver are of it.
+"""Extent of a merge of every change in the log, and the rows of the target and of silver that are of it.
 
 Put here: that part, and the rows that lie in it. Not here: the windows of the log (change_course.py), or what becomes
 of the rows (change_task.py).
@@ -33,18 +33,18 @@ _WINDOW = ("_window_start", "_window_stop")
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Which part of the log a merge takes: all of it, or some ranges, which are in order and do not touch."""
+    """Extent of a merge in the log: all of it, or some ranges, which are in order and do not touch."""
 
     ranges: tuple[Range, ...] = ()
     is_all: bool = False
     is_restated: bool = False
-    """Whether the target may have rows of it."""
+    """True if the target may have rows of it."""
     from_server: tuple[silver.Op, ...] = ()
     """Operations of rows read from the server that are taken, in the place of those that the target has."""
 
     @classmethod
     def of(cls, work: MergeJob, head: Head, delta: SilverDelta) -> "Extent":
-        """What a target at its head lacks of silver at its pinned one."""
+        """Rows that a target at its head lacks of silver at its pinned one."""
         if head.checkpoint is None or delta.is_renewed:
             return cls(is_all=True, from_server=silver.FROM_SERVER)
         assert head.position
@@ -62,23 +62,23 @@ class Extent:
         """With more ranges, which may overlap those that it has."""
         return self if self.is_all else replace(self, ranges=tuple(joined([*self.ranges, *ranges])))
 
-    def overlaps(self, range_: Range) -> bool:
-        return self.is_all or any(range_.overlaps(part) for part in self.ranges)
+    def overlaps(self, log_range: Range) -> bool:
+        return self.is_all or any(log_range.overlaps(part) for part in self.ranges)
 
-    def holds(self, places: pa.ChunkedArray) -> pa.Array:
-        """Which places lie in it."""
-        return pa.array(np.ones(len(places), np.bool_)) if self.is_all else self._within(places, self.ranges)
+    def holds(self, positions: pa.ChunkedArray) -> pa.Array:
+        """Positions that lie in it."""
+        return pa.array(np.ones(len(positions), np.bool_)) if self.is_all else self._within(positions, self.ranges)
 
-    def begins_before(self, place: Position | None) -> bool:
-        """Whether some of it lies before a position."""
-        return bool(self.ranges) and place is not None and self.ranges[0].start < place
+    def begins_before(self, position: Position | None) -> bool:
+        """True if some of it lies before a position."""
+        return bool(self.ranges) and position is not None and self.ranges[0].start < position
 
     def back_to(self, start: Position, until: Position) -> "Extent":
         """With all of the log between two positions too, which the target may have rows of."""
         return replace(self.with_ranges([Range(start, until)]), is_restated=True) if start < until else self
 
     def of_target(self, rows: pa.Table) -> pa.Array:
-        """Which rows of the target the merge replaces. rows: with ``_op`` and ``_position``."""
+        """Mask of the rows of the target that the merge replaces. rows: with ``_op`` and ``_position``."""
         op, position = rows.column("_op"), rows.column("_position")
         of_log = pc.and_(pc.invert(silver.is_from_server(op)), self._within(position, self.ranges))
         is_statement = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
@@ -86,7 +86,10 @@ class Extent:
         return pc.or_(of_log, self._is_from_server(op))
 
     def of_silver(self, rows: pa.Table) -> pa.Array:
-        """Which rows of silver the merge takes that no change in the log says. rows: ``_op``, ``_window_start``."""
+        """Mask of the rows of silver that the merge takes and no change in the log says.
+
+        Rows: ``_op``, ``_window_start``.
+        """
         op = rows.column("_op")
         is_taken = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
         if not self.is_all:
@@ -95,7 +98,7 @@ class Extent:
         return pc.or_(is_taken, self._is_from_server(op))
 
     def may_be_of(self, file: DataFile, schema: TableSchema) -> bool:
-        """Whether a data file of the target may have rows that the merge replaces."""
+        """True if a data file of the target may have rows that the merge replaces."""
         if not self.is_restated:
             return False
         if self.from_server and has_operation(file, schema, *self.from_server):
@@ -103,24 +106,24 @@ class Extent:
         lowest, highest = bounds_of(file, schema, "_position")
         ranges = [*self.ranges, self.hull] if self.hull else []
         return any(
-            (highest is None or highest >= range_.start.order) and (lowest is None or lowest < range_.stop.order)
-            for range_ in ranges
+            (highest is None or highest >= log_range.start.order) and (lowest is None or lowest < log_range.stop.order)
+            for log_range in ranges
         )
 
     def _is_from_server(self, operations: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Which rows were read from the server, and are taken."""
+        """Mask of the rows that were read from the server, and are taken."""
         return pc.is_in(operations, pa.array([str(kind) for kind in self.from_server], pa.string()))
 
-    def _within(self, places: pa.ChunkedArray, ranges: Iterable[Range]) -> pa.Array:
-        is_within = pa.array(np.zeros(len(places), np.bool_))
-        for range_ in ranges:
-            is_here = pc.and_not(at_or_after(places, range_.start), at_or_after(places, range_.stop))
+    def _within(self, positions: pa.ChunkedArray, ranges: Iterable[Range]) -> pa.Array:
+        is_within = pa.array(np.zeros(len(positions), np.bool_))
+        for log_range in ranges:
+            is_here = pc.and_not(at_or_after(positions, log_range.start), at_or_after(positions, log_range.stop))
             is_within = pc.or_(is_within, pc.fill_null(is_here, False))
         return is_within
 
 
 def has_operation(file: DataFile, schema: TableSchema, *operations: silver.Op) -> bool:
-    """Whether a data file may have rows of some operations, by its statistics."""
+    """True if a data file may have rows of some operations, by its statistics."""
     bounds = file.bounds(schema, "_op")
     if bounds.minimum is None or bounds.maximum is None:
         return True
@@ -128,13 +131,13 @@ def has_operation(file: DataFile, schema: TableSchema, *operations: silver.Op) -
 
 
 def may_have_statements(file: DataFile, schema: TableSchema, *operations: silver.Op) -> bool:
-    """Whether a data file of silver may have rows of operations that no change in the log has, by its statistics.
+    """True if a data file of silver may have rows of operations that no change in the log has, by its statistics.
 
     Rows of several operations that have one window are changes: no statement or load has a window in common with them.
     """
     if not has_operation(file, schema, *operations):
         return False
     bounds = file.bounds(schema, "_op")
-    kinds, places = {bounds.minimum, bounds.maximum}, [bounds_of(file, schema, name) for name in _WINDOW]
-    is_one_window = all(lowest is not None and lowest == highest for lowest, highest in places)
+    kinds, indexes = {bounds.minimum, bounds.maximum}, [bounds_of(file, schema, name) for name in _WINDOW]
+    is_one_window = all(lowest is not None and lowest == highest for lowest, highest in indexes)
     return not (is_one_window and len(kinds) > 1 and kinds <= {*OF_CHANGES})

@@ -41,7 +41,7 @@ _VERSIONS_BYTES = 64 << 20
 """Bytes of log and data files up to which one task computes the versions of a table, or of a bucket of its keys."""
 _LEAST_TASK_BYTES = 2 << 20
 _UNIT_BYTES = 128 << 10
-"""What a unit costs beside its rows, as bytes of log."""
+"""Cost of a unit besides its rows, as bytes of log."""
 
 
 class ChangePlan(NamedTuple):
@@ -70,13 +70,13 @@ def planned(
     completes = work.columns.has_partial
     if completes and delta.replaced_from and not extent.is_all:
         # Changes behind other rows are completed from these.
-        extent = extent.back_to(delta.replaced_from, _place(head))
+        extent = extent.back_to(delta.replaced_from, _next_offset(head))
         _require_same_rules(work, delta, extent, log)
     course = course_of(work, upon, delta, extent, log)
-    extent = extent.with_ranges(range_ for window in course.windows for range_ in window.ranges)
+    extent = extent.with_ranges(log_range for window in course.windows for log_range in window.ranges)
     # What no change in the log says, and whether a new statement ends all versions.
     floor, is_first = work.floor, extent.is_all
-    has_statements = floor is not None and (is_first or extent.is_restated or not floor < _place(head))
+    has_statements = floor is not None and (is_first or extent.is_restated or not floor < _next_offset(head))
     needs_silver = has_statements or extent.from_server or completes
     origin = snapshot_of(work.origin.path, work.pinned.version) if needs_silver else None
     unit = ChangeUnit(
@@ -99,12 +99,12 @@ def planned(
         earlier=_earlier_rows(work, head, delta, origin) if origin and completes else None,
         statements=_statement_files(work, head, extent, origin, has_statements=has_statements) if origin else (),
         statement_gtids=_statement_gtids(work, extent, log.snapshot) if has_statements else {},
-        ends_all=work.mode is Mode.HISTORY and not is_first and floor is not None and not floor < _place(head),
+        ends_all=work.mode is Mode.HISTORY and not is_first and floor is not None and not floor < _next_offset(head),
     )
     return ChangePlan(delta, unit, course.begin if head.design else snapshot, course.design)
 
 
-def _place(head: Head) -> Position:
+def _next_offset(head: Head) -> Position:
     assert head.position
     return head.position
 
@@ -129,7 +129,7 @@ def _require_same_rules(work: MergeJob, delta: SilverDelta, extent: Extent, log:
     digest, replayed = log.filters(work.name).prints().get("changes"), joined(delta.redone)
     commits = [SilverCommit.of(checkpoint) for _, checkpoint in work.origin.since(-1)]
     windows = [commit for commit in commits if commit.kind == CommitKind.LIVE and commit.start]
-    is_told = bool(windows) and min(window.start for window in windows if window.start) <= extent.hull.start
+    is_named = bool(windows) and min(window.start for window in windows if window.start) <= extent.hull.start
     unlike_windows = [
         window
         for commit in windows
@@ -137,7 +137,7 @@ def _require_same_rules(work: MergeJob, delta: SilverDelta, extent: Extent, log:
         if extent.overlaps(window := Range(commit.start, commit.position))
         if not any(part.start <= window.start and window.stop <= part.stop for part in replayed)
     ]
-    if unlike_windows or not is_told:
+    if unlike_windows or not is_named:
         raise TableStopped(
             f"changes behind {extent.hull.start} leave columns out and are completed from the rows there, which were "
             f"replaced; rules about the table have changed since these changes were read: replay them too (stratalog "
@@ -146,7 +146,7 @@ def _require_same_rules(work: MergeJob, delta: SilverDelta, extent: Extent, log:
 
 
 def _restates_count(head: Head, delta: SilverDelta) -> bool:
-    """Whether rows were replaced of a table that has keys which were never whole."""
+    """True if rows were replaced of a table that has keys which were never whole."""
     last = DownstreamCommit.of_head(head)
     return bool(last and last.keys_never_whole and delta.replaced_from and not delta.is_renewed)
 
@@ -214,7 +214,7 @@ class ChangeTasks(NamedTuple):
 
 def tasks_of(units: Sequence[tuple[TableName, ChangeUnit]], log: ChangedLog, capacity: Capacity) -> ChangeTasks:
     """Units packed by the bytes that they read, large ones in parts. Raises LakeError, DecodeError."""
-    windows = [range_ for _, unit in units for window in unit.windows for range_ in window.ranges]
+    windows = [log_range for _, unit in units for window in unit.windows for log_range in window.ranges]
     index = log.index(windows) if windows else None
     undivided_parts, begin = list[UnitPart](), 0
     for name, unit in units:
@@ -251,7 +251,7 @@ def _looked_through(unit: ChangeUnit) -> tuple[DataFile, ...]:
 
 
 def _bucket_count(part: UnitPart) -> int:
-    """How many tasks merge the versions of a unit."""
+    """Number of tasks that merge the versions of a unit."""
     # Rows that are identified by another key than the table has now are no bucket's.
     if not part.unit.is_by_key or (part.unit.earlier and part.unit.keys[1:]):
         return 1
@@ -307,6 +307,6 @@ def _distinct_bytes(parts: Sequence[UnitPart]) -> int:
     names = ("data_file", "row_group", "row", "offset")
     sizes: dict[tuple[object, ...], int] = {}
     for table in (table for part in parts for table in part.slices.values()):
-        places = zip(*(table.column(name).to_pylist() for name in names), strict=True)
-        sizes.update(zip(places, table.column("bytes").to_pylist(), strict=True))
+        positions = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+        sizes.update(zip(positions, table.column("bytes").to_pylist(), strict=True))
     return sum(sizes.values())

@@ -31,11 +31,11 @@ from spark_jobs.silver.row_overlay import with_names
 from spark_jobs.silver.slice_runs import gathered
 
 _OF_CHANGES = ("_op", "_gtid", "_position", "_committed_at", "_raw")
-"""What decoded changes have beside the source's columns."""
+"""Columns of decoded changes besides the source's."""
 IS_CHANGE = "\0change"
 """Of a row that may lack columns whether it is a change by itself, not the delete of a key that an update left."""
 _OPERATIONS = pa.array([str(kind) for kind in (silver.Op.TRUNCATE, silver.Op.RENAME, *silver.FROM_SERVER)])
-Place = tuple[int, ...]
+PositionCells = tuple[int, ...]
 """Stretch, number and offset of a position."""
 
 
@@ -137,9 +137,9 @@ def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, versio
     """
     fields = change_fields_of(unit)
     names = [name for name in fields.names if name not in ("_gtid", KEY_NUMBER, IS_CHANGE)]
-    copies = [silver.COPIES] if unit.columns.is_bag else []
+    copies = [silver.COPIES] if unit.columns.is_keyless else []
     parts = [fields.empty_table()]
-    times: dict[Place, datetime] | None = None
+    times: dict[PositionCells, datetime] | None = None
     for file in files:
         # Few files have such a row: the other columns are read of those.
         if not _is_taken(unit, _living(unit, file, ["_op", "_window_start"])).true_count:
@@ -158,7 +158,7 @@ def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, versio
 
 
 def _is_taken(unit: ChangeUnit, rows: pa.Table) -> pa.BooleanArray:
-    """Which rows of silver a merge takes, or ends versions by. rows: ``_op`` and ``_window_start``."""
+    """Mask of the rows of silver that a merge takes, or ends versions by. rows: ``_op`` and ``_window_start``."""
     is_taken = unit.extent.of_silver(rows)
     if unit.is_by_key:
         is_taken = pc.or_(is_taken, pc.equal(rows.column("_op"), silver.Op.TRUNCATE))
@@ -174,31 +174,33 @@ def _living(unit: ChangeUnit, file: DataFile, names: Sequence[str]) -> pa.Table:
     return rows.filter(pa.array(deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))))
 
 
-def _dated(unit: ChangeUnit, rows: pa.Table, times: Mapping[Place, datetime], log: tuple[Table, int]) -> pa.Table:
+def _dated(
+    unit: ChangeUnit, rows: pa.Table, times: Mapping[PositionCells, datetime], log: tuple[Table, int]
+) -> pa.Table:
     """With ``_gtid``, and the times at which rows came. log: bronze and its version."""
     op, start = rows.column("_op"), rows.column("_window_start")
     cells = [pc.struct_field(start, name).to_numpy() for name in FIELDS[:3]]
-    places, numbers = np.unique(
+    positions, numbers = np.unique(
         np.stack([*cells, pc.index_in(op, _OPERATIONS).to_numpy()]), axis=1, return_inverse=True
     )
     # Few places have many rows: each is looked up once.
-    times_of_places, gtids, is_dated = list[datetime | None](), list[str | None](), list[bool]()
-    for *cells_of_place, kind in places.T.tolist():
-        place, operation = tuple(cells_of_place), _OPERATIONS[kind].as_py()
+    commit_times, gtids, is_dated = list[datetime | None](), list[str | None](), list[bool]()
+    for *position_cells, kind in positions.T.tolist():
+        position, operation = tuple(position_cells), _OPERATIONS[kind].as_py()
         is_loaded = operation == silver.Op.LOAD
-        times_of_places.append(committed_before(*log, place) if is_loaded else times.get(place))
-        is_dated.append(is_loaded or (operation == silver.Op.RENAME and place in times))
-        gtids.append(unit.statement_gtids.get(place) if operation == silver.Op.TRUNCATE else None)
+        commit_times.append(committed_before(*log, position) if is_loaded else times.get(position))
+        is_dated.append(is_loaded or (operation == silver.Op.RENAME and position in times))
+        gtids.append(unit.statement_gtids.get(position) if operation == silver.Op.TRUNCATE else None)
     at, committed = pa.array(numbers.reshape(-1)), rows.column("_committed_at")
-    places_times = pa.array(times_of_places, committed.type).take(at)
-    dated = pc.if_else(pa.array(is_dated).take(at), places_times, committed.combine_chunks())
+    positions_and_times = pa.array(commit_times, committed.type).take(at)
+    dated = pc.if_else(pa.array(is_dated).take(at), positions_and_times, committed.combine_chunks())
     rows = rows.set_column(rows.schema.get_field_index("_committed_at"), "_committed_at", dated)
     return rows.append_column("_gtid", pa.array(gtids, pa.string()).take(at))
 
 
-def _statement_times(unit: ChangeUnit) -> dict[Place, datetime]:
-    """When statements emptied the table, by where they stand."""
-    times: dict[Place, datetime] = {}
+def _statement_times(unit: ChangeUnit) -> dict[PositionCells, datetime]:
+    """Times when statements emptied the table, by their positions."""
+    times: dict[PositionCells, datetime] = {}
     for file in unit.statements:
         assert unit.origin_schema is not None
         if has_operation(file, unit.origin_schema, silver.Op.TRUNCATE):
@@ -210,5 +212,5 @@ def _statement_times(unit: ChangeUnit) -> dict[Place, datetime]:
 
 
 def new_statements(unit: ChangeUnit, rows: pa.Table) -> pa.Array:
-    """Which rows of statements that emptied the table the merge takes; others end versions alone."""
+    """Mask of the rows of statements that emptied the table which the merge takes; others end versions alone."""
     return unit.extent.of_silver(rows.append_column("_window_start", rows.column("_position")))

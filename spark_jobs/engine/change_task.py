@@ -1,4 +1,4 @@
-"""What a task does for tables that are made of every change: slices of the log -> rows, and versions that they end.
+"""Task for tables that are made of every change: slices of the log -> rows, and versions that they end.
 
 Put here: the work on parts of units, and on buckets of their keys. Not here: which parts those are (change_job.py),
 their rows (change_rows.py), what becomes of versions (version_merge.py), or commits (downstream_job.py).
@@ -39,7 +39,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import by_position
 
 _CHANGES, _STATEMENTS, _LOCATED = range(3)
-"""What the rows of a block are, in the place of a window's number."""
+"""Stand-in for a window's number: the kind of the rows of a block."""
 Outcome = MergedFiles | ShuffleBlock
 
 
@@ -47,7 +47,7 @@ def work(task: ChangeTask) -> Iterator[Outcome]:
     """Does the parts of units of a task, one after the other."""
     opened = OpenSlices(task.bronze, gtids=True)
     for part in task.parts:
-        yield from _or_error(part.unit, partial(_part, part, opened, task))
+        yield from _or_error(part.unit, partial(_part_outcomes, part, opened, task))
 
 
 def _or_error(unit: ChangeUnit, outcomes: Callable[[], Iterator[Outcome]]) -> Iterator[Outcome]:
@@ -65,7 +65,7 @@ def _or_error(unit: ChangeUnit, outcomes: Callable[[], Iterator[Outcome]]) -> It
         yield MergedFiles(unit.number, {}, error=str(error))
 
 
-def _part(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iterator[Outcome]:
+def _part_outcomes(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iterator[Outcome]:
     unit = part.unit
     changes = change_rows.logged(unit, part.slices, opened)
     of_silver = change_rows.of_silver(unit, part.statements, Table(task.bronze, plain=True), task.version)

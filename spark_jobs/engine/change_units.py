@@ -1,4 +1,4 @@
-"""What tasks need to know of tables that are made of every change (``mode: append``, ``history``).
+"""Units of tables that are made of every change (``mode: append``, ``history``), as tasks need them.
 
 Put here: units, their windows, and the parts of units that tasks take. Not here: which windows these are
 (change_course.py), how units are divided (change_job.py), or the work (change_task.py).
@@ -38,9 +38,9 @@ class ChangeWindow:
     fills: tuple[ColumnFill, ...] = ()
     """Columns that later statements added with a default: its rows get them."""
     exact: tuple[ExactTextChange, ...] = ()
-    """What later statements do to exact texts (``_raw``)."""
+    """Effects of later statements on exact texts (``_raw``)."""
     masks: ColumnMasks | None = None
-    """What a rule makes of the definition's columns."""
+    """Effects of a rule on the definition's columns."""
     filters: ChangeFilters | None = None
     """The rules that filter changes of rows."""
 
@@ -67,12 +67,12 @@ class ChangeUnit:
     files: tuple[DataFile, ...]
     """The target's, as far as its rows stay."""
     rewrites: bool
-    """Whether files are written again without rows that go (``compat: plain``); deletion vectors mark them else."""
+    """True if files are written again without rows that go (``compat: plain``); deletion vectors mark them else."""
     extent: Extent
     fills: tuple[ColumnFill, ...] = ()
     """Columns that statements added with a default, in their order: the target's files are written again with them."""
     exact: tuple[ExactTextChange, ...] = ()
-    """What statements did to exact texts of the target's rows."""
+    """Effects of statements on exact texts of the target's rows."""
     skips: frozenset[Position] = frozenset()
     origin: str = ""
     """The silver table's path."""
@@ -84,9 +84,9 @@ class ChangeUnit:
     statement_gtids: Mapping[tuple[int, int, int], str] = field(default_factory=dict)
     """GTIDs of statements, by where they stand."""
     ends_all: bool = False
-    """Whether a new statement emptied the table, so that all current versions end."""
+    """True if a new statement emptied the table, so that all current versions end."""
     has_feed: bool = False
-    """Whether the commit says which rows it changes (Delta's change data feed)."""
+    """True if the commit says which rows it changes (Delta's change data feed)."""
     buckets: tuple[int, ...] = ()
     """The buckets of its keys, where the versions of its rows are more than one task takes."""
 
@@ -102,7 +102,7 @@ class ChangeUnit:
 
     @property
     def is_by_key(self) -> bool:
-        """Whether a row depends on others of its key, so that one task takes all of a key."""
+        """True if a row depends on others of its key, so that one task takes all of a key."""
         return self.mode is Mode.HISTORY or self.earlier is not None
 
     @property
@@ -111,13 +111,13 @@ class ChangeUnit:
         return [*self.columns.types, *ADDED, *MODE_COLUMNS[self.mode]]
 
     @property
-    def marks(self) -> tuple[tuple[str, str], ...]:
+    def provenance(self) -> tuple[tuple[str, str], ...]:
         """None: such a table is of one source table."""
         return ()
 
     @property
     def row_changes(self) -> RowChanges:
-        """What statements do to rows of the target that stay."""
+        """Effects of statements on rows of the target that stay."""
         return RowChanges(self.fills, self.exact)
 
     @property
@@ -127,7 +127,7 @@ class ChangeUnit:
 
     @property
     def defers(self) -> bool:
-        """Whether files are written again behind other tasks: several may have rows of one file."""
+        """True if files are written again behind other tasks: several may have rows of one file."""
         return bool(self.buckets)
 
     @property
@@ -145,7 +145,7 @@ class ChangeUnit:
 
 @dataclass(frozen=True, slots=True)
 class UnitPart:
-    """What a task takes of a unit.
+    """Part of a unit that a task takes.
 
     slices: by window rows of ``bronze.index.OF_TABLE``, in the order in which they take effect. statements: silver's
     files that it reads. files: the target's files that it looks through for rows that go or end.

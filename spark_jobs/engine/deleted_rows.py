@@ -31,7 +31,7 @@ from spark_jobs.silver.positions import FIELDS, bounds_of
 _NAMES = ["_op", "_position", "_committed_at"]
 
 
-def marked(rows: pa.Table) -> pa.Table:
+def with_deletion_state(rows: pa.Table) -> pa.Table:
     """Rows of silver with what a table in which deleted rows stay says of them now."""
     rows = rows.drop_columns([name for name in MODE_COLUMNS[Mode.SOFT_DELETE] if name in rows.column_names])
     return with_state(rows, silver.is_delete(rows.column("_op")))
@@ -60,7 +60,7 @@ class Truncations:
     """Statements that emptied a table, in the log's order: position and time of each. None: rows of it stay alive."""
 
     rows: pa.Table | None = None
-    places: tuple[NDArray[np.int64], ...] = field(default=())
+    positions: tuple[NDArray[np.int64], ...] = field(default=())
     """The fields of each one's position."""
 
     @classmethod
@@ -78,14 +78,14 @@ class Truncations:
         if not statements:
             return cls()
         ordered = by_position(statements)
-        return cls(ordered, _places(ordered))
+        return cls(ordered, _position_columns(ordered))
 
     def may_delete(self, file: DataFile, schema: TableSchema) -> bool:
-        """Whether a file of the target may have rows from before the last of them."""
+        """True if a file of the target may have rows from before the last of them."""
         if not self.rows:
             return False
         lowest, _ = bounds_of(file, schema, "_position")
-        return lowest is None or lowest <= tuple(int(cells[-1]) for cells in self.places[:3])
+        return lowest is None or lowest <= tuple(int(cells[-1]) for cells in self.positions[:3])
 
     def ended(self, rows: pa.Table) -> pa.Table:
         """Rows of silver, of which those before a statement have its ``_op``, so that no later row is laid over them.
@@ -105,7 +105,7 @@ class Truncations:
         return self._with_first(rows, is_alive, {"_op": pa.scalar(str(silver.Op.DELETE))})
 
     def in_last_segment(self, rows: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which rows come after the last statement that has earlier rows of their group before it.
+        """Mask of the rows after the last statement that has earlier rows of their group before it.
 
         groups: a number for each row.
         """
@@ -127,7 +127,7 @@ class Truncations:
         is_ended = self._first_after(rows) < len(self.rows)
         return self._with_first(rows, pa.chunked_array([pa.array(copies > 0)]), {}), np.where(is_ended, 0, copies)
 
-    def marked(self, rows: pa.Table) -> pa.Table:
+    def with_deletions(self, rows: pa.Table) -> pa.Table:
         """Rows of the target, of which those before a statement are marked as deleted by it."""
         is_alive = pc.invert(rows.column("_deleted"))
         changed = self._with_first(rows, is_alive, {"_deleted": pa.scalar(True)})
@@ -153,21 +153,21 @@ class Truncations:
 
     def _first_after(self, rows: pa.Table) -> NDArray[np.int64]:
         """The number of the first statement after each row; their count where none is."""
-        row_places = _places(rows)
-        low, high = np.zeros(len(rows), np.int64), np.full(len(rows), len(self.places[0]), np.int64)
+        row_positions = _position_columns(rows)
+        low, high = np.zeros(len(rows), np.int64), np.full(len(rows), len(self.positions[0]), np.int64)
         while (is_open := low < high).any():
             middle = (low + high) // 2
-            statement_places = tuple(cells[np.minimum(middle, len(cells) - 1)] for cells in self.places)
+            statement_positions = tuple(cells[np.minimum(middle, len(cells) - 1)] for cells in self.positions)
             # From the last field to the first, so that the first field that differs decides.
             is_before = np.zeros(len(rows), np.bool_)
-            for row_cells, cells in zip(reversed(row_places), reversed(statement_places), strict=True):
+            for row_cells, cells in zip(reversed(row_positions), reversed(statement_positions), strict=True):
                 is_before = np.where(row_cells == cells, is_before, row_cells < cells)
             high = np.where(is_open & is_before, middle, high)
             low = np.where(is_open & ~is_before, middle + 1, low)
         return low
 
 
-def _places(rows: pa.Table) -> tuple[NDArray[np.int64], ...]:
+def _position_columns(rows: pa.Table) -> tuple[NDArray[np.int64], ...]:
     positions = rows.column("_position").combine_chunks()
     fields = (pc.fill_null(positions.field(name), 0) for name in FIELDS)
     return tuple(np.asarray(cells.to_numpy(zero_copy_only=False), np.int64) for cells in fields)

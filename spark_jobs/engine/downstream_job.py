@@ -62,7 +62,7 @@ from spark_jobs.silver import table as silver
 
 _LEAST_TASK_BYTES = 1 << 20
 _UNIT_BYTES = 64 << 10
-"""What a unit costs beside its rows, as bytes of data files."""
+"""Cost of a unit besides its rows, as bytes of data files."""
 _SEVERAL = 2
 """Windows, where their number is not known: keys may be in more than one."""
 
@@ -106,8 +106,8 @@ def prepared(
             return _prepared_part(number, work, {} if planned_tables is None else planned_tables, sources)
         head = merge_job.head_of(work)
         delta = merge_job.silver_delta(work, head)
-        range_ = merge_job.range_of(work, head, delta)
-        if range_ is None:
+        log_range = merge_job.range_of(work, head, delta)
+        if log_range is None:
             return None
         # A target that does not exist yet is a snapshot without files.
         if head.design:
@@ -123,12 +123,12 @@ def prepared(
             design = feed.designed(plan.design, work, is_replaced=is_replaced)
             has_feed = design.has_change_data and bool(plan.unit.files)
             unit = replace(plan.unit, configuration=design.configuration, has_feed=has_feed)
-            return PreparedMerge(work, head, plan.delta, range_, unit, plan.snapshot, design)
-        return _prepared(number, work, (head, snapshot), delta, range_)
+            return PreparedMerge(work, head, plan.delta, log_range, unit, plan.snapshot, design)
+        return _prepared(number, work, (head, snapshot), delta, log_range)
 
 
 def _prepared(
-    number: int, work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, range_: Range
+    number: int, work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, log_range: Range
 ) -> PreparedMerge:
     """The unit of a table. upon: the target as the plan saw it. Raises TableStopped, LakeError."""
     head, snapshot = upon
@@ -145,7 +145,7 @@ def _prepared(
     silver.require_equal_columns(work.target.path, lacking.design.schema.spark_types, work.stored, str(work.name))
     design = feed.designed(lacking.design, work, is_replaced=delta.is_renewed and lacking.design is not snapshot)
     unit = _unit(number, work, upon, delta, lacking._replace(design=design))
-    return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
+    return PreparedMerge(work, head, delta, log_range, unit, snapshot, design)
 
 
 def _prepared_part(
@@ -156,8 +156,8 @@ def _prepared_part(
     if isinstance(work.target, SharedPart):
         require_one_key(work, work.target.other_parts(head))
     delta = delta_of_part(head, merge_job.silver_delta(work, head))
-    range_ = merge_job.range_of(work, head, delta)
-    if range_ is None or (isinstance(work.target, SharedPart) and work.target.path in planned_tables):
+    log_range = merge_job.range_of(work, head, delta)
+    if log_range is None or (isinstance(work.target, SharedPart) and work.target.path in planned_tables):
         return None
     # Parts of a table that does not exist yet begin it together: data files have the names of its columns.
     path = work.target.path
@@ -177,20 +177,20 @@ def _prepared_part(
     if isinstance(work.target, SharedPart):
         assert sources
         shared = planned(number, work, upon, SharedPlan(delta, design, origin, new_files), sources)
-        return PreparedMerge(work, head, delta, range_, shared, snapshot, design)
+        return PreparedMerge(work, head, delta, log_range, shared, snapshot, design)
     delta = replace(delta, is_renewed=new_files is None)
     lacking = LackingFiles(origin, design, (), (), *(new_files or (origin.files, None)))
-    return PreparedMerge(work, head, delta, range_, _unit(number, work, upon, delta, lacking), snapshot, design)
+    return PreparedMerge(work, head, delta, log_range, _unit(number, work, upon, delta, lacking), snapshot, design)
 
 
 def _unit(
     number: int, work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, lacking: "LackingFiles"
 ) -> DownstreamUnit:
-    """What tasks need to know. upon: the target as the plan saw it."""
+    """Unit as tasks need it. upon: the target as the plan saw it."""
     (head, snapshot), design, origin = upon, lacking.design, lacking.origin
-    marks = tuple(work.target.marks.items())
+    provenance = tuple(work.target.provenance.items())
     # A renewed table loses all its files, a renewed part its rows.
-    files = tuple(files_of_part(snapshot, marks)) if marks or not delta.is_renewed else ()
+    files = tuple(files_of_part(snapshot, provenance)) if provenance or not delta.is_renewed else ()
     after = None if delta.is_renewed else head.position
     # Only where the target has not passed a statement that emptied the table are rows to go; or to be marked.
     is_emptied = bool(work.floor and (after is None or lacking.restatement or after <= work.floor))
@@ -206,11 +206,11 @@ def _unit(
         after=after,
         windows=_SEVERAL if delta.is_renewed else delta.windows,
         target=work.target.path,
-        schema=part_schema(design.schema, work.columns.types) if marks else design.schema,
+        schema=part_schema(design.schema, work.columns.types) if provenance else design.schema,
         configuration=design.configuration,
         files=files,
-        marks=marks,
-        replaces=bool(marks) and delta.is_renewed,
+        provenance=provenance,
+        replaces=bool(provenance) and delta.is_renewed,
         keeps_deleted=keeps_deleted,
         has_feed=design.has_change_data and bool(files),
         rewrites=bool(files) and not snapshot.has_deletion_vectors,
@@ -226,7 +226,7 @@ def _unit(
 
 
 def _lookup(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> SilverLookup:
-    """How keys are completed whose rows lack columns. origin: the silver table."""
+    """Lookup that completes keys whose rows lack columns. origin: the silver table."""
     source = SilverSource(origin.path, origin.schema, work.columns.key)
     last, after = DownstreamCommit.of_head(head), head.position
     if delta.is_renewed:
@@ -239,7 +239,7 @@ def _lookup(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) ->
 
 
 class LackingFiles(NamedTuple):
-    """What a target lacks of silver (origin): columns, what statements did to rows that it has, and files."""
+    """Difference of a target from silver (origin): columns, effects of statements on its rows, and files."""
 
     origin: Snapshot
     design: Snapshot
@@ -257,7 +257,7 @@ def _renewed(work: MergeJob, snapshot: Snapshot, origin: Snapshot) -> LackingFil
 
 
 def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, origin: Snapshot) -> LackingFiles | None:
-    """What the target lacks; None where all of silver is to replace it. Raises TableStopped, LakeError."""
+    """Difference of target and silver; None where all of silver is to replace it. Raises TableStopped, LakeError."""
     head, snapshot = upon
     if delta.is_renewed:
         return _renewed(work, snapshot, origin)
@@ -265,7 +265,7 @@ def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, or
     steps = [] if head.design else delta.steps
     if head.position is None and work.mode is Mode.SOFT_DELETE:
         require_unfolded(work)
-    if work.columns.is_bag and work.mode is Mode.SOFT_DELETE and _unites_rows(work, head, steps):
+    if work.columns.is_keyless and work.mode is Mode.SOFT_DELETE and _unites_rows(work, head, steps):
         return None
     design, filled, exact = _reshaped(work, snapshot, steps)
     new_files = _new_files(work, head, delta, origin)
@@ -279,7 +279,7 @@ def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, or
 
 
 def _unites_rows(work: MergeJob, head: Head, steps: Sequence[str]) -> bool:
-    """Whether statements may make rows one of which the target has several, living and deleted ones."""
+    """True if statements may make rows one of which the target has several, living and deleted ones."""
     is_emptied = work.floor is not None and head.position is not None and head.position <= work.floor
     return not head.design and (is_emptied or any(step.startswith("DROP COLUMN") for step in steps))
 
@@ -323,8 +323,8 @@ def _redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
 
 
 def _needs_all_copies(work: MergeJob) -> bool:
-    """Whether windows say nothing by themselves, since copies that went may have been there before the log."""
-    return work.columns.is_bag and work.lacks_older
+    """True if windows say nothing by themselves, since copies that went may have been there before the log."""
+    return work.columns.is_keyless and work.lacks_older
 
 
 def _reshaped(
@@ -354,7 +354,7 @@ def _reshaped(
 def run(
     spark: SparkSession, units: Sequence[PreparedMerge], capacity: Capacity, log: ChangedLog | None = None
 ) -> dict[int, list[MergedFiles]]:
-    """What tasks did, by unit. log: where units are made of every change, what these are decoded from."""
+    """Results of tasks, by unit. log: where units are made of every change, what these are decoded from."""
     values = fills.evaluated(fill.sql for unit in units for fill in unit.unit.column_fills)
     units = [_divided(replace(unit, unit=unit.unit.valued(values)), capacity) for unit in units]
     by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
@@ -401,7 +401,7 @@ def _rewrites(unit: DownstreamUnit | SharedUnit | ChangeUnit, results: Sequence[
         return
     row_changes = RowChanges(unit.fills, unit.exact)
     # What a task that writes one file again needs of the unit; where deleted rows stay, any file may have some.
-    may_delete = isinstance(unit, DownstreamUnit) and unit.marks_files
+    may_delete = isinstance(unit, DownstreamUnit) and unit.deletes_rows_in_files
     alone: DownstreamUnit | ChangeUnit
     if isinstance(unit, DownstreamUnit):
         alone = replace(unit, pending=(), restatement=None, lookup=None, files=())
@@ -414,7 +414,7 @@ def _rewrites(unit: DownstreamUnit | SharedUnit | ChangeUnit, results: Sequence[
 
 
 FromSilver = DownstreamUnit | SharedUnit
-"""What is merged from silver."""
+"""Changes of silver to merge."""
 MergeTask = tuple[FromSilver, ...] | ChangeTask
 
 
@@ -428,7 +428,7 @@ def work(task: MergeTask) -> Iterator[Any]:
 def _merged(unit: FromSilver) -> MergedFiles:
     if isinstance(unit, SharedUnit):
         return shared_merge.merged(unit)
-    return keyless_merge.merged(unit) if unit.columns.is_bag else downstream_task.merged(unit)
+    return keyless_merge.merged(unit) if unit.columns.is_keyless else downstream_task.merged(unit)
 
 
 def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[FromSilver, ...]]:

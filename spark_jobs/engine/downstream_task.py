@@ -1,4 +1,4 @@
-"""What a task does for downstream: new silver rows -> keys located in the target -> new images, and rows to mark.
+"""Task for downstream: new silver rows -> keys located in the target -> new images, and rows to mark.
 
 Put here: the units that tasks work on and the work itself. Not here: how keys are located (locate.py), which silver
 files are new (downstream_job.py), or commits.
@@ -27,7 +27,7 @@ from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.engine import feed
 from spark_jobs.engine.change_units import ChangeUnit
-from spark_jobs.engine.deleted_rows import Truncations, marked
+from spark_jobs.engine.deleted_rows import Truncations, with_deletion_state
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, valued
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
@@ -61,48 +61,48 @@ class DownstreamUnit:
     after: Position | None
     """The target's position: windows before it are in it."""
     windows: int
-    """How many windows the files hold: in one no key is twice."""
+    """Number of windows that the files hold: in one no key is twice."""
     target: str
     schema: TableSchema
     configuration: Mapping[str, str]
     files: tuple[DataFile, ...]
     rewrites: bool
-    """Whether files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
+    """True if files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
     fills: tuple[ColumnFill, ...] = ()
     """Columns that statements added with a default: the target's files are written again with it."""
     exact: tuple[ExactTextChange, ...] = ()
-    """What statements do to exact texts of rows: files that have some are written again."""
+    """Effects of statements on exact texts of rows: files that have some are written again."""
     statements: tuple[DataFile, ...] = ()
-    """Where deleted rows stay: silver's files that may say that a statement deleted all rows."""
+    """Silver's files that may say that a statement deleted all rows, where deleted rows stay."""
     defers: bool = False
-    """Whether files are written again by tasks of their own, after all those of the unit."""
+    """True if files are written again by tasks of their own, after all those of the unit."""
     floor: Position | None = None
-    """Where the last statement stands that emptied the table: silver rows before it count no more."""
+    """Position where the last statement stands that emptied the table: silver rows before it count no more."""
     empties: bool = False
-    """Whether the target's own rows from before the floor go."""
-    marks: tuple[tuple[str, str], ...] = ()
+    """True if the target's own rows from before the floor go."""
+    provenance: tuple[tuple[str, str], ...] = ()
     """Of a part of a table of several source tables: columns that say whose a row is, with the part's values."""
     replaces: bool = False
-    """Whether the pending rows are put in the place of all of the part's."""
+    """True if the pending rows are put in the place of all of the part's."""
     keeps_deleted: bool = False
-    """Whether deleted rows stay, marked as such."""
+    """True if deleted rows stay, marked as such."""
     restatement: Restatement | None = None
-    """What of silver changed other than by windows appended; the keys concerned are merged by all of silver."""
+    """Changes of silver other than by windows appended; the keys concerned are merged by all of silver."""
     has_feed: bool = False
-    """Whether the commit says which rows it changes."""
+    """True if the commit says which rows it changes."""
     lookup: SilverLookup | None = None
-    """How keys are completed whose rows lack columns; None where no row does."""
+    """Lookup that completes keys whose rows lack columns; None where no row does."""
     lacks_older: bool = False
-    """Whether copies of rows without a key may have been there before the log: less than none counts as none."""
+    """True if copies of rows without a key may have been there before the log: less than none counts as none."""
     part: int = 0
     parts: int = 1
-    """Which range of the keys, of how many."""
+    """Number of the range of the keys, of how many."""
 
     @property
     def stored(self) -> list[str]:
         """The target's columns."""
         mode = Mode.SOFT_DELETE if self.keeps_deleted else Mode.MIRROR
-        return [*self.columns.types, *ADDED, *MODE_COLUMNS[mode], *(name for name, _ in self.marks)]
+        return [*self.columns.types, *ADDED, *MODE_COLUMNS[mode], *(name for name, _ in self.provenance)]
 
     @property
     def column_fills(self) -> Sequence[ColumnFill]:
@@ -115,13 +115,13 @@ class DownstreamUnit:
 
     @property
     def changes_files(self) -> bool:
-        """Whether files of the target may be written again."""
-        return bool(self.files) and bool(self.rewrites or self.fills or self.exact or self.marks_files)
+        """True if files of the target may be written again."""
+        return bool(self.files) and bool(self.rewrites or self.fills or self.exact or self.deletes_rows_in_files)
 
     @property
-    def marks_files(self) -> bool:
-        """Whether statements mark rows of the target's files as deleted; of rows without a key it is all made again."""
-        return bool(self.statements) and not self.columns.is_bag
+    def deletes_rows_in_files(self) -> bool:
+        """True if statements mark rows of the target's files as deleted; of rows without a key it is all made again."""
+        return bool(self.statements) and not self.columns.is_keyless
 
     @property
     def size(self) -> int:
@@ -137,13 +137,13 @@ class DownstreamUnit:
     @property
     def identity(self) -> list[str]:
         """The columns by which a row is found in the target."""
-        key = self.columns.types if self.columns.is_bag else self.columns.key
-        return [*key, *(name for name, _ in self.marks)]
+        key = self.columns.types if self.columns.is_keyless else self.columns.key
+        return [*key, *(name for name, _ in self.provenance)]
 
 
 @dataclass(frozen=True, slots=True)
 class MergedFiles:
-    """What a task did for a unit: the rows to take out of the target's files, by path, and files to add."""
+    """Result of a task for a unit: the rows to take out of the target's files, by path, and files to add."""
 
     unit: int
     dead: dict[str, bytes]
@@ -161,7 +161,7 @@ class MergedFiles:
     seconds: float = 0.0
     error: str | None = None
     stopped: TableStopped | None = None
-    """What stops the table, by whichever way it is merged."""
+    """Stop of the table, by whichever method it is merged."""
 
 
 class NumberedUnit(Protocol):
@@ -249,23 +249,23 @@ def _completed(
 
 
 def of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
-    """With the part's marks, and the types of the table, which hold the values of all parts."""
-    for name in unit.columns.types if unit.marks else ():
+    """With the part's provenance, and the types of the table, which hold the values of all parts."""
+    for name in unit.columns.types if unit.provenance else ():
         field = unit.schema.column(name).arrow(physical=False)
         if rows.schema.field(name).type != field.type:
             rows = rows.set_column(rows.schema.get_field_index(name), field, rows.column(name).cast(field.type))
-    for name, value in unit.marks:
+    for name, value in unit.provenance:
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), len(rows)))
     return rows
 
 
 def _as_kept(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     """With what a table in which deleted rows stay says of them."""
-    return marked(rows) if unit.keeps_deleted else rows
+    return with_deletion_state(rows) if unit.keeps_deleted else rows
 
 
 def row_changes_of(unit: DownstreamUnit) -> RowChanges:
-    """What statements do to rows of the target. Raises LakeError."""
+    """Effects of statements on rows of the target. Raises LakeError."""
     truncations = Truncations.read(unit.origin, unit.statements, unit.origin_schema)
     return RowChanges(unit.fills, unit.exact, truncations)
 
@@ -301,7 +301,7 @@ def rewritten_alone(rewrites: Sequence[FileRewrite]) -> Iterator[MergedFiles]:
 
 
 def _stays(unit: DownstreamUnit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Which keys have a row in the target: those that are not deleted, or all that silver has a row of."""
+    """Mask of the keys that have a row in the target: those that are not deleted, or all that silver has a row of."""
     if unit.keeps_deleted:
         return np.asarray(pc.is_valid(rows.column("_position")).to_numpy(), np.bool_)
     return np.asarray(pc.invert(silver.is_delete(rows.column("_op"))).to_numpy(), np.bool_)
@@ -314,7 +314,9 @@ def vanished_rows(unit: DownstreamUnit) -> dict[str, Numbers]:
         return {}
     vanished: dict[str, Numbers] = {}
     for file in unit.files:
-        is_vanished = own_rows(unit.target, file, unit.schema, unit.marks) if unit.replaces else _emptied(unit, file)
+        is_vanished = (
+            own_rows(unit.target, file, unit.schema, unit.provenance) if unit.replaces else _emptied(unit, file)
+        )
         rows = np.flatnonzero(is_vanished)
         rows = rows[~np.isin(rows, deletion_vectors.row_numbers(unit.target, file.deletion_vector))]
         if len(rows):
@@ -323,7 +325,7 @@ def vanished_rows(unit: DownstreamUnit) -> dict[str, Numbers]:
 
 
 def _emptied(unit: DownstreamUnit, file: DataFile) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Which rows of a file are from before the statement that emptied the table, and the unit's."""
+    """Mask of the rows of a file from before the statement that emptied the table, and the unit's."""
     assert unit.floor
     lowest, highest = bounds_of(file, unit.schema, "_position")
     if lowest is not None and lowest > unit.floor.order:
@@ -333,7 +335,7 @@ def _emptied(unit: DownstreamUnit, file: DataFile) -> "np.ndarray[Any, np.dtype[
     else:
         positions = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
         is_older = ~np.asarray(since_emptied(positions, unit.floor), np.bool_)
-    return is_older & own_rows(unit.target, file, unit.schema, unit.marks) if unit.marks else is_older
+    return is_older & own_rows(unit.target, file, unit.schema, unit.provenance) if unit.provenance else is_older
 
 
 def without_dead(hit: Hit, dead: Numbers | None) -> Hit:
@@ -366,7 +368,7 @@ def _silver_names(unit: DownstreamUnit) -> list[str]:
 
 
 def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Which hits are rows of the target that are what silver says of their keys."""
+    """Mask of the hits that are rows of the target equal to what silver says of their keys."""
     if not len(hit.rows):
         return np.zeros(0, np.bool_)
     names = unit.stored
@@ -396,7 +398,7 @@ def pending(unit: DownstreamUnit, truncations: Truncations) -> pa.Table:
 
 
 def new_rows(unit: DownstreamUnit, file: DataFile, rows: pa.Table) -> pa.Array:
-    """Which rows of a file of silver the target has not got, and no later statement emptied."""
+    """Mask of the rows of a file of silver that the target lacks, and no later statement emptied."""
     is_new = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
     if file.deletion_vector is not None:
         living = deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))
@@ -419,7 +421,7 @@ def _file_rows(unit: DownstreamUnit, file: DataFile, names: Sequence[str], bound
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """Whether Parquet's bounds of a column compare as its values do."""
+    """True if Parquet's bounds of a column compare as its values do."""
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
@@ -454,7 +456,7 @@ def range_bounds(sources: Sequence[tuple[str, TableSchema, DataFile]], name: str
 
 
 def between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
-    """Which values lie in one of the ranges that bounds part; NULL lies in the first. No bounds: all are NULL."""
+    """Mask of the values in one of the ranges that bounds part; NULL lies in the first. No bounds: all are NULL."""
     is_within = pc.fill_null(pc.is_valid(values), False)
     if 0 < part <= len(bounds):
         is_within = pc.fill_null(pc.greater_equal(values, bounds[part - 1]), False)
@@ -464,7 +466,7 @@ def between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedA
 
 
 def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Which hits are rows of the target that are as new as the wanted ones, or newer."""
+    """Mask of the hits that are rows of the target as new as the wanted ones, or newer."""
     if not len(hit.rows):
         return np.zeros(0, np.bool_)
     # Files whose newest position is before every new row need not be read.

@@ -26,7 +26,7 @@ _RAW = "_raw"
 
 @dataclass(frozen=True, slots=True)
 class ExactTextChange:
-    """What one step does to exact texts: new names by old ones (None: the column went), and texts of new columns.
+    """Effect of one step on exact texts: new names by old ones (None: the column went), and texts of new columns.
 
     absent: new names by old ones of columns that rows lack.
     """
@@ -37,7 +37,7 @@ class ExactTextChange:
 
     @property
     def is_of_all_rows(self) -> bool:
-        """Whether rows without an exact text get one."""
+        """True if rows without an exact text get one."""
         return bool(self.texts)
 
 

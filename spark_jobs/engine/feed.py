@@ -1,4 +1,4 @@
-"""What a merge did to rows of its target, for Delta's change data feed.
+"""Effects of a merge on rows of its target, for Delta's change data feed.
 
 Put here: whether a target has a feed, rows as they were and as they are, by kind of change. Not here: the layout of
 the files (delta/change_data.py), or which rows a merge writes (downstream_task.py, keyless_merge.py).

@@ -1,4 +1,4 @@
-"""What rows that are there have in a column that a statement added with a default.
+"""Values of existing rows in a column that a statement added with a default.
 
 Put here: which columns a statement fills with what, and files written again with them. Not here: what a default means
 (ddl/default_values.py), or the words of the steps (silver/schema_evolution.py).

@@ -24,20 +24,20 @@ _MOST_BUCKETS = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class OldWindows:
-    """What a table has of windows that end at a position at the latest: as ``OldRows``, of all files."""
+    """Old windows of a table, which end at a position at the latest: as ``OldRows``, of all files."""
 
     count: int
     rows: int
     folded_rows: int
     window: tuple[PositionKey, PositionKey] | None
-    """Where the first of them begins, and where the last one ends."""
+    """Begin of the first of them, and end of the last one."""
     emptied: PositionKey | None
 
 
 def old_windows(
     spark: SparkSession, snapshot: Snapshot, oldest: Position, folded_to: Position | None, capacity: Capacity
 ) -> OldWindows:
-    """What there is to fold. folded_to: up to where windows are folded already. Raises LakeError."""
+    """Windows to fold. folded_to: up to where windows are folded already. Raises LakeError."""
     groups = _packed(_files_before(snapshot, oldest), capacity)
     tasks = [OldFiles(snapshot.path, group, snapshot.schema, oldest, folded_to) for group in groups]
     results = spark_job.run(spark, tasks, fold_task.measured)
@@ -62,7 +62,7 @@ def _packed(files: Sequence[DataFile], capacity: Capacity) -> Iterator[tuple[Dat
 
 @dataclass(frozen=True, slots=True)
 class FoldedWindows:
-    """What a fold wrote, and the rows in whose place it comes."""
+    """Result of a fold: the rows that it wrote, and those that they replace."""
 
     files: tuple[DataFile, ...]
     replaced: tuple[ReplacedRows, ...]

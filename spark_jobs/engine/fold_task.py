@@ -46,7 +46,7 @@ class OldFiles:
 
 @dataclass(frozen=True, slots=True)
 class OldRows:
-    """What a file has of windows that end at a position at the latest.
+    """Rows of a file in windows that end at a position at the latest.
 
     windows: where they begin and end. rows: of all of them; folded_rows: of those that an earlier fold left. emptied:
     the last statement that emptied the table.
@@ -76,7 +76,7 @@ class FoldedFiles:
 
 @dataclass(frozen=True, slots=True)
 class FoldTarget:
-    """How the rows of a fold are written: the table, and the window that they are of."""
+    """Target of a fold's rows: the table, and the window that they are of."""
 
     path: str
     schema: TableSchema
@@ -86,7 +86,7 @@ class FoldTarget:
 
 
 def measured(task: OldFiles) -> Iterator[OldRows | FailedReplay]:
-    """What files have of old windows."""
+    """Old windows of files, measured."""
     try:
         for file in task.files:
             yield _measured(task, file)
@@ -109,16 +109,16 @@ def _measured(task: OldFiles, file: DataFile) -> OldRows:
 
 
 def _fields(rows: pa.Table, name: str) -> NDArray[np.int64]:
-    """Places as rows of three numbers."""
+    """Positions as rows of three numbers."""
     fields = [pc.struct_field(rows.column(name), field) for field in FIELDS[:3]]
     return np.stack([np.asarray(field, np.int64) for field in fields], axis=1)
 
 
 def _ends_by(rows: pa.Table, position: Position) -> NDArray[np.bool_]:
-    """Which rows are of windows that end at a position at the latest."""
+    """Mask of the rows of windows that end at a position at the latest."""
     stops = rows.column("_window_stop")
-    places = _fields(rows, "_window_stop")
-    is_at = (places == np.array(position.order, np.int64)).all(axis=1)
+    positions = _fields(rows, "_window_stop")
+    is_at = (positions == np.array(position.order, np.int64)).all(axis=1)
     is_before = np.asarray(pc.invert(at_or_after(stops, position)), np.bool_)
     ends: NDArray[np.bool_] = is_before | is_at
     return ends
@@ -167,11 +167,11 @@ def folded(rows: pa.Table, columns: silver.Columns, window: tuple[PositionKey, P
 
     rows: all that count of their keys, with silver's columns.
     """
-    remaining = _copies(rows, columns) if columns.is_bag else _last(rows, columns)
+    remaining = _copies(rows, columns) if columns.is_keyless else _last(rows, columns)
     fields = rows.schema
-    for name, place in zip(("_window_start", "_window_stop"), window, strict=True):
+    for name, position in zip(("_window_start", "_window_stop"), window, strict=True):
         kind = fields.field(name).type
-        value = pa.scalar(dict(zip(FIELDS[:3], place, strict=True)), kind)
+        value = pa.scalar(dict(zip(FIELDS[:3], position, strict=True)), kind)
         remaining = remaining.set_column(fields.get_field_index(name), name, pa.repeat(value, len(remaining)))
     return remaining
 

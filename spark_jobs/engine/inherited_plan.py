@@ -1,4 +1,4 @@
-"""Where the rows lie that statements of a unit bring: files of silver, and slices of log after them.
+"""Origin of the rows that statements of a unit bring: files of silver, and slices of log after them.
 
 Put here: the windows and files of a unit's statements. Not here: what a table held (silver/rename_lineage.py), or what
 tasks do with it (inherited_rows.py).
@@ -45,19 +45,19 @@ class InheritancePlan:
     slices: list[pa.Table]
     files: list[InheritedFiles] = field(default_factory=list)
 
-    def add(self, turn: SchemaChange, window: int) -> None:
+    def add(self, change: SchemaChange, window: int) -> None:
         """Plans the rows that a statement brings. window: the statement's. Raises LakeError, DecodeError."""
-        content = turn.inherited
+        content = change.inherited
         assert content is not None
-        assert content.standing.definition is not None
+        assert content.state.definition is not None
         has_partial = self.work.has_partial or any(map(_has_partial, _bases(content)))
-        columns = silver.columns(content.standing.definition, has_partial=has_partial)
-        is_rekeyed, standing = turn.origins is not None, content.standing
+        columns = silver.columns(content.state.definition, has_partial=has_partial)
+        is_rekeyed, state = change.origins is not None, content.state
         into = InheritedRows(
             columns,
-            turn.range.start,
-            RowProjection.of(projection_of(columns.types, [turn])) if is_rekeyed else None,
-            lacks_older=standing.is_numbered and not standing.is_complete,
+            change.range.start,
+            RowProjection.of(projection_of(columns.types, [change])) if is_rekeyed else None,
+            lacks_older=state.is_numbered and not state.is_complete,
         )
         self.windows[window] = replace(self.windows[window], inherited=into)
         self._add_parts(content, window, ())
@@ -72,15 +72,15 @@ class InheritancePlan:
             remaining = [*schema_changes_in(alive.steps[at + 1 :]), *later]
             if isinstance(step, DataRange):
                 index = index or self._index(alive)
-                projection = self._projection(step.standing.columns, remaining, window)
+                projection = self._projection(step.state.columns, remaining, window)
                 slices = index.of_table(content.name, (step.range,), content.skips)
-                self.add_window(self._part(step, window, projection, content.skips), slices)
+                self.add_window(self._window_of_range(step, window, projection, content.skips), slices)
             elif step.inherited and step.origins is None:
                 self._add_parts(step.inherited, window, remaining)
             elif step.inherited:
                 self._add_rekeyed(step, window, remaining)
 
-    def _part(
+    def _window_of_range(
         self, step: DataRange, window: int, projection: RowProjection, skips: frozenset[Position]
     ) -> SilverWindow:
         """A range of log as a part of what a window brings."""
@@ -98,11 +98,11 @@ class InheritancePlan:
             skips=skips,
         )
 
-    def _projection(self, columns: silver.Columns, turns: Sequence[SchemaChange], window: int) -> RowProjection:
+    def _projection(self, columns: silver.Columns, changes: Sequence[SchemaChange], window: int) -> RowProjection:
         """From columns of a part to those of all parts of a window. Raises TableStopped where they are others."""
         into = self.windows[window].inherited
         assert into is not None
-        projection = projection_of(columns.types, turns)
+        projection = projection_of(columns.types, changes)
         types = {name: column.type for name, column in projection.columns.items() if name in into.columns.types}
         silver.require_equal_columns(self.work.table.path, types, into.columns.types, str(self.work.name))
         return RowProjection.of(projection)
@@ -113,15 +113,15 @@ class InheritancePlan:
         self.slices.append(OF_TABLE.empty_table() if slices is None else slices)
         return len(self.windows) - 1
 
-    def _add_rekeyed(self, turn: SchemaChange, window: int, later: Sequence[SchemaChange]) -> None:
+    def _add_rekeyed(self, change: SchemaChange, window: int, later: Sequence[SchemaChange]) -> None:
         """A table's rows as a change of its key left them: files of a job before the one that reads them."""
-        definition = definition_after(turn)
+        definition = definition_after(change)
         columns = silver.columns(definition)
         design = new_table(self.work.table.path, columns.stored, silver.properties(self.work.table))
         settled = self.add_window(
-            SilverWindow(definition, columns, (turn.range,), design.schema, design.configuration, into=window)
+            SilverWindow(definition, columns, (change.range,), design.schema, design.configuration, into=window)
         )
-        self.add(turn, settled)
+        self.add(change, settled)
         projection = self._projection(columns, later, window)
         self.files.append(InheritedFiles(window, design.path, design.schema, projection, result_of=settled))
 
@@ -130,7 +130,7 @@ class InheritancePlan:
         ranges = [step.range for step in content.steps if isinstance(step, DataRange)]
         within, bronze = Range(ranges[0].start, ranges[-1].stop), self.work.window
         oldest = bronze.oldest or within.start
-        return read_effective(bronze.table, bronze.version, within, oldest, {range_.start for range_ in ranges})
+        return read_effective(bronze.table, bronze.version, within, oldest, {log_range.start for log_range in ranges})
 
 
 def _stored(base: SilverSnapshot, window: int, projection: RowProjection) -> InheritedFiles:
@@ -140,7 +140,7 @@ def _stored(base: SilverSnapshot, window: int, projection: RowProjection) -> Inh
 
 
 def _bases(content: TableContents) -> Iterator[SilverSnapshot]:
-    """What silver had of a table, and of those that its rows came with."""
+    """State of a table in silver, and of those that its rows came with."""
     alive = content.alive
     if alive.base:
         yield alive.base

@@ -28,12 +28,12 @@ from spark_jobs.silver.positions import LOADED_ROW, last_of_each, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns, overlaid
 
 _GONE = "_gone"
-_BESIDE = ("_position", "_committed_at", "_raw", _GONE)
+_ADDED_COLUMNS = ("_position", "_committed_at", "_raw", _GONE)
 
 
 @dataclass(frozen=True, slots=True)
 class InheritedRows:
-    """What a statement or a load brings: rows with these columns, as of its position.
+    """Rows that a statement or a load brings, with these columns, as of its position.
 
     columns: those that the parts are projected to, with the key that they are settled by. rekeyed: where the statement
     changed the key, from those columns to the ones after it. lacks_older: whether copies may be deleted of rows that
@@ -51,7 +51,7 @@ class InheritedRows:
         """Of the rows of all parts."""
         types = {name: silver.ADDED[name] for name in ("_position", "_committed_at", "_raw")}
         types |= {_GONE: "BOOLEAN"} | {name: kind for name, kind in self.columns.added.items() if name not in types}
-        names = [*self.columns.types, *_BESIDE, *self._optional]
+        names = [*self.columns.types, *_ADDED_COLUMNS, *self._optional]
         schema = from_spark_types(self.columns.types | types, column_mapping=False).arrow(physical=False)
         return pa.schema([schema.field(name) for name in names])
 
@@ -61,7 +61,7 @@ class InheritedRows:
 
     @property
     def _optional(self) -> list[str]:
-        return [silver.COPIES] * self.columns.is_bag + [ABSENT] * self.columns.has_partial
+        return [silver.COPIES] * self.columns.is_keyless + [ABSENT] * self.columns.has_partial
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class InheritedFiles:
 def of_log(rows: pa.Table, projection: RowProjection, into: InheritedRows) -> pa.Table:
     """Reduced rows of a window as a part. rows: as ``net_changes.reduce`` gives them, or counted ones."""
     is_gone = pc.invert(rows.column("_exists")) if "_exists" in rows.column_names else pa.repeat(False, len(rows))
-    return _part(rows.append_column(_GONE, is_gone), projection, into)
+    return _projected_rows(rows.append_column(_GONE, is_gone), projection, into)
 
 
 def of_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
@@ -96,11 +96,11 @@ def of_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
     for file in source.files:
         for _, living, rows in row_groups(source.path, source.schema, file):
             if into.is_loaded:
-                yield _part(_as_copies(rows, into).filter(pa.array(living)), source.projection, into)
+                yield _projected_rows(_as_copies(rows, into).filter(pa.array(living)), source.projection, into)
                 continue
             is_counted = pc.and_(counts(rows, source.emptied), pa.array(living))
             is_gone = silver.is_delete(rows.column("_op"))
-            yield _part(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
+            yield _projected_rows(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
 
 
 def row_groups(path: str, schema: TableSchema, file: DataFile) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
@@ -117,9 +117,9 @@ def row_groups(path: str, schema: TableSchema, file: DataFile) -> Iterator[tuple
 
 def _as_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:
     """Rows that a load read, each of which is one copy."""
-    place = dict(zip(("stretch", "number", "offset"), into.start.order, strict=True)) | {"row": LOADED_ROW}
+    position = dict(zip(("stretch", "number", "offset"), into.start.order, strict=True)) | {"row": LOADED_ROW}
     cells = {
-        "_position": pa.scalar(place, into.schema.field("_position").type),
+        "_position": pa.scalar(position, into.schema.field("_position").type),
         silver.COPIES: pa.scalar(1, pa.int64()),
         _GONE: pa.scalar(False),
     }
@@ -129,14 +129,14 @@ def _as_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:
 
 
 def counts(rows: pa.Table, emptied: Position | None) -> pa.Array:
-    """Which rows of silver count: not those of statements, and not those from before one that emptied the table."""
+    """Mask of the rows of silver that count: those of no statement, and not before one that emptied the table."""
     is_row = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
     if emptied is None:
         return is_row.combine_chunks()
     return pc.and_(is_row, since_emptied(rows.column("_position"), emptied)).combine_chunks()
 
 
-def _part(rows: pa.Table, projection: RowProjection, into: InheritedRows) -> pa.Table:
+def _projected_rows(rows: pa.Table, projection: RowProjection, into: InheritedRows) -> pa.Table:
     projected, schema = projection.apply(rows), into.schema
     cells = [
         projected.column(item.name) if item.name in projected.column_names else pa.nulls(len(rows), item.type)
@@ -150,10 +150,10 @@ def inherited(rows: pa.Table, into: InheritedRows, after: silver.Columns) -> pa.
 
     rows: with the columns of ``InheritedRows.schema``. after: the columns of silver. Raises TableStopped.
     """
-    present = (_present_copies if into.columns.is_bag else _present)(rows, into)
+    present = (_present_copies if into.columns.is_keyless else _present)(rows, into)
     if into.rekeyed is not None:
-        present = into.rekeyed.apply(_single(present, into) if into.columns.is_bag else present)
-    if after.is_bag:
+        present = into.rekeyed.apply(_single(present, into) if into.columns.is_keyless else present)
+    if after.is_keyless:
         if silver.COPIES not in present.column_names:
             present = present.append_column(silver.COPIES, pa.repeat(pa.scalar(1, pa.int64()), len(present)))
         return ordered(present, list(after.types))
@@ -197,14 +197,14 @@ def _single(rows: pa.Table, into: InheritedRows) -> pa.Table:
 
 
 def stored_cells(
-    rows: pa.Table, columns: silver.Columns, places: Sequence[pa.Scalar], op: silver.Op
+    rows: pa.Table, columns: silver.Columns, positions: Sequence[pa.Scalar], op: silver.Op
 ) -> dict[str, pa.Array]:
-    """What silver says of such rows besides their own columns.
+    """Cells of such rows in silver besides their own columns.
 
-    places: ``_position``, and where the window of the statement, or the load, begins and ends.
+    positions: ``_position``, and where the window of the statement, or the load, begins and ends.
     """
     count = len(rows)
-    existed = pa.nulls(count, pa.bool_()) if columns.is_bag else pa.repeat(pa.scalar(False), count)
+    existed = pa.nulls(count, pa.bool_()) if columns.is_keyless else pa.repeat(pa.scalar(False), count)
     names = ("_position", "_window_start", "_window_stop")
-    cells = {name: pa.repeat(place, count) for name, place in zip(names, places, strict=True)}
+    cells = {name: pa.repeat(position, count) for name, position in zip(names, positions, strict=True)}
     return cells | {"_op": pa.repeat(pa.scalar(str(op)), count), "_existed": existed}

@@ -34,7 +34,7 @@ def hashes(rows: pa.Table, key: Sequence[str], seed: np.uint64 = _SEED) -> Hashe
 
 def row_hashes(rows: pa.Table, columns: silver.Columns) -> Hashes:
     """One a row, by what tells rows of a table apart. rows: with the columns that do, and ``_raw``."""
-    if not columns.is_bag:
+    if not columns.is_keyless:
         return hashes(rows, columns.key)
     names = [name for name in columns.types if name in rows.column_names]
     return hashes_of(content(rows, names), len(rows))

@@ -51,21 +51,21 @@ class KeyIndex:
     first: Hashes
     """The first hash of each block."""
 
-    def lookup(self, key_hashes_: Hashes, checks: Checks) -> tuple[Rows, Rows]:
+    def lookup(self, key_hash_array: Hashes, checks: Checks) -> tuple[Rows, Rows]:
         """Row numbers of hits, and which of the wanted keys each has.
 
         key_hashes_, checks: as ``locate.Keys.hashed`` gives them.
         """
         # Equal hashes begin at the earliest in the block before the first one that begins with them.
-        first_block = np.maximum(np.searchsorted(self.first, key_hashes_, "left") - 1, 0)
-        end_block = np.searchsorted(self.first, key_hashes_, "right")
-        self._require_undamaged(_places(first_block, end_block), of_rows=False)
+        first_block = np.maximum(np.searchsorted(self.first, key_hash_array, "left") - 1, 0)
+        end_block = np.searchsorted(self.first, key_hash_array, "right")
+        self._require_undamaged(_range_numbers(first_block, end_block), of_rows=False)
         bounds = first_block * _BLOCK, np.minimum(end_block * _BLOCK, self.rows)
-        begin, end = (self._search(key_hashes_, *bounds, is_after=is_after) for is_after in (False, True))
+        begin, end = (self._search(key_hash_array, *bounds, is_after=is_after) for is_after in (False, True))
 
-        places = _places(begin, end)
-        self._require_undamaged(places // _BLOCK, of_rows=True)
-        cells = self._cells(8 * self.rows, 8 * self.rows).view("<u4").reshape(self.rows, 2)[places]
+        indexes = _range_numbers(begin, end)
+        self._require_undamaged(indexes // _BLOCK, of_rows=True)
+        cells = self._bytes_at(8 * self.rows, 8 * self.rows).view("<u4").reshape(self.rows, 2)[indexes]
         keys, numbers = np.repeat(np.arange(len(begin)), end - begin), cells[:, 0]
         if not np.array_equal(cells[:, 1], checks[keys] ^ (numbers * _MIX)):
             # Another key with the same hash is one in 2^64; a block that belongs to other rows is more likely.
@@ -73,8 +73,11 @@ class KeyIndex:
         return numbers.astype(np.int64), keys
 
     def _search(self, wanted_hashes: Hashes, low: Rows, high: Rows, *, is_after: bool) -> Rows:
-        """Where each hash begins between two places, or where it ends; of all by one search, halving at each step."""
-        stored = self._cells(0, 8 * self.rows).view("<u8")
+        """Index where each hash begins between two positions, or where it ends.
+
+        Of all by one search, halving at each step.
+        """
+        stored = self._bytes_at(0, 8 * self.rows).view("<u8")
         while (is_open := low < high).any():
             middle = (low + high) >> 1
             values = stored[np.minimum(middle, self.rows - 1)]
@@ -86,7 +89,7 @@ class KeyIndex:
     def _require_undamaged(self, blocks: Rows, *, of_rows: bool) -> None:
         """Raises Damaged where blocks of hashes, or of what stands behind them, are not as they were written."""
         content, start = self.content.data, 8 * self.rows if of_rows else 0
-        sums = self._cells(16 * self.rows + 8 * len(self.first), 8 * len(self.first)).view("<u4")
+        sums = self._bytes_at(16 * self.rows + 8 * len(self.first), 8 * len(self.first)).view("<u4")
         sums = sums[len(self.first) if of_rows else 0 :]
         stop = _HEADER_BYTES + start + 8 * self.rows
         for number in np.unique(blocks).tolist():
@@ -94,12 +97,12 @@ class KeyIndex:
             if zlib.crc32(content[begin : min(begin + _BLOCK_BYTES, stop)]) != sums[number]:
                 raise Damaged
 
-    def _cells(self, start: int, size: int) -> NDArray[np.uint8]:
+    def _bytes_at(self, start: int, size: int) -> NDArray[np.uint8]:
         """Bytes after the header."""
         return self.content[_HEADER_BYTES + start : _HEADER_BYTES + start + size]
 
 
-def _places(begin: Rows, end: Rows) -> Rows:
+def _range_numbers(begin: Rows, end: Rows) -> Rows:
     """The numbers of many ranges, one range after the other."""
     counts = end - begin
     return np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
@@ -110,7 +113,7 @@ def opened(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyIndex | N
     path = _path(table_path, file)
     try:
         content = np.asarray(np.memmap(path, np.uint8, "r"))
-        return _read(content, _identity(file, key))
+        return _parse_index(content, _identity(file, key))
     except (FileNotFoundError, ValueError):  # an empty file cannot be mapped
         return None
     except (Damaged, OSError) as error:
@@ -119,7 +122,10 @@ def opened(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyIndex | N
 
 
 def build(table_path: Path, file: DataFile, key: Sequence[str], keys: tuple[Hashes, Checks]) -> None:
-    """Writes the index of a data file. keys: of all its rows, in order. A place that cannot be written to has none."""
+    """Writes the index of a data file.
+
+    Keys: of all its rows, in order. A position that cannot be written to has none.
+    """
     index_files.write(_path(table_path, file), _content(_identity(file, key), *keys))
 
 
@@ -132,21 +138,21 @@ def _identity(file: DataFile, key: Sequence[str]) -> bytes:
     return hashlib.blake2b(identity_text.encode(), digest_size=16).digest()
 
 
-def _content(identity: bytes, hashes_: Hashes, checks: Checks) -> bytes:
-    order = np.argsort(hashes_, kind="stable")
-    ordered = hashes_[order]
+def _content(identity: bytes, hash_array: Hashes, checks: Checks) -> bytes:
+    order = np.argsort(hash_array, kind="stable")
+    ordered = hash_array[order]
     rows = order.astype(np.uint32)
     behind = np.column_stack([rows, checks[order] ^ (rows * _MIX)])
     first = np.ascontiguousarray(ordered[::_BLOCK])
-    head = _HEADER.pack(_MAGIC, identity, len(hashes_), _BLOCK, _crc(first), 0)
-    head = _HEADER.pack(_MAGIC, identity, len(hashes_), _BLOCK, _crc(first), zlib.crc32(head))
+    head = _HEADER.pack(_MAGIC, identity, len(hash_array), _BLOCK, _crc(first), 0)
+    head = _HEADER.pack(_MAGIC, identity, len(hash_array), _BLOCK, _crc(first), zlib.crc32(head))
     sums = [
         zlib.crc32(part[at : at + _BLOCK].tobytes()) for part in (ordered, behind) for at in range(0, len(part), _BLOCK)
     ]
     return b"".join([head, ordered.tobytes(), behind.tobytes(), first.tobytes(), np.array(sums, "<u4").tobytes()])
 
 
-def _read(content: NDArray[np.uint8], identity: bytes) -> KeyIndex:
+def _parse_index(content: NDArray[np.uint8], identity: bytes) -> KeyIndex:
     if len(content) < _HEADER_BYTES:
         raise Damaged
     head = content[:_HEADER_BYTES].tobytes()

@@ -1,4 +1,4 @@
-"""What a task does for downstream tables without a key: copies of rows are counted, located, added and marked.
+"""Task for downstream tables without a key: copies of rows are counted, located, added and marked.
 
 Put here: the copies that a target is to have, and which rows of it go. Not here: what tells rows apart
 (silver/keyless_rows.py), how they are located (locate.py), or tables with a key (downstream_task.py).
@@ -114,9 +114,9 @@ def _by_state(unit: DownstreamUnit, located: Sequence[Hit]) -> tuple[list[Hit], 
     for hit in located:
         rows = data_files.read_rows(unit.target, hit.file, hit.rows, ["_deleted"], unit.schema)
         is_deleted = np.asarray(rows.column(0), np.bool_)
-        for hits_, flags in ((alive, ~is_deleted), (deleted, is_deleted)):
+        for hit_list, flags in ((alive, ~is_deleted), (deleted, is_deleted)):
             if flags.any():
-                hits_.append(Hit(hit.file, hit.rows[flags], hit.keys[flags]))
+                hit_list.append(Hit(hit.file, hit.rows[flags], hit.keys[flags]))
     return alive, deleted
 
 
@@ -167,7 +167,7 @@ def _changed(unit: DownstreamUnit, truncations: Truncations) -> CopyCounts:
         all_rows = all_rows.filter(pa.array(truncations.in_last_segment(all_rows, numbered(all_rows, types))))
     rows = counted(all_rows, types)
     rows, copies = truncations.emptied(rows, np.asarray(rows.column(silver.COPIES), np.int64))
-    return CopyCounts(_with_marks(unit, rows), copies, is_total=False)
+    return CopyCounts(_with_provenance(unit, rows), copies, is_total=False)
 
 
 def _total(unit: DownstreamUnit, restatement: Restatement, truncations: Truncations) -> CopyCounts:
@@ -185,7 +185,7 @@ def _total(unit: DownstreamUnit, restatement: Restatement, truncations: Truncati
     copies, last = _sums(unit, restatement.files, touched, truncations)
     for name in ADDED.keys() - {"_raw"}:
         touched = touched.append_column(name, last.column(name))
-    return CopyCounts(_with_marks(unit, touched), copies, is_total=True)
+    return CopyCounts(_with_provenance(unit, touched), copies, is_total=True)
 
 
 def _sums(
@@ -207,7 +207,7 @@ def _sums(
     rows, row_ordinals = rows.filter(pa.array(is_counted)), row_ordinals[is_counted]
     copies = np.zeros(len(touched), np.int64)
     np.add.at(copies, row_ordinals, np.asarray(rows.column(silver.COPIES), np.int64))
-    # The last assignment to a place stays: rows come in the order of their positions.
+    # The last assignment to an index stays: rows come in the order of their positions in the log.
     order = position_order(rows)
     last = np.full(len(touched), -1, np.int64)
     last[row_ordinals[order]] = order
@@ -223,8 +223,8 @@ def _rows_of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     return rows.filter(pa.array(is_own))
 
 
-def _with_marks(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
-    return of_part(unit, rows) if unit.marks else rows
+def _with_provenance(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
+    return of_part(unit, rows) if unit.provenance else rows
 
 
 def _no_rows(unit: DownstreamUnit, names: Iterable[str]) -> pa.Table:
@@ -232,7 +232,7 @@ def _no_rows(unit: DownstreamUnit, names: Iterable[str]) -> pa.Table:
 
 
 def _located(unit: DownstreamUnit, searched_rows: pa.Table, dead: dict[str, Numbers]) -> list[Hit]:
-    """Where the target has copies of rows, but those that a statement emptied."""
+    """Row numbers of the target's copies of rows, but those that a statement emptied."""
     if not len(searched_rows):
         return []
     keys = Keys(searched_rows, unit.identity, is_keyless=True, fills=unit.fills, exact=unit.exact)
@@ -241,7 +241,7 @@ def _located(unit: DownstreamUnit, searched_rows: pa.Table, dead: dict[str, Numb
 
 
 def _occurrences(located: Iterable[Hit], count: int) -> NDArray[np.int64]:
-    """How often each of so many rows was located."""
+    """Number of times that each of so many rows was located."""
     present = np.zeros(count, np.int64)
     for hit in located:
         present += np.bincount(hit.keys, minlength=count)

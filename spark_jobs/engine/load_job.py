@@ -40,7 +40,7 @@ class KeylessLoad:
     work: CompactionJob
     steps: Sequence[TimelineStep]
     waiting: Snapshot
-    standing: TableState
+    state: TableState
     since: Position
 
 
@@ -63,11 +63,11 @@ def _unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> Prepa
     """The rows that were read as a window, and one for each range of the log. Raises TableStopped, LakeError."""
     work, steps, waiting = load.work, load.steps, load.waiting
     since, within = load.since, work.window.extent
-    projection = ReplayedPart(work.window, load.standing, tuple(schema_changes_in(steps))).projection(work)
+    projection = ReplayedPart(work.window, load.state, tuple(schema_changes_in(steps))).projection(work)
     rows = InheritedRows(columns, since, is_loaded=True)
     # Of a table that nothing happened to since there are no steps.
-    standings = [load.standing, *(step.standing for step in steps)]
-    definition = next(standing.definition for standing in reversed(standings) if standing.definition)
+    standings = [load.state, *(step.state for step in steps)]
+    definition = next(state.definition for state in reversed(standings) if state.definition)
     windows = [
         SilverWindow(definition, columns, (Range(since, since),), design.schema, design.configuration, inherited=rows)
     ]
@@ -79,7 +79,7 @@ def _unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> Prepa
     for at, step in enumerate(steps):
         if isinstance(step, SchemaChange):
             continue
-        part = ReplayedPart(work.part(step.range), step.standing, tuple(schema_changes_in(steps[at:])))
+        part = ReplayedPart(work.part(step.range), step.state, tuple(schema_changes_in(steps[at:])))
         windows.append(window_of(work, part, columns, design))
         slices.append(index.of_table(work.name, (step.range,), work.filters.skips))
     unit = SilverUnit(0, str(work), work.table.path, tuple(windows))

@@ -1,4 +1,4 @@
-"""Where the rows of some keys stand in a table's data files: row numbers, without scanning what cannot hold them.
+"""Row numbers of some keys in a table's data files, without scanning what cannot hold them.
 
 Put here: finding keys by statistics, key columns and hashes. Not here: what becomes of the rows (downstream_task.py).
 
@@ -85,7 +85,7 @@ class Keys:
         return [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
 
     def hashed(self, rows: pa.Table) -> tuple[Hashes, key_index.Checks]:
-        """What an index finds rows by: two hashes of each."""
+        """Two hashes of each row, by which an index finds it."""
         columns = self._identity(rows)
         return hashes_of(columns, len(rows)), hashes_of(columns, len(rows), SECOND_SEED).astype(np.uint32)
 
@@ -94,11 +94,11 @@ class Keys:
         return file.bounds(schema, self.bounding) if self.bounding else Bounds(None, None, None)
 
     def between(self, bounds: Bounds) -> Numbers:
-        """Which keys may lie in a file with such bounds of the key's first column."""
+        """Mask of the keys that may lie in a file with such bounds of the key's first column."""
         return self.first.between(bounds.minimum, bounds.maximum)
 
     def ordinals_of(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
-        """Which rows have a wanted key, and which one."""
+        """Rows that have a wanted key, and the number of that key."""
         rows = changed(with_fills(rows, self.fills), self.exact)
         row_hashes = hashes_of(self._identity(rows), len(rows))
         maybe = np.flatnonzero(self.bits[row_hashes >> np.uint64(64 - _BITS)])
@@ -112,8 +112,8 @@ class Keys:
 
     def _verified(self, rows: pa.Table, maybe: Numbers, at: Numbers) -> tuple[Numbers, Numbers]:
         """Of rows with the hash of a wanted key, those that have the key. at: the first of the keys with that hash."""
-        candidates_ = rows.take(pa.array(maybe))
-        key_columns = self._identity(candidates_)
+        candidate_rows = rows.take(pa.array(maybe))
+        key_columns = self._identity(candidate_rows)
         result = np.full(len(maybe), -1, np.int64)
         pending = np.arange(len(maybe))
         while len(pending):
@@ -140,24 +140,24 @@ class _KeyBounds:
         kind = values.type
         self.is_comparable = bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind))
         self.count = len(values)
-        self.places: Numbers = np.zeros(0, np.int64)
+        self.indexes: Numbers = np.zeros(0, np.int64)
         present = values.drop_null()
         self.values: list[Any] | NDArray[Any] = []
         if self.is_comparable:
             order = pc.sort_indices(present)
-            self.places = np.asarray(pc.indices_nonzero(pc.is_valid(values)), np.int64)[np.asarray(order, np.int64)]
+            self.indexes = np.asarray(pc.indices_nonzero(pc.is_valid(values)), np.int64)[np.asarray(order, np.int64)]
             ordered = present.take(order)
             self.values = ordered.to_numpy() if pa.types.is_integer(kind) else ordered.to_pylist()
 
     def between(self, lowest: Any, highest: Any) -> Numbers:
-        """Places of the values that may lie between two bounds, NULLs among them; unknown bounds are None."""
+        """Positions of the values that may lie between two bounds, NULLs among them; unknown bounds are None."""
         if self.has_null or not self.is_comparable or lowest is None or highest is None:
             return np.arange(self.count)
         values = np.asarray(self.values, dtype=object) if isinstance(self.values, list) else self.values
-        return self.places[np.searchsorted(values, lowest, "left") : np.searchsorted(values, highest, "right")]
+        return self.indexes[np.searchsorted(values, lowest, "left") : np.searchsorted(values, highest, "right")]
 
     def meet(self, lowest: Any, highest: Any) -> bool:
-        """Whether rows between two bounds may have a wanted key; unknown bounds are None."""
+        """True if rows between two bounds may have a wanted key; unknown bounds are None."""
         if self.has_null or not self.is_comparable or lowest is None or highest is None:
             return True
         values = np.asarray(self.values, dtype=object) if isinstance(self.values, list) else self.values

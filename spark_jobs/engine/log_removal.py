@@ -21,7 +21,7 @@ LogFile = tuple[int, int]
 
 
 def without_log_before(spark: SparkSession, upon: Snapshot, oldest: LogFile, task_bytes: int) -> Mapping[str, object]:
-    """What removes the slices of older binlog files from bronze: arguments of ``Table.land``.
+    """Arguments of ``Table.land`` that remove the slices of older binlog files from bronze.
 
     Spark starts where a data file has slices of older binlog files and of others: the others are written again.
 

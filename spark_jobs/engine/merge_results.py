@@ -1,4 +1,4 @@
-"""What tasks of a merge did, as a commit says it: deletion vectors, and the counts of Delta's history.
+"""Results of a merge's tasks, as a commit has them: deletion vectors, and the counts of Delta's history.
 
 Put here: that. Not here: the commit (downstream_job.py), or what tasks do.
 """
@@ -18,7 +18,7 @@ from spark_jobs.engine.downstream_task import MergedFiles
 
 
 def operation(snapshot: Snapshot, mode: Mode, *, is_overwrite: bool) -> str:
-    """What Delta's history calls the commit. snapshot: the target as the merge was planned on it."""
+    """Name of the commit in Delta's history. snapshot: the target as the merge was planned on it."""
     is_merge = snapshot.files and mode is not Mode.APPEND and not is_overwrite
     return "MERGE" if is_merge else "WRITE"
 
@@ -61,7 +61,7 @@ def marked_files(
 
 
 def redesign(snapshot: Snapshot, design: Snapshot, *, is_overwrite: bool) -> dict[str, Any]:
-    """What a commit has where it changes columns, or replaces all rows."""
+    """Actions of a commit that changes columns, or replaces all rows."""
     changes: dict[str, Any] = {}
     if design is not snapshot:
         changes |= {"metadata": design.metadata, "protocol": design.protocol}

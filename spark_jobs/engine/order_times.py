@@ -18,8 +18,8 @@ from spark_jobs.log.position import Position
 from spark_jobs.silver.positions import FIELDS
 
 Micros = NDArray[np.int64]
-_PLACE = ("stretch", "number", "start")
-_SPAN = (*_PLACE, "stop", "order_at")
+_POSITION_COLUMNS = ("stretch", "number", "start")
+_SPAN = (*_POSITION_COLUMNS, "stop", "order_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,12 @@ class OrderTimes:
             return committed
         # Spans and positions in the order of the log: before each position stands the span that it may lie in.
         positions = positions_of(rows)
-        starts, ends = (np.stack([spans.column(name).to_numpy() for name in names]) for names in (_PLACE, _SPAN[3:]))
-        places = np.concatenate([starts, positions[:3]], axis=1)
+        starts, ends = (
+            np.stack([spans.column(name).to_numpy() for name in names]) for names in (_POSITION_COLUMNS, _SPAN[3:])
+        )
+        log_positions = np.concatenate([starts, positions[:3]], axis=1)
         is_row = np.concatenate([np.zeros(len(spans), np.bool_), np.ones(len(rows), np.bool_)])
-        order = np.lexsort((is_row, *places[::-1]))
+        order = np.lexsort((is_row, *log_positions[::-1]))
         before = np.empty(len(order), np.int64)
         before[order] = np.maximum.accumulate(np.where(order < len(spans), order, -1))
         span = before[len(spans) :]
@@ -63,7 +65,7 @@ class OrderTimes:
         tables = [data_files.read_columns(self.path, file, names, self.schema) for file in self.files]
         if not tables:
             return pa.table({name: pa.array([], pa.int64()) for name in names})
-        rows = pa.concat_tables(tables).sort_by([(name, "ascending") for name in _PLACE])
+        rows = pa.concat_tables(tables).sort_by([(name, "ascending") for name in _POSITION_COLUMNS])
         return pa.table({name: rows.column(name).cast(pa.int64()) for name in names})
 
 

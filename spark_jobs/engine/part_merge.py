@@ -5,8 +5,8 @@ parts have committed in between. Not here: what such a table says of its parts (
 itself (downstream_job.py).
 
 Parts are planned side by side and committed one after the other, so most commits find a newer version than they were
-planned on. Rows have the marks of their part, and only commits of a part write or remove rows of it. So what a task
-found is right in a newer version too, where the part is as it was and no file with marked rows has gone.
+planned on. Rows have the provenance of their part, and only commits of a part write or remove rows of it. So what a
+task found is right in a newer version too, where the part is as it was and no file with marked rows has gone.
 
 The columns are the union of all parts', so a part's commit gives the table what the part has and the table lacks, and
 takes away what no part has any more. Data files have the names that a column got when their part was planned; the
@@ -31,7 +31,7 @@ from spark_jobs.delta.schema import PHYSICAL_NAME, DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import MAX_COLUMN_ID, DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import ADDED, MergeJob, SilverDelta
-from spark_jobs.downstream.multi_source import MARKS, WIDENING, Part, PartTable, parts_of, union
+from spark_jobs.downstream.multi_source import PROVENANCE, WIDENING, Part, PartTable, parts_of, union
 from spark_jobs.errors import LostRace, TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.silver import table as silver
@@ -53,18 +53,18 @@ def head_of_part(work: MergeJob) -> Head:
             "its columns have no names (on_unnamed: number), and a table of several goes by names; route it to a "
             "table of its own"
         )
-    collisions = [name for name in work.columns.types if name.lower() in MARKS]
+    collisions = [name for name in work.columns.types if name.lower() in PROVENANCE]
     if collisions:
         raise TableStopped(
             f"its column {collisions[0]} has the name of one that is added where several tables are merged into one; "
             "rename it, or route it to a table of its own"
         )
-    columns = work.columns.types | MARKS | ADDED
+    columns = work.columns.types | PROVENANCE | ADDED
     return work.target.head() or work.target.new(columns, silver.properties(work.target))
 
 
 def delta_of_part(head: Head, delta: SilverDelta) -> SilverDelta:
-    """What silver has for a part: all of it, where a statement changed values of rows that are there."""
+    """Delta of silver for a part: all of it, where a statement changed values of rows that are there."""
     is_changed = not all(step.startswith(_LEAVES_ROWS) for step in delta.steps)
     return replace(delta, is_renewed=delta.is_renewed or (head.checkpoint is not None and is_changed))
 
@@ -121,10 +121,10 @@ def part_schema(schema: TableSchema, types: Iterable[str]) -> TableSchema:
 
 
 def _actions(work: MergeJob, base: Snapshot, parts: Sequence[Part]) -> list[str]:
-    """What gives a table the columns that fit a part and the others. Raises TableStopped."""
+    """Actions that give a table the columns that fit a part and the others. Raises TableStopped."""
     target = work.target
     assert isinstance(target, PartTable)
-    stored = {name: kind for name, kind in base.schema.spark_types.items() if name not in (*MARKS, *ADDED)}
+    stored = {name: kind for name, kind in base.schema.spark_types.items() if name not in (*PROVENANCE, *ADDED)}
     other_parts = [part for part in parts if part.owner != target.owner]
     name = f"{target.path}, {work.name} of {work.source}"
     actions = union(stored, work.columns.types, other_parts, name)
@@ -165,9 +165,9 @@ def _with_columns(design: Snapshot, columns: tuple[DeltaColumn, ...]) -> Snapsho
 
 
 def _holds(schema: TableSchema, planned: Mapping[str, DeltaColumn], work: MergeJob) -> bool:
-    """Whether a part's data files can be read by a schema: its columns by their names, in types that hold theirs."""
+    """True if a part's data files can be read by a schema: its columns by their names, in types that hold theirs."""
     by_name = {column.name.casefold(): column for column in schema.columns}
-    for name in (*work.columns.types, *MARKS, *ADDED):
+    for name in (*work.columns.types, *PROVENANCE, *ADDED):
         column, planned_column = by_name[name.casefold()], planned[name.casefold()]
         if column.physical_name != planned_column.physical_name:
             return False
@@ -182,25 +182,27 @@ def _named(column: DeltaColumn, name: str | None) -> DeltaColumn:
     return replace(column, name=name, metadata=dict(column.metadata) | {PHYSICAL_NAME: column.physical_name})
 
 
-def files_of_part(snapshot: Snapshot, marks: Iterable[tuple[str, str]]) -> list[DataFile]:
-    """The files that may have rows with these marks, by their statistics."""
+def files_of_part(snapshot: Snapshot, provenance: Iterable[tuple[str, str]]) -> list[DataFile]:
+    """The files that may have rows with these provenance columns, by their statistics."""
 
     def may_have(file: DataFile, name: str, value: str) -> bool:
         bounds = file.bounds(snapshot.schema, name)
         return bounds.minimum is None or bounds.maximum is None or bool(bounds.minimum <= value <= bounds.maximum)
 
-    all_marks = tuple(marks)
-    return [file for file in snapshot.files if all(may_have(file, *mark) for mark in all_marks)]
+    all_provenance = tuple(provenance)
+    return [file for file in snapshot.files if all(may_have(file, *mark) for mark in all_provenance)]
 
 
-def own_rows(path: str, file: DataFile, schema: TableSchema, marks: Sequence[tuple[str, str]]) -> NDArray[np.bool_]:
-    """Which rows of a file have a part's marks. path: the table's."""
-    pairs = [(file.bounds(schema, name), value) for name, value in marks]
+def own_rows(
+    path: str, file: DataFile, schema: TableSchema, provenance: Sequence[tuple[str, str]]
+) -> NDArray[np.bool_]:
+    """Mask of the rows of a file with a part's provenance. path: the table's."""
+    pairs = [(file.bounds(schema, name), value) for name, value in provenance]
     if file.num_records is not None and all(bounds.minimum == value == bounds.maximum for bounds, value in pairs):
         return np.ones(file.num_records, np.bool_)
-    rows = data_files.read_columns(path, file, [name for name, _ in marks], schema)
+    rows = data_files.read_columns(path, file, [name for name, _ in provenance], schema)
     is_own: Any = pa.array(np.ones(len(rows), np.bool_))
-    for name, value in marks:
+    for name, value in provenance:
         is_own = pc.and_(is_own, pc.fill_null(pc.equal(rows.column(name), value), False))
     return np.asarray(is_own, np.bool_)
 
@@ -219,14 +221,14 @@ def rebased(target: PartTable, planned: tuple[Snapshot, Head], touched: Iterable
     if (
         newest is None
         or target.is_shared  # rows of other parts have decided what is written
-        or _standing(head) != _standing(planned_head)
+        or _target_state(head) != _target_state(planned_head)
         or not {*touched} <= {file.path for file in newest.files}
     ):
         raise LostRace(f"{target.path}: planned on version {snapshot.version}, but another writer committed first")
     return newest, head
 
 
-def _standing(head: Head) -> tuple[object, ...] | None:
+def _target_state(head: Head) -> tuple[object, ...] | None:
     """Up to where the part is merged."""
     commit = DownstreamCommit.of_head(head)
     return (commit.position, commit.silver_version, commit.is_complete) if commit else None

@@ -38,7 +38,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class SilverLookup:
-    """What a merge reads in silver of keys that the target does not have.
+    """Reads of a merge in silver for keys that the target does not have.
 
     files: all of silver's files, none where all of them are new. after: the target's position, whose windows are older.
     floor: where the last statement stands that emptied the table, unless the merge marks its rows as deleted.
@@ -75,7 +75,7 @@ class SilverLookup:
         return rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
 
     def count_before(self, rows: pa.Table) -> int:
-        """How many keys of rows of silver were never whole by those that the target has."""
+        """Number of keys of rows of silver that were never whole by those that the target has."""
         if self.after is None:
             return 0
         is_window = at_or_after(rows.column("_window_start"), self.after)
@@ -86,7 +86,7 @@ class SilverLookup:
 
 @dataclass(frozen=True, slots=True)
 class TargetReader:
-    """How a merge reads the rows of its target.
+    """Reader of a merge for the rows of its target.
 
     row_changes: what statements of the merge do to them. keeps_deleted: whether rows that were deleted stay.
     """
@@ -107,7 +107,7 @@ class TargetReader:
 
 
 def is_never_whole(rows: pa.Table) -> Flags:
-    """Which rows, one a key, are of keys that exist and of which a column is in no row."""
+    """Mask of the rows, one a key, of keys that exist and of which a column is in no row."""
     is_gone = pc.is_in(rows.column("_op"), GONE)
     return np.asarray(pc.and_not(pc.is_valid(rows.column(ABSENT)), is_gone).to_numpy(), np.bool_)
 
@@ -116,10 +116,10 @@ def _without_lacking(rows: pa.Table) -> pa.Table:
     """The rows with deletes, at no position, of keys of which a column is in no row: they have none in the target."""
     lacks = pc.is_valid(rows.column(ABSENT))
     operations = pc.if_else(lacks, pa.scalar(str(silver.Op.DELETE)), rows.column("_op"))
-    places = rows.column("_position")
+    indexes = rows.column("_position")
     rows = rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
-    places = pc.if_else(lacks, pa.scalar(None, places.type), places)
-    return rows.set_column(rows.schema.get_field_index("_position"), "_position", places)
+    indexes = pc.if_else(lacks, pa.scalar(None, indexes.type), indexes)
+    return rows.set_column(rows.schema.get_field_index("_position"), "_position", indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def restated(
 
 
 def _lacks(rows: pa.Table, keeps_deleted: bool) -> Flags:
-    """Which rows, one a key, are to be completed."""
+    """Mask of the rows, one a key, that are to be completed."""
     if keeps_deleted:
         return np.asarray(pc.is_valid(rows.column(ABSENT)).to_numpy(), np.bool_)
     return is_never_whole(rows)

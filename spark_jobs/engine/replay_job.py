@@ -44,7 +44,7 @@ from spark_jobs.silver.table_timeline import SchemaChange, schema_changes_in
 
 @dataclass(frozen=True, slots=True)
 class ReplayedWindows:
-    """What the log says now of some windows, as data files that no commit names yet.
+    """Present content of some windows by the log, as data files that no commit names yet.
 
     snapshot: silver at the head that the replay is planned on. design: with the columns that the files have.
     """
@@ -101,9 +101,9 @@ def decoded(
     silver_task.require_written(all_results)
     # Parts of what a statement brought are in the results of that.
     results = [result for result in all_results if valued.unit.windows[result.window].into is None]
-    inherited = [turn.range for turn in _renames(work)]
-    windows = [ReplayedRange(range_) for range_ in work.window.ranges]
-    windows += [ReplayedRange(range_, is_inherited=True) for range_ in inherited]
+    inherited = [change.range for change in _renames(work)]
+    windows = [ReplayedRange(log_range) for log_range in work.window.ranges]
+    windows += [ReplayedRange(log_range, is_inherited=True) for log_range in inherited]
     return ReplayedWindows(work, snapshot, design, results, tuple(windows))
 
 
@@ -124,11 +124,11 @@ def _renames(work: CompactionJob) -> list[SchemaChange]:
 
 def window_of(work: CompactionJob, part: ReplayedPart, columns: silver.Columns, design: Snapshot) -> SilverWindow:
     """Windows that are decoded by the definition of their time, into the columns of a design. Raises TableStopped."""
-    definition = part.standing.definition
+    definition = part.state.definition
     assert definition is not None
     return SilverWindow(
         definition,
-        work.columns_of(part.standing),
+        work.columns_of(part.state),
         part.window.ranges,
         design.schema,
         design.configuration,
@@ -156,24 +156,24 @@ def _unit(work: CompactionJob, columns: silver.Columns, design: Snapshot) -> Pre
         slices.append(index.of_table(work.name, part.window.ranges, work.filters.skips))
     # Rows that came with the name are one more window, whose parts lie behind it.
     plan = InheritancePlan(work, windows, slices)
-    for turn in _renames(work):
-        plan.add(turn, plan.add_window(_inherited_window(work, turn, columns, design)))
+    for change in _renames(work):
+        plan.add(change, plan.add_window(_inherited_window(work, change, columns, design)))
     unit = SilverUnit(0, str(work), work.table.path, tuple(plan.windows))
     return PreparedCompaction(work, unit, design, (), tuple(plan.slices), None, tuple(plan.files))
 
 
 def _inherited_window(
-    work: CompactionJob, turn: SchemaChange, columns: silver.Columns, design: Snapshot
+    work: CompactionJob, change: SchemaChange, columns: silver.Columns, design: Snapshot
 ) -> SilverWindow:
-    definition = definition_after(turn)
-    later = schema_changes_in(work.steps[work.steps.index(turn) + 1 :])
+    definition = definition_after(change)
+    later = schema_changes_in(work.steps[work.steps.index(change) + 1 :])
     return SilverWindow(
         definition,
         silver.columns(definition, has_partial=work.has_partial),
-        (turn.range,),
+        (change.range,),
         design.schema,
         design.configuration,
-        projection=RowProjection.of(projection_of(turn.standing.columns.types, later)),
+        projection=RowProjection.of(projection_of(change.state.columns.types, later)),
         present=columns,
     )
 
@@ -238,7 +238,7 @@ def replaced(
     removed = [rows.file for rows in all_rows if rows.is_whole]
     partial = [rows for rows in all_rows if not rows.is_whole]
     if not partial or snapshot.has_deletion_vectors:
-        return {"adds": [], "removes": removed, "dv_updates": _marked(snapshot, partial)}
+        return {"adds": [], "removes": removed, "dv_updates": _files_with_vectors(snapshot, partial)}
     configuration = dict(snapshot.configuration)
     tasks = [KeptRows(snapshot.path, rows, schema, configuration) for rows in partial]
     results = spark_job.run(spark, tasks, replay_task.remaining)
@@ -246,7 +246,9 @@ def replaced(
     return {"adds": results, "removes": [*removed, *(rows.file for rows in partial)], "dv_updates": []}
 
 
-def _marked(snapshot: Snapshot, partial: Sequence[ReplacedRows]) -> list[tuple[DataFile, deletion_vectors.Descriptor]]:
+def _files_with_vectors(
+    snapshot: Snapshot, partial: Sequence[ReplacedRows]
+) -> list[tuple[DataFile, deletion_vectors.Descriptor]]:
     """Files with deletion vectors of the rows that go, and of those that went before."""
     vectors = []
     for rows in partial:

@@ -77,7 +77,7 @@ class ComparedRows:
 
 @dataclass(frozen=True, slots=True)
 class FailedReplay:
-    """Why a task could not compare its rows."""
+    """Reason why a task could not compare its rows."""
 
     error: StratalogError
 
@@ -115,7 +115,7 @@ def _file(task: ReplayedFiles, file: DataFile) -> Iterator[ShuffleBlock | Replac
 
 
 def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.bool_]:
-    """Which rows of silver lie in windows; those from the server lie in none."""
+    """Mask of the rows of silver in windows; those from the server lie in none."""
     op, starts = rows.column("_op"), rows.column("_window_start")
     is_inherited = np.asarray(pc.equal(op, silver.Op.RENAME))
     is_inside = np.zeros(len(rows), np.bool_)
@@ -129,11 +129,11 @@ def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.b
 
 
 def _blocks(task: ReplayedFiles, rows: pa.Table) -> Iterator[ShuffleBlock]:
-    hashes = key_hash.hashes_of(_cells(rows), len(rows))
+    hashes = key_hash.hashes_of(_hashable_columns(rows), len(rows))
     yield from shuffle_blocks.blocks_by(0, range(task.buckets), int(task.is_new), rows, hashes)
 
 
-def _cells(rows: pa.Table) -> list[pa.Array]:
+def _hashable_columns(rows: pa.Table) -> list[pa.Array]:
     """All that is in rows, as columns that can be grouped and hashed."""
     names = [name for name in rows.column_names if name not in ("_raw", ABSENT)]
     absent = [pc.binary_join(rows.column(ABSENT), _SEPARATOR)] if ABSENT in rows.column_names else []
@@ -148,7 +148,7 @@ def finish(blocks: Iterable[ShuffleBlock]) -> Iterator[ComparedRows]:
     for block in blocks:
         is_new, batch = shuffle_blocks.rows_of(block)
         rows = pa.Table.from_batches([batch])
-        cells = {f"\0{at}": cell for at, cell in enumerate(_cells(rows))}
+        cells = {f"\0{at}": cell for at, cell in enumerate(_hashable_columns(rows))}
         sign, count = pa.scalar(1 if is_new else -1, pa.int64()), len(rows)
         parts.append(pa.table(cells | {_COUNT: pa.repeat(sign, count), _NEW: pa.repeat(pa.scalar(is_new), count)}))
     if not parts:

@@ -29,7 +29,7 @@ from spark_jobs.silver.positions import at_or_after, bounds_of, last_of_each, ne
 
 @dataclass(frozen=True, slots=True)
 class Restatement:
-    """What of silver changed other than by windows appended, since the version that the target has.
+    """Changes of silver other than by windows appended, since the version that the target has.
 
     removed: data files, or earlier deletion vectors of them, that silver has not got any more. windows: what was done
     again. is_from_server: whether rows were loaded or mended. files: all of silver's data files. before: those that it

@@ -35,7 +35,7 @@ DEAD = 0.05
 _LEAST = 1 << 20
 """Bytes that each file counts for at least: below them its size does not matter."""
 _GROUP_BYTES = 64 << 10
-"""What a group costs beside its bytes, as bytes: opening and writing files takes some milliseconds."""
+"""Cost of a group besides its bytes, as bytes: opening and writing files takes some milliseconds."""
 _SHARE = 8
 """Files are written into one this many times their size at most: else each run of maintenance writes a large one."""
 
@@ -64,7 +64,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What became of a group, or why not."""
+    """Result of a group, or why it was not written."""
 
     unit: int
     files: tuple[DataFile, ...]
@@ -92,7 +92,7 @@ def groups_of(unit: int, snapshot: Snapshot, sort_key: Sequence[str], *, purge: 
 
 
 def _is_dead(file: DataFile, *, purge: bool) -> bool:
-    """Whether so many rows of a file are marked as deleted that it is worth writing again."""
+    """True if so many rows of a file are marked as deleted that it is worth writing again."""
     if file.deletion_vector is None:
         return False
     return purge or file.deletion_vector.cardinality >= DEAD * max(1, file.num_records or 0)
@@ -108,7 +108,7 @@ def _worthwhile(group: Sequence[DataFile], *, purge: bool) -> list[DataFile]:
 
 
 def run(spark: SparkSession, groups: Sequence[FileGroup], capacity: Capacity) -> list[Rewritten]:
-    """What became of the groups, which one Spark job writes."""
+    """Results of the groups, which one Spark job writes."""
     return spark_job.run(spark, _tasks(groups, capacity), work)
 
 
@@ -171,7 +171,7 @@ def _living(group: FileGroup) -> Iterator[pa.Table]:
 
 
 def _is_kept(slices: pa.Table, oldest: tuple[int, int]) -> NDArray[np.bool_]:
-    """Which slices are not of a binlog file before the oldest."""
+    """Mask of the slices that are not of a binlog file before the oldest."""
     stretch, number = (slices.column(name).to_numpy() for name in ("stretch", "number"))
     is_kept: NDArray[np.bool_] = (stretch > oldest[0]) | ((stretch == oldest[0]) & (number >= oldest[1]))
     return is_kept

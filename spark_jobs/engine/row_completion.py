@@ -122,9 +122,10 @@ def _require_whole(rows: pa.Table) -> None:
     """Raises TableStopped where rows lack columns that nothing tells apart any more."""
     lacking = rows.filter(pc.is_valid(rows.column(ABSENT)))
     if len(lacking):
-        place = lacking.column("_position")[0].as_py()
+        position = lacking.column("_position")[0].as_py()
         raise TableStopped(
-            f"binlog file {place['number']}, offset {place['offset']}: a row image leaves columns out, and a statement "
+            f"binlog file {position['number']}, offset {position['offset']}: a row image leaves columns out, and a "
+            "statement "
             "has taken the table's key of that time away since, by which its other columns would be looked up; leave "
             "the table a mirror"
         )
@@ -142,12 +143,12 @@ def _laid_over(
 
 def _periods(rows: pa.Table, statements: pa.Table, floor: Position | None) -> NDArray[np.int64]:
     """Of each row how many statements stand before it that emptied the table; the last one is at the floor."""
-    places = [rows.column("_position"), statements.column("_position")]
+    positions = [rows.column("_position"), statements.column("_position")]
     if floor is not None:
         cells = dict(zip(FIELDS, (*floor.order, STATEMENT_ROW), strict=True))
-        places.append(pa.chunked_array([pa.array([cells], places[0].type)]))
-    chunks = [chunk for column in places for chunk in column.chunks]
-    ranks = ranks_of(pa.chunked_array(chunks, places[0].type).combine_chunks())
+        positions.append(pa.chunked_array([pa.array([cells], positions[0].type)]))
+    chunks = [chunk for column in positions for chunk in column.chunks]
+    ranks = ranks_of(pa.chunked_array(chunks, positions[0].type).combine_chunks())
     return np.searchsorted(np.sort(ranks[len(rows) :]), ranks[: len(rows)], side="right").astype(np.int64)
 
 
@@ -165,7 +166,7 @@ def _distinct(
 
 
 def _is_outside(extent: Extent, silver_rows: pa.Table) -> pa.Array:
-    """Which rows of silver are not of windows whose changes are at hand."""
+    """Rows of silver that are not of windows whose changes are at hand."""
     op = silver_rows.column("_op")
     is_of_window = pc.invert(pc.or_(silver.is_from_server(op), pc.equal(op, silver.Op.RENAME)))
     return pc.invert(pc.and_(is_of_window, extent.holds(silver_rows.column("_window_start"))))

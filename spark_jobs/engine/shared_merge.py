@@ -8,7 +8,7 @@ change by position is a source table's greatest.
 A merge is about the keys that one source table changed since it was merged last. It locates them in the others' silver,
 at the versions that were merged of them, and in the target. Where the source's silver was replaced as a whole it is
 about all keys of all sources. TRUNCATE, and DROP with ``on_drop: drop``, delete the keys that their own table has at
-that place, as deleting them one by one would.
+that position, as deleting them one by one would.
 
 A large unit is divided by ranges of the key's first column.
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
-from spark_jobs.downstream.multi_source import MARKS
+from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.engine.downstream_task import MergedFiles, between, range_bounds
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.order_times import positions_of
@@ -105,7 +105,7 @@ def merged(unit: SharedUnit) -> MergedFiles:
         is_right[hit.keys[stays]] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~stays]])
     is_written = exists & ~is_right
-    rows = _rows(unit, last.take(winners[is_written]))
+    rows = _new_target_rows(unit, last.take(winners[is_written]))
     added = write_rows(unit, sorted_by_key(rows, unit.key))
     rewritten = written_again(unit, dead, RowChanges())
     return MergedFiles(
@@ -207,9 +207,9 @@ def _cut(side: Side, last: LastChanges) -> LastChanges:
     order = np.lexsort([*reversed(positions)])
     positions, orders = positions[:, order], orders[order]
     # The number of each change and of each marker among all of them: the next marker is the first with a greater one.
-    places = np.concatenate([positions, last.positions], axis=1)
-    ranks = np.empty(places.shape[1], np.int64)
-    ranks[np.lexsort([*reversed(places)])] = np.arange(places.shape[1])
+    indexes = np.concatenate([positions, last.positions], axis=1)
+    ranks = np.empty(indexes.shape[1], np.int64)
+    ranks[np.lexsort([*reversed(indexes)])] = np.arange(indexes.shape[1])
     following = np.searchsorted(ranks[: len(order)], ranks[len(order) :])
     is_cut = ~last.is_gone & (following < len(order))
     following = np.minimum(following, len(order) - 1)
@@ -248,22 +248,25 @@ def _last_of_all(sides: Sequence[Side], changes: Sequence[LastChanges]) -> LastC
 
 
 def _is_winner(unit: SharedUnit, hit: Hit, last: LastChanges, winners: Numbers) -> Flags:
-    """Which rows of the target are those of the last change of their keys. The others' rows change with them alone."""
+    """Mask of the rows of the target that are of the last change of their keys.
+
+    The others' rows change with them alone.
+    """
     of_hit = last.take(winners[hit.keys])
-    target_rows = data_files.read_rows(unit.target, hit.file, hit.rows, [*MARKS, "_position"], unit.schema)
+    target_rows = data_files.read_rows(unit.target, hit.file, hit.rows, [*PROVENANCE, "_position"], unit.schema)
     is_same = (positions_of(target_rows) == of_hit.positions).all(axis=0)
-    for place, name in enumerate(MARKS):
-        owners = pa.array([side.owner[place] for side in unit.sides]).take(pa.array(of_hit.sides))
+    for index, name in enumerate(PROVENANCE):
+        owners = pa.array([side.owner[index] for side in unit.sides]).take(pa.array(of_hit.sides))
         is_same &= np.asarray(pc.fill_null(pc.equal(target_rows.column(name), owners), False), np.bool_)
     # Its own may have been decoded again.
     own_rows = np.flatnonzero(is_same & (of_hit.sides == 0)) if unit.restatement else _NO_ROWS
     if len(own_rows):
         target_rows = data_files.read_rows(unit.target, hit.file, hit.rows[own_rows], unit.schema.names, unit.schema)
-        is_same[own_rows] = unchanged(_rows(unit, of_hit.take(own_rows)), target_rows)
+        is_same[own_rows] = unchanged(_new_target_rows(unit, of_hit.take(own_rows)), target_rows)
     return np.asarray(is_same, np.bool_)
 
 
-def _rows(unit: SharedUnit, last: LastChanges) -> pa.Table:
+def _new_target_rows(unit: SharedUnit, last: LastChanges) -> pa.Table:
     """The rows of the target that changes lead to, in their order."""
     fields = unit.schema.arrow(physical=False)
     parts, items = [fields.empty_table()], [_NO_ROWS]
@@ -274,16 +277,16 @@ def _rows(unit: SharedUnit, last: LastChanges) -> pa.Table:
             if not len(of_file):
                 continue
             rows = data_files.read_rows(side.silver.path, file, last.rows[of_file], names, side.silver.schema)
-            marks = dict(zip(MARKS, side.owner, strict=True))
-            columns = [_cells(rows, field, marks) for field in fields]
+            provenance = dict(zip(PROVENANCE, side.owner, strict=True))
+            columns = [_target_column(rows, field, provenance) for field in fields]
             parts.append(pa.Table.from_arrays(columns, schema=fields))
             items.append(of_file)
     order = np.argsort(np.concatenate(items), kind="stable")
     return pa.concat_tables(parts).take(pa.array(order))
 
 
-def _cells(rows: pa.Table, field: pa.Field, marks: dict[str, str]) -> Any:
+def _target_column(rows: pa.Table, field: pa.Field, provenance: dict[str, str]) -> Any:
     """A column of the target of rows of silver."""
-    if field.name in marks:
-        return pa.repeat(pa.scalar(marks[field.name], field.type), len(rows))
+    if field.name in provenance:
+        return pa.repeat(pa.scalar(provenance[field.name], field.type), len(rows))
     return rows.column(field.name) if field.name in rows.column_names else pa.nulls(len(rows), field.type)

@@ -63,9 +63,9 @@ class SharedUnit:
     after: Position | None
     """Windows before it touch none."""
     restatement: Restatement | None
-    """What of its silver changed other than by windows appended."""
+    """Changes of its silver other than by windows appended."""
     is_total: bool
-    """Whether the merge is about all keys of all sources, and replaces all rows of the target."""
+    """True if the merge is about all keys of all sources, and replaces all rows of the target."""
     target: str
     schema: TableSchema
     """The target's, with the source table's names of its columns."""
@@ -74,9 +74,9 @@ class SharedUnit:
     rewrites: bool
     part: int = 0
     parts: int = 1
-    """Which range of the keys, of how many."""
+    """Number of the range of the keys, of how many."""
     fills: tuple[ColumnFill, ...] = ()
-    marks: tuple[tuple[str, str], ...] = ()
+    provenance: tuple[tuple[str, str], ...] = ()
     has_feed: bool = False
     defers: bool = False
     column_fills: tuple[ColumnFill, ...] = ()
@@ -96,7 +96,7 @@ class SharedUnit:
 
     @property
     def changes_files(self) -> bool:
-        """Whether files of the target may be written again."""
+        """True if files of the target may be written again."""
         return self.rewrites
 
     @property
@@ -112,7 +112,7 @@ class SharedUnit:
 
 @dataclass(frozen=True, slots=True)
 class SharedPlan:
-    """What a merge of a source table that shares keys is planned upon.
+    """Basis of a plan for a source table that shares keys.
 
     delta: what silver has that the target has not. design: the target with the columns that it is to have. origin: the
     silver table. lacking: its files that the target has not got, and what else changed; None where that cannot be told.

@@ -33,7 +33,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob, by_rule, total
 from spark_jobs.silver.positions import STATEMENT_ROW
-from spark_jobs.silver.statement_commits import turn_commit
+from spark_jobs.silver.statement_commits import schema_change_commit
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TimelineStep
 
 _REFILLED_BYTES = 32 << 20
@@ -43,7 +43,7 @@ _LEAST_TASK_BYTES = 2 << 20
 UNPACKED = 4
 """Bytes of rows that a byte of a data file holds, about."""
 _UNIT_BYTES = 128 << 10
-"""What a unit costs beside its rows, as bytes of log: two files of Parquet take some milliseconds."""
+"""Cost of a unit besides its rows, as bytes of log: two files of Parquet take some milliseconds."""
 
 
 def run_until_stopped(
@@ -78,7 +78,7 @@ def run_until_stopped(
 def run(
     spark: SparkSession, bronze: str, units: Sequence[PreparedCompaction], capacity: Capacity
 ) -> dict[int, list[WindowResult]]:
-    """What tasks wrote, by unit, of units with the values that statements fill in. bronze: the table's path.
+    """Results of tasks, by unit, of units with the values that statements fill in. bronze: the table's path.
 
     A second job, and further ones, have the units in which a statement brings rows that an earlier job has written.
     """
@@ -90,8 +90,8 @@ def run(
             for unit in units
             if not depth or (depth in unit.depths and not any(result.error for result in by_unit[unit.unit.number]))
         ]
-        tasks, buckets, placed = tasks_of(bronze, parts, capacity)
-        finish = silver_task.finish({unit.number: unit for unit in placed}) if buckets else None
+        tasks, buckets, assigned = tasks_of(bronze, parts, capacity)
+        finish = silver_task.finish({unit.number: unit for unit in assigned}) if buckets else None
         for result in spark_job.run(spark, [*tasks, *refills], silver_task.work, finish, buckets):
             by_unit[result.unit].append(result)
         refills = []
@@ -141,19 +141,21 @@ def tasks_of(
     for at, chunk in enumerate(chunks):
         for part in chunk:
             homes[part.unit].add(at)
-    placed, buckets = _placed(
+    assigned, buckets = _with_inherited(
         [(unit.unit, size * shared + _file_bytes(unit)) for unit, size in zip(units, unit_bytes, strict=True)],
         {number for number, task_buckets in homes.items() if len(task_buckets) > 1}
         | {unit.unit.number for unit in units if unit.has_inherited},
         capacity,
     )
-    tasks: list[SilverTask | StoredRows] = [task for chunk in chunks for task in _tasks(bronze, chunk, placed, target)]
-    tasks += [task for unit in units for task in _stored_rows(placed[unit.unit.number], unit.files, capacity)]
-    return tasks, buckets, [unit for unit in placed.values() if unit.buckets]
+    tasks: list[SilverTask | StoredRows] = [
+        task for chunk in chunks for task in _tasks(bronze, chunk, assigned, target)
+    ]
+    tasks += [task for unit in units for task in _stored_rows(assigned[unit.unit.number], unit.files, capacity)]
+    return tasks, buckets, [unit for unit in assigned.values() if unit.buckets]
 
 
 def _file_bytes(unit: PreparedCompaction) -> int:
-    """What rows of silver's files are, about, when they are not compressed any more."""
+    """Size of rows of silver's files, about, when they are not compressed any more."""
     return UNPACKED * sum(files.bytes for files in unit.files)
 
 
@@ -164,7 +166,7 @@ def _stored_rows(unit: SilverUnit, all_files: Iterable[InheritedFiles], capacity
         yield from (StoredRows(unit, replace(files, files=group)) for group in groups)
 
 
-def _placed(
+def _with_inherited(
     shares: Sequence[tuple[SilverUnit, float]], shuffled: set[int], capacity: Capacity
 ) -> tuple[dict[int, SilverUnit], int]:
     """The units by number, those that several tasks decode with the buckets of their keys; and how many there are.
@@ -173,14 +175,14 @@ def _placed(
     """
     total = sum(share for unit, share in shares if unit.number in shuffled)
     buckets = max(capacity.slots, math.ceil(total / capacity.task_bytes)) if shuffled else 0
-    placed, begin = dict[int, SilverUnit](), 0
+    assigned, begin = dict[int, SilverUnit](), 0
     for unit, share in shares:
         unit_buckets: tuple[int, ...] = ()
         if unit.number in shuffled:
             count = min(buckets, max(1, math.ceil(share * buckets / max(1, total))))
             unit_buckets, begin = tuple((begin + at) % buckets for at in range(count)), begin + count
-        placed[unit.number] = replace(unit, buckets=unit_buckets)
-    return placed, buckets
+        assigned[unit.number] = replace(unit, buckets=unit_buckets)
+    return assigned, buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +200,8 @@ RowGroup = tuple[int, int, str, int]
 
 def _row_groups(slices: pa.Table) -> list[RowGroup]:
     """Of each slice."""
-    places = [slices.column(name).to_pylist() for name in ("stretch", "number", "data_file", "row_group")]
-    return list(zip(*places, strict=True))
+    positions = [slices.column(name).to_pylist() for name in ("stretch", "number", "data_file", "row_group")]
+    return list(zip(*positions, strict=True))
 
 
 RowGroups = Mapping[tuple[int, int], list[RowGroup]]
@@ -256,13 +258,13 @@ def _tasks(
 
 
 def has_exact_texts(snapshot: Snapshot, file: DataFile) -> bool:
-    """Whether rows of a file of silver or downstream may have exact texts (``_raw``)."""
+    """True if rows of a file of silver or downstream may have exact texts (``_raw``)."""
     nulls = file.stats.get("nullCount", {}).get(snapshot.schema.column("_raw").physical_name)
     return nulls is None or nulls != file.num_records
 
 
 def may_change(snapshot: Snapshot, file: DataFile, change: ExactTextChange) -> bool:
-    """Whether a change is about rows of a file of silver."""
+    """True if a change is about rows of a file of silver."""
     if change.absent and silver.ABSENT not in snapshot.schema.names:  # it gets the column with a later window
         return False
     if change.absent:
@@ -290,9 +292,9 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult], rewriting:
         before = work.table.new(stage.columns.stored, silver.properties(work.table), head) if is_new else head
         assert before is not None
         stage_results = [result for result in results if result.window == stage.window]
-        commit_, left_out = _commit_of(work, stage, stage_results)
+        new_commit, left_out = _commit_of(work, stage, stage_results)
         changes = contents.changes_of(at)
-        head = _committed(work.table, contents.snapshot, commit_, head=before, stage=stage, changes=changes)
+        head = _committed(work.table, contents.snapshot, new_commit, head=before, stage=stage, changes=changes)
         contents.landed(head.version, changes)
         compacted.append(_summary(work, stage.step, head, stage_results if stage.window is not None else (), left_out))
     assert head is not None
@@ -403,65 +405,65 @@ class _Contents:
 
 
 def _changes_files(unit: PreparedCompaction) -> bool:
-    """Whether a stage writes files again that are there; those of the table are not listed else."""
+    """True if a stage writes files again that are there; those of the table are not listed else."""
     return any(stage.fills or stage.exact or stage.overwrites for stage in unit.stages)
 
 
 def _commit_of(
     work: CompactionJob, stage: Stage, results: Iterable[WindowResult]
 ) -> tuple[SilverCommit, dict[str, int]]:
-    """What a stage's commit says, and what rules left out of it."""
+    """Commit of a stage, and what rules left out of it."""
     step = stage.step
     if isinstance(step, DataRange):
         filtered = sum((Counter(result.filtered) for result in results), Counter[str]())
         left_out = work.filters.skipped_in([step.range]) | filtered
-        commit_ = work.commit(step.range, step.standing, stage.columns, left_out)
+        new_commit = work.commit(step.range, step.state, stage.columns, left_out)
         if stage.kind == CommitKind.RESET:
-            is_unknown = step.standing.definition is None
-            commit_ = replace(commit_, kind=stage.kind, has_unknown_columns=is_unknown, folded_to=NOT_FOLDED)
+            is_unknown = step.state.definition is None
+            new_commit = replace(new_commit, kind=stage.kind, has_unknown_columns=is_unknown, folded_to=NOT_FOLDED)
     else:
-        commit_, left_out = turn_commit(work, step, stage.columns, stage.steps), by_rule(step)
-    return replace(commit_, is_overwrite=stage.overwrites), left_out
+        new_commit, left_out = schema_change_commit(work, step, stage.columns, stage.steps), by_rule(step)
+    return replace(new_commit, is_overwrite=stage.overwrites), left_out
 
 
 def _markers(stage: Stage, fills: Sequence[ColumnFill]) -> list[DataFile]:
     """As ``markers``, of a stage. fills: those of its statement and of later ones, which rows before these get."""
-    turn = stage.step
-    return markers(stage.design, [turn] if isinstance(turn, SchemaChange) and turn.empties else [], fills)
+    step = stage.step
+    return markers(stage.design, [step] if isinstance(step, SchemaChange) and step.empties else [], fills)
 
 
-def markers(design: Snapshot, turns: Sequence[SchemaChange], fills: Sequence[ColumnFill] = ()) -> list[DataFile]:
+def markers(design: Snapshot, changes: Sequence[SchemaChange], fills: Sequence[ColumnFill] = ()) -> list[DataFile]:
     """The rows of statements that empty a table, as a data file; none where there are none.
 
     design: the table with the columns that the rows have.
     """
-    if not turns:
+    if not changes:
         return []
     schema = design.schema
-    cells = [_marker(turn) for turn in turns]
+    cells = [_marker(change) for change in changes]
     rows = pa.Table.from_pylist(
         [{name: cell.get(name) for name in schema.names} for cell in cells], schema.arrow(physical=False)
     )
     return [write(design.path, rows, schema, design.configuration, fills)]
 
 
-def _marker(turn: SchemaChange) -> dict[str, Any]:
+def _marker(change: SchemaChange) -> dict[str, Any]:
     """The row of a statement."""
-    start, stop = turn.range.start.order, turn.range.stop.order
-    place = ("stretch", "number", "offset")
+    start, stop = change.range.start.order, change.range.stop.order
+    position = ("stretch", "number", "offset")
     return {
         "_op": silver.Op.TRUNCATE,
-        "_position": dict(zip(place, start, strict=True)) | {"row": STATEMENT_ROW},
-        "_committed_at": turn.statement.committed_at if turn.statement else None,
-        "_window_start": dict(zip(place, start, strict=True)),
-        "_window_stop": dict(zip(place, stop, strict=True)),
+        "_position": dict(zip(position, start, strict=True)) | {"row": STATEMENT_ROW},
+        "_committed_at": change.statement.committed_at if change.statement else None,
+        "_window_start": dict(zip(position, start, strict=True)),
+        "_window_stop": dict(zip(position, stop, strict=True)),
     }
 
 
 def _committed(
     table: Table,
     snapshot: Snapshot,
-    commit_: SilverCommit,
+    new_commit: SilverCommit,
     *,
     head: Head,
     stage: Stage,
@@ -471,7 +473,7 @@ def _committed(
     return table.land(
         snapshot,
         head,
-        commit_,
+        new_commit,
         metadata=snapshot.metadata if stage.changes_design else None,
         protocol=snapshot.protocol if stage.changes_design else None,
         operation_parameters={"mode": "Overwrite" if stage.overwrites else "Append", "partitionBy": "[]"},

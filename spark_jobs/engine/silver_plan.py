@@ -48,13 +48,13 @@ class Stage:
     changes_design: bool = False
     window: int | None = None
     steps: tuple[str, ...] = ()
-    """What a statement does to the columns."""
+    """Effects of a statement on the columns."""
     fills: tuple[ColumnFill, ...] = ()
     """Columns that it adds, with what rows before it have there."""
     exact: tuple[ExactTextChange, ...] = ()
-    """What it does to exact texts (``_raw``) of rows before it."""
+    """Effects on exact texts (``_raw``) of rows before it."""
     overwrites: bool = False
-    """Whether it replaces all rows and the columns, of a table that is rebuilt."""
+    """True if it replaces all rows and the columns, of a table that is rebuilt."""
     kind: CommitKind = CommitKind.LIVE
 
 
@@ -69,7 +69,7 @@ class PreparedCompaction:
     slices: tuple[pa.Table, ...]
     """By window: where its slices lie (bronze/index.py)."""
     ended: Ended | None = None
-    """Where the table stops after the stages, as far as the planner of the run has not seen it."""
+    """Stop of the table after the stages, as far as the planner of the run has not seen it."""
     files: tuple[InheritedFiles, ...] = ()
     """Files of silver whose rows statements bring."""
 
@@ -79,7 +79,7 @@ class PreparedCompaction:
 
     @property
     def has_inherited(self) -> bool:
-        """Whether rows come with statements: they go to buckets, since parts of one key may be anywhere."""
+        """True if rows come with statements: they go to buckets, since parts of one key may be anywhere."""
         return any(window.inherited for window in self.unit.windows)
 
     @property
@@ -131,17 +131,17 @@ class PreparedCompaction:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether one task has to take all slices: rows of an XA transaction are numbered one after the other."""
+        """True if one task has to take all slices: rows of an XA transaction are numbered one after the other."""
         return any(table.column("effect_start").null_count < len(table) for table in self.slices)
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What a job can do of the work of several tables."""
+    """Part of the work of several tables that a job can do."""
 
     units: list[PreparedCompaction] = field(default_factory=list)
     errors: dict[TableName, StratalogError] = field(default_factory=dict)
-    """What stops tables before their first stage."""
+    """Stops of tables before their first stage."""
 
 
 def prepared(works: Iterable[CompactionJob], index: SliceIndex) -> Preparation:
@@ -197,7 +197,10 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
 
 
 def _windows(work: CompactionJob, stages: Sequence[Stage]) -> list[SilverWindow]:
-    """What tasks write. Rows get the fills of all later statements: silver's files are not written a second time."""
+    """Windows that tasks write.
+
+    Rows get the fills of all later statements: silver's files are not written a second time.
+    """
     return [
         SilverWindow(
             definition=_definition(stage),
@@ -251,7 +254,7 @@ def stopped_before_failures(
 
 
 def _failure(unit: PreparedCompaction, result: WindowResult) -> Position:
-    """Where a failed task stops its table: at a transaction, or where no single one is at fault at its window.
+    """Stop of a table by a failed task: at a transaction, or where no single one is at fault at its window.
 
     Rows that a statement brings stop it at the statement, wherever in the log they are.
     """
@@ -273,22 +276,22 @@ def _steps_before(steps: Sequence[TimelineStep], at: Position) -> Iterator[Timel
 
 
 def _definition(stage: Stage) -> TableDefinition:
-    assert stage.step.standing.definition
-    return stage.step.standing.definition
+    assert stage.step.state.definition
+    return stage.step.state.definition
 
 
 def _new(work: CompactionJob) -> Snapshot:
     """The table that the first commit makes."""
-    first = work.columns_of(work.steps[0].standing)
+    first = work.columns_of(work.steps[0].state)
     return new_table(work.table.path, first.stored, silver.properties(work.table))
 
 
 def _rebuilt(work: CompactionJob, stored: Snapshot) -> Snapshot:
     """The table with the columns that its rebuilt rows have; its old columns where nothing tells them."""
-    standing = work.steps[0].standing if work.steps else work.standing
-    if standing is None or standing.definition is None:
+    state = work.steps[0].state if work.steps else work.state
+    if state is None or state.definition is None:
         return stored
-    return schema_changes.redesigned(stored, work.columns_of(standing).stored)
+    return schema_changes.redesigned(stored, work.columns_of(state).stored)
 
 
 def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
@@ -300,18 +303,18 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
     design, windows = snapshot, 0
     if work.has_partial and silver.ABSENT not in snapshot.schema.names:
         design = schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {silver.ABSENT_TYPE})"])
-    key = work.before.key_columns if work.before else work.columns_of(work.steps[0].standing).key
+    key = work.before.key_columns if work.before else work.columns_of(work.steps[0].state).key
     for at, step in enumerate(work.steps):
         overwrites = bool(work.reset) and at == 0
         is_new = overwrites or (at == 0 and design is not snapshot)
         if isinstance(step, DataRange):
-            columns = work.columns_of(step.standing)
+            columns = work.columns_of(step.state)
             silver.require_equal_columns(work.table.path, design.schema.spark_types, columns.stored, str(work.name))
             work.change_filters(step.definition)  # a rule that is not about such a table stops it here
             yield Stage(step, columns, design, changes_design=is_new, window=windows, overwrites=overwrites)
             windows += 1
         else:
-            stage = _statement(work, step, design, key)
+            stage = _statement_stage(work, step, design, key)
             window = windows if step.inherited else None
             windows += step.inherited is not None
             changes_design = stage.changes_design or is_new
@@ -322,15 +325,15 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
 
 def _emptied(work: CompactionJob, snapshot: Snapshot) -> Stage:
     """The commit that leaves a rebuilt table without rows, because its log has none."""
-    assert work.standing
+    assert work.state
     assert work.head
-    is_known = work.standing.definition is not None
-    columns = work.columns_of(work.standing) if is_known else silver.stored_columns(work.table, work.head)
-    step = DataRange(work.window.extent, work.standing)
+    is_known = work.state.definition is not None
+    columns = work.columns_of(work.state) if is_known else silver.stored_columns(work.table, work.head)
+    step = DataRange(work.window.extent, work.state)
     return Stage(step, columns, snapshot, changes_design=is_known, overwrites=True, kind=CommitKind.RESET)
 
 
-def _statement(work: CompactionJob, step: SchemaChange, design: Snapshot, key: tuple[str, ...]) -> Stage:
+def _statement_stage(work: CompactionJob, step: SchemaChange, design: Snapshot, key: tuple[str, ...]) -> Stage:
     """The commit of a statement. Raises TableStopped."""
     # What the statement does to the columns, from those that silver has.
     types = design.schema.spark_types

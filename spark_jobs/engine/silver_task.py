@@ -1,4 +1,4 @@
-"""What a task does for silver: slices where they lie -> net rows -> data files, of many tables.
+"""Task for silver: slices where they lie -> net rows -> data files, of many tables.
 
 Put here: the units that tasks work on and the work itself. Not here: which slices those are (silver_job.py), decoding
 (binlog/), what net rows are (silver/net_changes.py), or commits.
@@ -69,7 +69,7 @@ class SilverWindow:
     fills: tuple[ColumnFill, ...] = ()
     """Columns that later statements of the run add with a default, which the rows get at once."""
     masks: ColumnMasks | None = None
-    """What a rule makes of the definition's columns."""
+    """Effects of a rule on the definition's columns."""
     filters: ChangeFilters | None = None
     """The rules that filter changes of its rows."""
     inherited: InheritedRows | None = None
@@ -79,7 +79,7 @@ class SilverWindow:
     projection: RowProjection | None = None
     """Of such a part: its columns to those of all parts. Of others, those that rows are written with."""
     present: silver.Columns | None = None
-    """Where a projection leads to that comes before rows are written."""
+    """Result of a projection that comes before rows are written."""
     skips: frozenset[Position] = frozenset()
     """Events of its log that are quarantined."""
 
@@ -121,7 +121,7 @@ class Refill:
     configuration: Mapping[str, str]
     fills: tuple[ColumnFill, ...]
     exact: tuple[ExactTextChange, ...] = ()
-    """What a statement does to exact texts of the rows."""
+    """Effects of a statement on exact texts of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class SilverTask:
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """What a task wrote for a window of a unit, or why it could not."""
+    """Result of a task for a window of a unit, or why it could not be written."""
 
     unit: int
     window: int
@@ -163,7 +163,7 @@ class WindowResult:
     replaced: str | None = None
     """Of a file that was written again, the path of the one whose rows it has."""
     failing: Position | None = None
-    """Where the first transaction of the task's slices begins whose rows cannot be taken; None where no single
+    """Position where the first transaction of the task's slices begins whose rows cannot be taken; None where no single
     transaction is at fault."""
 
 
@@ -257,7 +257,7 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
 def _reordered(rows: pa.Table, window: SilverWindow) -> pa.Table:
     """Reduced rows in the order of a file. Masks may have made rows without a key equal, or reordered keys."""
     columns = window.columns
-    if columns.is_bag:
+    if columns.is_keyless:
         names = [name for name in columns.types if name in rows.column_names]
         return ordered(counted(rows, names) if window.masks else rows, names)
     is_rekeyed = window.masks and window.masks.masks.keys() & {*columns.key}
@@ -267,7 +267,7 @@ def _reordered(rows: pa.Table, window: SilverWindow) -> pa.Table:
 def _reading(
     window: SilverWindow, judge: ChangeJudge | None, scans: Scans, *, alone: bool
 ) -> Callable[[Runs], pa.Table | None]:
-    """What gives the rows of slices, reduced, as silver has them; None where there are none."""
+    """Function that gives the rows of slices, reduced, as silver has them; None where there are none."""
     # Rules about changes come before the reduction, those about columns after it: a key that is hashed stays one key.
     columns = silver.columns(window.definition, has_partial=window.columns.has_partial)
     unseen = window.masks.excluded if window.masks else frozenset[str]()
@@ -292,7 +292,7 @@ def _stopped(
     runs: Iterable[SliceRun],
     rows_of: Callable[[Runs], object],
 ) -> WindowResult:
-    """What stops a window: the first transaction that fails by itself, with its own error. of: the unit and window."""
+    """Stop of a window: the first transaction that fails by itself, with its own error. of: the unit and window."""
     unit, window = of
     if isinstance(error, PartialImage):  # the unit is repeated, whatever else there is
         return WindowResult(unit.number, window, error=error)
@@ -326,31 +326,31 @@ class OpenSlices:
         """
         committed = slices.column("committed_at").cast(pa.int64()).to_pylist()
         columns = (slices.column(name).to_pylist() for name in _CELLS)
-        for committed_us, *place, file, stretch, number, window, effect_file, effect_start, effect_stretch in zip(
+        for committed_us, *position, file, stretch, number, window, effect_file, effect_start, effect_stretch in zip(
             committed, *columns, strict=True
         ):
             effect = None if effect_file is None else Position(effect_file, effect_start, effect_stretch)
             origin = SliceOrigin(file, stretch, number, window)
-            yield SliceRun(origin, (self._slice(committed_us, *place),), effect)
+            yield SliceRun(origin, (self._slice(committed_us, *position),), effect)
 
-    def _slice(self, committed_us: int, *place: Any) -> SliceBytes:
+    def _slice(self, committed_us: int, *position: Any) -> SliceBytes:
         """place: as the first of ``_CELLS``."""
-        known_slice = self._slices.get((committed_us, *place))
+        known_slice = self._slices.get((committed_us, *position))
         if known_slice is not None:
             return known_slice
-        data_file, row_group, row, offset, size, start, transaction_start = place
+        data_file, row_group, row, offset, size, start, transaction_start = position
         stored = _row_group(f"{self._bronze}/{data_file}", row_group, self._columns)
         context, payload, *gtids = (stored.column(name)[row] for name in self._columns)
         # A part of a slice begins with a transaction, which has its GTID in the part.
         gtid = gtids[0].as_py() if gtids else None
         content = payload.as_buffer().slice(offset, size)
-        slice_ = SliceBytes(start, context.as_py(), content, transaction_start, committed_us, gtid)
-        self._slices[committed_us, *place] = slice_
+        log_slice = SliceBytes(start, context.as_py(), content, transaction_start, committed_us, gtid)
+        self._slices[committed_us, *position] = log_slice
         self._size += size
         while self._size > _KEPT_BYTES:
             _, dropped = self._slices.popitem(last=False)
             self._size -= len(dropped.payload)
-        return slice_
+        return log_slice
 
 
 @lru_cache(_ROW_GROUPS)
@@ -395,7 +395,7 @@ def _rows_written(unit: SilverUnit, number: int, batches: Sequence[pa.RecordBatc
 
 def _settled(rows: pa.Table, columns: silver.Columns) -> pa.Table:
     """One row a key and window, or a distinct row and window, of all rows that there are of a bucket."""
-    if not columns.is_bag:
+    if not columns.is_keyless:
         return settle(rows, columns.key)
     names = [name for name in columns.types if name in rows.column_names]
     return ordered(counted(rows, names), names)
@@ -405,8 +405,10 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
     """Writes one row a key and range as a data file of silver. settled: as ``net_changes.settle`` gives them."""
     # Cells that tell of the window, beside those of the rows.
     window = unit.windows[at]
-    op = _operations(settled, is_keyless=window.columns.is_bag)
-    starts, stops = (_places([getattr(range_, end) for range_ in window.ranges]) for end in ("start", "stop"))
+    op = _operations(settled, is_keyless=window.columns.is_keyless)
+    starts, stops = (
+        _position_array([getattr(log_range, end) for log_range in window.ranges]) for end in ("start", "stop")
+    )
     ordinals = settled.column("_window").combine_chunks()
     added_cells: dict[str, Any] = {
         "_op": op,
@@ -430,8 +432,8 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
 def _inherited_result(unit: SilverUnit, at: int, rows: pa.Table) -> WindowResult:
     """Writes rows that a statement or a load brings. rows: as ``inherited_rows.inherited`` gives them."""
     window, into = unit.windows[at], _inherited(unit, at)
-    (range_,) = window.ranges
-    start, stop = (_places([place])[0] for place in (range_.start, range_.stop))
+    (log_range,) = window.ranges
+    start, stop = (_position_array([log_position])[0] for log_position in (log_range.start, log_range.stop))
     kind = window.schema.column("_position").arrow(physical=False).type
     row, op = (LOADED_ROW, silver.Op.LOAD) if into.is_loaded else (0, silver.Op.RENAME)
     position = pa.scalar(start.as_py() | {"row": row}, kind)
@@ -465,7 +467,7 @@ def _operations(settled: pa.Table, *, is_keyless: bool) -> pa.Array:
     return pc.if_else(alive, pc.if_else(existed, silver.Op.UPDATE, silver.Op.INSERT), silver.Op.DELETE).combine_chunks()
 
 
-def _places(positions: Sequence[Position]) -> pa.StructArray:
+def _position_array(positions: Sequence[Position]) -> pa.StructArray:
     orders = [position.order for position in positions]
     kinds = {"stretch": pa.int32(), "number": pa.int64(), "offset": pa.int64()}
     arrays = [pa.array([order[at] for order in orders], kind) for at, kind in enumerate(kinds.values())]

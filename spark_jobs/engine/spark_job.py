@@ -34,7 +34,7 @@ _BATCH_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How work is divided: tasks that Spark runs at a time, and bytes of log or files that one takes at most."""
+    """Division of work: tasks that Spark runs at a time, and bytes of log or files that one takes at most."""
 
     slots: int
     task_bytes: int = 32 << 20

@@ -32,19 +32,19 @@ class WritingUnit(FeedUnit, Protocol):
     @property
     def rewrites(self) -> bool: ...
     @property
-    def marks(self) -> tuple[tuple[str, str], ...]: ...
+    def provenance(self) -> tuple[tuple[str, str], ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """What statements do to rows of the target that stay: values of columns, exact texts, deletes that leave rows."""
+    """Effects of statements on rows of the target that stay: values of columns, exact texts, soft deletes."""
 
     fills: tuple[ColumnFill, ...] = ()
     exact: tuple[ExactTextChange, ...] = ()
     truncations: Truncations = field(default=Truncations())
 
     def may_change(self, file: DataFile, schema: TableSchema) -> bool:
-        """Whether they are about rows of a file, by its statistics."""
+        """True if they are about rows of a file, by its statistics."""
         nulls = file.stats.get("nullCount", {}).get(schema.column("_raw").physical_name) if self.exact else None
         has_exact = bool(self.exact) and (nulls is None or nulls != file.num_records)
         is_filled = bool(self.fills) or any(change.is_of_all_rows for change in self.exact)
@@ -57,7 +57,7 @@ class RowChanges:
     def applied(self, rows: pa.Table) -> pa.Table:
         """Rows of the target as they are after the statements."""
         rows = self.columns_changed(rows)
-        return self.truncations.marked(rows) if self.truncations.rows else rows
+        return self.truncations.with_deletions(rows) if self.truncations.rows else rows
 
 
 def as_bytes(dead: Mapping[str, Numbers]) -> dict[str, bytes]:
@@ -106,7 +106,7 @@ def written_again(
 
 def _living(unit: WritingUnit, file: DataFile, dead: Numbers) -> pa.Table:
     """The rows of a file of the target without dead ones."""
-    names = unit.schema.names if unit.marks else unit.stored  # other parts' columns stay
+    names = unit.schema.names if unit.provenance else unit.stored  # other parts' columns stay
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
     is_alive = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
     is_alive[dead] = False
@@ -117,7 +117,7 @@ def write_rows(unit: WritingUnit, rows: pa.Table) -> list[DataFile]:
     """Rows of the target as a data file; none where there are none. Columns of other parts are null."""
     if not len(rows):
         return []
-    for item in unit.schema.arrow(physical=False) if unit.marks else ():
+    for item in unit.schema.arrow(physical=False) if unit.provenance else ():
         if item.name not in rows.column_names:
             rows = rows.append_column(item, pa.nulls(len(rows), item.type))
     return [data_files.write(unit.target, rows, unit.schema, unit.configuration)]

@@ -48,7 +48,7 @@ def with_intervals(rows: pa.Table, columns: silver.Columns) -> pa.Table:
 def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
     """Of each row the one that ends it, or a statement before that. flags: alive, statements."""
     is_marker = flags[1]
-    if columns.is_bag:
+    if columns.is_keyless:
         following = _deletes_of_copies(numbered(rows, [*columns.types]), ranks, flags)
     else:
         following = _next_of_keys(numbers_of_keys(rows, columns.key), ranks, flags)
@@ -128,6 +128,6 @@ def _equal(values: pa.ChunkedArray, value: str) -> Flags:
 
 
 def _counted_from(starts: NDArray[np.int64], flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many flags are set up to each place. starts: of each place the one that its count begins at."""
+    """Number of flags that are set up to each position. starts: of each position the one that its count begins at."""
     counts = np.cumsum(flags)
     return counts - (counts - flags)[starts]

@@ -38,7 +38,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class MergedVersions:
-    """What becomes of versions.
+    """Merged versions of keys.
 
     ended: those that end otherwise than the target has them. added: those that it does not have. changed, replaced:
     numbers of the target's rows that go, by file: as they were before they ended otherwise, and without a successor.
@@ -65,7 +65,7 @@ def looked_through(unit: ChangeUnit, files: Sequence[DataFile]) -> pa.Table:
     Those that it replaces; and all current ones where a statement ends them.
     """
     names = fields_of(unit).names
-    places = {file.path: at for at, file in enumerate(unit.files)}
+    indexes = {file.path: at for at, file in enumerate(unit.files)}
     parts = [located_schema(unit).empty_table()]
     flags_of_versions = ["_is_current"] if unit.ends_all else []
     for file in files if unit.extent.is_restated or unit.ends_all else ():
@@ -75,9 +75,9 @@ def looked_through(unit: ChangeUnit, files: Sequence[DataFile]) -> pa.Table:
         living = deletion_vectors.living(unit.target, file.deletion_vector, len(tests))
         numbers = np.flatnonzero(np.asarray(pc.fill_null(is_wanted, False), np.bool_) & living)
         if len(numbers):
-            rows = _read(unit, file, numbers, names)
+            rows = _target_rows_of(unit, file, numbers, names)
             flags = pc.fill_null(is_replaced, False).take(pa.array(numbers))
-            parts.append(_located(rows, places[file.path], numbers, flags))
+            parts.append(_located(rows, indexes[file.path], numbers, flags))
     return pa.concat_tables(parts)
 
 
@@ -88,7 +88,7 @@ def located_schema(unit: ChangeUnit) -> pa.Schema:
     return pa.schema([*fields, *added])
 
 
-def _read(unit: ChangeUnit, file: DataFile, numbers: Numbers, names: Sequence[str]) -> pa.Table:
+def _target_rows_of(unit: ChangeUnit, file: DataFile, numbers: Numbers, names: Sequence[str]) -> pa.Table:
     """Rows of the target as they are after the statements of the merge."""
     names = [*names, *_interval_of(unit)]
     rows = data_files.read_rows(unit.target, file, numbers, names, unit.schema)
@@ -117,7 +117,7 @@ def appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table) -> tuple[pa.Ta
 def merged(
     unit: ChangeUnit, changes: pa.Table, statements: pa.Table, located: pa.Table, *, takes_statements: bool
 ) -> MergedVersions:
-    """What becomes of the versions of some keys.
+    """Merged versions of some keys.
 
     Args:
         unit: the target's.
@@ -157,12 +157,12 @@ def _other_versions(unit: ChangeUnit, changes: pa.Table, located: pa.Table) -> I
     touched = touched.filter(pc.not_equal(touched.column("_op"), silver.Op.TRUNCATE))
     if not (files and len(touched)) or (unit.ends_all and not is_restated):
         return
-    if columns.is_bag:
+    if columns.is_keyless:
         content = [*columns.types]
         keys = Keys(distinct(touched, content), content, is_keyless=True, fills=unit.fills)
     else:
         keys = Keys(last_of_each(touched, columns.key), columns.key)
-    places = {file.path: at for at, file in enumerate(unit.files)}
+    indexes = {file.path: at for at, file in enumerate(unit.files)}
     looked_up = _by_file(unit, located)
     for hit in hits(unit.target, files, unit.schema, keys):
         numbers = hit.rows[~np.isin(hit.rows, looked_up.get(hit.file.path, np.zeros(0, np.int64)))]
@@ -170,18 +170,18 @@ def _other_versions(unit: ChangeUnit, changes: pa.Table, located: pa.Table) -> I
             flags = data_files.read_rows(unit.target, hit.file, numbers, ["_is_current"], unit.schema)
             numbers = numbers[np.asarray(flags.column(0).to_numpy(), np.bool_)]
         if len(numbers):
-            rows = _read(unit, hit.file, numbers, names)
-            yield _located(rows, places[hit.file.path], numbers, pa.array(np.zeros(len(numbers), np.bool_)))
+            rows = _target_rows_of(unit, hit.file, numbers, names)
+            yield _located(rows, indexes[hit.file.path], numbers, pa.array(np.zeros(len(numbers), np.bool_)))
 
 
 def may_have_current(file: DataFile, schema: TableSchema) -> bool:
-    """Whether a file may have current versions, by its statistics: these have no end."""
+    """True if a file may have current versions, by its statistics: these have no end."""
     nulls = file.stats.get("nullCount", {}).get(schema.column("_valid_to").physical_name)
     return nulls is None or nulls > 0
 
 
 def pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tuple[Flags, Flags]:
-    """Which replaced rows and which new ones are the same, and stay where they are."""
+    """Pairs of replaced rows and new ones that are the same, and stay."""
     is_kept = np.zeros(len(replaced), np.bool_), np.zeros(len(versions), np.bool_)
     if not (len(replaced) and len(versions)):
         return is_kept
@@ -191,7 +191,7 @@ def pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tu
     position = all_rows.column("_position").combine_chunks()
     cells = [position.field(name).to_numpy(zero_copy_only=False) for name in FIELDS]
     operation = all_rows.column("_op").combine_chunks().dictionary_encode().indices.to_numpy()
-    identity = numbered(all_rows, [*columns.types]) if columns.is_bag else numbers_of_keys(all_rows, columns.key)
+    identity = numbered(all_rows, [*columns.types]) if columns.is_keyless else numbers_of_keys(all_rows, columns.key)
     _, codes = np.unique(np.stack([*cells, operation, identity]), axis=1, return_inverse=True)
     codes, is_old = codes.reshape(-1), np.arange(len(all_rows)) < len(replaced)
     old, new = (np.flatnonzero(is_side)[np.argsort(codes[is_side], kind="stable")] for is_side in (is_old, ~is_old))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark_jobs.expressions.terms import Evaluate, Resolve, Term
 
 _DIGITS = {"SMALLINT": 4, "INT": 9, "BIGINT": 18}
-"""How many digits every one of which a whole number may have in a type."""
+"""Number of digits every one of which a whole number may have in a type."""
 _BY_SORT = {
     "TRUTH": "BOOLEAN",
     "REAL": "DOUBLE",
@@ -81,7 +81,7 @@ class Computed:
 
     @property
     def _form(self) -> "Term":
-        """What the column is to conditions, without values."""
+        """Form of the column for conditions, without values."""
         from spark_jobs.expressions.terms import Sort, Term
 
         matched = _DECIMAL.fullmatch(self.type)
@@ -102,7 +102,7 @@ class Computed:
         return Term(form.sort, typed(term, form.sort, form.digits, form.scale), form.digits, form.scale)
 
     def compiled(self, resolve: "Resolve") -> "Evaluate":
-        """What gives its values of rows, of ``arrow``. Raises ConfigError as ``term`` does."""
+        """Function that gives its values of rows, of ``arrow``. Raises ConfigError as ``term`` does."""
         from spark_jobs.expressions.terms import mapped
 
         kind = self.arrow
@@ -110,7 +110,7 @@ class Computed:
 
 
 def _holds(kind: str, term: "Term") -> bool:
-    """Whether a type holds every value of a term as it is."""
+    """True if a type holds every value of a term as it is."""
     if term.sort.name in ("NULL", "UNKNOWN"):
         return True
     if term.sort.name != "NUMBER":

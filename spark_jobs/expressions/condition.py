@@ -35,7 +35,10 @@ class Condition:
         return cls(text, names)
 
     def compiled(self, resolve: "Resolve") -> "Evaluate":
-        """What gives its truth of rows. Raises ConfigError where a column is not there, or is not compared so."""
+        """Function that gives its truth of rows.
+
+        Raises ConfigError where a column is not there, or is not compared so.
+        """
         from spark_jobs.expressions.compiler import Compiler
 
         return Compiler(resolve).truth(tree_of(self.text)).evaluate

@@ -24,7 +24,7 @@ Values: TypeAlias = pa.Array | pa.Scalar
 
 
 class Sort(Enum):
-    """What values are compared with each other."""
+    """Sort of values, which are compared with values of the same one."""
 
     TRUTH = "a condition"
     NUMBER = "a whole number or a DECIMAL"
@@ -117,23 +117,23 @@ Resolve: TypeAlias = Callable[[str], Term]
 
 
 def constant(value: object, kind: pa.DataType) -> Evaluate:
-    """What gives one value for all rows."""
+    """Function that gives one value for all rows."""
     cells = Cells(pa.scalar(value, kind))
     return lambda _: cells
 
 
 def column_of(name: str) -> Evaluate:
-    """What gives a column's values. name: in small letters."""
+    """Function that gives a column's values. name: in small letters."""
     return lambda row: row[name]
 
 
 def mapped(term: Evaluate, change: Callable[[Values], Values]) -> Evaluate:
-    """What gives a term's values changed one by one."""
+    """Function that gives a term's values changed one by one."""
     return lambda row: term(row).mapped(change)
 
 
 def combined(terms: tuple[Evaluate, ...], combine: Callable[..., Values]) -> Evaluate:
-    """What gives one value of several terms', with the faults of all of them."""
+    """Function that gives one value of several terms', with the faults of all of them."""
 
     def evaluate(row: Row) -> Cells:
         cells = [term(row) for term in terms]
@@ -169,7 +169,7 @@ def conjunction(left: Evaluate, right: Evaluate, *, is_and: bool) -> Evaluate:
 
 
 def true_mask(cells: Cells, rows: int, *, value: bool = True) -> NDArray[np.bool_]:
-    """Which rows of truths are TRUE, or FALSE where that is sought: neither NULL nor a fault."""
+    """Mask of the rows of truths that are TRUE, or FALSE where that is sought: neither NULL nor a fault."""
     is_sought = pc.fill_null(pc.equal(cells.over(rows), pa.scalar(value)), False)
     mask: NDArray[np.bool_] = is_sought.to_numpy(zero_copy_only=False)
     return mask if cells.faults is None else mask & (cells.faults == 0)

@@ -15,7 +15,7 @@ from spark_jobs.errors import ConfigError
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what it leaves unparsed; here that is an error
 
 MOST_LEVELS = 100
-"""How deep an expression may nest; a chain of ANDs or ORs nests once a link."""
+"""Greatest depth of an expression; a chain of ANDs or ORs nests once a link."""
 _TOO_DEEP = f"nests more than {MOST_LEVELS} levels deep; write several rules, or IN (...) in the place of ORs"
 
 
@@ -58,7 +58,7 @@ def refused(node: exp.Expr, reason: str) -> ConfigError:
 
 
 def _levels(tree: exp.Expr) -> int:
-    """How deep a tree nests."""
+    """Depth of a tree."""
     count, level = 0, [tree]
     while level:
         count += 1

@@ -42,11 +42,11 @@ class ValueCompiler(Compiler):
         return self._common(node, [(self.truth(node.this), self.value(node.args["true"]))], self.value(default))
 
     def joined(self, node: exp.Concat) -> Term:
-        terms = [self._text(node, part) for part in node.expressions]
+        terms = [self._text_term(node, part) for part in node.expressions]
         return Term(Sort.TEXT, combined(tuple(typed(term, Sort.TEXT) for term in terms), _concatenated))
 
     def begin(self, node: exp.Left | exp.Right) -> Term:
-        text, count = self._text(node, node.this), _count(node, node.expression)
+        text, count = self._text_term(node, node.this), _count(node, node.expression)
         # No character at all, or so many from the end.
         bounds = (0, count) if isinstance(node, exp.Left) or not count else (-count, None)
         return Term(Sort.TEXT, mapped(typed(text, Sort.TEXT), _cut(*bounds)))
@@ -57,7 +57,7 @@ class ValueCompiler(Compiler):
             raise refused(node, "begins at 0; the first character is 1")
         length = node.args.get("length")
         stop = None if length is None else start - 1 + _count(node, length)
-        return Term(Sort.TEXT, mapped(typed(self._text(node, node.this), Sort.TEXT), _cut(start - 1, stop)))
+        return Term(Sort.TEXT, mapped(typed(self._text_term(node, node.this), Sort.TEXT), _cut(start - 1, stop)))
 
     def day(self, node: exp.Expr) -> Term:
         inner = self.term(node.this)
@@ -65,7 +65,7 @@ class ValueCompiler(Compiler):
             raise refused(node, f"is taken of what is {inner.sort.value}")
         return Term(Sort.DATE, mapped(inner.evaluate, lambda values: values.cast(pa.date32())))
 
-    def _text(self, node: exp.Expr, part: exp.Expr) -> Term:
+    def _text_term(self, node: exp.Expr, part: exp.Expr) -> Term:
         term = self.term(part)
         if term.sort not in _TEXTS:
             raise refused(node, f"is made of text, and `{part.sql(dialect='mysql')}` is {described(term)}")
@@ -111,7 +111,7 @@ def typed(term: Term, sort: Sort, digits: int = 0, scale: int = 0) -> Evaluate:
 
 
 def described(term: Term) -> str:
-    """What a term is, for messages."""
+    """Description of a term, for messages."""
     return f"DECIMAL({term.digits},{term.scale})" if term.sort is Sort.NUMBER else term.sort.value
 
 

@@ -2,7 +2,7 @@
 
 Put here: what is in Avro's specification. Not here: which records manifests have (avro_files.py).
 
-A general library looks at each value to find its place in a union, which for a manifest's maps is nearly all of its
+A general library looks at each value to find its position in a union, which for a manifest's maps is nearly all of its
 time. Records of manifests are few and fixed, so they are encoded field by field, and a record that is copied from one
 manifest to another is copied as bytes where it stays the same.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 _NULL, _PRESENT = b"\x00", b"\x02"
-"""Which branch of the union of null and another type a value is of."""
+"""Branch of the union of null and another type that a value is of."""
 _RAW = -15
 """Window bits of deflate without a header, as Avro's codec is."""
 _LEVEL = 1
@@ -93,7 +93,7 @@ class AvroReader:
         return self.bytes().decode()
 
     def is_present(self) -> bool:
-        """Whether the value of a union with null follows."""
+        """True if the value of a union with null follows."""
         return self.long() == 1
 
     def optional_long(self) -> int | None:
@@ -122,7 +122,7 @@ def container(schema: str, records: Sequence[bytes], metadata: Mapping[str, str]
 
 
 def block_of(data: bytes, schema: str) -> tuple[int, AvroReader]:
-    """How many records a file of ``container`` has, and their values. Raises ValueError for other files."""
+    """Number of records that a file of ``container`` has, and their values. Raises ValueError for other files."""
     reader = AvroReader(data)
     reader.at = len(_MAGIC)
     header = {reader.text(): reader.bytes() for _ in range(reader.long())}

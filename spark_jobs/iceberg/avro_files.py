@@ -25,7 +25,7 @@ _Value = TypeVar("_Value", int, bytes)
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What is known of a data file's columns, by field id; None where nothing is."""
+    """Metrics of a data file's columns, by field id; None where nothing is known."""
 
     value_counts: Mapping[int, int] | None = None
     null_value_counts: Mapping[int, int] | None = None
@@ -207,12 +207,14 @@ def manifests_of(content: bytes) -> list[ManifestFile]:
     manifests = []
     for _ in range(count):
         path = reader.text()
-        length, _, content_, sequence, min_sequence, added = (reader.long() for _ in range(6))
+        length, _, content_kind, sequence, min_sequence, added = (reader.long() for _ in range(6))
         files, rows = ((reader.long(), reader.long(), reader.long()) for _ in range(2))
         if reader.is_present():
             reader.skip_array()
         first_row_id = reader.optional_long()
-        manifests.append(ManifestFile(path, length, content_, sequence, min_sequence, added, files, rows, first_row_id))
+        manifests.append(
+            ManifestFile(path, length, content_kind, sequence, min_sequence, added, files, rows, first_row_id)
+        )
     return manifests
 
 

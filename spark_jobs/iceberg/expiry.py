@@ -104,15 +104,15 @@ def _unneeded(path: str, present: MetadataFile, since: float) -> Iterator[Stored
     needed_names = {metadata_files.file_name(present.number)}
     manifests: dict[str, ManifestFile] = {}
     for snapshot in present.document["snapshots"]:
-        name = _name(snapshot["manifest-list"])
+        name = _object_name(snapshot["manifest-list"])
         needed_names.add(name)
-        manifests |= {_name(item.path): item for item in manifests_of((folder / name).read_bytes())}
+        manifests |= {_object_name(item.path): item for item in manifests_of((folder / name).read_bytes())}
     for name, item in manifests.items():
         needed_names.add(name)
         if item.content == DELETES:
-            needed_names |= {_name(entry.file.path) for entry in entries_of((folder / name).read_bytes(), item)}
+            needed_names |= {_object_name(entry.file.path) for entry in entries_of((folder / name).read_bytes(), item)}
     yield from (folder / name for name in old if name not in needed_names)
 
 
-def _name(location: str) -> str:
+def _object_name(location: str) -> str:
     return location.rpartition(f"/{FOLDER}/")[2]

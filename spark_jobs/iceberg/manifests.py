@@ -40,7 +40,7 @@ class NotAsLogged(LakeError):
 
 @dataclass(slots=True)
 class FileChanges:
-    """What a commit changes, by location of the data file."""
+    """Changes of a commit, by location of the data file."""
 
     added: dict[str, File] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
@@ -59,7 +59,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where manifests are: reading and writing files by name, and their locations."""
+    """Folder of manifests: reading and writing files by name, and their locations."""
 
     load: Callable[[str], bytes]
     write: Callable[[str, bytes], None]
@@ -90,29 +90,29 @@ class Manifests:
         live_items = [item for item in self.listed if item.live_files]
         now = next((_bucket_of(item)[1] for item in live_items), 1)
         count = _buckets_for(self.total(DATA)[0] + len(changes.added) - len(changes.removed), now)
-        entries: dict[tuple[int, int], list[ManifestEntry]] = {place: [] for place in _touched(changes, count)}
+        entries: dict[tuple[int, int], list[ManifestEntry]] = {bucket: [] for bucket in _touched(changes, count)}
         unchanged = []
         for item in live_items:
             if count == now and (item.content, _bucket_of(item)[0]) not in entries:
                 unchanged.append(item)
                 continue
-            for entry in self._read(item):
+            for entry in self._live_entries(item):
                 entries.setdefault((item.content, _bucket(entry.file.data_file, count)), []).append(entry)
         new = Manifests(self.folder, unchanged, 0, self._live)
         for (content, number), before in sorted(entries.items()):
             changed = list(_changed(before, content, (number, count), changes, numbers))
             if changed:
-                new._write(content, (number, count), changed, numbers, schema)
+                new._write_manifest(content, (number, count), changed, numbers, schema)
         return new
 
-    def _read(self, item: ManifestFile) -> list[ManifestEntry]:
+    def _live_entries(self, item: ManifestFile) -> list[ManifestEntry]:
         """A manifest's live entries. Raises OSError, ValueError."""
         if item.path not in self._live:
             entries = entries_of(self.folder.load(item.path.rpartition("/")[2]), item)
             self._live[item.path] = [entry for entry in entries if entry.is_live]
         return self._live[item.path]
 
-    def _write(
+    def _write_manifest(
         self,
         content: int,
         bucket: tuple[int, int],
@@ -185,7 +185,7 @@ def _bucket(path: str, count: int) -> int:
 
 
 def _buckets_for(files: int, now: int) -> int:
-    """How many buckets so many files have: another number only where they are far too many, or too few, for it."""
+    """Number of buckets of so many files: another number only where they are far too many, or too few, for it."""
     if now * _PER_BUCKET // 4 <= files <= now * _PER_BUCKET * 2 or (now == 1 and files <= _PER_BUCKET * 2):
         return now
     count = 1
@@ -195,7 +195,7 @@ def _buckets_for(files: int, now: int) -> int:
 
 
 def _bucket_of(item: ManifestFile) -> tuple[int, int]:
-    """Which bucket a manifest is, and of how many. Raises NotAsLogged."""
+    """Bucket of a manifest, and the number of buckets. Raises NotAsLogged."""
     match = _NAME.fullmatch(item.path.rpartition("/")[2])
     if match is None:
         raise NotAsLogged(f"{item.path}: is not named as manifests are that are written here")

@@ -1,6 +1,6 @@
 """Puffin files of deletion vectors: the bytes that Delta has of each, behind one another, and a footer that lists them.
 
-Put here: the layout of such a file. Not here: manifests, which name each vector by its place (manifests.py).
+Put here: the layout of such a file. Not here: manifests, which name each vector by its position (manifests.py).
 
 A vector in a file of Delta's and a blob ``deletion-vector-v1`` are the same bytes: size, magic number, bitmap, CRC-32.
 """

@@ -52,7 +52,7 @@ class Leaf:
 
 
 def why_not(metadata: Metadata) -> str | None:
-    """Why a table of this metadata cannot be shown; None where it can."""
+    """Reason why a table of this metadata cannot be shown; None where it can."""
     if not metadata.column_mapping:
         return "it has no column mapping, and so its files have no field ids"
     if metadata.partition_columns:
@@ -61,9 +61,9 @@ def why_not(metadata: Metadata) -> str | None:
 
 
 def _why_not_column(column: DeltaColumn) -> str | None:
-    for place in _lacking(column):
+    for path in _lacking(column):
         return (
-            f"column {column.name} is from an earlier version, which wrote no field id for its {place}; "
+            f"column {column.name} is from an earlier version, which wrote no field id for its {path}; "
             "rebuild the table (stratalog reset)"
         )
     # Types that Iceberg lacks, and changes of types that its readers do not follow.
@@ -81,22 +81,22 @@ def _why_not_column(column: DeltaColumn) -> str | None:
 
 
 def _lacking(column: DeltaColumn) -> Iterator[str]:
-    """What the column's arrays and maps hold that has no id."""
+    """Paths in the column's arrays and maps that have no id."""
 
-    def places(kind: DeltaType, before: str) -> Iterator[str]:
+    def paths(kind: DeltaType, before: str) -> Iterator[str]:
         match kind:
             case ArrayType(element):
                 yield f"{before}element"
-                yield from places(element, f"{before}element.")
+                yield from paths(element, f"{before}element.")
             case MapType(key, value):
                 yield f"{before}key"
                 yield f"{before}value"
-                yield from places(key, f"{before}key.")
-                yield from places(value, f"{before}value.")
+                yield from paths(key, f"{before}key.")
+                yield from paths(value, f"{before}value.")
             case _:
                 pass
 
-    return (place for place in places(column.type, "") if place not in column.nested_ids)
+    return (path for path in paths(column.type, "") if path not in column.nested_ids)
 
 
 def _primitives(kind: DeltaType) -> Iterator[str]:
@@ -140,12 +140,12 @@ def _field(column: DeltaColumn) -> dict[str, Any]:
     return field | {"doc": comment} if comment else field
 
 
-def _type(kind: DeltaType, ids: Mapping[str, int], place: str = "") -> Any:
+def _type(kind: DeltaType, ids: Mapping[str, int], path: str = "") -> Any:
     match kind:
         case StructType(fields):
             return {"type": "struct", "fields": [_field(item) for item in fields]}
         case ArrayType(element, contains_null):
-            at = f"{place}element"
+            at = f"{path}element"
             return {
                 "type": "list",
                 "element-id": ids[at],
@@ -155,11 +155,11 @@ def _type(kind: DeltaType, ids: Mapping[str, int], place: str = "") -> Any:
         case MapType(key, value, contains_null):
             return {
                 "type": "map",
-                "key-id": ids[f"{place}key"],
-                "key": _type(key, ids, f"{place}key."),
-                "value-id": ids[f"{place}value"],
+                "key-id": ids[f"{path}key"],
+                "key": _type(key, ids, f"{path}key."),
+                "value-id": ids[f"{path}value"],
                 "value-required": not contains_null,
-                "value": _type(value, ids, f"{place}value."),
+                "value": _type(value, ids, f"{path}value."),
             }
         case _:
             decimal = decimal_of(kind)
@@ -175,7 +175,7 @@ def _named(column: DeltaColumn) -> dict[str, Any]:
     return _mapping(column.id, column.physical_name, column.type, column.nested_ids)
 
 
-def _mapping(number: int | None, name: str, kind: DeltaType, ids: Mapping[str, int], place: str = "") -> dict[str, Any]:
+def _mapping(number: int | None, name: str, kind: DeltaType, ids: Mapping[str, int], path: str = "") -> dict[str, Any]:
     entry: dict[str, Any] = {"field-id": number, "names": [name]}
     match kind:
         case StructType(fields):
@@ -186,7 +186,7 @@ def _mapping(number: int | None, name: str, kind: DeltaType, ids: Mapping[str, i
             parts = {"key": key, "value": value}
         case _:
             return entry
-    inner = [_mapping(ids[f"{place}{part}"], part, of, ids, f"{place}{part}.") for part, of in parts.items()]
+    inner = [_mapping(ids[f"{path}{part}"], part, of, ids, f"{path}{part}.") for part, of in parts.items()]
     return entry | {"fields": inner}
 
 

@@ -72,7 +72,7 @@ class _Commit:
     added: dict[str, DataFile] = field(default_factory=dict)
     removed: dict[str, DataFile] = field(default_factory=dict)
     is_rearranged: bool = True
-    """Whether no file that it names changes rows."""
+    """True if no file that it names changes rows."""
 
 
 def show(path: str) -> ShownTable:
@@ -121,7 +121,7 @@ class _View:
         self.document: dict[str, Any] = dict(present.document) if present else {}
         self.new_snapshots: list[dict[str, Any]] = []
         self._unwritten: dict[str, bytes] = {}
-        self._folder = Folder(self._read, self._write, f"{self.location}/{metadata_files.FOLDER}")
+        self._folder = Folder(self._read_file, self._write_file, f"{self.location}/{metadata_files.FOLDER}")
         self._manifests: Manifests | None = None
         self._leaves: list[Leaf] | None = None
 
@@ -132,7 +132,7 @@ class _View:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the metadata is of a table at another place: paths in it are whole ones."""
+        """True if the metadata is of a table at another place: paths in it are whole ones."""
         return bool(self.document["location"] != self.location)
 
     @property
@@ -188,14 +188,14 @@ class _View:
         }
         self._manifests = Manifests(self._folder)
         self._set_columns(snapshot)
-        self._add(commit)
+        self._add_snapshot(commit)
 
     def follow(self, commit: _Commit) -> None:
         """The next version as a snapshot. Raises NotShown, NotAsLogged, LakeError, OSError, ValueError."""
         if commit.metadata is not None:
             self._require_shown(commit.metadata)
             self._set_columns(commit)
-        self._add(commit)
+        self._add_snapshot(commit)
 
     def commit(self) -> ShownTable | None:
         """The metadata as its next file; None where another writer has created that. Raises OSError."""
@@ -257,7 +257,7 @@ class _View:
             self._manifests = Manifests(self._folder, manifests_of(self._folder.load(name)))
         return self._manifests
 
-    def _add(self, commit: _Commit) -> None:
+    def _add_snapshot(self, commit: _Commit) -> None:
         """A snapshot of a commit: its vectors, its manifests, their list."""
         before, parent = self._read_manifests(), self.current
         sequence, first_row = self.document["last-sequence-number"] + 1, self.document["next-row-id"]
@@ -288,7 +288,7 @@ class _View:
         }
         if parent is not None:
             snapshot["parent-snapshot-id"] = parent["snapshot-id"]
-        self._write(name, manifest_list(after.listed, snapshot))
+        self._write_file(name, manifest_list(after.listed, snapshot))
         self._manifests = after
         self.new_snapshots.append(snapshot)
         self.document |= {
@@ -303,7 +303,7 @@ class _View:
         }
 
     def _changes(self, commit: _Commit) -> FileChanges:
-        """What a commit changes; its new deletion vectors are written. Raises LakeError, OSError."""
+        """Changes of a commit; its new deletion vectors are written. Raises LakeError, OSError."""
         changes = FileChanges()
         vectors: dict[str, Descriptor] = {}
         for path, file in commit.removed.items():
@@ -323,12 +323,12 @@ class _View:
         name = f"deletion-vectors-{uuid.uuid4()}.puffin"
         counts = [vector.cardinality for vector in vectors.values()]
         content, blobs = puffin(list(zip(vectors, bitmaps, counts, strict=True)))
-        self._write(name, content)
-        place = f"{self._folder.location}/{name}"
+        self._write_file(name, content)
+        full_path = f"{self._folder.location}/{name}"
         for data_file, blob, count in zip(vectors, blobs, counts, strict=True):
             changes.vectors[data_file] = File(
                 DELETES,
-                place,
+                full_path,
                 "PUFFIN",
                 count,
                 len(content),
@@ -349,12 +349,12 @@ class _View:
         encoded_metrics = metrics(file.stats, self._columns()).encoded()
         return File(DATA, self._at(file.path), "PARQUET", file.num_records, file.size, encoded_metrics)
 
-    def _read(self, name: str) -> bytes:
+    def _read_file(self, name: str) -> bytes:
         """A file, which may be one that is not written yet. Raises OSError."""
         unwritten = self._unwritten.get(name)
         return (metadata_files.folder(self.path) / name).read_bytes() if unwritten is None else unwritten
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write_file(self, name: str, content: bytes) -> None:
         """A new file, which is written with all others before metadata names it."""
         self._unwritten[name] = content
 
@@ -384,7 +384,7 @@ def _now() -> int:
 
 
 def _operation(commit: _Commit, changes: FileChanges) -> str:
-    """What a snapshot is called by what it did; readers of changes go by it."""
+    """Operation of a snapshot; readers of changes go by it."""
     if commit.is_rearranged:
         return "replace"
     if not changes.removed and not changes.vectors:

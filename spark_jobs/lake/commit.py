@@ -19,14 +19,14 @@ from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.log.position import Position, Range
 
 APPLICATION = "stratalog"
-_STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
+_KEPT_MEMBERS = ("oldest", "removed_to", "uuid", "stretches", "folded")
 """Members that stay true of a table until a commit says otherwise."""
 _OF_UNFINISHED = ("left", "altered")
 """Members of earlier versions' commits: steps that a statement had still to take, and the columns it had come to."""
 
 
 class CommitKind(StrEnum):
-    """What a commit did to a table."""
+    """Kind of a commit of a table."""
 
     LIVE = "live"
     """It added what the next part of the log has."""
@@ -54,7 +54,7 @@ class CommitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JsonForm:
-    """How values of a type that JSON does not have stand in it; null is None in every form."""
+    """Form in JSON of values of a type that JSON does not have; null is None in every form."""
 
     write: Callable[[Any], Any]
     parse: Callable[[Any], Any]
@@ -120,11 +120,11 @@ def _members_of(kind: type[Any]) -> dict[str, tuple[Field[Any], _Member]]:
 def _to_members(value: Any) -> dict[str, Any]:
     """The members that a dataclass has, as JSON has them."""
     members: dict[str, Any] = {}
-    for key, (attribute, member_) in _members_of(type(value)).items():
+    for key, (attribute, json_member) in _members_of(type(value)).items():
         cell = getattr(value, attribute.name)
         default = attribute.default_factory() if callable(attribute.default_factory) else attribute.default
-        if member_.is_always or cell != default:
-            members[key] = None if cell is None else member_.form.write(cell)
+        if json_member.is_always or cell != default:
+            members[key] = None if cell is None else json_member.form.write(cell)
     return members
 
 
@@ -132,7 +132,9 @@ def _values(kind: type[Any], members: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a dataclass's fields, by name, as far as JSON has members for them."""
     attributes = _members_of(kind)
     cells = ((*attributes[key], cell) for key, cell in members.items() if key in attributes)
-    return {attribute.name: None if cell is None else member_.form.parse(cell) for attribute, member_, cell in cells}
+    return {
+        attribute.name: None if cell is None else json_member.form.parse(cell) for attribute, json_member, cell in cells
+    }
 
 
 def _kind(text: str) -> CommitKind | str:
@@ -144,7 +146,7 @@ _KIND = JsonForm(str, _kind)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What every commit of ours says: up to where its table is complete, and which commit it is."""
+    """Part of every commit of ours: up to where its table is complete, and which commit it is."""
 
     position: Position = field(metadata=member("position", POSITION))
     batch: str = field(metadata=member("batch"))
@@ -166,15 +168,15 @@ class Checkpoint:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether an earlier version made it in the middle of a statement, which had several commits then."""
+        """True if an earlier version made it in the middle of a statement, which had several commits then."""
         is_between = self.kind in {CommitKind.ALTERING, CommitKind.WIDENED}
         return is_between or any(self.unnamed_members.get(name) is not None for name in _OF_UNFINISHED)
 
     def upon(self, head: "Head") -> Self:
         """The commit with those members of the head that stand until a commit says otherwise."""
         members, before = self.members(), head.checkpoint.members() if head.checkpoint else {}
-        standing = {key: before[key] for key in _STANDING if key in before and members.get(key) is None}
-        return self.from_members(members | standing) if standing else self
+        kept_members = {key: before[key] for key in _KEPT_MEMBERS if key in before and members.get(key) is None}
+        return self.from_members(members | kept_members) if kept_members else self
 
     def members(self) -> dict[str, Any]:
         """The members of its JSON object."""
@@ -230,9 +232,9 @@ class Head:
     checkpoint: Checkpoint | None
     design: "Design | None" = None
     """Of a table that is not there yet, or is to be rebuilt: its next commit makes it, or puts rows and columns in the
-    place of all that it has, and holds a position as any other."""
+    position of all that it has, and holds a position as any other."""
     all_parts: Checkpoint | None = None
-    """What the newest commit says of all, where ``checkpoint`` is what it says of a part (multi_source.py)."""
+    """Newest commit of all, where ``checkpoint`` is that of a part (multi_source.py)."""
 
     @property
     def position(self) -> Position | None:

@@ -1,4 +1,4 @@
-"""What commits that the driver makes itself, without a JVM, consist of: rows of small Arrow tables, and files.
+"""Parts of commits that the driver makes itself, without a JVM: rows of small Arrow tables, and files.
 
 Put here: what such commits are made upon, columns and rows added, and rows that replace those of some values. Not here:
 Delta's log format (delta/), committing (table.py), or what silver and downstream commit (engine/).
@@ -26,7 +26,7 @@ Cells = Mapping[str, str]
 
 
 def snapshot_upon(path: str, head: Head, *, appends: bool = False) -> Snapshot:
-    """What a commit upon a head is made upon: a version of the table, or the design of one that is not there yet.
+    """Basis of a commit upon a head: a version of the table, or the design of one that is not there yet.
 
     appends: whether the commit adds files and nothing else. What files the table has is not read for it. Raises
     LakeError where another tool gave the table what is not written here.
@@ -55,10 +55,10 @@ def with_columns(snapshot: Snapshot, columns: Mapping[str, str]) -> tuple[Snapsh
 def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
     """Raises LakeError where a file that a task wrote is not there: it lies on another machine's disk."""
     vectors = (vector for _, vector in changes.get("dv_updates", ()) if vector.storage_type == "u")
-    places = [file.location(upon.path) for kind in ("adds", "changes") for file in changes.get(kind, ())]
-    places += [vector.location(upon.path) for vector in vectors]
+    positions = [file.location(upon.path) for kind in ("adds", "changes") for file in changes.get(kind, ())]
+    positions += [vector.location(upon.path) for vector in vectors]
     try:
-        missing = [path for path in places if isinstance(path, Path) and not path.exists()]  # a store is one for all
+        missing = [path for path in positions if isinstance(path, Path) and not path.exists()]  # a store is one for all
     except OSError as error:
         raise LakeError(f"{upon.path}: cannot be read: {error.strerror}: {error.filename}") from error
     if missing:
@@ -69,7 +69,7 @@ def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
 
 
 def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None = None) -> CommitArguments:
-    """What appends rows upon a head; in place of those that have all the cells, where these are given.
+    """Commit that appends rows upon a head; in place of those that have all the cells, where these are given.
 
     The rows are written, and no commit names them yet. Raises LakeError.
     """
@@ -87,7 +87,7 @@ def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None 
 
 
 def of_files(added: Sequence[DataFile], removed: Sequence[DataFile] | None = None) -> CommitArguments:
-    """What adds files; in place of those that go, where these are given."""
+    """Commit that adds files; in place of those that go, where these are given."""
     return {
         "adds": added,
         "removes": removed or (),

@@ -1,4 +1,4 @@
-"""Where each table of a lake lies: ``bronze/<source>``, ``silver/<source>/<schema>/<table>``, ``downstream/…``.
+"""Path of each table of a lake: ``bronze/<source>``, ``silver/<source>/<schema>/<table>``, ``downstream/…``.
 
 Put here: names of tables to paths and back. Not here: what is done with a table (table.py).
 """
@@ -26,7 +26,7 @@ class Lake:
         return self._table("bronze", source)
 
     def schema(self, source: str) -> "Table":
-        """What a source's tables were, by table and position."""
+        """Table of a source's schema history, by table and position."""
         return self._table("schema", source)
 
     def clock(self, source: str) -> "Table":
@@ -38,7 +38,7 @@ class Lake:
         return self._table("skips", source)
 
     def verified(self, source: str) -> "Table":
-        """What the last comparison of each table with its server came to."""
+        """Table of the last comparison of each table with its server."""
         return self._table("verified", source)
 
     def load(self, source: str, schema: str, table: str) -> "Table":
@@ -97,7 +97,7 @@ def lake_of(pipeline: Pipeline) -> Lake:
 
 
 def no_folder(root: str) -> Path | None:
-    """What is no folder and stands where a local lake's folder, or one above it, is to be; None where nothing does."""
+    """Path that is no folder and stands where a local lake's folder, or one above it, is to be; None without one."""
     path = local_path(root)
     if path is None:
         return None

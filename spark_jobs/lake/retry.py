@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 def retry_on_conflict(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
-    """What is planned and committed; planned again upon the new head where another writer came first.
+    """Result of planning and committing; planned again upon the new head where another writer came first.
 
     wait: the most that the first try is waited after, in seconds; the second twice that, and so on: how long is left to
     chance, so that two do not continue meeting. Raises LostRace where others win every time.

@@ -53,7 +53,7 @@ class Table:
         self.plain = plain
 
     @property
-    def marks(self) -> dict[str, str]:
+    def provenance(self) -> dict[str, str]:
         """Columns, and their values, that tell the rows meant from others of the table; none where all are meant."""
         return {}
 
@@ -67,7 +67,7 @@ class Table:
         return own_commits.head_of(self.path)
 
     def is_newest(self, version: int) -> bool:
-        """Whether no commit came after a version. Most tables are not opened for it. Raises LakeError."""
+        """True if no commit came after a version. Most tables are not opened for it. Raises LakeError."""
         if not is_stored(self.path):
             opened = own_commits.opened(self.path)
             return opened is not None and opened.version() == version
@@ -92,7 +92,7 @@ class Table:
         return {} if snapshot is None else snapshot.schema.spark_types
 
     def comments(self) -> TableComments:
-        """What the table and its columns are described as; of a table that is not there, nothing."""
+        """Descriptions of the table and its columns; of a table that is not there, none."""
         snapshot = snapshot_of(self.path)
         if snapshot is None:
             return TableComments("")
@@ -101,7 +101,7 @@ class Table:
         return TableComments(str(snapshot.metadata.rest.get("description") or ""), columns)
 
     def empty(self) -> bool:
-        """Whether no version of it that is there now holds a file."""
+        """True if no version of it that is there now holds a file."""
         snapshot = snapshot_of(self.path)
         return snapshot is None or not snapshot.files
 
@@ -148,7 +148,7 @@ class Table:
         return [row for part in parts for row in part.to_pylist()]
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """What Delta says of the newest commits, newest first, without a JVM."""
+        """Newest commits by Delta's history, newest first, without a JVM."""
         opened = own_commits.opened(self.path)
         return [] if opened is None else opened.history(limit)
 
@@ -218,12 +218,12 @@ class Table:
         return 0 if snapshot is None else sum(file.num_records or 0 for file in snapshot.files)
 
     def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
-        """What a commit upon ``head`` says."""
+        """Checkpoint of a commit upon ``head``."""
         return checkpoint.upon(head)
 
 
 def is_local(path: str) -> bool:
-    """Whether a table is on a file system."""
+    """True if a table is on a file system."""
     return "://" not in path.removeprefix("file://")
 
 

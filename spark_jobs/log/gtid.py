@@ -74,14 +74,14 @@ class MysqlGtids:
             (count,) = struct.unpack_from("<Q", body)
             tagged = count >> 56 == 1
             count = (count >> 8) & 0xFFFFFFFFFFFF if tagged else count
-            place = 8
+            offset = 8
             for _ in range(count):
-                (raw,) = struct.unpack_from("<16s", body, place)
-                tag, place = _tag_at(body, place + 16) if tagged else ("", place + 16)
-                (intervals,) = struct.unpack_from("<Q", body, place)
-                spans = [struct.unpack_from("<QQ", body, place + 8 + 16 * at) for at in range(intervals)]
+                (raw,) = struct.unpack_from("<16s", body, offset)
+                tag, offset = _tag_at(body, offset + 16) if tagged else ("", offset + 16)
+                (intervals,) = struct.unpack_from("<Q", body, offset)
+                spans = [struct.unpack_from("<QQ", body, offset + 8 + 16 * at) for at in range(intervals)]
                 pairs += [((str(uuid.UUID(bytes=raw)), tag), (first, after)) for first, after in spans]
-                place += 8 + 16 * intervals
+                offset += 8 + 16 * intervals
         except (struct.error, IndexError, UnicodeDecodeError):
             raise NoGtids(f"{len(body)} bytes are not the sets that it announces") from None
         return cls.of(pairs)
@@ -161,7 +161,7 @@ class DomainGtids:
 
     def __sub__(self, other: Self) -> Self:
         """The last GTIDs of those domains of which something is not in the other."""
-        return type(self)({domain: last for domain, last in self.last.items() if other._number(domain) < last[1]})
+        return type(self)({domain: last for domain, last in self.last.items() if other._last_number(domain) < last[1]})
 
     def __or__(self, other: Self) -> Self:
         """The later of both, domain by domain."""
@@ -175,7 +175,7 @@ class DomainGtids:
         """Without the domains whose last transaction one server began; ``origin`` is its server id."""
         return type(self)({domain: last for domain, last in self.last.items() if str(last[0]) != origin})
 
-    def _number(self, domain: int) -> int:
+    def _last_number(self, domain: int) -> int:
         return self.last.get(domain, (0, -1))[1]
 
     def __str__(self) -> str:
@@ -206,7 +206,7 @@ def parse_gtids(text: str) -> Gtids:
 
 
 def _tagged(source: str, words: list[str]) -> Iterable[tuple[GtidSource, Interval]]:
-    """What follows a UUID: intervals, with a tag before those that have it."""
+    """Intervals after a UUID, with a tag before those that have it."""
     # A word is a tag or an interval; None at the end asks whether the last tag has any.
     tag, is_named = "", 1
     for word in [*words, None]:
@@ -227,10 +227,10 @@ def _tagged(source: str, words: list[str]) -> Iterable[tuple[GtidSource, Interva
         yield (source, tag), (first, last + 1)
 
 
-def _tag_at(body: bytes, place: int) -> tuple[str, int]:
+def _tag_at(body: bytes, offset: int) -> tuple[str, int]:
     """A tag, its length in seven bits above a zero bit before it, and where it ends."""
-    end = place + 1 + (body[place] >> 1)
-    return body[place + 1 : end].decode("ascii"), end
+    end = offset + 1 + (body[offset] >> 1)
+    return body[offset + 1 : end].decode("ascii"), end
 
 
 def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
@@ -244,7 +244,7 @@ def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
 
 
 def _without(interval: Interval, holes: Iterable[Interval]) -> Iterable[Interval]:
-    """What is left of an interval; the others are in order."""
+    """Remainder of an interval; the others are in order."""
     first, after = interval
     for begin, end in holes:
         if first < begin:

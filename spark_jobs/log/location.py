@@ -1,6 +1,6 @@
-"""Places in a log as users name them: ``start:``, and ``--from`` and ``--to``.
+"""Locations in a log as users name them: ``start:``, and ``--from`` and ``--to``.
 
-Put here: which kinds of places there are, and their text. Not here: where one lies in a log (source/seek.py).
+Put here: which kinds of locations there are, and their text. Not here: where one lies in a log (source/seek.py).
 """
 
 import re
@@ -20,8 +20,8 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)([Zz]|[
 _POSITION = re.compile(r".*\.\d+:\d+")
 
 
-def parse_place(text: str) -> LogLocation:
-    """The place that a text names; its form decides which kind. Raises ConfigError."""
+def parse_location(text: str) -> LogLocation:
+    """The location that a text names; its form decides which kind. Raises ConfigError."""
     text = text.strip()
     if _TIME.fullmatch(text):
         return parse_time(text)
@@ -36,25 +36,25 @@ def parse_place(text: str) -> LogLocation:
 
 
 def parse_start(text: str) -> Start:
-    """As ``parse_place``, or ``earliest`` or ``latest``. Raises ConfigError."""
+    """As ``parse_location``, or ``earliest`` or ``latest``. Raises ConfigError."""
     match text:
         case "earliest" | "latest":
             return text
         case _:
-            return parse_place(text)
+            return parse_location(text)
 
 
-def require_places(start: str | None, stop: str | None) -> None:
-    """What can be known of two places to be wrong without looking for them. Raises ConfigError."""
+def require_locations(start: str | None, stop: str | None) -> None:
+    """Check two locations for errors that show without looking for them. Raises ConfigError."""
     problems: dict[str, str] = {}
     positions: list[Position] = []
     for key, text in (("from", start), ("to", stop)):
         try:
-            place = parse_place(text) if text else None
+            location = parse_location(text) if text else None
         except ConfigError as error:
             problems[key] = str(error)
         else:
-            positions += [place] if isinstance(place, Position) else []
+            positions += [location] if isinstance(location, Position) else []
     if problems:
         raise ConfigError(problems)
     # Without its stretch in front, a position is known by its file's name alone; bronze says of which stretch that is.
@@ -77,4 +77,4 @@ def parse_time(text: str) -> datetime:
         raise ConfigError(f"{text!r} is not a time: {error}") from error
 
 
-__all__ = ["Gtids", "LogLocation", "Start", "parse_place", "parse_start", "parse_time", "require_places"]
+__all__ = ["Gtids", "LogLocation", "Start", "parse_location", "parse_start", "parse_time", "require_locations"]

@@ -1,6 +1,6 @@
 """Positions in a source's log, and ranges between them.
 
-A position is a place between two events: the file it is in and the byte offset there. Positions of one source are
+A position is a position between two events: the file it is in and the byte offset there. Positions of one source are
 totally ordered by (stretch, file number, offset), all integers: a file's name does not order it, since the
 number grows a digit after 999999. A stretch is one uninterrupted run of one server's file numbers.
 
@@ -29,7 +29,7 @@ def file_number(file: str) -> int:
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the log: ``mysql-bin.000042:1337``, or ``2/mysql-bin.000042:1337`` in a later stretch."""
+    """A position in the log: ``mysql-bin.000042:1337``, or ``2/mysql-bin.000042:1337`` in a later stretch."""
 
     file: str
     offset: int
@@ -49,7 +49,7 @@ class Position:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """What positions are compared by: stretch, file number, offset (bytes)."""
+        """Order of positions: stretch, file number, offset (bytes)."""
         return self.stretch, self.number, self.offset
 
     def __lt__(self, other: object) -> bool:
@@ -75,7 +75,7 @@ class Range:
         return self.start < self.stop
 
     def overlaps(self, other: Self) -> bool:
-        """Whether at least one byte lies in both."""
+        """True if at least one byte lies in both."""
         return self.start < other.stop and other.start < self.stop
 
     def __str__(self) -> str:

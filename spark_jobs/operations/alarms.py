@@ -1,4 +1,4 @@
-"""What makes ``stratalog status`` end with exit status 1.
+"""Conditions that make ``stratalog status`` end with exit status 1.
 
 Put here: the conditions, and what to do about each. Not here: how a source is measured (status.py).
 """
@@ -81,7 +81,7 @@ def _unverified(pipeline: Pipeline, source: str, tables: Sequence[TableStatus]) 
 
 def _differing(names: list[str], source: str) -> str:
     return (
-        f"rows of {counted(len(names), 'table')} are not the server's, as verify found: {_listed(names)}; put the "
+        f"rows of {counted(len(names), 'table')} are not the server's, as verify found: {_names_text(names)}; put the "
         f"server's in their place: stratalog mend --source {source}"
     )
 
@@ -90,18 +90,18 @@ def _not_verified(names: list[str], tables: int, limit: timedelta, source: str) 
     hours = f"{limit.total_seconds() / 3600:,.0f} hours"
     return (
         f"{len(names)} of {tables} tables were not compared with the server for max_verify_age, {hours}: "
-        f"{_listed(names)}; compare them: stratalog verify --source {source}"
+        f"{_names_text(names)}; compare them: stratalog verify --source {source}"
     )
 
 
-def _listed(names: list[str]) -> str:
+def _names_text(names: list[str]) -> str:
     rest = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
     return f"{', '.join(names[:_SHOWN])}{rest}"
 
 
 def _stopped(names: list[str], tables: int) -> str:
     return (
-        f"{len(names)} of {tables} tables stopped: {_listed(names)}; do what the reason of each says "
+        f"{len(names)} of {tables} tables stopped: {_names_text(names)}; do what the reason of each says "
         "(stratalog docs howto/broken-table), then stratalog run"
     )
 

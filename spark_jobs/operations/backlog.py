@@ -1,4 +1,4 @@
-"""How far a source, bronze and the published tables have come, without a JVM: what a sensor asks, and an idle run.
+"""Progress of a source, bronze and the published tables, without a JVM: what a sensor asks, and an idle run.
 
 Put here: reading positions and judging whether there is anything to do. Not here: doing it.
 """
@@ -24,7 +24,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How far a source's log is ahead of bronze, and bronze of what is published."""
+    """Distance between a source's log and bronze, and between bronze and what is published."""
 
     end: Position
     bronze: Position | None
@@ -32,9 +32,9 @@ class Backlog:
     bytes: int
     """Between bronze and the log's end; where another log is to be taken up, that log's, of which bronze has most."""
     reset: bool = False
-    """Whether a table is to be rebuilt from bronze, and no run has tried since."""
+    """True if a table is to be rebuilt from bronze, and no run has tried since."""
     rerouted: bool = False
-    """Whether a table goes to a downstream table by now in which nothing of it is."""
+    """True if a table goes to a downstream table by now in which nothing of it is."""
 
     @property
     def moved(self) -> bool:
@@ -42,7 +42,7 @@ class Backlog:
 
     @property
     def left_behind(self) -> bool:
-        """Whether bronze holds what no run has carried further: one was cut short, went no further, or is to come."""
+        """True if bronze holds what no run has carried further: one was cut short, went no further, or is to come."""
         if self.bronze is None:
             return False
         return self.published is None or self.published < self.bronze or self.reset or self.rerouted
@@ -82,7 +82,7 @@ def published_position(pipeline: Pipeline, source: str) -> Position | None:
 
 
 def settled(pipeline: Pipeline, source: str) -> bool:
-    """Whether every table in scope has all that bronze has, in both layers, and no table is stopped."""
+    """True if every table in scope has all that bronze has, in both layers, and no table is stopped."""
     from spark_jobs.downstream import publication as published
     from spark_jobs.lake.layout import lake_of
 
@@ -96,7 +96,7 @@ def settled(pipeline: Pipeline, source: str) -> bool:
 
 
 def pending(pipeline: Pipeline, source: str) -> bool:
-    """Whether the lake alone tells of work for a run: a table to be rebuilt, stopped, or behind bronze. Asks no server.
+    """True if the lake alone tells of work for a run: a table to be rebuilt, stopped, or behind bronze. Asks no server.
 
     Raises LakeError.
     """
@@ -136,7 +136,7 @@ def heads(tables: "list[Table]") -> "list[Head | None]":
 
 
 def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
-    """Whether a table that continues has a downstream table in which nothing of it is yet, or not with that mode."""
+    """True if a table that continues has a downstream table in which nothing of it is yet, or not with that mode."""
     going = [
         entry for entry in entries if entry.state == "current" and entry.into and pipeline.scope.holds(*entry.name)
     ]
@@ -148,7 +148,7 @@ def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> boo
 
 
 def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
-    """Whether silver is as it was published, and every downstream table there.
+    """True if silver is as it was published, and every downstream table there.
 
     Windows that were replayed outside Dagster are still to be merged; a table that was moved away is written again.
     """

@@ -41,7 +41,7 @@ Paths = Mapping[tuple[str, str, str], str]
 
 @dataclass(frozen=True, slots=True)
 class CatalogChanges:
-    """What a run did in the catalog."""
+    """Changes of a run in the catalog."""
 
     registered: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class CatalogChanges:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What was registered. basis: of which version of ``published``, by which keys."""
+    """Registered state. basis: of which version of ``published``, by which keys."""
 
     basis: list[Any] = field(default_factory=list)
     paths: Paths = field(default_factory=dict)
@@ -61,8 +61,8 @@ def catalog_file(config: Path) -> Path:
 
 
 def is_pending(pipeline: Pipeline) -> bool:
-    """Whether the catalog may lack something, or have too much, without Spark. Raises LakeError."""
-    state = _read(pipeline.path)
+    """True if the catalog may lack something, or have too much, without Spark. Raises LakeError."""
+    state = _read_state(pipeline.path)
     if pipeline.catalog is None:
         return bool(state.paths)
     return state.basis != _basis(pipeline, pipeline.catalog)
@@ -75,7 +75,7 @@ def update(spark: "SparkSession", pipeline: Pipeline) -> CatalogChanges:
     """
     if not is_pending(pipeline):
         return CatalogChanges()
-    state = _read(pipeline.path)
+    state = _read_state(pipeline.path)
     basis = _basis(pipeline, pipeline.catalog) if pipeline.catalog else []
     wanted_paths, problems = _targets(pipeline)
     changes, paths = CatalogChanges(), dict(state.paths)
@@ -89,7 +89,7 @@ def update(spark: "SparkSession", pipeline: Pipeline) -> CatalogChanges:
         elif name not in wanted_paths:
             changes.removed.append(".".join(name))
     for database in dict.fromkeys(name[:2] for name in new):
-        _run(session, f"CREATE SCHEMA IF NOT EXISTS {_sql(database)}", problems)
+        _run_statement(session, f"CREATE SCHEMA IF NOT EXISTS {_sql(database)}", problems)
     for name in new:
         if reason := _registered(session, name, wanted_paths[name]):
             problems.append(reason)
@@ -97,7 +97,7 @@ def update(spark: "SparkSession", pipeline: Pipeline) -> CatalogChanges:
             paths[name] = wanted_paths[name]
             changes.registered.append(".".join(name))
     # With a problem the next run tries again.
-    _write(pipeline.path, _State([] if problems else basis, paths))
+    _write_state(pipeline.path, _State([] if problems else basis, paths))
     if problems:
         rest = f"\n… and {len(problems) - _SHOWN} more" if problems[_SHOWN:] else ""
         raise LakeError("\n".join(problems[:_SHOWN]) + rest)
@@ -105,7 +105,7 @@ def update(spark: "SparkSession", pipeline: Pipeline) -> CatalogChanges:
 
 
 def _basis(pipeline: Pipeline, catalog: Catalog) -> list[Any]:
-    """What decides what is to be registered: the published tables, and the configuration."""
+    """Basis of what is to be registered: the published tables, and the configuration."""
     head = lake_of(pipeline).published().head()
     routes = [rule.model_dump(mode="json") for rule in pipeline.routes]
     keys = [catalog.model_dump(mode="json"), pipeline.on_drop, list(pipeline.tables), routes, pipeline.lake]
@@ -160,10 +160,10 @@ def _registered(spark: "SparkSession", name: tuple[str, str, str], path: str) ->
     """Registers a table; why it cannot be, where it cannot."""
     statement = f"CREATE TABLE IF NOT EXISTS {_sql(name)} USING DELTA LOCATION {literal(path)}"
     problems: list[str] = []
-    if not _run(spark, statement, problems):
+    if not _run_statement(spark, statement, problems):
         return problems[0]
     location = _location(spark, name)
-    if location is not None and _plain(location) != _plain(path):
+    if location is not None and _normalized_location(location) != _normalized_location(path):
         reason = f"is a table at {location} already, and is left alone"
         return f"catalog: {'.'.join(name)} {reason}; drop it, or choose another database (catalog.downstream)"
     return None
@@ -172,14 +172,14 @@ def _registered(spark: "SparkSession", name: tuple[str, str, str], path: str) ->
 def _removed(spark: "SparkSession", name: tuple[str, str, str], path: str) -> str | None:
     """Removes a name, if it is still the path's; its files stay."""
     location = _location(spark, name)
-    if location is None or _plain(location) != _plain(path):
+    if location is None or _normalized_location(location) != _normalized_location(path):
         return None
     problems: list[str] = []
-    return None if _run(spark, f"DROP TABLE IF EXISTS {_sql(name)}", problems) else problems[0]
+    return None if _run_statement(spark, f"DROP TABLE IF EXISTS {_sql(name)}", problems) else problems[0]
 
 
 def _location(spark: "SparkSession", name: tuple[str, str, str]) -> str | None:
-    """Where the table of a name is; None where there is none, or the catalog does not say."""
+    """Location of the table of a name; None where there is none, or the catalog does not say."""
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_sql(name)}").collect()
     except PySparkException:
@@ -187,7 +187,7 @@ def _location(spark: "SparkSession", name: tuple[str, str, str]) -> str | None:
     return next((row["data_type"] for row in rows if row["col_name"] == "Location"), None)
 
 
-def _run(spark: "SparkSession", statement: str, problems: list[str]) -> bool:
+def _run_statement(spark: "SparkSession", statement: str, problems: list[str]) -> bool:
     try:
         spark.sql(statement)
     except PySparkException as error:
@@ -196,7 +196,7 @@ def _run(spark: "SparkSession", statement: str, problems: list[str]) -> bool:
     return True
 
 
-def _plain(location: str) -> str:
+def _normalized_location(location: str) -> str:
     """A location as it is compared: Hive writes a local path as a URL."""
     return location.removeprefix("file://").removeprefix("file:").rstrip("/")
 
@@ -205,7 +205,7 @@ def _sql(names: tuple[str, ...]) -> str:
     return ".".join(map(identifier, names))
 
 
-def _read(config: Path) -> _State:
+def _read_state(config: Path) -> _State:
     """A file that is not there, or cannot be read, means that nothing was registered: registering again is no harm."""
     path = catalog_file(config)
     try:
@@ -218,7 +218,7 @@ def _read(config: Path) -> _State:
         return _State()
 
 
-def _write(config: Path, state: _State) -> None:
+def _write_state(config: Path, state: _State) -> None:
     path = catalog_file(config)
     tables = [[*name, at] for name, at in sorted(state.paths.items())]
     try:

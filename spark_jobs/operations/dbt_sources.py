@@ -25,7 +25,7 @@ from spark_jobs.text.sql import standard_literal
 _S3A = re.compile(r"^s3a://")
 _BRACE = re.compile(r"[{}]")
 _MARK = re.compile(r"\{(?=[{%#])")
-"""What begins an expression, a statement or a comment of Jinja: dbt takes the values of its YAML for templates."""
+"""Beginnings of an expression, a statement or a comment of Jinja: dbt takes the values of its YAML for templates."""
 _EXPRESSION = "{{{{ '{}' }}}}"
 
 
@@ -54,7 +54,7 @@ def dbt_sources(
     by_schema: dict[str, list[dict[str, Any]]] = {}
     for table in published(pipeline, lake):
         if in_scope(TableName(table.schema, table.name)):
-            by_schema.setdefault(table.schema, []).append(_table(pipeline, table, adapter, key_prefix))
+            by_schema.setdefault(table.schema, []).append(_dbt_table(pipeline, table, adapter, key_prefix))
     if not by_schema:
         raise ConfigError({"--table": "no such downstream table is published; stratalog status lists those that are"})
     sources = [{"name": schema} | _database(pipeline, schema, adapter) for schema in by_schema]
@@ -62,7 +62,7 @@ def dbt_sources(
 
 
 def _database(pipeline: Pipeline, schema: str, adapter: DbtAdapter) -> dict[str, Any]:
-    """Where dbt finds the tables of a schema, beside what each table says."""
+    """Database in which dbt finds the tables of a schema, beside what each table says."""
     if adapter is DbtAdapter.DUCKDB:
         return {"schema": schema}
     if pipeline.catalog is None:
@@ -70,7 +70,7 @@ def _database(pipeline: Pipeline, schema: str, adapter: DbtAdapter) -> dict[str,
     return {"schema": pipeline.catalog.downstream_database(schema), "quoting": {"schema": True, "identifier": True}}
 
 
-def _table(pipeline: Pipeline, table: LakeTable, adapter: DbtAdapter, key_prefix: Sequence[str]) -> dict[str, Any]:
+def _dbt_table(pipeline: Pipeline, table: LakeTable, adapter: DbtAdapter, key_prefix: Sequence[str]) -> dict[str, Any]:
     path = table.table.path
     snapshot = snapshot_of(path, table.version)
     if snapshot is None:

@@ -21,7 +21,7 @@ def tables_in_scope(pipeline: Pipeline) -> set[SeenTable]:
     tables: set[SeenTable] = set()
     for source in pipeline.sources:
         try:
-            names = endpoints_of(pipeline, source).first(_names, proves=False)
+            names = endpoints_of(pipeline, source).first(_server_tables, proves=False)
         except StratalogError as error:
             log.warning("%s; the graph shows the tables that runs have seen", error)
             continue
@@ -29,7 +29,7 @@ def tables_in_scope(pipeline: Pipeline) -> set[SeenTable]:
     return tables
 
 
-def _names(source: Source) -> list[tuple[str, str]]:
+def _server_tables(source: Source) -> list[tuple[str, str]]:
     """Of a server; a folder of binlog files has no list of tables."""
     if not isinstance(source, Server):
         return []

@@ -1,4 +1,4 @@
-"""Why the last run of a source failed: a small file beside pipeline.yaml, until a run succeeds.
+"""Reason why the last run of a source failed: a small file beside pipeline.yaml, until a run succeeds.
 
 ``status`` shows it. A run that fails leaves nothing in the lake, so that nothing else would tell.
 
@@ -50,15 +50,15 @@ def noted(config: Path, source: str, *, is_last: bool) -> Iterator[None]:
     except StratalogError as error:
         before = read(config).get(source)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        _write(
+        _write_failure(
             config, source, Failure(before.since if before else now, before.runs + 1 if before else 1, advised(error))
         )
         raise
     if is_last:
-        _write(config, source, None)
+        _write_failure(config, source, None)
 
 
-def _write(config: Path, source: str, failure: Failure | None) -> None:
+def _write_failure(config: Path, source: str, failure: Failure | None) -> None:
     """Replaces what is known of a source's failures; None where it has none any more."""
     failures = read(config)
     if failure is None and source not in failures:

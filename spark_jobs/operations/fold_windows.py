@@ -45,7 +45,7 @@ number of times that grows with the logarithm of what the table has seen, not wi
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a fold did: the windows up to ``floor`` are one since."""
+    """Result of a fold: the windows up to ``floor`` are one since."""
 
     name: TableName
     floor: Position
@@ -55,7 +55,7 @@ class Folded:
 
 
 def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
-    """Why a silver table at this head is not folded now; None where it may be."""
+    """Reason why a silver table at this head is not folded now; None where it may be."""
     load = progress(lake, entry.source, TableName(*entry.name))
     if entry.is_reset:
         return "it is reset, and the next run rebuilds it"
@@ -72,7 +72,7 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
 
 
 def is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
-    """Whether downstream has all of silver: no window, and no replayed window, is still to be merged."""
+    """True if downstream has all of silver: no window, and no replayed window, is still to be merged."""
     merged = DownstreamCommit.of_head(table.head())
     if merged is None:
         return False
@@ -101,7 +101,7 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry, capacity: Capacity) -> F
     if windows.count < 2 or windows.window is None or not is_worth:
         return None
     # One row a key, or one an image with its copies, replaces the windows below the floor in one commit.
-    floor = _position(windows.window[1], stretches(bronze_head.checkpoint))
+    floor = _stored_position(windows.window[1], stretches(bronze_head.checkpoint))
     emptied = _emptied(head, windows, stretches(bronze_head.checkpoint))
     columns = silver.stored_columns(table, head)
     folded = fold_job.fold(spark, snapshot, columns, windows, capacity, floor=floor, emptied=emptied)
@@ -116,13 +116,13 @@ def _emptied(head: Head, windows: OldWindows, generations: Sequence[Stretch]) ->
     """The last statement below the floor that emptied the table: rows before it are not part of what is folded."""
     assert windows.window is not None
     emptied = SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None
-    places = [windows.emptied] if windows.emptied else []
-    places += [emptied.order] if emptied and emptied.order <= windows.window[1] else []
-    return _position(max(places), generations) if places else None
+    positions = [windows.emptied] if windows.emptied else []
+    positions += [emptied.order] if emptied and emptied.order <= windows.window[1] else []
+    return _stored_position(max(positions), generations) if positions else None
 
 
-def _position(place: Sequence[int], generations: Sequence[Stretch]) -> Position:
-    """A stored place as a position; the files of a stretch share their base name."""
-    stretch, number, offset = place
-    (generation,) = (generation_ for generation_ in generations if generation_.number == stretch)
+def _stored_position(position: Sequence[int], generations: Sequence[Stretch]) -> Position:
+    """A stored position as a position; the files of a stretch share their base name."""
+    stretch, number, offset = position
+    (generation,) = (log_generation for log_generation in generations if log_generation.number == stretch)
     return Position(generation.file(number), offset, stretch)

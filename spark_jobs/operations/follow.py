@@ -33,7 +33,7 @@ _STEP = 0.5
 
 @dataclass(slots=True)
 class Pace:
-    """When a source may be run next, by the monotonic clock.
+    """Times of the runs of a source, by the monotonic clock.
 
     interval: seconds from the beginning of a run to that of the next, at least. due: when it may be run.
     """
@@ -106,7 +106,7 @@ class _Watch:
 
 
 class Follower:
-    """Which source is to be run next. ``stop`` may be called from any thread, and by a signal's handler."""
+    """Chooser of the next source to run. ``stop`` may be called from any thread, and by a signal's handler."""
 
     def __init__(self, pipeline: Pipeline, names: list[str], interval: float) -> None:
         """interval: seconds, at least, between the beginnings of two runs of a source."""
@@ -114,7 +114,7 @@ class Follower:
         self._watches = {name: _Watch(pipeline, name, self._wake) for name in names}
         self._paces = {name: Pace(interval) for name in names}
         self.is_stopped = False
-        """Whether ``stop`` was called."""
+        """Check whether ``stop`` was called."""
 
     def start(self) -> None:
         """Starts a thread a source; each source has news at first, since nobody has looked yet."""

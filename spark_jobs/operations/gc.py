@@ -55,7 +55,10 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who needs the log from a position on. ``name`` is what ``--ignore`` takes; ``reason`` says why it needs it."""
+    """Reader that needs the log from a position on.
+
+    ``name`` is what ``--ignore`` takes; ``reason`` says why it needs it.
+    """
 
     name: str
     position: Position
@@ -67,12 +70,12 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What gc removed of a source's bronze, or with ``dry_run`` would."""
+    """Log that gc removed of a source's bronze, or with ``dry_run`` would."""
 
     source: str
     files: tuple[HeldFile, ...]
     oldest: Position
-    """Where bronze begins after it."""
+    """Begin of bronze after it."""
     kept_for: Reader | None = None
     """The slowest reader, where it keeps files that are old enough to go."""
 
@@ -152,12 +155,12 @@ class LogReaders:
         copies = [TableName(*name) for name in helpers if scope.helpers.is_copy(name[1])]
         if not copies:
             return
-        survey_ = scan_metadata(read_index(self.lake.bronze(self.source), head.version, kind="statement"))
+        range_scan = scan_metadata(read_index(self.lake.bronze(self.source), head.version, kind="statement"))
         for name in copies:
-            place = made_at(survey_, name, oldest)
-            if place:
+            position = made_at(range_scan, name, oldest)
+            if position:
                 yield Reader(
-                    str(name), place, "an online schema change fills the table, and has not put it in its place"
+                    str(name), position, "an online schema change fills the table, and has not put it in its place"
                 )
 
 
@@ -172,7 +175,7 @@ class _CollectionPlan:
     kept_for: Reader | None
 
     def oldest_after(self, count: int) -> Position:
-        """Where bronze begins once the first so many files are gone."""
+        """Begin of bronze once the first so many files are gone."""
         if not count:
             return bronze.oldest(self.commit)
         first = [*self.going, *self.staying][count]
@@ -223,7 +226,7 @@ class _Collection:
         waiting = self._waited_for(snapshot.head, snapshot.checkpoint, is_needed=bool(old) or bool(self.ignored))
         slowest = min(waiting, key=lambda reader: reader.position.order, default=None)
         limit = (slowest.position if slowest else snapshot.end).order[:2]
-        going = tuple(takewhile(lambda file: file.place < limit, old))
+        going = tuple(takewhile(lambda file: file.file_number < limit, old))
         kept_for = slowest if len(going) < len(old) else None
         return _CollectionPlan(snapshot.head, snapshot.checkpoint, going, tuple(files[len(going) :]), kept_for)
 

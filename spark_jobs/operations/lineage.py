@@ -1,4 +1,4 @@
-"""Which datasets a run reads and writes, as OpenLineage names them.
+"""Datasets that a run reads and writes, as OpenLineage names them.
 
 Put here: source tables and lake tables as datasets. Not here: the events (telemetry/openlineage.py).
 """
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 def datasets_in_scope(pipeline: Pipeline, lake: Lake, source: str) -> tuple[list[Dataset], list[Dataset]]:
-    """What a run of a source may read and write: its tables in scope, as far as they are published."""
+    """Datasets that a run of a source may read and write: its tables in scope, as far as they are published."""
     entries = [entry for entry in publication.read(lake, source) if pipeline.scope.holds(*entry.name)]
     names = [TableName(*entry.name) for entry in entries]
     tables = [lake.silver(source, *entry.name) for entry in entries if entry.silver_version is not None]
     tables += [Table(target.path, lake.plain) for entry in entries for target in entry.into]
     bronze = _stored(lake.bronze(source))
-    return _read(pipeline, source, names), [bronze, *(_stored(table) for table in tables)]
+    return _input_datasets(pipeline, source, names), [bronze, *(_stored(table) for table in tables)]
 
 
 def datasets_of(
     pipeline: Pipeline, lake: Lake, source: str, outcome: "Outcome | None"
 ) -> tuple[list[Dataset], list[Dataset]]:
-    """What a run did read and write: tables with changes alone, with columns and rows of each that was written."""
+    """Datasets that a run read and wrote: tables with changes alone, with columns and rows of each written one."""
     if outcome is None:
         return [], []
     silver = {job.name: job.rows for job in outcome.compacted}
@@ -43,10 +43,12 @@ def datasets_of(
         rows = merged.inserted + merged.updated + merged.deleted
         rows_into[merged.target] = rows_into.get(merged.target, 0) + rows
     outputs += [_stored(Table(path, lake.plain), rows=rows, is_new=True) for path, rows in rows_into.items()]
-    return _read(pipeline, source, dict.fromkeys([*silver, *(merged.name for merged in outcome.merged)])), outputs
+    return _input_datasets(
+        pipeline, source, dict.fromkeys([*silver, *(merged.name for merged in outcome.merged)])
+    ), outputs
 
 
-def _read(pipeline: Pipeline, source: str, names: Iterable[TableName]) -> list[Dataset]:
+def _input_datasets(pipeline: Pipeline, source: str, names: Iterable[TableName]) -> list[Dataset]:
     """Tables of a server: of the first, where a source has several endpoints. A folder of files is one dataset."""
     settings = pipeline.sources[source]
     if settings.files is not None:

@@ -89,25 +89,25 @@ class Store:
         It is read into memory as a whole. A GTID is searched in all of bronze. Raises LakeError for a position that gc
         removed.
         """
-        position = at if isinstance(at, Position) else self._place_of(at)
+        position = at if isinstance(at, Position) else self._position_of(at)
         if position is None:
             return None
         after = Position(position.file, position.offset + 1, position.stretch)
-        return _joined(list(self._read(position, after)))
+        return _joined_transaction(list(self._read_transactions(position, after)))
 
     def pull(self, after: Position, until: Position | None = None) -> Iterator[Transaction]:
         """The log after a position, in order, in slices of about 1 MiB.
 
         Resume from the ``stop`` of the last slice. A slice may end inside a large transaction.
         """
-        return self._read(after, until or self.last)
+        return self._read_transactions(after, until or self.last)
 
     def undecided(self) -> list[PreparedTransaction]:
         """In-doubt XA transactions: prepared, neither committed nor rolled back in the log; in log order."""
-        return prepared_transactions(self._table, self._snapshot().version)
+        return prepared_transactions(self._bronze_table, self._snapshot().version)
 
     def is_decided(self, below: Position) -> bool:
-        """Whether no XA transaction that begins below a position is in doubt."""
+        """True if no XA transaction that begins below a position is in doubt."""
         return all(transaction.position >= below for transaction in self.undecided())
 
     def changes(
@@ -144,19 +144,19 @@ class Store:
         return gc_source(self.spark, self.pipeline, self.source, ignored=ignored, dry_run=dry_run)
 
     @property
-    def _table(self) -> Table:
+    def _bronze_table(self) -> Table:
         return lake_of(self.pipeline).bronze(self.source)
 
     def _snapshot(self) -> BronzeSnapshot:
         return BronzeSnapshot.of(lake_of(self.pipeline), self.source)
 
-    def _read(self, start: Position, stop: Position) -> Iterator[Transaction]:
+    def _read_transactions(self, start: Position, stop: Position) -> Iterator[Transaction]:
         lake = lake_of(self.pipeline)
         for stretch, part in transactions_of_bronze(self.spark, lake, self.source, start, stop):
             yield _transaction(stretch, part)
 
-    def _place_of(self, gtid: str) -> Position | None:
-        slices = bronze.read_all(self.spark, self._table, self._snapshot().version)
+    def _position_of(self, gtid: str) -> Position | None:
+        slices = bronze.read_all(self.spark, self._bronze_table, self._snapshot().version)
         likely = slices.where("kind != 'control'").where(_may_hold(gtid))
         matches = likely.mapInArrow(checked(_looking_for(gtid)), "stretch INT, file STRING, start BIGINT")
         row = matches.orderBy("stretch", "start").head()
@@ -174,7 +174,7 @@ def _transaction(stretch: int, part: pa.RecordBatch) -> Transaction:
     return Transaction(Position(file, start, stretch), Position(file, stop, stretch), gtid, committed_at, payload)
 
 
-def _joined(parts: list[Transaction]) -> Transaction | None:
+def _joined_transaction(parts: list[Transaction]) -> Transaction | None:
     """One transaction out of its parts."""
     if not parts:
         return None
@@ -185,7 +185,7 @@ def _joined(parts: list[Transaction]) -> Transaction | None:
 
 
 def _may_hold(gtid: str) -> Column:
-    """Whether a slice's bytes may hold a GTID event of it, so that few slices have to be looked into.
+    """True if a slice's bytes may hold a GTID event of it, so that few slices have to be looked into.
 
     MySQL writes uuid and number one after the other (libs/mysql/binlog/event/control_events.h, Gtid_event), MariaDB
     number and domain (sql/log_event.h, Gtid_log_event), in little-endian order; GTIDs with tags are packed.
@@ -209,10 +209,10 @@ def _looking_for(gtid: str) -> Callable[[Batches], Batches]:
                 file, stretch = (cells.column(name)[0].as_py() for name in ("file", "stretch"))
                 matching = (part for part in split(cells) if part.column("gtid")[0].as_py() == gtid)
                 starts = [part.column("transaction_start")[0].as_py() for part in matching]
-                rows = [{"stretch": stretch, "file": file, "start": place} for place in starts[:1]]
-                yield pa.RecordBatch.from_pylist(rows, schema=_PLACE)
+                rows = [{"stretch": stretch, "file": file, "start": position} for position in starts[:1]]
+                yield pa.RecordBatch.from_pylist(rows, schema=_POSITION_SCHEMA)
 
     return run
 
 
-_PLACE = pa.schema([("stretch", pa.int32()), ("file", pa.string()), ("start", pa.int64())])
+_POSITION_SCHEMA = pa.schema([("stretch", pa.int32()), ("file", pa.string()), ("start", pa.int64())])

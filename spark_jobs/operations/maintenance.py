@@ -52,7 +52,7 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What was done to one table: its data files before and after, and how long files are kept.
+    """Result of maintenance of one table: its data files before and after, and how long files are kept.
 
     ``version_after`` has the rows of ``version_before``, or what they fold to, and is the same where nothing was
     rewritten.
@@ -133,7 +133,7 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
         with _noted(upkeep, source, work.table):
             if work.table.path not in upkeep.stopped:
                 upkeep.tables.append(_maintained(pipeline, work))
-    _publish(lake, source, {table_.path: table_ for table_ in upkeep.tables})
+    _publish(lake, source, {lake_table.path: lake_table for lake_table in upkeep.tables})
     return upkeep
 
 
@@ -153,10 +153,10 @@ def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_MaintenanceJob]
     """The tables that there are. folds: whether old windows of silver are folded."""
     entries = [entry for entry in published.read(lake, source) if entry.silver_version is not None]
     by_path = {lake.silver(source, *entry.name).path: entry for entry in entries if folds}
-    keys = {target.path: key for entry in entries if (key := _key(lake, entry)) for target in entry.into}
+    keys = {target.path: key for entry in entries if (key := _key_columns(lake, entry)) for target in entry.into}
     # Of these alone there are Iceberg tables.
     downstream = {target.path for entry in entries for target in entry.into}
-    for table, pinned in _tables(lake, source):
+    for table, pinned in _maintained_tables(lake, source):
         head = table.head()
         if head and head.checkpoint:
             yield _MaintenanceJob(
@@ -171,19 +171,19 @@ def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_MaintenanceJob]
             )
 
 
-def _key(lake: Lake, entry: Entry) -> tuple[str, ...]:
+def _key_columns(lake: Lake, entry: Entry) -> tuple[str, ...]:
     """The columns of a table's key; none where it has no key, or its columns are not known."""
     commit = SilverCommit.of_head(lake.silver(entry.source, *entry.name).head())
     return silver.columns(commit.definition).key if commit and commit.definition else ()
 
 
 def superseded(table: Table, version: int) -> datetime | None:
-    """When the commit after a version was made; None where it is the newest."""
+    """Time of the commit after a version; None where it is the newest."""
     later = [entry for entry in table.history() if entry["version"] > version]
     return datetime.fromtimestamp(later[-1]["timestamp"] / 1000, UTC) if later else None
 
 
-def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, tuple[int, ...]]]:
+def _maintained_tables(lake: Lake, source: str) -> Iterator[tuple[Table, tuple[int, ...]]]:
     """The tables, each with its older versions that somebody reads."""
     entries = published.read(lake, source)
     yield lake.bronze(source), ()
@@ -266,17 +266,22 @@ def newest_with_same_rows(table: Table, version: int) -> int:
     Rows that were forgotten count as none.
     """
     maintenance = [
-        version_ for version_, checkpoint in table.since(version) if checkpoint.kind == CommitKind.MAINTENANCE
+        server_version
+        for server_version, checkpoint in table.since(version)
+        if checkpoint.kind == CommitKind.MAINTENANCE
     ]
     newest = max(maintenance, default=version)
     return newest if len(maintenance) == newest - version else version
 
 
-def _hours(table: Table, needed_version: int | None, retention_: timedelta) -> int:
-    """How long data files are kept that the newest version does not name; longer where a reader needs an older one."""
+def _hours(table: Table, needed_version: int | None, retention_time: timedelta) -> int:
+    """Hours that data files are kept that the newest version does not name.
+
+    Longer where a reader needs an older one.
+    """
     since = superseded(table, needed_version) if needed_version is not None else None
     age = datetime.now(UTC) - since + _HOUR if since else timedelta()
-    return math.ceil(max(retention_, age) / _HOUR)
+    return math.ceil(max(retention_time, age) / _HOUR)
 
 
 def _publish(lake: Lake, source: str, maintained: dict[str, Maintained]) -> None:

@@ -1,4 +1,4 @@
-"""What ``status`` knows as metrics, in the model of Prometheus: the lake's logs, without a JVM.
+"""Metrics of ``status``, in the model of Prometheus: the lake's logs, without a JVM.
 
 Put here: names, labels and values of metrics. Not here: what is asked of sources and targets (status.py,
 delivery/status.py), or how metrics travel (cli/status.py, telemetry/otlp.py).
@@ -122,8 +122,8 @@ def _of_source(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
     source = status.source
     yield "source_up", (source,), float(status.error is None)
     # Positions and lags: what a silent source does not tell is left out.
-    yield from _position(source, "", "source", status.end)
-    yield from _position(source, "", _BRONZE, status.bronze)
+    yield from _position_samples(source, "", "source", status.end)
+    yield from _position_samples(source, "", _BRONZE, status.bronze)
     yield from _optional("lag_bytes", (source, "", _BRONZE), status.backlog_bytes)
     yield from _optional("lag_seconds", (source, "", _BRONZE), status.lag_seconds)
     yield from _optional("purge_margin_bytes", (source,), status.retention_margin_bytes)
@@ -148,8 +148,8 @@ def _of_table(source: str, table: TableStatus, bronze: str | None) -> Iterator[S
         yield "table_differs", (source, table.table), float(table.differs)
         at = datetime.fromisoformat(table.verified_at)
         yield "table_verified_timestamp_seconds", (source, table.table), at.timestamp()
-    yield from _position(source, table.table, _SILVER, table.silver)
-    yield from _position(source, table.table, _DOWNSTREAM, table.downstream)
+    yield from _position_samples(source, table.table, _SILVER, table.silver)
+    yield from _position_samples(source, table.table, _DOWNSTREAM, table.downstream)
     yield "table_behind", (source, table.table, _SILVER), float(table.silver != bronze)
     yield "table_behind", (source, table.table, _DOWNSTREAM), float(not table.is_at(bronze))
 
@@ -222,7 +222,7 @@ def _of_delivery(status: DeliveryStatus, tables: dict[str, LakeTable]) -> Iterat
 
 
 def _age(table: LakeTable, delivered: int | None) -> float | None:
-    """How long ago the first version was committed that a target lacks; 0 where it lacks none."""
+    """Age of the first version that a target lacks; 0 where it lacks none."""
     if delivered is not None and delivered >= table.version:
         return 0.0
     history = table.table.history(None if delivered is None else table.version - delivered)
@@ -233,7 +233,7 @@ def _age(table: LakeTable, delivered: int | None) -> float | None:
     return round(max(datetime.now(UTC).timestamp() - oldest / 1000, 0.0), 3)
 
 
-def _position(source: str, table: str, layer: str, text: str | None) -> Iterable[Sample]:
+def _position_samples(source: str, table: str, layer: str, text: str | None) -> Iterable[Sample]:
     """A position as three numbers; their order is that of positions."""
     if text is None:
         return ()

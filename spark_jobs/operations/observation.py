@@ -42,7 +42,7 @@ class SourceRun:
     run: str
     outcome: "Outcome | None" = None
     is_unheard: bool = False
-    """Whether an event of it did not arrive, which the user was told."""
+    """True if an event of it did not arrive, which the user was told."""
 
     def note(self, outcome: object) -> None:
         """Keeps what a verb returned, if it says what was done to tables."""
@@ -138,7 +138,7 @@ def _seconds(part: Span | None) -> dict[str, float]:
 
 
 def _first_line(error: BaseException) -> str:
-    """What went wrong, without lists of what to do."""
+    """First line of a failure, without lists of what to do."""
     return printable(str(error).partition("\n")[0] or type(error).__name__)
 
 

@@ -48,9 +48,9 @@ _LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class _StoppingEvent:
-    """What stands at a position. tables: whose rows it has; None where it does not tell. place: where runs meet it."""
+    """Event at a position. tables: whose rows it has; None where it does not tell. position: where runs meet it."""
 
-    place: Position
+    position: Position
     summary: str
     tables: frozenset[TableName] | None = None
     statement: Statement | None = None
@@ -64,7 +64,7 @@ class _StoppingEvent:
         """Also about the tables whose rows the server changes by those of the event, at which they may stop."""
         if self.statement or self.tables is None:
             return self
-        children = (gaps.children(parent, self.place) for parent in self.tables)
+        children = (gaps.children(parent, self.position) for parent in self.tables)
         return replace(self, tables=self.tables.union(*children))
 
 
@@ -80,27 +80,30 @@ def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None 
     entries = _entries(pipeline, lake, source)
     skips = quarantine.read(lake, source)
     candidates = (
-        [_entry_of(entries, source, table)] if table else [entry for entry in entries if event.is_about(_name(entry))]
+        [_entry_of(entries, source, table)]
+        if table
+        else [entry for entry in entries if event.is_about(_table_name(entry))]
     )
-    refused = {_name(entry): reason for entry in candidates if (reason := _why_not(entry, event, skips))}
-    affected = [entry for entry in candidates if _name(entry) not in refused]
+    # An event is refused, with the reason, for tables that it is not about or that have passed it.
+    refused = {_table_name(entry): reason for entry in candidates if (reason := _why_not(entry, event, skips))}
+    affected = [entry for entry in candidates if _table_name(entry) not in refused]
     if not affected:
         listed = [f"{name}: {reason}" for name, reason in sorted(refused.items())]
-        no_table = [f"{event.summary} at {event.place} is about no table of {source} that a run has seen"]
+        no_table = [f"{event.summary} at {event.position} is about no table of {source} that a run has seen"]
         raise ConfigError({"--at": "\n".join(listed or no_table)})
-    return [Skip(*entry.name, str(event.place), event.summary, entry.reason) for entry in affected]
+    return [Skip(*entry.name, str(event.position), event.summary, entry.reason) for entry in affected]
 
 
 def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None = None) -> list[Skip]:
     """The records of one event that are to go. Raises ConfigError where there is none, LakeError."""
     lake = lake_of(pipeline)
     skips = quarantine.read(lake, source)
-    place = _position(lake, source, position)
-    matching = [skip for skip in skips if skip.place == place and table in (None, str(skip.name))]
+    log_position = _parsed_position(lake, source, position)
+    matching = [skip for skip in skips if skip.log_position == log_position and table in (None, str(skip.name))]
     if not matching:
         listed = "; ".join(map(str, skips)) or "none"
         of = f" for {table}" if table else ""
-        raise ConfigError({"--at": f"no event is quarantined at {place}{of}; there are: {listed}"})
+        raise ConfigError({"--at": f"no event is quarantined at {log_position}{of}; there are: {listed}"})
     return matching
 
 
@@ -116,10 +119,10 @@ def remove(pipeline: Pipeline, source: str, removed: Sequence[Skip]) -> list[str
     lines = []
     for skip in removed:
         head = lake.silver(source, skip.schema, skip.table).head()
-        if head and head.position and head.position > skip.place:
+        if head and head.position and head.position > skip.log_position:
             lines.append(
                 f"{skip.name} is at {head.position} and has passed it; to take the event in: stratalog backfill "
-                f"--source {source} --from {skip.place} --to {head.position} --table {skip.name}"
+                f"--source {source} --from {skip.log_position} --to {head.position} --table {skip.name}"
             )
     return lines
 
@@ -140,7 +143,7 @@ class Reset:
 
     @property
     def name(self) -> TableName:
-        return _name(self.entry)
+        return _table_name(self.entry)
 
 
 def _resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Head]:
@@ -159,7 +162,7 @@ def _resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Hea
 
 
 def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool = False) -> Reset:
-    """What resetting a table means, planned as the next run will plan it, without a JVM.
+    """Plan of resetting a table, made as the next run will plan it, without a JVM.
 
     drops_older: rows may go that bronze does not tell. Raises ConfigError where they would go without that, for a table
     that is not known, that has nothing in silver or is reset already; TableStopped where a statement in the log would
@@ -169,13 +172,15 @@ def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool
     lake = lake_of(pipeline)
     entries = publication.read(lake, source)
     entry, head = _resettable(pipeline, source, table)
-    name = _name(entry)
+    name = _table_name(entry)
     snapshot = BronzeSnapshot.of(lake, source)
     new = _reset(entry, silver.resets(head))
     surveyed = publication.surveyed(lake, source)
     only = frozenset([name])
     planner = Planner(pipeline, lake, snapshot, only, surveyed)
-    planned = planner.plan([new if entry_.name == entry.name else entry_ for entry_ in entries])
+    planned = planner.plan(
+        [new if published_entry.name == entry.name else published_entry for published_entry in entries]
+    )
     if name in planned.stopped:
         raise TableStopped(f"{planned.stopped[name]}; rebuilt, the table would stop there: nothing is reset")
     (work,) = planned.work
@@ -204,12 +209,12 @@ def _row_count(target: Table) -> int:
     if snapshot is None:
         return 0
     # Statistics tell, unless rows of other source tables are in the same file.
-    marks, count = tuple(target.marks.items()), 0
-    for file in files_of_part(snapshot, marks):
-        if not marks and file.num_rows is not None:
+    provenance, count = tuple(target.provenance.items()), 0
+    for file in files_of_part(snapshot, provenance):
+        if not provenance and file.num_rows is not None:
             count += file.num_rows
             continue
-        is_own = own_rows(snapshot.path, file, snapshot.schema, marks)
+        is_own = own_rows(snapshot.path, file, snapshot.schema, provenance)
         count += int((is_own & deletion_vectors.living(snapshot.path, file.deletion_vector, len(is_own))).sum())
     return count
 
@@ -251,10 +256,12 @@ def unreset(pipeline: Pipeline, source: str, entry: Entry) -> Entry:
 def _require_untouched(entry: Entry, head: Head | None) -> None:
     """Raises ConfigError where there is no reset to take back."""
     if not entry.is_reset:
-        raise ConfigError({"--table": f"{_name(entry)} is not reset"})
+        raise ConfigError({"--table": f"{_table_name(entry)} is not reset"})
     if head is None or (entry.resets or 0) <= silver.resets(head):
         at = head.position if head else None
-        raise ConfigError({"--table": f"{_name(entry)} is being rebuilt, and is at {at}: it cannot be taken back"})
+        raise ConfigError(
+            {"--table": f"{_table_name(entry)} is being rebuilt, and is at {at}: it cannot be taken back"}
+        )
 
 
 def _reset(entry: Entry, resets: int) -> Entry:
@@ -265,12 +272,12 @@ def _reset(entry: Entry, resets: int) -> Entry:
 
 
 def _lost_rows(work: CompactionJob, head: Head, oldest: Position) -> str | None:
-    """What a rebuilt table will lack of what silver has; None where nothing. Raises LakeError."""
+    """Rows of silver that a rebuilt table will lack; None where it lacks none. Raises LakeError."""
     assert head.checkpoint is not None
-    assert work.standing is not None
+    assert work.state is not None
     emptied = SilverCommit.of(head.checkpoint).emptied_at
     # The first reason in the order of what is lost most.
-    loses_some = is_complete(head) and not work.standing.is_complete
+    loses_some = is_complete(head) and not work.state.is_complete
     loaded, mended, removed = _older_rows(work.table.path, head, emptied, oldest)
     if loaded and loses_some:
         return f"{loaded:,} of its rows in silver were loaded, and bronze does not have them"
@@ -313,7 +320,7 @@ def _older_rows(path: str, head: Head, emptied: Position | None, oldest: Positio
 
 
 def _bases(work: CompactionJob) -> Iterator[TableContents]:
-    """What came with the table's name and is in another table's silver alone."""
+    """Rows that came with the table's name and are in another table's silver alone."""
     pending = [step.inherited.alive for step in work.steps if isinstance(step, SchemaChange) and step.inherited]
     while pending:
         content = pending.pop()
@@ -329,89 +336,91 @@ def _entries(pipeline: Pipeline, lake: Lake, source: str) -> list[Entry]:
     )
 
 
-def _name(entry: Entry) -> TableName:
+def _table_name(entry: Entry) -> TableName:
     return TableName(*entry.name)
 
 
 def _entry_of(entries: Sequence[Entry], source: str, table: str) -> Entry:
     """Raises ConfigError for a table that no run has seen."""
-    match = next((entry for entry in entries if str(_name(entry)) == table), None)
+    match = next((entry for entry in entries if str(_table_name(entry)) == table), None)
     if match:
         return match
-    listed = ", ".join(str(_name(entry)) for entry in entries[:_LISTED]) or "none"
+    listed = ", ".join(str(_table_name(entry)) for entry in entries[:_LISTED]) or "none"
     rest = f" and {len(entries) - _LISTED} more" if len(entries) > _LISTED else ""
     raise ConfigError({"--table": f"{table} is no table of {source} that a run has seen: {listed}{rest}"})
 
 
 def _why_not(entry: Entry, event: _StoppingEvent, skips: Sequence[Skip]) -> str | None:
-    """Why the event must not be quarantined for a table."""
-    name = _name(entry)
+    """Reason why the event must not be quarantined for a table."""
+    name = _table_name(entry)
     if not event.is_about(name):
         about = ", ".join(map(str, sorted(event.tables or ()))) or "others"
-        return f"the event at {event.place} ({event.summary}) is not about it, but about {about}"
-    if any(skip.name == name and skip.place == event.place for skip in skips):
-        return f"{event.place} is quarantined already"
+        return f"the event at {event.position} ({event.summary}) is not about it, but about {about}"
+    if any(skip.name == name and skip.log_position == event.position for skip in skips):
+        return f"{event.position} is quarantined already"
     at = entry.checkpoint
-    if at and at > event.place:
-        return f"has passed {event.place} already, and is at {at}"
+    if at and at > event.position:
+        return f"has passed {event.position} already, and is at {at}"
     if entry.state != "stopped":
         return f"has not stopped (it is {entry.state}); only what stops a table is quarantined"
     return None
 
 
-def _position(lake: Lake, source: str, text: str) -> Position:
+def _parsed_position(lake: Lake, source: str, text: str) -> Position:
     """Raises ConfigError for what is none, and for a file's name that occurs in several stretches."""
     try:
-        place = Position.parse(text)
+        position = Position.parse(text)
     except ConfigError as error:
         raise ConfigError({"--at": str(error)}) from error
     snapshot = BronzeSnapshot.of(lake, source)
     generations = stretches(snapshot.checkpoint)
     if "/" in text.partition(":")[0] or len(generations) == 1:
-        return place
-    in_file = pc.field("file") == place.file
+        return position
+    in_file = pc.field("file") == position.file
     batches = snapshot.table.scan(snapshot.version, ["stretch"], in_file, rows=1 << 16)
     numbers = sorted({number for batch in batches for number in batch.column(0).to_pylist()})
     if len(numbers) > 1:
-        listed = " or ".join(str(replace(place, stretch=number)) for number in numbers)
-        raise ConfigError({"--at": f"{place} may lie in several stretches of the log; write {listed}"})
-    return replace(place, stretch=numbers[0] if numbers else generations[-1].number)
+        listed = " or ".join(str(replace(position, stretch=number)) for number in numbers)
+        raise ConfigError({"--at": f"{position} may lie in several stretches of the log; write {listed}"})
+    return replace(position, stretch=numbers[0] if numbers else generations[-1].number)
 
 
 def _event(lake: Lake, source: str, text: str) -> _StoppingEvent:
-    """What stands at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
-    place = _position(lake, source, text)
+    """Event at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
+    position = _parsed_position(lake, source, text)
     snapshot = BronzeSnapshot.of(lake, source)
-    bronze.require_held(source, snapshot.checkpoint, max(place, snapshot.earliest))
-    here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
-    inside = here & (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
+    bronze.require_held(source, snapshot.checkpoint, max(position, snapshot.earliest))
+    here = (pc.field("stretch") == position.stretch) & (pc.field("number") == position.number)
+    inside = here & (pc.field("start") <= position.offset) & (pc.field("stop") > position.offset)
     rows = [
         row for batch in snapshot.table.scan(snapshot.version, _CELLS, inside, rows=16) for row in batch.to_pylist()
     ]
-    if not rows or rows[0]["file"] != place.file:
-        range_ = f"[{snapshot.oldest}, {snapshot.end})"
-        raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {range_}"})
+    if not rows or rows[0]["file"] != position.file:
+        log_range = f"[{snapshot.oldest}, {snapshot.end})"
+        raise ConfigError({"--at": f"{position} lies in no file that bronze holds of {source}: {log_range}"})
     row = rows[0]
     events = events_of(row["file"], row["start"], row["context"], row["payload"])
-    at = next((event for event in events if event.offset == place.offset), None)
+    at = next((event for event in events if event.offset == position.offset), None)
     if at is None:
-        raise ConfigError({"--at": f"no event begins at {place}; {_nearest(place, events)}"})
+        raise ConfigError({"--at": f"no event begins at {position}; {_nearest(position, events)}"})
     if row["kind"] == "statement" and row["statement"]:
         statement = classify(row["statement"], row["database"] or "")
         # XA: a whole transaction.
         start = row["transaction_start"] if statement.verb.startswith("XA ") else row["start"]
-        return _StoppingEvent(replace(place, offset=start), statement.short, statement=statement)
+        return _StoppingEvent(replace(position, offset=start), statement.short, statement=statement)
     if not at.may_stop:
         able = [event for event in events if event.may_stop]
-        raise ConfigError({"--at": f"{place} is a {at.type} event, at which no table stops; {_nearest(place, able)}"})
+        raise ConfigError(
+            {"--at": f"{position} is a {at.type} event, at which no table stops; {_nearest(position, able)}"}
+        )
     tables = row["tables"] and frozenset(TableName(table["schema"], table["table"]) for table in row["tables"])
-    return _StoppingEvent(place, f"{at.type} event", frozenset([at.table]) if at.table else tables)
+    return _StoppingEvent(position, f"{at.type} event", frozenset([at.table]) if at.table else tables)
 
 
-def _nearest(place: Position, events: Sequence[EventAt]) -> str:
-    near = sorted(events, key=lambda event: abs(event.offset - place.offset))[:2]
+def _nearest(position: Position, events: Sequence[EventAt]) -> str:
+    near = sorted(events, key=lambda event: abs(event.offset - position.offset))[:2]
     listed = [
-        f"{replace(place, offset=event_.offset)} ({event_.type})"
-        for event_ in sorted(near, key=lambda event_: event_.offset)
+        f"{replace(position, offset=logged_event.offset)} ({logged_event.type})"
+        for logged_event in sorted(near, key=lambda logged_event: logged_event.offset)
     ]
     return f"nearest are {' and '.join(listed)}" if listed else "none is near"

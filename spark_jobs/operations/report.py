@@ -103,7 +103,7 @@ class LayerShare:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the page shows."""
+    """Content of the page."""
 
     status: SourceStatus
     made_at: datetime
@@ -112,7 +112,7 @@ class Report:
 
     @property
     def read_share(self) -> float | None:
-        """How much of the log that the source has is in bronze, in hundredths; None where that is not known."""
+        """Share of the source's log that is in bronze, in hundredths; None where that is not known."""
         behind, before = self.status.backlog_bytes, self.status.retention_margin_bytes
         if behind is None or before is None:
             return None
@@ -141,8 +141,8 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
         Chart.of("Time between runs with changes", _gaps(bronze), "minutes"),
         Chart.of("Log extracted into bronze", _sizes(bronze, lambda commit: commit.log_bytes), "bytes"),
         Chart.of("Retention margin: log that the source still had before what was read", margins, "bytes"),
-        Chart.of("Keys changed in silver", _rows(silver), "rows"),
-        Chart.of("Rows merged downstream", _rows(merged), "rows"),
+        Chart.of("Keys changed in silver", _rows_by_commit_time(silver), "rows"),
+        Chart.of("Rows merged downstream", _rows_by_commit_time(merged), "rows"),
     ]
     return Report(now, datetime.now(UTC), _layers(now), charts)
 
@@ -188,7 +188,7 @@ def _sizes(listed: Sequence[Commit], size: Callable[[BronzeCommit], int | None])
     return [(at, bytes_) for at, bytes_ in sizes if bytes_ is not None]
 
 
-def _rows(listed: Sequence[Commit]) -> list[tuple[datetime, float]]:
+def _rows_by_commit_time(listed: Sequence[Commit]) -> list[tuple[datetime, float]]:
     """Rows by the position that commits brought their tables to, which those of one run share."""
     by_run: dict[str, tuple[datetime, float]] = {}
     for commit in listed:

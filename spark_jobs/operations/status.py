@@ -1,4 +1,4 @@
-"""How far every layer of a source has come, without a JVM.
+"""Progress of every layer of a source, without a JVM.
 
 Put here: what `stratalog status` shows and scripts read. Not here: how positions move.
 """
@@ -44,9 +44,9 @@ class TableStatus:
     downstream: str | None
     reason: str | None
     complete: bool | None = None
-    """Whether it has the rows from before its log begins, null where nothing of it is known."""
+    """True if it has the rows from before its log begins, null where nothing of it is known."""
     load: dict[str, Any] | None = None
-    """How far these rows are, where a load of a table that is not complete was begun: state (reading, read, stopped),
+    """Progress of these rows, where a load of a table that is not complete was begun: state (reading, read, stopped),
     rows, chunks, the rows that the server estimates, and why it was stopped."""
     keys_never_whole: int | None = None
     """Keys that downstream lacks because row images left columns out and none held the row whole, null where there is
@@ -60,25 +60,25 @@ class TableStatus:
     numbered: bool | None = None
     """True where nothing names its columns, and they are called by their numbers; null of others."""
     mode: str | None = None
-    """What its downstream table has (mirror, soft_delete, append, history); null where it goes to several, or nothing
+    """Mode of its downstream table (mirror, soft_delete, append, history); null where it goes to several, or nothing
     of it is there."""
     verified: dict[str, Any] | None = None
-    """What the last comparison with the server came to: state, position, verified_at, reason, and rows that are
+    """Result of the last comparison with the server: state, position, verified_at, reason, and rows that are
     missing, extra, different or unread; null where there was none."""
 
     @property
     def differs(self) -> bool:
-        """Whether the last comparison found other rows than the server's, and they were not mended since."""
+        """True if the last comparison found other rows than the server's, and they were not mended since."""
         return bool(self.verified and self.verified["state"] == DIFFERS)
 
     @property
     def verified_at(self) -> str | None:
-        """When the table was compared last, or mended; None where it was not, or could not be."""
+        """Time of the table's last comparison, or mend; None where there was none, or it could not be compared."""
         last = self.verified
         return last["verified_at"] if last and last["state"] != NOT_COMPARED else None
 
     def is_at(self, position: str | None) -> bool:
-        """Whether every layer has the table up to a position; downstream has none where silver has none."""
+        """True if every layer has the table up to a position; downstream has none where silver has none."""
         reached = [target["downstream"] for target in self.targets] if self.targets else [self.downstream or position]
         return all(reached_position == position for reached_position in (self.silver, *reached))
 
@@ -154,7 +154,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         quarantined_events=len(passed_over),
         error=ahead.problem,
         warning=ahead.margin.shortage(pipeline.retention) if ahead.margin else None,
-        tables=_tables(pipeline, lake, name),
+        tables=_table_statuses(pipeline, lake, name),
         endpoint=last.endpoint if last else None,
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
@@ -166,7 +166,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
 
 
 def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
-    """Whether the source still holds what is to be read next: bronze's position, or its start while bronze is empty.
+    """True if the source still holds what is to be read next: bronze's position, or its start while bronze is empty.
 
     Says how far the source may purge before it does not; None while bronze is empty. Raises SourceError, also where
     that is less than the configuration wants.
@@ -189,7 +189,7 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """How far a source is ahead of bronze. begin: where it resumes without bronze's last file. problem: why not."""
+    """Lead of a source over bronze. begin: where it resumes without bronze's last file. problem: why not."""
 
     end: Position | None = None
     backlog: int | None = None
@@ -248,7 +248,7 @@ def _endpoints(endpoints: Endpoints) -> list[EndpointStatus]:
 
 
 def _silence(source: Source) -> str | None:
-    """Why a source does not tell its log; None where it does."""
+    """Reason why a source does not tell its log; None where it does."""
     try:
         source.log()
     except StratalogError as error:
@@ -278,15 +278,16 @@ def _lag(table: Table, backlog: int | None) -> float | None:
     return round(max(datetime.now(UTC).timestamp() - newest / 1000, 0.0), 3)
 
 
-def _tables(pipeline: Pipeline, lake: Lake, name: str) -> list[TableStatus]:
+def _table_statuses(pipeline: Pipeline, lake: Lake, name: str) -> list[TableStatus]:
     entries = sorted(publication.read(lake, name), key=lambda entry: entry.name)
     shared = {entry.name: _shared(pipeline, name, entry) for entry in entries}
     reached = {
-        into: watermark(pipeline, lake, into) for into in {into for targets_ in shared.values() for into in targets_}
+        into: watermark(pipeline, lake, into)
+        for into in {into for target_names in shared.values() for into in target_names}
     }
     compared = read_verified(lake, name)
     tables = [
-        _with_times(_table(lake, entry), entry, {into: reached[into] for into in shared[entry.name]})
+        _with_times(_table_status(lake, entry), entry, {into: reached[into] for into in shared[entry.name]})
         for entry in entries
     ]
     last = ((table, compared.get(table.table)) for table in tables)
@@ -313,7 +314,7 @@ def _target(target: Target, reached: dict[Name, datetime | None]) -> dict[str, s
     return fields | {"watermark": at.isoformat() if at else None}
 
 
-def _table(lake: Lake, entry: Entry) -> TableStatus:
+def _table_status(lake: Lake, entry: Entry) -> TableStatus:
     name = ".".join(entry.name)
     load = _load(lake, entry) if entry.complete is False and entry.state != "ignored" else None
     fields = (entry.state, entry.position, entry.merged, entry.reason, entry.complete, load, entry.keys_never_whole)

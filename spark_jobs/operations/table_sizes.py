@@ -1,4 +1,4 @@
-"""What a table's own log says of its size and of its last merge, without a JVM.
+"""Size of a table and of its last merge by its own log, without a JVM.
 
 Put here: counts out of snapshots and commits. Not here: what they are called as metrics (metrics.py).
 """
@@ -22,7 +22,7 @@ _SEARCHED = 5
 
 @dataclass(frozen=True, slots=True)
 class MergeCounts:
-    """What a merge did. copied, bytes: None where its commit does not say."""
+    """Counts of a merge. copied, bytes: None where its commit does not say."""
 
     rows: int
     copied: int | None
@@ -69,10 +69,12 @@ def _counts(commit: CommitInfo) -> MergeCounts | None:
     metrics = json.loads(commit.metrics) if isinstance(commit.metrics, str) else commit.metrics or {}
     # An append has Delta's other names, and copies nothing.
     if "numOutputRows" in metrics and _CHANGED[0] not in metrics:
-        return MergeCounts(int(metrics["numOutputRows"]), 0, _number(metrics, "numOutputBytes"))
+        return MergeCounts(int(metrics["numOutputRows"]), 0, _metric_number(metrics, "numOutputBytes"))
     changed = sum(int(metrics.get(name, 0)) for name in _CHANGED)
-    return MergeCounts(changed, _number(metrics, "numTargetRowsCopied"), _number(metrics, "numTargetBytesAdded"))
+    return MergeCounts(
+        changed, _metric_number(metrics, "numTargetRowsCopied"), _metric_number(metrics, "numTargetBytesAdded")
+    )
 
 
-def _number(metrics: Mapping[str, Any], name: str) -> int | None:
+def _metric_number(metrics: Mapping[str, Any], name: str) -> int | None:
     return int(metrics[name]) if name in metrics else None

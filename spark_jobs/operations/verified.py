@@ -1,4 +1,4 @@
-"""What the last comparison of each table with its server came to: the lake's table ``verified/<source>``.
+"""Results of the last comparison of each table with its server: the lake's table ``verified/<source>``.
 
 Put here: its rows, and reading and writing them. Not here: comparing (checks/verify), or who is warned (alarms.py).
 """
@@ -23,7 +23,7 @@ MENDED = "mended"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferingRows:
-    """What a comparison has found, in rows.
+    """Result of a comparison, in rows.
 
     missing: the lake lacks them. extra: only the lake has them. different: both have them, with other values. unread:
     they differ by their hashes, and were too many to be read again.

@@ -93,7 +93,7 @@ def _require_same_log(spark: SparkSession, snapshot: BronzeSnapshot, files: File
 
 
 def _is_redacted(slices: DataFrame, start: int, content: bytes, description: FormatDescription | None) -> bool:
-    """Whether a slice of bronze is what the folder has there, but for events that were redacted."""
+    """True if a slice of bronze is what the folder has there, but for events that were redacted."""
     assert description is not None, "slices at the beginning of a file are not asked for"
     (row,) = slices.where(f"start = {start}").select("payload").collect()
     return same_but_redacted(bytes(row["payload"]), content, description.footer)

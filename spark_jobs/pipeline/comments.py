@@ -50,10 +50,10 @@ class SourceComments:
         """None where they are not known: the source is no server, does not answer, or has no such table any more."""
         with self._lock:
             if self._tables is None:
-                self._tables = self._read()
+                self._tables = self._read_comments()
         return self._tables.get(name)
 
-    def _read(self) -> dict[TableName, TableComments]:
+    def _read_comments(self) -> dict[TableName, TableComments]:
         settings = self._pipeline.sources[self._source]
         if settings.mysql is None:
             return {}

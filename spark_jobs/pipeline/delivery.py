@@ -60,7 +60,7 @@ class DeliveryResult:
     unseen: int | None = None
     """Keys that downstream lacks because no row image of theirs was whole."""
     stopped: StratalogError | None = None
-    """Why the merge stopped, where it holds what silver had before."""
+    """Reason why the merge stopped, where it holds what silver had before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class TableMerge:
     origin: TableName
     into: Destination
     is_one_of_several: bool
-    """Whether the source table goes to others too."""
-    turns: dict[str, threading.Lock]
+    """True if the source table goes to others too."""
+    locks: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
     changes: LoggedChanges
     """For tables that are made of every change."""
     comments: SourceComments
-    """What the source says of its tables."""
+    """Comments of the source on its tables."""
     repeated: tuple[Range, ...] = ()
 
     @property
@@ -100,13 +100,13 @@ class TableMerge:
         sources = SharedSources(self.spark, self.lake)
         return downstream_job.prepared(number, self._work(origin, pinned, into), planned_tables, log, sources)
 
-    def bring(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:
+    def merge(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
-        bring = partial(self._committed, *unit) if unit else self._bring
+        merge = partial(self._committed, *unit) if unit else self._merge
         if not self.is_one_of_several:
-            return self._with_comments(bring())
+            return self._with_comments(merge())
         try:
-            result = self._with_comments(bring())
+            result = self._with_comments(merge())
         except StratalogError as error:
             raise self._with_names(error) from error
         return replace(result, stopped=self._with_names(result.stopped)) if result.stopped else result
@@ -126,15 +126,15 @@ class TableMerge:
         prefix = f"{self.source}: {self.origin}"
         return type(error)(f"{prefix} into {self.into}: {str(error).removeprefix(f'{prefix}: ')}")
 
-    def _bring(self) -> DeliveryResult:
+    def _merge(self) -> DeliveryResult:
         into = downstream_of(self.lake, self.source, self.origin, self.into)
         if not isinstance(into, PartTable):
-            return self._brought_into(into)
-        with self.turns[into.path]:
+            return self._merged_into(into)
+        with self.locks[into.path]:
             # Other sources merge into it too, by plans of their own.
-            return retry_on_conflict(lambda: self._brought_into(into), wait=_CONFLICT_WAIT)
+            return retry_on_conflict(lambda: self._merged_into(into), wait=_CONFLICT_WAIT)
 
-    def _brought_into(self, into: Table) -> DeliveryResult:
+    def _merged_into(self, into: Table) -> DeliveryResult:
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
@@ -163,16 +163,16 @@ class TableMerge:
                 merged = downstream_job.commit(unit, results)
             else:
                 try:
-                    with self.turns[unit.work.target.path]:
+                    with self.locks[unit.work.target.path]:
                         merged = retry_on_conflict(lambda: downstream_job.commit(unit, results))
                 except LostRace:  # another part or maintenance was first: planned again, by a job of its own
-                    return self._bring()
+                    return self._merge()
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
         return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged, merged.unseen or None)
 
     def _before_stop(self, work: MergeJob, stopped: TableStopped) -> DeliveryResult:
-        """What silver had before a stop; raises TableStopped where none of it can be merged."""
-        with self.turns[work.target.path]:
+        """Delta of silver before a stop; raises TableStopped where none of it can be merged."""
+        with self.locks[work.target.path]:
             merged = self._merged_before(work.origin, work.pinned, work.target)
         if merged is None:
             raise stopped
@@ -229,7 +229,7 @@ class TableMerge:
 
 
 def by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:
-    """Why tables stopped, those of one source table together."""
+    """Reasons why tables stopped, those of one source table together."""
     reasons: dict[TableName, str] = {}
     for (origin, _), reason in stopped.items():
         reasons[origin] = f"{reasons[origin]}\n{reason}" if origin in reasons else reason
@@ -257,8 +257,8 @@ def at_one_version(results: dict[TableInto, DeliveryResult]) -> dict[TableInto, 
 
 
 @dataclass(frozen=True)
-class Arrivals:
-    """What a run's merges did: into which tables rows came, and why which stopped."""
+class MergeSummary:
+    """Results of a run's merges: into which tables rows came, and why which stopped."""
 
     lake: Lake
     legs: Mapping[TableName, tuple[Destination, ...]]
@@ -309,7 +309,7 @@ class Arrivals:
 
 
 def _is_beyond(head: Head, entry: Entry) -> bool:
-    """Whether a table has log that is behind what the run publishes: another run has gone on, and publishes that."""
+    """True if a table has log that is behind what the run publishes: another run has gone on, and publishes that."""
     return head.position is not None and entry.checkpoint is not None and head.position > entry.checkpoint
 
 

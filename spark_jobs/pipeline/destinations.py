@@ -1,4 +1,4 @@
-"""Where a source table's rows go downstream.
+"""Targets of the rows of a source table downstream.
 
 Put here: the routes of a table as tables of the lake, with TableStopped where they do not tell. Not here: what a route
 is (config/routes.py), or merging (delivery.py).
@@ -45,7 +45,7 @@ def downstream_of(lake: Lake, source: str, name: TableName, into: Destination) -
 
 
 def why_not_anew(pipeline: Pipeline, source: str, name: TableName) -> str | None:
-    """Why no column of a source table can be restarted (on_incompatible); None where one can."""
+    """Reason why no column of a source table can be restarted (on_incompatible); None where one can."""
     try:
         into = [
             destination for destination in pipeline.routing.of(source, name.schema, name.table) if destination.is_merged

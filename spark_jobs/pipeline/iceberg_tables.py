@@ -38,10 +38,10 @@ def shown_file(config: Path) -> Path:
 
 
 def is_pending(pipeline: Pipeline, source: str) -> bool:
-    """Whether a table of a source may be behind, as far as the file tells. Raises LakeError."""
+    """True if a table of a source may be behind, as far as the file tells. Raises LakeError."""
     if not pipeline.may_have_iceberg:
         return False
-    versions = _read(pipeline.path).get(source, {})
+    versions = _read_versions(pipeline.path).get(source, {})
     return any(versions.get(target.path) != target.version for target in _targets(pipeline, lake_of(pipeline), source))
 
 
@@ -52,7 +52,7 @@ def show_tables(pipeline: Pipeline, source: str) -> None:
     """
     if not pipeline.may_have_iceberg:
         return
-    state = _read(pipeline.path)
+    state = _read_versions(pipeline.path)
     targets = {target.path: target for target in _targets(pipeline, lake_of(pipeline), source)}
     versions = {path: version for path, version in state.get(source, {}).items() if path in targets}
     behind = [target for path, target in targets.items() if versions.get(path) != target.version]
@@ -62,7 +62,9 @@ def show_tables(pipeline: Pipeline, source: str) -> None:
     stopped: dict[TableName, str] = {}
     with span("iceberg", tables=len(behind)):
         tables = each_table([_Behind(target) for target in behind], _Behind.show, stopped, f"{source}: Iceberg")
-    _write(pipeline.path, {**state, source: versions | {target.path: target.version or 0 for target in tables}})
+    _write_versions(
+        pipeline.path, {**state, source: versions | {target.path: target.version or 0 for target in tables}}
+    )
     problems = [*stopped.values()]
     if problems:
         rest = f"\n… and {len(problems) - _SHOWN} more" if problems[_SHOWN:] else ""
@@ -129,7 +131,7 @@ class _Behind:
         return self.target
 
 
-def _read(config: Path) -> Versions:
+def _read_versions(config: Path) -> Versions:
     path = shown_file(config)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -141,7 +143,7 @@ def _read(config: Path) -> Versions:
         return {}
 
 
-def _write(config: Path, versions: Versions) -> None:
+def _write_versions(config: Path, versions: Versions) -> None:
     path = shown_file(config)
     try:
         replace_text(path, json.dumps(versions, indent=1, sort_keys=True) + "\n")

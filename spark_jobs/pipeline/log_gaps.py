@@ -104,7 +104,7 @@ class Gaps:
     def first(
         self, name: TableName, within: Range, find: FindCascade, skipped: Collection[Position] = ()
     ) -> GapStop | None:
-        """Where the first gap stops a table in a range of its log; None where none does.
+        """Position where the first gap stops a table in a range of its log; None where none does.
 
         Args:
             name: the table.
@@ -129,9 +129,9 @@ class Gaps:
         return min(stops, key=lambda stop: stop.at, default=None)
 
     def refusal(self, gap: LogGap, name: TableName) -> str:
-        """Why a system-versioned table stops, and what to do."""
-        place = f"at {gap.since} " if gap.since else "since before the log "
-        return f'{place}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
+        """Reason why a system-versioned table stops, and what to do."""
+        label = f"at {gap.since} " if gap.since else "since before the log "
+        return f'{label}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
 
     def _refusal(self, gap: LogGap, change: ParentChange, name: TableName) -> str:
         return (
@@ -157,14 +157,14 @@ def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
     """The gaps of a source's tables, by its schema history; none where there is no history yet. Without a JVM."""
     table = lake.schema(source)
     rows = table.rows([("origin", "=", "ddl")], columns=_COLUMNS) if table.head() else []
-    by_place = {(row["stretch"], row["number"], row["offset"]): row for row in rows if row["statement"]}
+    by_position = {(row["stretch"], row["number"], row["offset"]): row for row in rows if row["statement"]}
     statements = [
         DdlStatement(
             Position(row["file"], row["offset"], row["stretch"]),
             _CONDITIONAL.sub(r" \1 ", row["statement"]),
             row["database"] or "",
         )
-        for row in by_place.values()
+        for row in by_position.values()
     ]
     facts = declared_facts(lake, source)
     gaps = log_gaps(statements, facts)
@@ -178,7 +178,10 @@ def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
 
 
 def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
-    """What a live server declares of tables in scope that its log will not tell, a line each. Raises SourceError."""
+    """Declarations of a live server about tables in scope that its log will not tell, a line each.
+
+    Raises SourceError.
+    """
     with server.connect() as connection:
         facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
     gaps = log_gaps([], facts)

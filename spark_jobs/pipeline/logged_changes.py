@@ -29,18 +29,18 @@ class LoggedChanges:
     source: str
 
     def log(self) -> ChangedLog:
-        """What tasks of the engine decode changes from: bronze as it is now. Raises LakeError."""
+        """Log that tasks of the engine decode changes from: bronze as it is now. Raises LakeError."""
         lake = lake_of(self.pipeline)
         snapshot = BronzeSnapshot.of(lake, self.source)
         rules = with_skips(self.pipeline.filters, lake, self.source)
         return ChangedLog(snapshot, partial(filters_of, rules, self.source), partial(self._replayed, snapshot))
 
-    def _replayed(self, snapshot: BronzeSnapshot, work: MergeJob, range_: Range | None) -> CompactionJob | None:
+    def _replayed(self, snapshot: BronzeSnapshot, work: MergeJob, log_range: Range | None) -> CompactionJob | None:
         """As ``change_course.Replayed``."""
         assert work.pinned.position
-        range_ = Range(snapshot.earliest, work.pinned.position) if range_ is None else range_
+        log_range = Range(snapshot.earliest, work.pinned.position) if log_range is None else log_range
         try:
-            return plan_table(self.pipeline, snapshot, work.name, work.pinned, range_=range_, has_inherited=False)
+            return plan_table(self.pipeline, snapshot, work.name, work.pinned, log_range=log_range, has_inherited=False)
         except NeedsEarlierLog as error:
             raise TableStopped(_missing(work, error.begin, snapshot)) from error
 

@@ -1,4 +1,4 @@
-"""What a run did to the tables of a source.
+"""Result of a run for the tables of a source.
 
 Put here: the value that each layer's run returns and the next one takes. Not here: what makes it (run.py, backfill.py).
 """
@@ -16,7 +16,7 @@ from spark_jobs.silver.compaction_job import Compacted
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one layer's run did to a source's tables. ``stopped`` says why, by table."""
+    """Result of one layer's run for a source's tables. ``stopped`` says why, by table."""
 
     entries: list[Entry]
     position: Position | None

@@ -1,4 +1,4 @@
-"""Which tables of a source have something to compact, and which windows of theirs.
+"""Tables of a source that have something to compact, and their windows.
 
 Put here: the plan over all tables of a source, from what bronze shows and what is published; the rows to publish after
 it. Not here: the timeline of a table (silver/timeline/), or the order in which layers are run (run.py).
@@ -30,7 +30,7 @@ from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import RenameLineage, renamed_tables
 from spark_jobs.silver.table_timeline import Ended
-from spark_jobs.silver.timeline.inputs import place_of_rows
+from spark_jobs.silver.timeline.inputs import position_of_rows
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is to do: windows to compact, tables that cannot continue, and the rows to publish after it."""
+    """Plan of a run: windows to compact, tables that cannot continue, and the rows to publish after it."""
 
     entries: list[Entry]
     work: list[CompactionJob]
@@ -46,19 +46,19 @@ class Plan:
     sequences: set[TableName] = field(default_factory=set)
     """MariaDB's sequences among the tables, which are left out."""
     index: SliceIndex | None = None
-    """Where the slices lie that the plan is made from."""
-    places: dict[TableName, Position] = field(default_factory=dict)
-    """Where tables have stopped, as far as that has a position: everything before it is done."""
+    """Index of the slices that the plan is made from."""
+    stopped_positions: dict[TableName, Position] = field(default_factory=dict)
+    """Positions where tables have stopped, as far as known: everything before is done."""
 
     def stop(self, name: TableName, label: str, ended: Ended) -> None:
         """Notes that a table has stopped. label: what the reason begins with."""
         reason = ended.reason.removeprefix(f"{label}: ").removeprefix(f"{name}: ")
         self.stopped[name] = advised(f"{label}: {reason}", table=name)
-        self.places[name] = ended.at
+        self.stopped_positions[name] = ended.at
 
-    def note_place(self, name: TableName, error: TableStopped) -> None:
+    def note_position(self, name: TableName, error: TableStopped) -> None:
         if isinstance(error.at, Position):
-            self.places[name] = error.at
+            self.stopped_positions[name] = error.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Planner:
         return self.snapshot.source
 
     def plan(self, entries: list[Entry], cuts: frozenset[Position] = frozenset()) -> Plan:
-        """What is to do. cuts: positions of tables inside slices, besides those that are published."""
+        """Plan of the run. cuts: positions of tables inside slices, besides those that are published."""
         since = [*map(self._since, self._in_scope(entries))]
         start = min([self.surveyed or self.snapshot.begin, *since])
         cuts |= {*since} - {self.surveyed, self.snapshot.begin, self.snapshot.oldest, self.snapshot.end}
@@ -97,7 +97,7 @@ class Planner:
         )
         scan = self._with_beginnings(scan, entries, start)
         context = replace(PlanningContext.of(self.pipeline, self.lake, self.snapshot), by_log=by_log)
-        inputs = replace(RenameLineage(context).inputs(slices), place=place_of_rows(slices))
+        inputs = replace(RenameLineage(context).inputs(slices), first_row_position=position_of_rows(slices))
         planned = Plan(self._with_new(entries, scan), [], {}, index=slices)
         gaps = gaps_of(self.pipeline, self.lake, self.source)
         tables = TablePlanner(self.pipeline, self.lake, self.snapshot, scan, inputs, cuts, gaps, slices)
@@ -113,7 +113,7 @@ class Planner:
                 inside |= error.positions
             except TableStopped as error:
                 planned.stopped[name] = advised(error, self.source, name)
-                planned.note_place(name, error)
+                planned.note_position(name, error)
             else:
                 planned.work.extend([job] if job else [])
                 if job and job.ended:
@@ -129,7 +129,7 @@ class Planner:
         """
         # Tables without an entry are new to this lake.
         entry_names = {entry.name for entry in entries}
-        new = [name for name in self._names(scan) if (name.schema, name.table) not in entry_names]
+        new = [name for name in self._changed_tables(scan) if (name.schema, name.table) not in entry_names]
         if not new or start <= self.snapshot.oldest:
             return scan
         # Statements alone are read of the log before: no rows.
@@ -157,7 +157,7 @@ class Planner:
             entry = replace(entry, resets=silver.resets(job.head) or entry.resets)
         name = TableName(*entry.name)
         if name in planned.stopped:
-            return self._stopped(entry, job, planned.stopped[name], planned.places.get(name))
+            return self._stopped(entry, job, planned.stopped[name], planned.stopped_positions.get(name))
         if not self.pipeline.scope.holds(*entry.name):
             return replace(entry, state="ignored", reason=self.pipeline.scope.why_helper(*entry.name))
         if not self._is_due(entry):
@@ -167,19 +167,19 @@ class Planner:
         entry = self._compacted(entry, job) if job else entry
         return replace(entry, state="current", reason=None, position=str(self.snapshot.end), bronze_version=None)
 
-    def _stopped(self, entry: Entry, job: Compacted | None, reason: str, place: Position | None) -> Entry:
+    def _stopped(self, entry: Entry, job: Compacted | None, reason: str, position: Position | None) -> Entry:
         """The row of a table that has stopped, which stands where it stopped if silver has it.
 
         A table without anything in silver is planned from where it was, with the statements before its first row. One
-        that is being rebuilt stays so until it has passed the place.
+        that is being rebuilt stays so until it has passed the position.
         """
         entry = replace(entry, state="stopped", reason=reason)
         if entry.is_reset:
             return entry
         entry = self._compacted(entry, job) if job and job.head.position else entry
-        if place is None or entry.silver_version is None:
+        if position is None or entry.silver_version is None:
             return entry
-        return replace(entry, position=str(max([place, *([entry.checkpoint] if entry.checkpoint else [])])))
+        return replace(entry, position=str(max([position, *([entry.checkpoint] if entry.checkpoint else [])])))
 
     @staticmethod
     def _compacted(entry: Entry, job: Compacted) -> Entry:
@@ -193,7 +193,7 @@ class Planner:
         )
 
     def _is_sequence(self, scan: RangeScan, entry: Entry) -> bool:
-        """Whether a table is a sequence of MariaDB's, by what the log or the server calls its columns.
+        """True if a table is a sequence of MariaDB's, by what the log or the server calls its columns.
 
         Raises TableStopped where nothing tells, and its rows would be counted (``on_unnamed: number``).
         """
@@ -226,14 +226,14 @@ class Planner:
         scope = self.pipeline.scope
         return [entry for entry in entries if scope.holds(*entry.name)]
 
-    def _names(self, scan: RangeScan) -> set[TableName]:
+    def _changed_tables(self, scan: RangeScan) -> set[TableName]:
         """The tables that the log has rows of, and those in scope that have another one's by taking its place."""
         scope = self.pipeline.scope
         return {*scan.tables, *(table for table in renamed_tables(scan) if scope.holds(table.schema, table.table))}
 
     def _with_new(self, entries: list[Entry], scan: RangeScan) -> list[Entry]:
         entry_names = {entry.name for entry in entries}
-        named = self._names(scan)
+        named = self._changed_tables(scan)
         # A table may have rows by statements alone: it has to stop, and so has to be known. Some servers store names in
         # small letters, and log statements as they were typed.
         alike = {str(TableName(*name)).casefold() for name in entry_names} | {str(name).casefold() for name in named}

@@ -1,4 +1,4 @@
-"""What a range means for one table: the job that replays it, or why it cannot be replayed.
+"""Meaning of a range for one table: the job that replays it, or why it cannot be replayed.
 
 Put here: the windows, timeline and rules of the job. Not here: which windows the range touches (replay_windows.py), or
 doing it (backfill/replay.py).
@@ -38,10 +38,10 @@ from spark_jobs.silver.timeline.inputs import ReplayState
 log = logging.getLogger(__name__)
 
 
-def floor_above(head: Head | None, range_: Range) -> Position | None:
+def floor_above(head: Head | None, log_range: Range) -> Position | None:
     """The floor of a table, where a range begins below it."""
     floor = silver.folded(head)
-    return floor if floor and range_.start < floor else None
+    return floor if floor and log_range.start < floor else None
 
 
 class NeedsEarlierLog(LakeError):
@@ -58,23 +58,23 @@ def plan_table(
     name: TableName,
     head: Head | None,
     *,
-    range_: Range,
+    log_range: Range,
     has_inherited: bool = True,
 ) -> CompactionJob | None:
-    """What is to be replayed of a table whose silver is at ``head``; None where the range has none of its rows.
+    """Replay of a table whose silver is at ``head``; None where the range has none of its rows.
 
     has_inherited: whether rows that came with the table's name are too.
     """
     lake = lake_of(pipeline)
     context = replace(PlanningContext.of(pipeline, lake, snapshot), by_log=True)
     table = lake.silver(snapshot.source, name.schema, name.table)
-    _require_unfolded(snapshot.source, name, head, range_)
+    _require_unfolded(snapshot.source, name, head, log_range)
     filters = filters_of(context.filters, snapshot.source, name)
-    touched = touched_windows(snapshot, table, head, range_, is_ruled=bool(filters))
+    touched = touched_windows(snapshot, table, head, log_range, is_ruled=bool(filters))
     generations = stretches(snapshot.checkpoint)
-    naming = naming_statement(table, head, range_, generations) if head and has_inherited else None
+    naming = naming_statement(table, head, log_range, generations) if head and has_inherited else None
     if head is None or (touched is None and naming is None):
-        log.info("%s: %s: has no window in %s", snapshot.source, name, range_)
+        log.info("%s: %s: has no window in %s", snapshot.source, name, log_range)
         return None
     assert head.position is not None, "a table with windows has a commit of ours"
     touched = touched or TouchedWindows(())
@@ -87,26 +87,28 @@ def plan_table(
     contents, xa = _timeline(context, name, table, head, begin=begin, why_not=why_not)
     steps = contents.steps
     with about(f"{snapshot.source}: {name}"):
-        repeated = naming if naming and _is_repeated(name, steps, naming, range_) else None
-    ranges = sorted((*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda range_: range_.start.order)
+        repeated = naming if naming and _is_repeated(name, steps, naming, log_range) else None
+    ranges = sorted(
+        (*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda log_range: log_range.start.order
+    )
     if not ranges and repeated is None:
-        log.info("%s: %s: has no row in %s", snapshot.source, name, range_)
+        log.info("%s: %s: has no row in %s", snapshot.source, name, log_range)
         return None
-    bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
+    bounds = frozenset(position for log_range in ranges for position in (log_range.start, log_range.stop))
     window = Window(snapshot.table, snapshot.version, tuple(ranges), snapshot.oldest, xa, bounds)
     work = CompactionJob(
         snapshot.source, name, window, steps, table, head, contents.size, replay=repeated, filters=filters
     )
-    standing = contents.standing if ranges and ranges[0].start < snapshot.begin else None
-    return replace(work, is_whole=touched.is_whole, standing=standing)
+    state = contents.state if ranges and ranges[0].start < snapshot.begin else None
+    return replace(work, is_whole=touched.is_whole, state=state)
 
 
-def _is_repeated(name: TableName, steps: Sequence[TimelineStep], naming: Range, range_: Range) -> bool:
-    """Whether rows that came with the table's name are of the range. Raises LakeError where some are from before it."""
+def _is_repeated(name: TableName, steps: Sequence[TimelineStep], naming: Range, log_range: Range) -> bool:
+    """True if rows that came with the table's name are of the range. Raises LakeError where some are from before it."""
     inherited = next(
         (step.inherited for step in steps if isinstance(step, SchemaChange) and step.range == naming), None
     )
-    return inherited is not None and _since(name, inherited, range_) < range_.stop
+    return inherited is not None and _since(name, inherited, log_range) < log_range.stop
 
 
 def _timeline(
@@ -126,12 +128,12 @@ def _timeline(
         inputs = replace(
             RenameLineage(context).inputs(slices),
             why_not=why_not,
-            is_bag=silver.stored_columns(table, head).is_bag,
+            is_keyless=silver.stored_columns(table, head).is_keyless,
             replay=ReplayState(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
             first_definition=_definition_at(table, begin),
         )
         contents = content_at_end(scan, name, full_range, None, inputs)
-        if silver.is_numbered(head) and not contents.standing.is_numbered:
+        if silver.is_numbered(head) and not contents.state.is_numbered:
             raise TableStopped(
                 "its columns are numbered in the lake (on_unnamed: number), and have names by now; rebuild it with "
                 f"them (stratalog reset --source {snapshot.source} --table {name})"
@@ -139,9 +141,9 @@ def _timeline(
     return contents, scan.xa
 
 
-def _require_unfolded(source: str, name: TableName, head: Head | None, range_: Range) -> None:
+def _require_unfolded(source: str, name: TableName, head: Head | None, log_range: Range) -> None:
     """Raises LakeError where windows of the range were folded: no part of them can be told from the others."""
-    floor = floor_above(head, range_)
+    floor = floor_above(head, log_range)
     if floor:
         raise LakeError(
             f"{source}: {name}: its windows before {floor} are folded into one, and are not replayed, whatever "
@@ -152,7 +154,7 @@ def _require_unfolded(source: str, name: TableName, head: Head | None, range_: R
 
 
 def _definition_at(table: Table, begin: Position) -> TableDefinition | None:
-    """The definition that rows at a place were compacted by; None where no commit says it any more."""
+    """The definition that rows at a position were compacted by; None where no commit says it any more."""
     commits = (commit for _, commit in table.since(-1) if commit.kind == CommitKind.LIVE)
     windows_there = (commit for commit in commits if commit.position > begin)
     first = min(windows_there, key=lambda commit: commit.position, default=None)
@@ -160,16 +162,16 @@ def _definition_at(table: Table, begin: Position) -> TableDefinition | None:
     return commit.definition if commit and commit.start and commit.start <= begin else None
 
 
-def _since(name: TableName, inherited: TableContents, range_: Range) -> Position:
+def _since(name: TableName, inherited: TableContents, log_range: Range) -> Position:
     """From where on the log has the rows that came with a name. Raises LakeError where some are from before."""
     content = inherited.alive
     starts = [content.since]
     starts += [
-        _since(name, step.inherited, range_)
+        _since(name, step.inherited, log_range)
         for step in content.steps
         if isinstance(step, SchemaChange) and step.inherited
     ]
-    if content.base and range_.start < content.since:
+    if content.base and log_range.start < content.since:
         owner = "it had when its key changed" if content.name == name else f"{content.name} had"
         raise LakeError(
             f"{name}: it has the rows that {owner}, and those from before {content.since} come from "

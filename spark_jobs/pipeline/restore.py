@@ -33,14 +33,14 @@ from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.gtid import Gtids, MysqlGtids, union
-from spark_jobs.log.location import LogLocation, parse_place
+from spark_jobs.log.location import LogLocation, parse_location
 from spark_jobs.log.position import FIRST_EVENT, Position, Range, file_number
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema import history as schema_history
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import FilePart, Log, PartReader, Source
 from spark_jobs.source.retention_margin import file_started_at
-from spark_jobs.source.seek import Search, covered, find_place
+from spark_jobs.source.seek import Search, covered, resolve_location
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class LogOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What was put before bronze's oldest: the part of the log, its files and bytes, and where they came from.
+    """Log put before bronze's oldest: the part of the log, its files and bytes, and where they came from.
 
     One commit has files of one origin.
     """
@@ -89,7 +89,7 @@ def origins_of(pipeline: Pipeline, name: str, archive: Path | None = None) -> li
 
 
 def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position, archive: Path | None) -> list[Fetched]:
-    """Has bronze hold the log from a place on: a commit for each origin that files come from; none where it does.
+    """Has bronze hold the log from a location on: a commit for each origin that files come from; none where it does.
 
     Raises LakeError that names the files that nobody has, before anything is landed; LostRace.
     """
@@ -104,7 +104,7 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
         return fetched
 
 
-def place_range(
+def resolve_range(
     pipeline: Pipeline,
     name: str,
     start: str | Position,
@@ -112,18 +112,18 @@ def place_range(
     *,
     archive: Path | None = None,
 ) -> Range:
-    """The part of the log between two places, of which the first, or both, may lie before what bronze holds.
+    """The part of the log between two locations, of which the first, or both, may lie before what bronze holds.
 
-    Raises LakeError where bronze is empty, SourceError where a place is found nowhere, ConfigError for what is none.
+    Raises LakeError where bronze is empty, SourceError where a location is found nowhere, ConfigError for what is none.
     """
     snapshot = BronzeSnapshot.of(lake_of(pipeline), name)
-    places = LogSeeker(snapshot)
+    seeker = LogSeeker(snapshot)
 
-    def position(place: str | Position) -> Position:
+    def position(location: str | Position) -> Position:
         try:
-            return places.position(place)
+            return seeker.position(location)
         except (SourceError, LakeError) as error:
-            parsed = parse_place(str(place))
+            parsed = parse_location(str(location))
             if isinstance(parsed, Position):
                 raise
             return MissingLog(snapshot, origins_of(pipeline, name, archive)).position(parsed, str(error))
@@ -149,7 +149,7 @@ class FileSequence:
 
 @dataclass(frozen=True, slots=True)
 class _Seam:
-    """Where the log begins that is there: a file, the byte from which on it is, and the bytes there."""
+    """Seam where the log begins that is there: a file, the byte from which on it is, and the bytes there."""
 
     file: str
     start: int
@@ -161,7 +161,7 @@ class _Seam:
 
 @dataclass
 class MissingLog:
-    """What bronze holds, and the origins of what it lacks before its oldest byte."""
+    """Content of bronze, and the origins of what it lacks before its oldest byte."""
 
     snapshot: BronzeSnapshot
     origins: Sequence[LogOrigin]
@@ -179,7 +179,7 @@ class MissingLog:
         return next(stretch for stretch in stretches(self.snapshot.checkpoint) if stretch.number == self.oldest.stretch)
 
     def back_to(self, position: Position) -> list[FileSequence]:
-        """What is to be landed so that bronze holds the log from a place on. Raises LakeError where nobody has it."""
+        """Log to land so that bronze holds the log from a position on. Raises LakeError where nobody has it."""
         lowest = self._lowest(position)
         sequences = list(self._sequences(lowest))
         reached = sequences[-1].first if sequences else self.oldest
@@ -188,26 +188,26 @@ class MissingLog:
         return sequences
 
     def all_there_is(self) -> list[FileSequence]:
-        """What the origins have of what gc removed. Raises SourceError for files that are of another log."""
+        """Log of the origins that gc removed. Raises SourceError for files that are of another log."""
         begin = self.stretch.begin
         sequences = list(self._sequences(begin)) if begin < self.oldest else []
         if not sequences and self._reasons:
             raise SourceError("; ".join(self._reasons.values()))
         return sequences
 
-    def position(self, place: LogLocation, reason: str) -> Position:
-        """Where a place lies by what origins have of the log; reason: what bronze says that it does not lie there.
+    def position(self, location: LogLocation, reason: str) -> Position:
+        """Position of a location by what origins have of the log; reason: what bronze says that it does not lie there.
 
         Raises SourceError.
         """
         lines, upper = [reason], self.oldest
         for sequence in self._sequences(self._first):
             try:
-                return self._position_in(sequence, place, upper)
+                return self._position_in(sequence, location, upper)
             except (SourceError, DecodeError) as error:
-                lines.append(f"  {sequence.origin.label}: {self._plain(error)}")
+                lines.append(f"  {sequence.origin.label}: {self._error_text(error)}")
             upper = sequence.first
-        lines += self._places() if upper == self.oldest else []
+        lines += self._origin_texts() if upper == self.oldest else []
         raise SourceError("\n".join(lines))
 
     @property
@@ -216,20 +216,20 @@ class MissingLog:
         begin = self.stretch.begin
         return begin if self.stretch.number > 1 else Position(self.stretch.file(1), FIRST_EVENT)
 
-    def _position_in(self, sequence: FileSequence, place: LogLocation, upper: Position) -> Position:
-        """Where a sequence has a place, which ends at ``upper``. Raises SourceError, DecodeError.
+    def _position_in(self, sequence: FileSequence, location: LogLocation, upper: Position) -> Position:
+        """Position of a location in a sequence, which ends at ``upper``. Raises SourceError, DecodeError.
 
-        Where its origin has the file that bronze begins in, the place may lie after that too: bronze cannot search a
+        Where its origin has the file that bronze begins in, the location may lie after that too: bronze cannot search a
         file that it holds in part.
         """
         listed, source = self._logs[sequence.origin.label], sequence.origin.source
         if upper == self.oldest and upper.file in [file.name for file in listed.files]:
             here = listed.up_to(replace(self.snapshot.end, stretch=1)) if self._is_last_stretch else listed
-            return replace(find_place(source, here, place), stretch=upper.stretch)
+            return replace(resolve_location(source, here, location), stretch=upper.stretch)
         first, last = (file_number(part.file) for part in (sequence.parts[0], sequence.parts[-1]))
         files = tuple(file for file in listed.files if first <= file_number(file.name) <= last)
         log = replace(listed, files=files, end=Position(sequence.parts[-1].file, sequence.parts[-1].stop))
-        position = find_place(_OlderSource(source), log, place)
+        position = resolve_location(_OlderSource(source), log, location)
         return upper if position == log.end else replace(position, stretch=upper.stretch)
 
     @property
@@ -273,7 +273,7 @@ class MissingLog:
             first = Position(parts[0].file, max(parts[0].start, FIRST_EVENT), oldest.stretch)
             before = covered(origin.source, listed, replace(first, stretch=1)) if first < self.stretch.begin else None
         except (SourceError, DecodeError) as error:
-            self._reasons[origin.label] = f"{origin.label} cannot be used: {self._plain(error)}"
+            self._reasons[origin.label] = f"{origin.label} cannot be used: {self._error_text(error)}"
             return None  # the next origin is tried
         return FileSequence(origin, tuple(parts), first, listed.uuid, before)
 
@@ -285,15 +285,15 @@ class MissingLog:
             try:
                 self._logs[origin.label] = origin.source.log()
             except (SourceError, DecodeError) as error:
-                self._reasons[origin.label] = f"{origin.label} cannot be used: {self._plain(error)}"
+                self._reasons[origin.label] = f"{origin.label} cannot be used: {self._error_text(error)}"
                 return None
         return self._logs[origin.label]
 
-    def _plain(self, error: Exception) -> str:
+    def _error_text(self, error: Exception) -> str:
         return str(error).removeprefix(f"{self.origins[0].source.name}: ")
 
-    def _places(self) -> list[str]:
-        """What each origin has, or why nothing comes from it."""
+    def _origin_texts(self) -> list[str]:
+        """Texts on what each origin has, or why nothing comes from it."""
         lines = []
         for origin in self.origins:
             listed = self._log(origin)
@@ -303,15 +303,15 @@ class MissingLog:
         return lines
 
     def _lacking(self, position: Position, lowest: Position, reached: Position) -> str:
-        places = "\n".join(self._places())
+        positions = "\n".join(self._origin_texts())
         return (
             f"bronze begins at {self.oldest}, and what is to be replayed at {position}: nobody has "
-            f"{_files_between(lowest, reached)}, which that needs\n{places}\n"
+            f"{_files_between(lowest, reached)}, which that needs\n{positions}\n"
             "Put copies of the files into a folder and name it: --archive DIR, or archive: under the source"
         )
 
     def _seam(self) -> _Seam:
-        """Where bronze's own log begins; without content where it holds nothing yet."""
+        """Seam where bronze's own log begins; without content where it holds nothing yet."""
         oldest = self.oldest
         start = oldest.offset if oldest.offset > FIRST_EVENT else 0
         here = (pc.field("stretch") == oldest.stretch) & (pc.field("number") == oldest.number)
@@ -412,7 +412,7 @@ def _require_one_log(source: Files, listed: Log, names: Sequence[str], oldest: P
 
 
 def _is_within(earlier: Gtids | None, later: Gtids | None) -> bool:
-    """Whether the transactions before one file are among those before another, as far as the files tell."""
+    """True if the transactions before one file are among those before another, as far as the files tell."""
     if not earlier or not later:
         return True
     return type(earlier) is type(later) and union(earlier, later) == later
@@ -444,7 +444,7 @@ def _bytes(reading: PartReader, part: FilePart) -> bytes:
 
 
 def _is_same(reading: PartReader, part: FilePart, content: bytes) -> bool:
-    """Whether a part is this content, but for events that were redacted."""
+    """True if a part is this content, but for events that were redacted."""
     original, content = _bytes(reading, part), _plain_bytes(content, part.start)
     if original == content:
         return True

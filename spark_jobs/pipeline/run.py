@@ -48,7 +48,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position, Range
 from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.pipeline.comments import SourceComments
-from spark_jobs.pipeline.delivery import Arrivals, DeliveryResult, TableMerge, at_one_version, by_table
+from spark_jobs.pipeline.delivery import DeliveryResult, MergeSummary, TableMerge, at_one_version, by_table
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
 from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.pipeline.outcome import Outcome
@@ -120,7 +120,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
 
 
 def _server_kind(source: Source, extracted: Extracted) -> str:
-    """What wrote the log that was read: ``mysql`` or ``mariadb``, which has no UUID."""
+    """Kind of server that wrote the log that was read: ``mysql`` or ``mariadb``, which has no UUID."""
     if source.endpoint is not None:
         return "mysql" if extracted.stretch and extracted.stretch.uuid else "mariadb"
     format_, _ = source.reading()(FilePart(extracted.range.stop.file, FIRST_EVENT, FIRST_EVENT))
@@ -189,18 +189,18 @@ def _compact_tables(
 
 @dataclass(frozen=True, slots=True)
 class SilverUnits:
-    """What one Spark job wrote for tables, and what stops others before anything of them can be committed."""
+    """Results of one Spark job for tables, and stops of others before anything of them can be committed."""
 
     results: Mapping[TableName, tuple[PreparedCompaction, list[WindowResult]]] = field(default_factory=dict)
     errors: Mapping[TableName, StratalogError] = field(default_factory=dict)
 
 
 def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task_bytes: int) -> SilverUnits:
-    """What one Spark job wrote for tables; ``_compact`` commits it."""
+    """Results of one Spark job for tables; ``_compact`` commits them."""
     if planned.index is None:
         return SilverUnits()
     # Slices are cut where a window of some table ends, so that a task reads whole slices.
-    index = planned.index.cut({place for work in planned.work for place in work.window.cuts})
+    index = planned.index.cut({position for work in planned.work for position in work.window.cuts})
     preparation = silver_plan.prepared(planned.work, index)
     if not preparation.units:
         return SilverUnits({}, preparation.errors)
@@ -220,7 +220,7 @@ def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: Com
             raise units.errors[work.name]
         return silver_job.commit(*units.results[work.name], partial(silver_job.rewritten, session_over(spark, 0)))
     except TableStopped as error:
-        planned.note_place(work.name, error)
+        planned.note_position(work.name, error)
         raise
 
 
@@ -278,10 +278,10 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries, pipeline.spark.task_bytes)
     with span("commits", tables=len(deliveries), by_engine=len(units)):
-        bring_results = each_table(
-            deliveries, partial(_bring, units), stopped_into, f"{name}: downstream", partial(_note, finished)
+        merge_results = each_table(
+            deliveries, partial(_merge_table, units), stopped_into, f"{name}: downstream", partial(_note, finished)
         )
-    results = at_one_version({result.name: result for result in bring_results})
+    results = at_one_version({result.name: result for result in merge_results})
     for result in results.values():
         if result.stopped:
             stopped_into[result.name] = advised(result.stopped, table=result.name[0])
@@ -289,14 +289,14 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     for origin, reason in by_table(stopped_into).items():
         stopped[origin] = f"{stopped[origin]}\n{reason}" if origin in stopped else reason
 
-    arrivals = Arrivals(lake, legs, results, stopped_into, stopped, unchanged)
+    merge_summary = MergeSummary(lake, legs, results, stopped_into, stopped, unchanged)
     for result in results.values():
         _note(finished, result)
     merges = [*finished.values()]
-    annotate(tables=len(merges), rows=sum(map(_rows, merges)))
+    annotate(tables=len(merges), rows=sum(map(_merged_row_count, merges)))
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
-    after = [arrivals.after(entry) for entry in entries]
+    after = [merge_summary.after(entry) for entry in entries]
     return Outcome(after, position, compacted, merges, stopped, stopped_into, new)
 
 
@@ -311,7 +311,7 @@ def _deliveries(
 ) -> list[TableMerge]:
     """The source tables on their way to the downstream tables that are chosen."""
     # Shared by all: who may merge into a table of several now, and what decodes every change.
-    turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+    locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
     lake, changes = lake_of(pipeline), LoggedChanges(pipeline, source)
     comments = SourceComments(pipeline, source)
     return [
@@ -322,7 +322,7 @@ def _deliveries(
             origin=origin,
             into=destination,
             is_one_of_several=len(destinations) > 1,
-            turns=turns,
+            locks=locks,
             changes=changes,
             comments=comments,
             repeated=repeated.get(origin, ()),
@@ -357,7 +357,10 @@ Units = Mapping[TableInto, tuple[PreparedMerge, list[MergedFiles]]]
 
 
 def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_bytes: int) -> Units:
-    """What one Spark job did for the deliveries; they are committed by ``TableMerge.bring``, which tries the others."""
+    """Results of one Spark job for the deliveries.
+
+    They are committed by ``TableMerge.merge``, which tries the others.
+    """
     units: list[tuple[TableInto, PreparedMerge]] = []
     planned_tables: PlannedTables = {}
     log: ChangedLog | None = None
@@ -386,16 +389,16 @@ def _has_every_change(delivery: "TableMerge") -> bool:
 def _note(finished: dict[TableInto, Merged], result: DeliveryResult) -> None:
     """Notes what was merged; a try that finds nothing more has not merged less."""
     merged, earlier = result.merged, finished.get(result.name)
-    if merged and (_rows(merged) or not earlier or not _rows(earlier)):
+    if merged and (_merged_row_count(merged) or not earlier or not _merged_row_count(earlier)):
         finished[result.name] = merged
 
 
-def _rows(merged: Merged) -> int:
+def _merged_row_count(merged: Merged) -> int:
     return merged.inserted + merged.updated + merged.deleted
 
 
-def _bring(units: Units, delivery: "TableMerge") -> "DeliveryResult":
-    return delivery.bring(units.get(delivery.name))
+def _merge_table(units: Units, delivery: "TableMerge") -> "DeliveryResult":
+    return delivery.merge(units.get(delivery.name))
 
 
 @span("publish", layer="published")
@@ -426,11 +429,11 @@ def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extr
     """All three layers of one source, and the publication. Tables that stop are in the outcome."""
     extracted = extract_source(spark, pipeline, name)
     # A run that has published more of the log meanwhile is what this one continues from.
-    brought_forward = partial(bring_forward, spark, pipeline, name)
-    return extracted, retry_on_conflict(brought_forward, wait=CONFLICT_WAIT)
+    forward_merge = partial(merge_forward, spark, pipeline, name)
+    return extracted, retry_on_conflict(forward_merge, wait=CONFLICT_WAIT)
 
 
-def bring_forward(spark: SparkSession, pipeline: Pipeline, name: str) -> Outcome:
+def merge_forward(spark: SparkSession, pipeline: Pipeline, name: str) -> Outcome:
     """Silver and downstream of one source up to bronze's end, and the publication. Raises LostRace."""
     outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
     publish(pipeline, name, outcome)

@@ -76,7 +76,7 @@ def _is_newest(lake: Lake, source: str, leg: DestinationLeg, target: Target) -> 
 
 
 def _is_published(silver: Table, version: int, target: Target) -> bool:
-    """Whether a version of silver is not beyond what is published: a table that was restored gets its numbers again."""
+    """True if a version of silver is not beyond what is published: a table that was restored gets its numbers again."""
     try:
         info = commit_info_of(silver.path, version) or {}
     except UnsupportedTable:

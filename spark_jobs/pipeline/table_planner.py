@@ -61,7 +61,7 @@ class TablePlanner:
     scan: RangeScan
     inputs: TimelineInputs
     cuts: frozenset[Position] = frozenset()
-    """Where slices are cut."""
+    """Positions where slices are cut."""
     gaps: Gaps = NO_GAPS
     slices: SliceIndex | None = None
     """Those that the scan is of."""
@@ -71,7 +71,7 @@ class TablePlanner:
         return self.snapshot.source
 
     def job(self, entry: Entry, since: Position) -> CompactionJob | None:
-        """What is to do for a table; None where there is nothing.
+        """Job of a table; None where there is nothing to do.
 
         Args:
             entry: what is published of the table.
@@ -93,7 +93,7 @@ class TablePlanner:
         if is_rebuilt:
             self._require_as_planned(entry, name)
         position = head.position if head and not is_rebuilt else None
-        start = self._start(entry, since, position, resets_done)
+        start = self._window_start(entry, since, position, resets_done)
         filters = filters_of(self.inputs.filters, self.source, name)
 
         # The timeline, up to where the table stops.
@@ -116,12 +116,12 @@ class TablePlanner:
             contents.size,
             filters,
             reset=resets if is_rebuilt else 0,
-            standing=contents.standing,
+            state=contents.state,
             ended=ended,
         )
 
     def _has_news(self, entry: Entry, name: TableName, since: Position) -> bool:
-        """Whether the scan has something about a table, or the table needs log that bronze lacks."""
+        """True if the scan has something about a table, or the table needs log that bronze lacks."""
         if name in self.scan.tables or entry.is_reset or since < self.snapshot.complete_from:
             return True
         if any(gap.key and gap.key.parent in self.scan.tables for gap in self.gaps.stopping_keys(name)):
@@ -140,8 +140,8 @@ class TablePlanner:
                 "rows, and reset it again, which says what would be lost"
             )
 
-    def _start(self, entry: Entry, since: Position, position: Position | None, resets_done: int) -> Position:
-        """Where a table's window begins.
+    def _window_start(self, entry: Entry, since: Position, position: Position | None, resets_done: int) -> Position:
+        """Position where a table's window begins.
 
         Args:
             entry: what is published of the table.
@@ -178,13 +178,13 @@ class TablePlanner:
             why_not = why_not_anew(self.pipeline, self.source, name)
             inputs = replace(inputs, base=partial(own_base, table, state), why_not=why_not)
             contents, ended = build_until_stopped(scan, name, window, state, inputs)
-        self._warn_of_numbers(name, state, contents.standing)
+        self._warn_of_numbers(name, state, contents.state)
         if stop and not ended:
             ended = Ended(window.stop, TableStopped(stop.refusal, window.stop))
         return contents, ended
 
     def _gap_stop(self, name: TableName, window: Range, state: TableState | None) -> GapStop | None:
-        """Where a gap of the log stops a table in its window. state: None where silver has no row of it."""
+        """Position where a gap of the log stops a table in its window. state: None where silver has no row of it."""
         skips = self.inputs.filters.skipped(name.schema, name.table)
         named = names_by_history(self.lake, self.source)
         # What cascades where the lake has no row of the table changes none.
@@ -229,17 +229,17 @@ class TablePlanner:
 
 
 def _up_to_gap(
-    range_: Range, scan: RangeScan, inputs: TimelineInputs, refusal: str
+    log_range: Range, scan: RangeScan, inputs: TimelineInputs, refusal: str
 ) -> tuple[Range, RangeScan, TimelineInputs]:
-    """What a table's timeline is built from in a range that ends where a gap of its log begins.
+    """Inputs of a table's timeline in a range that ends where a gap of its log begins.
 
     A server's definition is of the log's end: it names no columns before the statements in between.
     """
-    statements = tuple(statement for statement in scan.statements if statement.position < range_.stop)
+    statements = tuple(statement for statement in scan.statements if statement.position < log_range.stop)
 
     def complete(logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         if not logged.has_names():
             raise TableStopped(refusal)
         return inputs.complete(logged, last_change)
 
-    return range_, replace(scan, statements=statements), replace(inputs, complete=complete)
+    return log_range, replace(scan, statements=statements), replace(inputs, complete=complete)

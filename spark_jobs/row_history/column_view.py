@@ -1,4 +1,4 @@
-"""What is shown of a table's columns: as downstream tables have them, or as the log does.
+"""Columns of a table that are shown: as downstream tables have them, or as the log does.
 
 Put here: masks, left-out columns and rules about rows, applied to changes of any definition of a table. Not here: the
 rules (config/filters.py, silver/), or which changes are chosen (row_choice.py).
@@ -27,7 +27,7 @@ ShownRow = Mapping[str, Cell]
 
 @dataclass(frozen=True, slots=True)
 class _Treatment:
-    """What rules make of one definition. columns: what each column that is shown is, by name."""
+    """Effects of rules on one definition. columns: what each column that is shown is, by name."""
 
     masks: ColumnMasks
     columns: Mapping[str, Column]
@@ -116,7 +116,7 @@ class ColumnView:
 
 
 def absent_columns(definition: TableDefinition, changes: Changes, name: str) -> pa.Array | None:
-    """Which columns images leave out, as names; None where they are whole."""
+    """Columns that images leave out, as names; None where they are whole."""
     presence = getattr(changes, name)
     if presence is None:
         return None

@@ -1,4 +1,4 @@
-"""Which changes belong to a row whose key changes: the keys that it has one after the other, and how long each.
+"""Changes that belong to a row whose key changes: the keys that it has one after the other, and how long each.
 
 A chosen key has all of its changes, at any time. Where an UPDATE gives its row another key, the changes of that key
 count from there until the row is deleted, moves on, or the table is emptied; where a row came to a chosen key from
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 Order = tuple[int, ...]
-"""Of a change: the order of the place where its slice takes effect, its offset, its row."""
+"""Of a change: the order of the position where its slice takes effect, its offset, its row."""
 _BEFORE_ALL: Order = ()
 _AFTER_ALL: Order = (1 << 62,)
 
@@ -26,7 +26,7 @@ class KeyEvent:
 
     @property
     def is_move(self) -> bool:
-        """Whether a row has another key afterwards."""
+        """True if a row has another key afterwards."""
         return self.old is not None and self.new is not None
 
 
@@ -69,10 +69,10 @@ class KeyLives:
                 continue
             if is_forward:
                 event = next((event for event in ends.get(key, ()) if event.order > order), None)
-                barrier = min((place for place in emptied if place > order), default=_AFTER_ALL)
+                barrier = min((position for position in emptied if position > order), default=_AFTER_ALL)
             else:
                 event = next((event for event in reversed(begins.get(key, ())) if event.order < order), None)
-                barrier = max((place for place in emptied if place < order), default=_BEFORE_ALL)
+                barrier = max((position for position in emptied if position < order), default=_BEFORE_ALL)
             limit = barrier if event is None else (min if is_forward else max)(event.order, barrier)
             span = (order, limit) if is_forward else (limit, order)
             if span in lives._spans.setdefault(key, []):
@@ -83,7 +83,7 @@ class KeyLives:
         return lives
 
     def holds(self, order: Order, old: str | None, new: str | None) -> bool:
-        """Whether a change is of a chosen row."""
+        """True if a change is of a chosen row."""
         return any(self._is_of(key, order) for key in (old, new) if key is not None)
 
     def _is_of(self, key: str, order: Order) -> bool:

@@ -105,15 +105,15 @@ class KeyIndexes:
 
     def of(self, file: int, name: TableName, *, builds: bool) -> LogKeyIndex | None:
         """The index of a data file for a table; None where there is none, and none is built. Raises LakeError."""
-        place = file, name
+        position = file, name
         if self._folder is None or not _LEAST <= self.files.count(file) < _MOST:
             return None
-        if self._opened.get(place) is None and (place not in self._opened or builds):
-            self._opened[place] = self._read(self._folder, file, name, builds=builds)
-            index = self._opened[place]
+        if self._opened.get(position) is None and (position not in self._opened or builds):
+            self._opened[position] = self._read(self._folder, file, name, builds=builds)
+            index = self._opened[position]
             if index and not index.description["has_statements"]:
                 self.files.note_lacking(file, "statement")
-        return self._opened[place]
+        return self._opened[position]
 
     def drop(self, file: int, name: TableName) -> None:
         """An index turned out to be damaged: it is built again when it is next needed."""
@@ -206,7 +206,7 @@ class KeySearch:
         return np.unique(np.concatenate(rows))
 
     def _is_inside(self, file: int) -> bool:
-        """Whether the range has all of a file: of one that it covers in part less is decoded without an index."""
+        """True if the range has all of a file: of one that it covers in part less is decoded without an index."""
         extent = self.indexes.files.extent(file)
         if extent is None:
             return False

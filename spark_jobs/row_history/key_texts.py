@@ -40,13 +40,13 @@ class KeyTexts:
             if has_after is not None and has_before is not None:
                 is_old = pc.and_(pc.invert(has_after), has_before)
                 after[at] = pc.if_else(is_old, before[at], after[at])
-        row, row_before = _joined(after), _joined(before)
+        row, row_before = _joined_texts(after), _joined_texts(before)
         op = changes.op
         old = pc.if_else(pc.equal(op, UPDATE), row_before, pc.if_else(pc.equal(op, DELETE), row, None))
         return cls(old, pc.if_else(pc.equal(op, DELETE), None, row))
 
     def is_among(self, keys: Sequence[str]) -> pa.Array:
-        """Whether the row has one of these keys before the change or after it."""
+        """True if the row has one of these keys before the change or after it."""
         values = pa.array(keys, pa.string())
         return pc.or_(pc.is_in(self.old, value_set=values), pc.is_in(self.new, value_set=values))
 
@@ -56,7 +56,7 @@ def _presence(changes: Changes, name: str, ordinal: int) -> pa.Array | None:
     return None if presence is None else pa.array(presence.column(ordinal))
 
 
-def _joined(columns: Sequence[pa.Array]) -> pa.Array:
+def _joined_texts(columns: Sequence[pa.Array]) -> pa.Array:
     return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, _SEPARATOR)
 
 

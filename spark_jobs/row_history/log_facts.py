@@ -1,4 +1,4 @@
-"""Who made a change: what events beside its row say of connection, server, statement and transaction.
+"""Author of a change: what events beside its row say of connection, server, statement and transaction.
 
 Put here: looking that up for changes that are chosen, in their slices and in earlier ones of their transactions.
 Not here: layouts of events (binlog/).
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from spark_jobs.binlog import Marks, SliceBytes, SliceMarks, SliceTexts, StatementTexts, xa_step
-from spark_jobs.bronze.effective_slices import EffectiveSlices, PlacedSlice
+from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
 from spark_jobs.changes.json_encoding import bytes_at
 from spark_jobs.log.position import Position, Range
 
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What the log says of a change beside its row; None where it does not say.
+    """Facts of the log about a change besides its row; None where it does not say.
 
     transaction: where the transaction begins that the change took effect with. connection: the thread id of the session
     that made it. xa: the id of an XA transaction, as the server writes it.
@@ -35,7 +35,7 @@ class LogFacts:
 class _SliceFacts:
     """Facts of one slice."""
 
-    slice_: PlacedSlice
+    log_slice: LocatedSlice
     marks: SliceMarks
     texts: SliceTexts
     starts: tuple[int, ...]
@@ -44,8 +44,8 @@ class _SliceFacts:
 
     def of(self, offset: int, row: int) -> LogFacts:
         _, server_id = self.marks.stamp(offset)
-        begin = self.slice_.begin
-        if self.slice_.committed is None:
+        begin = self.log_slice.begin
+        if self.log_slice.committed is None:
             at = bisect_right(self.starts, offset) - 1
             begin = replace(begin, offset=self.starts[max(at, 0)])
         return LogFacts(begin, server_id, self.marks.thread(offset), self.texts.text(offset, row), self.xa)
@@ -60,14 +60,14 @@ class FactsReader:
     _open: "_OpenTransaction | None" = None
     _xids: dict[Position, str | None] = field(default_factory=dict)
 
-    def of(self, slice_: PlacedSlice, offset: int, row: int) -> LogFacts:
+    def of(self, log_slice: LocatedSlice, offset: int, row: int) -> LogFacts:
         """The facts of a change. Raises DecodeError, LakeError."""
-        if self._current is None or self._current.slice_ is not slice_:
-            self._current = self._read(slice_)
+        if self._current is None or self._current.log_slice is not log_slice:
+            self._current = self._facts_of_slice(log_slice)
         return self._current.of(offset, row)
 
-    def _read(self, slice_: PlacedSlice) -> _SliceFacts:
-        cells = slice_.cells
+    def _facts_of_slice(self, log_slice: LocatedSlice) -> _SliceFacts:
+        cells = log_slice.cells
         file, start, first, stretch = (
             cells.column(name)[0].as_py() for name in ("file", "start", "transaction_start", "stretch")
         )
@@ -82,20 +82,20 @@ class FactsReader:
         marks, texts = self._open.read(cells)
         starts = tuple(sorted({first, *marks.starts}))
         self._open.begin = replace(begin, offset=starts[-1])
-        return _SliceFacts(slice_, marks, texts, starts, self._xid(slice_))
+        return _SliceFacts(log_slice, marks, texts, starts, self._xid(log_slice))
 
-    def _xid(self, slice_: PlacedSlice) -> str | None:
+    def _xid(self, log_slice: LocatedSlice) -> str | None:
         """The id of the XA transaction that a slice belongs to, by the slice that commits it; None of no XA."""
-        if slice_.committed is None:
+        if log_slice.committed is None:
             return None
-        place = slice_.place
-        if place not in self._xids:
-            self._xids[place] = next(self._ids_at(place), None)
-        return self._xids[place]
+        position = log_slice.position
+        if position not in self._xids:
+            self._xids[position] = next(self._ids_at(position), None)
+        return self._xids[position]
 
-    def _ids_at(self, place: Position) -> Iterator[str]:
-        """The id in the XA COMMIT, or XA_PREPARE of a transaction in one phase, at a place."""
-        for cells in self.slices.logged(Range(place, replace(place, offset=place.offset + 1))):
+    def _ids_at(self, position: Position) -> Iterator[str]:
+        """The id in the XA COMMIT, or XA_PREPARE of a transaction in one phase, at a position."""
+        for cells in self.slices.logged(Range(position, replace(position, offset=position.offset + 1))):
             file, start, context, first = (
                 cells.column(name)[0].as_py() for name in ("file", "start", "context", "transaction_start")
             )

@@ -75,13 +75,13 @@ class KeyLine(ChangeLine):
 
     @property
     def changes_keys(self) -> bool:
-        """Whether a row begins, ends or gets another key."""
+        """True if a row begins, ends or gets another key."""
         return self.old != self.new
 
 
 @dataclass(slots=True)
 class RowChoice:
-    """Which rows are chosen: by keys as a user wrote them, by a condition, or all of a table.
+    """Choice of rows: by keys as a user wrote them, by a condition, or all of a table.
 
     followed: texts of keys that chosen rows have at another time.
     """
@@ -94,7 +94,7 @@ class RowChoice:
     missing: str | None = None
     """A column that the condition names and a definition of the table does not have."""
     is_asked: bool = False
-    """Whether a definition had all columns that the condition names."""
+    """True if a definition had all columns that the condition names."""
     _seeds: dict[TableDefinition, frozenset[str]] = field(default_factory=dict)
 
     @property
@@ -103,7 +103,7 @@ class RowChoice:
         return _NO_KEYS.union(*self._seeds.values())
 
     def has_key(self, definition: TableDefinition, keys: KeyTexts | None) -> NDArray[np.bool_] | None:
-        """Which changes are of the keys, or followed; None where no keys are given.
+        """Mask of the changes of the keys, or followed; None where no keys are given.
 
         keys: of tables with a key. Raises ConfigError where those that the user wrote are no keys of the table.
         """
@@ -130,7 +130,7 @@ class RowChoice:
             raise ConfigError(f"--where: names column {self.missing}, which {name} does not have in this range")
 
     def mask(self, definition: TableDefinition, changes: Changes, keys: KeyTexts | None) -> NDArray[np.bool_]:
-        """Which changes are chosen. keys: of tables with a key. Raises ConfigError."""
+        """Mask of the chosen changes. keys: of tables with a key. Raises ConfigError."""
         mask = self.has_key(definition, keys)
         mask = np.ones(len(changes), np.bool_) if mask is None else mask
         if self.condition and mask.any():
@@ -208,11 +208,11 @@ class ChosenRows(Format):
         """Raises DecodeError, ConfigError, TableStopped."""
         for batch in changes:
             keys = KeyTexts.of(definition, batch) if definition.key else None
-            places = np.flatnonzero(self._choice.mask(definition, batch, keys))
-            if not len(places):
+            indexes = np.flatnonzero(self._choice.mask(definition, batch, keys))
+            if not len(indexes):
                 continue
-            changes_ = self._view.remaining(definition, batch.take(pa.array(places)), context.file)
-            yield from self._entries(context, definition, changes_)
+            decoded = self._view.remaining(definition, batch.take(pa.array(indexes)), context.file)
+            yield from self._entries(context, definition, decoded)
 
     def _entries(self, context: SliceContext, definition: TableDefinition, changes: Changes) -> Iterator[ChangeLine]:
         """The entries of changes that are chosen."""
@@ -223,8 +223,8 @@ class ChosenRows(Format):
         # A change a row; what all of them have in common was decoded at once.
         times: Sequence[datetime] = changes.committed_at.to_pylist()
         gtids, kinds = gtids_of(changes), changes.op.to_pylist()
-        places = zip(changes.offset.to_pylist(), changes.row.to_pylist(), strict=True)
-        for at, (offset, row) in enumerate(places):
+        indexes = zip(changes.offset.to_pylist(), changes.row.to_pylist(), strict=True)
+        for at, (offset, row) in enumerate(indexes):
             is_delete = kinds[at] == DELETE
             change = RowChange(
                 definition,

@@ -1,4 +1,4 @@
-"""What a table was called over time, and the statements about it: learnt from statements of the log alone.
+"""Names of a table over time, and the statements about it: learnt from statements of the log alone.
 
 Put here: names and statements of one table in a part of the log. Not here: what a statement does to columns (schema/,
 silver/), or rows (reading.py).
@@ -35,7 +35,7 @@ class TableLife:
     emptied: tuple[Position, ...]
 
     def holds(self, name: TableName, at: Position) -> bool:
-        """Whether rows of a name are the table's at a position."""
+        """True if rows of a name are the table's at a position."""
         limit = self.names.get(name, at)
         return limit is None or at < limit
 
@@ -71,13 +71,13 @@ def _life(name: TableName, all_statements: Iterable[LoggedStatement]) -> TableLi
 
 
 def _earlier_names(logged: LoggedStatement, names: Iterable[TableName]) -> list[TableName]:
-    """What a statement's new tables of these names were called before it."""
+    """Names before a statement of its new tables of these names."""
     folded = {_folded(name) for name in names}
     return [effect.was for effect in _effects(logged) if isinstance(effect, Rename) and _folded(effect.table) in folded]
 
 
 def _empties(logged: LoggedStatement, names: Iterable[TableName]) -> bool:
-    """Whether no row of one of the names is left after a statement."""
+    """True if no row of one of the names is left after a statement."""
     folded = {_folded(name) for name in names}
     for effect in _effects(logged):
         if isinstance(effect, TruncateTable | DropTable | FreeName) and _folded(effect.table) in folded:
@@ -88,7 +88,7 @@ def _empties(logged: LoggedStatement, names: Iterable[TableName]) -> bool:
 
 
 def _effects(logged: LoggedStatement) -> tuple[object, ...]:
-    """What a statement does; nothing where it cannot be read."""
+    """Effects of a statement; none where it cannot be read."""
     with suppress(DecodeError):
         return effects(logged.statement, logged.database, logged.session)
     return ()

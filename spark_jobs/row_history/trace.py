@@ -21,11 +21,11 @@ import pyarrow as pa
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.data_files import DataFiles
-from spark_jobs.bronze.effective_slices import EffectiveSlices, PlacedSlice
+from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.bronze.seek import range_in
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.changes.feed import placed_lines
+from spark_jobs.changes.feed import lines_with_slices
 from spark_jobs.changes.formats.base import ChangeLine, Format
 from spark_jobs.changes.lines import JsonChanges, Output
 from spark_jobs.changes.table_definitions import HistoryDefinitions
@@ -54,7 +54,7 @@ _KEPT = 128 << 20
 class TracedChange:
     """A change, where it takes effect, and who made it. stretch: of the file that its bytes stand in."""
 
-    place: Order
+    position: Order
     stretch: int
     change: RowChange
     facts: LogFacts
@@ -64,7 +64,7 @@ class TracedChange:
 class TracedStatement:
     """A statement about the table."""
 
-    place: Order
+    position: Order
     statement: LoggedStatement
     gtid: str | None
 
@@ -74,9 +74,9 @@ Traced = TracedChange | TracedStatement
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which changes are asked for; what is not given chooses all.
+    """Selection of changes; what is not given chooses all.
 
-    start, stop: places. keys: as users write them. gtids: sets of transactions. connections: thread ids. pattern: of
+    start, stop: positions. keys: as users write them. gtids: sets of transactions. connections: thread ids. pattern: of
     the statement's text. is_raw: as bronze has rows, and not as downstream tables do.
     """
 
@@ -144,20 +144,20 @@ class TableTrace:
         entries: list[Iterator[Traced]] = [self.changes()]
         if not self.makers:
             entries.append(self._statements())
-        yield from heapq.merge(*entries, key=lambda traced: traced.place)
+        yield from heapq.merge(*entries, key=lambda traced: traced.position)
 
     def changes(self) -> Iterator[TracedChange]:
         """The chosen changes in the order in which they take effect. Raises as ``entries``."""
         lives, slices = self._lives() if self.choice.keys else (None, self._all_slices())
         facts = FactsReader(self._slices)
-        for slice_, line in self._lines(ChosenRows(self.choice, self.view), slices):
+        for log_slice, line in self._lines(ChosenRows(self.choice, self.view), slices):
             assert isinstance(line, ChosenLine)
-            change, place = line.change, _order(slice_, line)
-            if lives and not lives.holds(place, change.old_key, change.new_key):
+            change, position = line.change, _order(log_slice, line)
+            if lives and not lives.holds(position, change.old_key, change.new_key):
                 continue
-            log_facts = facts.of(slice_, change.offset, change.row)
+            log_facts = facts.of(log_slice, change.offset, change.row)
             if self.makers.hold(change, log_facts):
-                yield TracedChange(place, slice_.place.stretch, change, log_facts)
+                yield TracedChange(position, log_slice.position.stretch, change, log_facts)
         self.choice.require_asked(self.name)
         self._warn_of_hidden()
 
@@ -176,7 +176,7 @@ class TableTrace:
             order = logged.position.order
             yield TracedStatement((*order, 0, 0), logged, gtids.get(order))
 
-    def _lives(self) -> tuple[KeyLives, Iterator[PlacedSlice]]:
+    def _lives(self) -> tuple[KeyLives, Iterator[LocatedSlice]]:
         """The lives of chosen rows, and the slices with changes of them.
 
         The range is searched again as long as the chosen rows turn out to have had other keys.
@@ -185,75 +185,77 @@ class TableTrace:
         search = KeySearch(self.indexes, tuple(self.life.names), self.within, self.choice, self.view)
         while True:
             events, memory = list[KeyEvent](), _KeptSlices()
-            for slice_, line in self._lines(KeyChanges(self.choice, self.view), self._all_slices(search)):
+            for log_slice, line in self._lines(KeyChanges(self.choice, self.view), self._all_slices(search)):
                 assert isinstance(line, KeyLine)
-                memory.add(slice_)
+                memory.add(log_slice)
                 if line.changes_keys:
-                    events.append(KeyEvent(_order(slice_, line), line.old, line.new))
+                    events.append(KeyEvent(_order(log_slice, line), line.old, line.new))
             keys = keys_met(self.choice.seeds, events) - self.choice.seeds
             if keys <= self.choice.followed:
                 lives = KeyLives.of(self.choice.seeds, events, emptied)
                 return lives, self._all_slices(search, memory.places) if memory.slices is None else iter(memory.slices)
             self.choice.followed = frozenset(keys)
 
-    def _all_slices(self, search: KeySearch | None = None, places: set[Order] | None = None) -> Iterator[PlacedSlice]:
-        """The slices that may have rows of the table: only those that a search finds, that take effect at places."""
-        return self._slices.of_range(self.within, self.life.names, places, search.rows if search else None)
+    def _all_slices(
+        self, search: KeySearch | None = None, positions: set[Order] | None = None
+    ) -> Iterator[LocatedSlice]:
+        """The slices that may have rows of the table: only those that a search finds, that take effect at positions."""
+        return self._slices.of_range(self.within, self.life.names, positions, search.rows if search else None)
 
-    def _lines(self, form: Format, slices: Iterator[PlacedSlice]) -> Iterator[tuple[PlacedSlice, ChangeLine]]:
+    def _lines(self, form: Format, slices: Iterator[LocatedSlice]) -> Iterator[tuple[LocatedSlice, ChangeLine]]:
         """What a format makes of the table's changes in slices, each with its slice."""
-        place = self.within.start
+        position = self.within.start
 
-        def noted() -> Iterator[PlacedSlice]:
-            nonlocal place
-            for slice_ in slices:
-                place = slice_.place
-                yield slice_
+        def noted() -> Iterator[LocatedSlice]:
+            nonlocal position
+            for log_slice in slices:
+                position = log_slice.position
+                yield log_slice
 
         # A slice is decoded before the next one is read: what its tables are called depends on where it lies.
         encoder = JsonChanges(
             self.snapshot.source,
-            lambda name: self.life.holds(name, place),
+            lambda name: self.life.holds(name, position),
             self.indexes.definitions.complete,
             prepared=True,
             output=Output(form),
         )
-        yield from placed_lines(encoder, noted(), self.within)
+        yield from lines_with_slices(encoder, noted(), self.within)
 
 
 @dataclass(slots=True)
 class _KeptSlices:
     """Slices with changes of chosen rows, in memory as long as they are few.
 
-    places: where they take effect. slices: None where they are too many.
+    positions: where they take effect. slices: None where they are too many.
     """
 
     places: set[Order] = field(default_factory=set)
-    slices: list[PlacedSlice] | None = field(default_factory=list)
-    _last: PlacedSlice | None = None
+    slices: list[LocatedSlice] | None = field(default_factory=list)
+    _last: LocatedSlice | None = None
     _bytes: int = 0
 
-    def add(self, slice_: PlacedSlice) -> None:
+    def add(self, log_slice: LocatedSlice) -> None:
         """A slice, once or several times in a row."""
-        if slice_ is self._last:
+        if log_slice is self._last:
             return
-        self._last = slice_
-        self.places.add(slice_.place.order)
-        self._bytes += slice_.cells.nbytes
+        self._last = log_slice
+        self.places.add(log_slice.position.order)
+        self._bytes += log_slice.cells.nbytes
         if self.slices is not None and self._bytes > _KEPT:
             self.slices = None
         if self.slices is not None:
             # What is read with it, its row group, is not kept.
-            self.slices.append(replace(slice_, cells=slice_.cells.take(pa.array([0]))))
+            self.slices.append(replace(log_slice, cells=log_slice.cells.take(pa.array([0]))))
 
 
-def _order(slice_: PlacedSlice, line: ChangeLine) -> Order:
-    return (*slice_.place.order, line.offset, line.row)
+def _order(log_slice: LocatedSlice, line: ChangeLine) -> Order:
+    return (*log_slice.position.order, line.offset, line.row)
 
 
 @dataclass(frozen=True, slots=True)
 class _Makers:
-    """Who made the changes that are asked for."""
+    """Authors of the changes that are asked for."""
 
     gtids: "_Transactions | None"
     connections: tuple[int, ...]
@@ -273,7 +275,7 @@ class _Makers:
         return bool(self.gtids or self.connections or self.pattern)
 
     def hold(self, change: RowChange, facts: LogFacts) -> bool:
-        """Whether a change is one of theirs."""
+        """True if a change is one of theirs."""
         if self.gtids is not None and not self.gtids.hold(change.gtid):
             return False
         if self.connections and facts.connection not in self.connections:
@@ -305,7 +307,7 @@ class _Transactions:
 
 
 def _view(pipeline: Pipeline, lake: Lake, source: str, life: TableLife, *, is_raw: bool) -> ColumnView:
-    """How columns are shown. Raises TableStopped."""
+    """View of the columns. Raises TableStopped."""
     if is_raw:
         return ColumnView()
     name = next(iter(life.names))
@@ -321,7 +323,7 @@ def _view(pipeline: Pipeline, lake: Lake, source: str, life: TableLife, *, is_ra
 
 
 def _choice(selection: Selection, view: ColumnView) -> RowChoice:
-    """Which rows are chosen. Raises ConfigError."""
+    """Choice of rows. Raises ConfigError."""
     try:
         condition = Condition.parse(selection.condition) if selection.condition else None
     except ConfigError as error:

@@ -19,7 +19,7 @@ from spark_jobs.text import disclosure
 
 @dataclass(frozen=True, slots=True)
 class TraceView:
-    """How entries are written.
+    """Form of entries.
 
     is_whole: all columns, and not only those that differ. has_literals: statements with the values in them.
     """
@@ -89,7 +89,7 @@ class TraceView:
 
 
 def differing(before: ShownRow, after: ShownRow) -> tuple[dict[str, Cell], dict[str, Cell]]:
-    """What differs between two images of a row: a column that one of them leaves out is of the other alone."""
+    """Differences between two images of a row: a column that one of them leaves out is of the other alone."""
     unchanged = {name for name in before.keys() & after.keys() if _is_same(before[name], after[name])}
     # A column of the before image alone is unchanged: the log has it to identify the row.
     return (

@@ -47,7 +47,7 @@ class Undo:
         for name in names:
             _require_raw(pipeline, source, name, selection)
         tables = [_Table.of(pipeline, source, name, selection) for name in names]
-        steps = heapq.merge(*(table.steps() for table in tables), key=lambda step: step.traced.place)
+        steps = heapq.merge(*(table.steps() for table in tables), key=lambda step: step.traced.position)
         return cls(source, tuple(reversed(list(steps))))
 
     def transactions(self) -> Iterator[list[UndoStep]]:
@@ -67,12 +67,12 @@ class Undo:
             yield "START TRANSACTION;\n"
             for step in steps:
                 yield f"{step.sql()};\n"
-                yield f"SELECT {standard_literal(str(step.place))} AS conflict FROM DUAL WHERE ROW_COUNT() = 0;\n"
+                yield f"SELECT {standard_literal(str(step.location))} AS conflict FROM DUAL WHERE ROW_COUNT() = 0;\n"
             yield "COMMIT;\n"
 
 
 def _comments(steps: Sequence[UndoStep]) -> Iterator[str]:
-    """Who made what a transaction takes back, and by which statements, the last one first."""
+    """Authors of what a transaction takes back, and their statements, the last one first."""
     change, facts = steps[0].traced.change, steps[0].traced.facts
     makers = [
         f"{change.committed_at:%Y-%m-%d %H:%M:%S.%f}Z",
@@ -134,7 +134,7 @@ class _Table:
             by_definition.setdefault(traced.change.definition, []).append(traced)
         lists = [steps_of(self.name, definition, group, generated) for definition, group in by_definition.items()]
         yield from heapq.merge(
-            *([step for step in steps if step] for steps in lists), key=lambda step: step.traced.place
+            *([step for step in steps if step] for steps in lists), key=lambda step: step.traced.position
         )
 
     def _require_same_columns(self, changes: Sequence[TracedChange]) -> None:
@@ -173,7 +173,7 @@ def _changes_columns(effect: object) -> bool:
 
 
 def _fits(definition: TableDefinition, current: TableDefinition) -> bool:
-    """Whether the columns of a definition are in another one as they were, and the key is the same."""
+    """True if the columns of a definition are in another one as they were, and the key is the same."""
     columns = dict(zip(current.column_names(), current.columns, strict=True))
     then = dict(zip(definition.column_names(), definition.columns, strict=True))
     keys = [[names.column_names()[at] for at in names.key or ()] for names in (definition, current)]

@@ -1,4 +1,4 @@
-"""Which guards of an undo hold on a server now, and which changes it would not take back.
+"""Guards of an undo that hold on a server now, and the changes that it would not take back.
 
 Put here: asking the server, and what earlier statements of the same script do to later ones. Not here: statements
 (undo_steps.py), or connecting (source/server.py).
@@ -49,7 +49,7 @@ class GuardCheck:
     def _with_key(self, step: UndoStep) -> str | None:
         if step.after is None:
             return self._inserted(step)
-        row = self._row(step.table, step.after.lookup)
+        row = self._current_row(step.table, step.after.lookup)
         if not self._exists(step.table, row):
             return "the row is gone"
         if not self._holds(step, row):
@@ -57,7 +57,7 @@ class GuardCheck:
         if step.before is None:
             row.exists, row.columns, row.origin = False, {}, None
             return None
-        if step.moves and self._exists(step.table, self._row(step.table, step.before.lookup)):
+        if step.moves and self._exists(step.table, self._current_row(step.table, step.before.lookup)):
             return "another row has the key that it had"
         # The row has its key before from here on, with what the script gave it.
         values = {name: step.before.conditions[name] for name in step.columns}
@@ -69,13 +69,13 @@ class GuardCheck:
 
     def _inserted(self, step: UndoStep) -> str | None:
         assert step.before
-        if self._exists(step.table, self._row(step.table, step.before.lookup)):
+        if self._exists(step.table, self._current_row(step.table, step.before.lookup)):
             return "a row has its key again"
         columns = {name: step.before.conditions[name] for name in step.columns}
         self._rows[step.table, step.before.lookup] = _RowNow(None, exists=True, columns=columns)
         return None
 
-    def _row(self, table: str, condition: str) -> _RowNow:
+    def _current_row(self, table: str, condition: str) -> _RowNow:
         return self._rows.setdefault((table, condition), _RowNow(condition))
 
     def _exists(self, table: str, row: _RowNow) -> bool:
@@ -84,7 +84,7 @@ class GuardCheck:
         return row.exists
 
     def _holds(self, step: UndoStep, row: _RowNow) -> bool:
-        """Whether all guards of a step hold of a row that is there."""
+        """True if all guards of a step hold of a row that is there."""
         unknown = {name: guard for name, guard in step.guards.items() if name not in row.columns}
         if any(row.columns[name] != guard for name, guard in step.guards.items() if name in row.columns):
             return False
@@ -109,8 +109,8 @@ class GuardCheck:
         return None
 
     def _count(self, table: str, condition: str) -> int:
-        place = table, condition
-        if place not in self._copies:
+        position = table, condition
+        if position not in self._copies:
             (count,) = self.ask(f"SELECT COUNT(*) FROM {table} WHERE {condition}")[0]
-            self._copies[place] = int(str(count))
-        return self._copies[place]
+            self._copies[position] = int(str(count))
+        return self._copies[position]

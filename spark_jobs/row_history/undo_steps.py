@@ -60,7 +60,7 @@ class UndoStep:
     has_key: bool = True
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Of the change, as messages name it."""
         change = self.traced.change
         prefix = f"{self.traced.stretch}/" if self.traced.stretch > 1 else ""
@@ -68,7 +68,7 @@ class UndoStep:
 
     @property
     def moves(self) -> bool:
-        """Whether taking it back gives the row another key."""
+        """True if taking it back gives the row another key."""
         return bool(self.before and self.after and self.has_key and self.before.lookup != self.after.lookup)
 
     @property
@@ -116,7 +116,7 @@ class UndoStep:
 def steps_of(
     name: TableName, definition: TableDefinition, changes: Sequence[TracedChange], generated: Collection[str]
 ) -> list[UndoStep | None]:
-    """What takes changes of one definition back; None for one that changed no column that can be set.
+    """Steps that take changes of one definition back; None for one that changed no column that can be set.
 
     name: what the table is called now. generated: its generated columns, which no statement sets.
 
@@ -124,9 +124,9 @@ def steps_of(
         Unsupported: the log does not hold what a change replaced, by position and column.
     """
     columns = [
-        OutputColumn(name_, kind_of(column))
-        for name_, column in zip(definition.column_names(), definition.columns, strict=True)
-        if name_ not in generated and not column.computed
+        OutputColumn(full_name, kind_of(column))
+        for full_name, column in zip(definition.column_names(), definition.columns, strict=True)
+        if full_name not in generated and not column.computed
     ]
     images = {
         side: _Image.of(definition, columns, [traced.change.changes for traced in changes], side)
@@ -188,7 +188,7 @@ class _Image:
     def of(
         cls, definition: TableDefinition, columns: Sequence[OutputColumn], changes: Sequence[Changes], side: str
     ) -> "_Image":
-        rows = pa.concat_tables([_table(change, side) for change in changes]).combine_chunks()
+        rows = pa.concat_tables([_image_table(change, side) for change in changes]).combine_chunks()
         values = [_safe(array) for array in literals(rows, columns)]
         compared = [_safe(array) for array in key_literals(rows, columns)]
         conditions = [is_stored(column, array).to_pylist() for column, array in zip(columns, compared, strict=True)]
@@ -222,7 +222,7 @@ class _Image:
         return RowTexts(values, conditions, " AND ".join(parts))
 
 
-def _table(changes: Changes, side: str) -> pa.Table:
+def _image_table(changes: Changes, side: str) -> pa.Table:
     image, raw = (changes.after, changes.raw) if side == "after" else (changes.before, changes.before_raw)
     raw = pa.nulls(len(changes), _RAW_TYPE) if raw is None else raw
     return pa.Table.from_batches([image]).append_column(RAW, raw)

@@ -1,4 +1,4 @@
-"""What Spark needs for a lake on Azure: a jar and settings.
+"""Needs of Spark for a lake on Azure: a jar and settings.
 
 Put here: Hadoop's side of Azure. Not here: requests of this process (spark_jobs/storage), or the session
 (spark_session.py).

@@ -24,11 +24,11 @@ from spark_jobs.runtime.spark_session import JAVA_OPTIONS, SILENT_CLASSES, own_s
 def exercise(spark: SparkSession, table: Path) -> int:
     """Rows through Arrow and Python, shuffled by a key, and those of a Delta table read. Returns how many there are."""
     for session in (spark, own_session(spark, {"spark.sql.codegen.wholeStage": "false"})):
-        deltalake.write_deltalake(table, _rows(session, range(8)).toArrow(), mode="append")
+        deltalake.write_deltalake(table, _sample_rows(session, range(8)).toArrow(), mode="append")
     return spark.read.format("delta").load(str(table)).groupBy("name").agg(F.max("id")).count()
 
 
-def _rows(spark: SparkSession, ids: range) -> DataFrame:
+def _sample_rows(spark: SparkSession, ids: range) -> DataFrame:
     rows = spark.range(ids.start, ids.stop).mapInArrow(_named, "id long, name string, at timestamp")
     newest = F.max_by(F.struct("name", "at"), "at").alias("newest")
     return rows.repartition(2, "id").groupBy("id").agg(newest).select("id", "newest.*")

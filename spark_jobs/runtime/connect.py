@@ -40,7 +40,8 @@ _FIRST: dict[str, Any] = {"max_retries": 4, "initial_backoff": 50, "backoff_mult
 _LATER: dict[str, Any] = {"max_retries": 9, "initial_backoff": 50, "backoff_multiplier": 4.0, "max_backoff": 10_000}
 """Attempts at later calls: a minute. PySpark's own continue for more than ten, without a word."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Where PySpark logs errors as JSON on standard error, with the server's trace and the statement's literals."""
+"""Logger by which PySpark logs errors as JSON on standard error, with the server's trace and the statement's
+literals."""
 _DETAILS = re.compile(r'^\s*details = "(.*?)"?$', re.MULTILINE)
 _LOST = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 _FORGOTTEN = re.compile(r"INVALID_HANDLE\.SESSION_|INVALID_HANDLE\.OPERATION_NOT_FOUND|NO_ACTIVE_SESSION")
@@ -48,7 +49,7 @@ _ENDED = (
     "spark.remote: {where}: the server {what} in the middle of the work, and every table is at its last commit; start "
     "the server where it is down, then run again"
 )
-_STANDING_ENDED = (
+_KEPT_SESSION_ENDED = (
     "spark.keep: the Spark server that stays between runs {what} in the middle of the work: killed, or out of memory "
     "(spark: conf: spark.driver.memory); {where} has what it said of that. Every table is at its last commit; run it "
     "again, and a new one starts"
@@ -74,7 +75,7 @@ class _Borrowed:
 
 
 class _ConnectServer:
-    """What this process has open on a server: a first session, and those beside it."""
+    """Sessions that this process has open on a server: a first one, and those attached to it."""
 
     def __init__(
         self,
@@ -90,8 +91,8 @@ class _ConnectServer:
         self._confs = dict(confs)
         self._archive = archive
         self.detach = detach or (lambda: None)
-        self.is_standing = detach is not None
-        self._beside: weakref.WeakValueDictionary[Settings, SparkSession] = weakref.WeakValueDictionary()
+        self.is_kept = detach is not None
+        self._attached: weakref.WeakValueDictionary[Settings, SparkSession] = weakref.WeakValueDictionary()
         self._abandoned: deque[str] = deque()
         self._lock = threading.Lock()
 
@@ -103,19 +104,19 @@ class _ConnectServer:
         settings = frozenset({**self._confs, **confs}.items())
         with self._lock:
             self._release_abandoned()
-            session = self._beside.get(settings)
+            session = self._attached.get(settings)
             if session is None:
-                session = _session(_sharing(_client(self.first)), _FIRST if self.is_standing else _LATER)
+                session = _session(_sharing(_client(self.first)), _FIRST if self.is_kept else _LATER)
                 _set(_client(session), dict(settings))
                 if self._archive and not confs.keys() & _OF_A_COMMIT:  # which runs no task of ours
                     session.addArtifacts(self._archive, archive=True)
                 weakref.finalize(session, self._abandoned.append, _client(session)._session_id).atexit = False
-                self._beside[settings] = session
+                self._attached[settings] = session
         return session
 
     def sessions(self) -> "list[SparkSession]":
         with self._lock:
-            return [self.first, *self._beside.values()]
+            return [self.first, *self._attached.values()]
 
     def close(self) -> None:
         """Releases every session, and closes the connection."""
@@ -134,7 +135,7 @@ _server: _ConnectServer | None = None
 
 
 def is_connect(spark: "SparkSession") -> bool:
-    """Whether a session, which is started, is a server's."""
+    """True if a session, which is started, is a server's."""
     return type(spark).__module__.startswith(_MODULE)
 
 
@@ -206,7 +207,7 @@ def on_this_machine(port: int, token: str, log_file: str, detach: Callable[[], N
     return first
 
 
-def beside(confs: Mapping[str, str]) -> "SparkSession":
+def attach_channel(confs: Mapping[str, str]) -> "SparkSession":
     """A session of this process's server with settings that no other session sees."""
     assert _server is not None
     return _server.open(confs)
@@ -240,7 +241,10 @@ def disconnect() -> None:
 
 
 def ended_by(error: Exception) -> JvmEnded | None:
-    """What an error means that comes of the server's end, or of its having forgotten this process; None for others."""
+    """Error that an error means which comes of the server's end, or of its having forgotten this process.
+
+    None for others.
+    """
     global _server
     if _server is None or isinstance(error, StratalogError):
         return None
@@ -257,13 +261,13 @@ def ended_by(error: Exception) -> JvmEnded | None:
     for session in server.sessions():
         _client(session).close()
     server.detach()
-    if server.is_standing:
-        return JvmEnded(_STANDING_ENDED.format(where=server.location, what=event))
+    if server.is_kept:
+        return JvmEnded(_KEPT_SESSION_ENDED.format(where=server.location, what=event))
     return JvmEnded(_ENDED.format(where=server.location, what=event))
 
 
 def is_of_grpc(error: Exception) -> bool:
-    """Whether a call to a server raised it, and PySpark did not put an error of its own in its place."""
+    """True if a call to a server raised it, and PySpark did not put an error of its own in its place."""
     grpc = sys.modules.get("grpc")
     return grpc is not None and isinstance(error, grpc.RpcError)
 
@@ -282,7 +286,7 @@ def _address(remote: str) -> str:
 
 @contextmanager
 def _explained(remote: str, key: str = "spark.remote") -> Iterator[None]:
-    """What is raised before there is a session, as ConfigError or JvmEnded."""
+    """Error that is raised before there is a session, as ConfigError or JvmEnded."""
     address = f"{key}: {_address(remote)}" if remote else key
     try:
         yield
@@ -391,7 +395,7 @@ def _client(spark: "SparkSession") -> "SparkConnectClient":
 
 
 def _sharing(client: "SparkConnectClient") -> "DefaultChannelBuilder":
-    """What makes a client of a session of its own on the connection of another."""
+    """Factory of a client of a session of its own on the connection of another."""
     builder: Any = copy.copy(client._builder)  # PySpark opens a connection a session
     builder._params = {key: value for key, value in builder._params.items() if key != builder.PARAM_SESSION_ID}
     builder.toChannel = lambda: _Borrowed(client._channel)

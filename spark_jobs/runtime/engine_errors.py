@@ -1,4 +1,4 @@
-"""What Spark, Delta and delta-rs raise, as one message of this project: which table, what is wrong, what to do.
+"""Errors of Spark, Delta and delta-rs as one message of this project: which table, what is wrong, what to do.
 
 Put here: reading their texts. Not here: what they are asked to do (lake/table.py), or how much of their words a message
 may show (text/disclosure.py).
@@ -26,7 +26,7 @@ _NO_WRITE = re.compile(
 )
 _NO_FOLDER = re.compile(r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed to create")
 _TRACE = re.compile(r"\s*JVM stacktrace:\n.*", re.DOTALL)
-"""What Spark Connect puts behind a message."""
+"""Suffix that Spark Connect puts after a message."""
 _REMEDIES = {
     "no space left on device": "free space and run again",
     "disk quota exceeded": "free space or raise the quota, and run again",
@@ -41,7 +41,7 @@ _DAMAGED = re.compile(
     r"Json error|Invalid JSON|Parquet error|Invalid Checkpoint|No table metadata or protocol|expected `"
     r"|at line \d+ column"
 )
-"""What delta-rs says of a log that has damaged files."""
+"""Message of delta-rs about a log that has damaged files."""
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w.*)")
 """The last line of a Python worker's traceback: what it raised."""
 _FRAMES = re.compile(r"\n\s*0: .*", re.DOTALL)
@@ -50,7 +50,7 @@ _FRAMES = re.compile(r"\n\s*0: .*", re.DOTALL)
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """What Spark and Delta raise inside, as JvmEnded or LakeError; what a task of ours raised, as it was.
+    """Error of Spark and Delta inside, as JvmEnded or LakeError; that of a task of ours, as it was.
 
     path: of the table, opens the message; empty where it is about several.
     """
@@ -72,7 +72,7 @@ def meaning(error: Exception, path: str = "") -> StratalogError | None:
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Whether Spark raised it; without loading Spark, which takes half a second."""
+    """True if Spark raised it; without loading Spark, which takes half a second."""
     kinds = [
         getattr(sys.modules[module], name)
         for module, name in (("pyspark.errors", "PySparkException"), ("py4j.protocol", "Py4JError"))
@@ -121,7 +121,7 @@ def from_task(text: str) -> StratalogError | None:
 
 
 def _why_not_made(path: str) -> str:
-    """Why a folder cannot be made, as far as this machine's files tell."""
+    """Reason why a folder cannot be made, as far as this machine's files tell."""
     above = next((parent for parent in Path(path).parents if parent.exists()), Path("/"))
     if not above.is_dir():
         return f"{above} is not a directory"

@@ -30,12 +30,12 @@ _PROJECT = ("stratalog", "spark_jobs", "assets", "dagster_project")
 _DRIVER_ALONE = frozenset(
     ("dagster", "dagster-webserver", "delta-spark", "jinja2", "mysql-replication", "prometheus-client")
 )
-"""What this project depends on and no task imports."""
+"""Dependencies of this project that no task imports."""
 _LEFT_OUT = re.compile(
     r"(^|/)(__pycache__|tests?|idlelib|ensurepip|tkinter|turtledemo|lib2to3|config-[^/]*|site-packages|dist-packages)(/|$)"
 )
 _OF_SPARK = re.compile(r"^pyspark/(jars|examples|data|kubernetes|sbin|licenses|R)/")
-"""What executors have of Spark themselves."""
+"""Packages that executors have of Spark themselves."""
 _START = """\
 #!/bin/sh
 here=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
@@ -77,7 +77,7 @@ def _fill(root: Path) -> None:
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     library, packages = root / "lib" / python, root / "lib" / python / "site-packages"
     standard = Path(sysconfig.get_path("stdlib"))
-    for path in _files(standard):
+    for path in _package_files(standard):
         _copy(path, library / path.relative_to(standard))
     binary = Path(sys.executable).resolve()
     _copy(binary, root / "bin" / python)
@@ -110,7 +110,7 @@ def _try(root: Path) -> None:
         shutil.rmtree(cache)
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _package_files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         if path.is_file() and not _LEFT_OUT.search(str(path.relative_to(folder))):
             yield path

@@ -71,7 +71,7 @@ def code_version() -> str:
 
 
 def explained(text: str) -> ConfigError | None:
-    """What a failed task's text says of its executor, if it could not run the task for want of the right code."""
+    """Message of a failed task about its executor, if it could not run the task for want of the right code."""
     host = _HOST.search(text)
     executor = f"executor {host[1]}" if host else "an executor"
     if match := _OTHER_CODE.search(text):

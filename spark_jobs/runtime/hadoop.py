@@ -1,4 +1,4 @@
-"""What Spark needs for the object store of a lake, whichever it is.
+"""Needs of Spark for the object store of a lake, whichever it is.
 
 Put here: choosing between the kinds of stores. Not here: any of them (s3.py, azure.py).
 """

@@ -22,7 +22,7 @@ _EVERY = 0.3
 _PATIENCE = 3
 """Seconds that a JVM has to fall silent before it is interrupted all the same."""
 _signalled = threading.Event()
-"""Whether the block that is open was interrupted."""
+"""True if the block that is open was interrupted."""
 _SPEAKING = (None, "py4j.clientserver")
 """Loggers to which py4j writes pages of traces when a call of it is interrupted, the root logger among them."""
 
@@ -112,7 +112,7 @@ def _java_context() -> Any:
 
 @contextmanager
 def dropping(*pools: ThreadPoolExecutor) -> Iterator[None]:
-    """Where an exception leaves the ``with`` block, what the open pools have not begun yet is not begun any more.
+    """Drop what the open pools have not begun yet, where an exception leaves the ``with`` block.
 
     Without it a pool is left after all that it was given, so that an interrupt waits for the work of every table.
     """

@@ -50,7 +50,7 @@ def attached(confs: dict[str, str]) -> Iterator[None]:
     if SparkContext._gateway is not None or _PORT in os.environ:  # noqa: SLF001 - nothing public says whether there is one
         yield
         return
-    port, secret = _start(confs)
+    port, secret = _start_jvm(confs)
     os.environ[_PORT], os.environ[_SECRET] = str(port), secret
     try:
         yield
@@ -70,7 +70,7 @@ def require_alive() -> None:
 
 
 def ended_by(error: Exception) -> JvmEnded | None:
-    """What an error means that comes of the JVM's end; None for others.
+    """Error that an error means which comes of the JVM's end; None for others.
 
     A connection breaks before the process is gone, so that is waited for.
     """
@@ -84,7 +84,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
     return JvmEnded(_ENDED) if _jvm.poll() is not None else None
 
 
-def _start(confs: dict[str, str]) -> tuple[int, str]:
+def _start_jvm(confs: dict[str, str]) -> tuple[int, str]:
     """Starts the JVM. Returns the port it listens on, and the secret of its connections."""
     from pyspark.find_spark_home import _find_spark_home
 
@@ -100,7 +100,7 @@ def _start(confs: dict[str, str]) -> tuple[int, str]:
         try:
             with _interrupted_afterwards():
                 _jvm = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
-                atexit.register(_end)
+                atexit.register(_end_jvm)
             _wait_for(listening, _jvm)
         except BaseException:
             _kill()
@@ -133,7 +133,7 @@ def _interrupted_afterwards() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def _end() -> None:
+def _end_jvm() -> None:
     """Ends the JVM by the end of its standard input, so that it removes its files; at an interrupt at once.
 
     A session that nobody has stopped is stopped before: a thread of PySpark would print a trace of its lost connection.

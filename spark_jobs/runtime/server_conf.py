@@ -1,4 +1,4 @@
-"""What a Spark Connect server needs for a pipeline: ``python -m spark_jobs.runtime.server_conf pipeline.yaml``.
+"""Needs of a Spark Connect server for a pipeline: ``python -m spark_jobs.runtime.server_conf pipeline.yaml``.
 
 Put here: settings that no session can set, as the lines of a file for ``spark-submit --properties-file``. Not here:
 settings of sessions (spark_session.py, connect.py).

@@ -1,4 +1,4 @@
-"""The one place where a SparkSession is built.
+"""The only module that builds a SparkSession.
 
 Put here: settings that every job needs, and why. Not here: settings of one job (``own_session``), or
 Spark Connect's own ways (connect.py).
@@ -55,7 +55,7 @@ AS_WRITTEN = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
-"""How statements are read; no configuration may have them read otherwise."""
+"""Settings by which statements are read; no configuration may have them read otherwise."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COMPILED_FROM = 8 << 20
 """Bytes of log from which Spark's queries are worth compiling.
@@ -105,7 +105,7 @@ _LOCAL = {
     "spark.python.daemon.module": python_daemon.MODULE,
 }
 _CLUSTER = {_JAVA_OPTIONS: CLUSTER_JAVA_OPTIONS}
-_STANDING = {
+_KEPT_SESSION_CONFS = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     # Nothing is uploaded, and by what a session uploads it would have a Python daemon of its own.
     "spark.sql.artifact.isolation.enabled": "false",
@@ -137,7 +137,7 @@ def spark_session(settings: Spark) -> SparkSession:
         confs = _of_session(_RUNTIME | AS_WRITTEN) | ({_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {})
         return _with_others(connect.connected(settings.remote, confs, settings.conf, archive=_archive(settings)))
     require_alive()
-    if settings.keep and process() is None and (session := _standing(settings)):
+    if settings.keep and process() is None and (session := _kept_session(settings)):
         return session
     local = settings.master.startswith("local")
     archive = None if local else _archive(settings)
@@ -179,7 +179,7 @@ def _keys(store: LakeStore | None) -> list[str]:
     return [value for key, value in store.settings if key.endswith("_env") and value] if store else []
 
 
-def _standing(settings: Spark) -> SparkSession | None:
+def _kept_session(settings: Spark) -> SparkSession | None:
     """A session of the server that stays between runs; None, with a warning, where that cannot be had."""
     assert settings.keep
     session = connect.current()
@@ -187,7 +187,7 @@ def _standing(settings: Spark) -> SparkSession | None:
         return session
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault(*_LOOPBACK)
-    confs = _settings_of_spark(settings) | _STANDING
+    confs = _settings_of_spark(settings) | _KEPT_SESSION_CONFS
 
     def starting() -> dict[str, str]:
         require_java()
@@ -293,7 +293,7 @@ def stop_session(spark: SparkSession) -> None:
 
 @cache
 def slots(spark: SparkSession) -> int:
-    """How many tasks Spark runs at a time: into so many parts it divides a range by itself."""
+    """Number of tasks that Spark runs at a time: into so many parts it divides a range by itself."""
     session = start_session(spark)
     if connect.is_connect(session):  # which has no context to ask
         parts = session.range(1 << 16).select(F.spark_partition_id().alias("part")).distinct()
@@ -308,7 +308,7 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
     """
     spark = start_session(spark)
     if connect.is_connect(spark):
-        return connect.beside(_of_session(connect.conf_values(spark, _KEPT) | confs | AS_WRITTEN))
+        return connect.attach_channel(_of_session(connect.conf_values(spark, _KEPT) | confs | AS_WRITTEN))
     inherited = {key: str(spark.conf.get(key)) for key in _KEPT}
     session = spark.newSession()
     for key, value in _of_session(_RUNTIME | inherited | confs | AS_WRITTEN).items():

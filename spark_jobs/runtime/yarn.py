@@ -91,7 +91,7 @@ def require_manager(confs: dict[str, str]) -> None:
 
 
 def no_answer(text: str) -> str | None:
-    """Which address Hadoop's client had no answer from, and why; None where the failure is another."""
+    """Address that Hadoop's client had no answer from, and why; None where the failure is another."""
     match = _NO_CONNECTION.search(text)
     if match is None:
         return None
@@ -107,7 +107,7 @@ def follow(session: "SparkSession") -> None:
 
 
 def ended_by(error: Exception) -> JvmEnded | None:
-    """What an error of Spark's means that comes of the application's end; None for others."""
+    """Error that an error of Spark's means which comes of the application's end; None for others."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -136,7 +136,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
 
 
 def of_memory(text: str) -> str | None:
-    """What Spark says of an executor whose container YARN has ended for its size; None if not that."""
+    """Message of Spark about an executor whose container YARN has ended for its size; None if not that."""
     match = _TOO_LARGE.search(text)
     if match is None:
         return None
@@ -147,7 +147,9 @@ def of_memory(text: str) -> str | None:
 
 
 def cause(diagnostics: str) -> str | None:
-    """Why a container failed, in one line, out of what the ResourceManager says of its application; None if not that.
+    """Reason why a container failed, in one line, out of what the ResourceManager says of its application.
+
+    None if not that.
 
     What the container printed last comes before the node's own words.
     """
@@ -159,5 +161,5 @@ def cause(diagnostics: str) -> str | None:
 
 
 def _is_of_the_end(text: str) -> bool:
-    """Whether Spark raises it where its application has ended, or is about to."""
+    """True if Spark raises it where its application has ended, or is about to."""
     return any(sign in text for sign in ("SparkContext was shut down", "stopped SparkContext", "awaitResult"))

@@ -1,4 +1,4 @@
-"""What commits of a schema history say besides their position.
+"""Metadata of a schema history's commits besides their position.
 
 Put here: their fields. Not here: the history's rows (history_rows.py), or when it is written (history.py).
 """
@@ -17,12 +17,12 @@ class HistoryCommit(Checkpoint):
     """A commit of a source's schema history, which is complete up to its position."""
 
     begin: Position = field(metadata=member("begin", POSITION))
-    """Where the history begins."""
+    """Position where the history begins."""
     asked_at: Position | None = field(default=None, metadata=member("asked", POSITION))
-    """Where a server was asked last for its tables' definitions."""
+    """Position where a server was asked last for its tables' definitions."""
     completes_log: bool | None = field(default=None, metadata=member("completes"))
-    """Whether that completes its log, which leaves out what only the server tells."""
+    """True if that completes its log, which leaves out what only the server tells."""
     dump: str | None = field(default=None, metadata=member("dump"))
-    """Which schema dump is in the history."""
+    """Schema dump that is in the history."""
     facts: ServerFacts | None = field(default=None, metadata=member("facts", _FACTS))
-    """What the server declared that its log may not tell."""
+    """Declarations of the server that its log may not tell."""

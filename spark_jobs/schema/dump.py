@@ -1,6 +1,6 @@
 """The schema dump of a source of files: its file, and where in the log it was taken.
 
-Put here: reading the file that the configuration names, finding its place, and what is wrong with either. Not here:
+Put here: reading the file that the configuration names, finding its position, and what is wrong with either. Not here:
 what its text means (mysqldump.py), or what follows for tables (history.py).
 """
 
@@ -11,17 +11,17 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.model import SchemaDump
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import SourceError, StratalogError, about
-from spark_jobs.log.location import LogLocation, parse_place
+from spark_jobs.log.location import LogLocation, parse_location
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import ServerAnswer
 from spark_jobs.schema.mysqldump import ParsedDump, UnreadStatement, read_dump
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import require_boundary
-from spark_jobs.source.seek import find_place
+from spark_jobs.source.seek import resolve_location
 
 MOST = 256 << 20
 """Bytes of a dump: one of tables alone has a thousandth of that."""
-_WITHOUT_PLACE = (
+_WITHOUT_POSITION = (
     "it does not say at which position of the log it was taken; make it with --source-data=2 (--master-data=2 where "
     "mysqldump does not know that), or say it: schema_dump: {file: …, at: mysql-bin.000042:1337}"
 )
@@ -44,7 +44,7 @@ def _bytes_of(file: Path) -> bytes:
 
 
 def definitions_of(file: Path) -> tuple[tuple[TableDefinition, ...], list[str]]:
-    """The tables of a dump whose place in a log is of no account, and what is wrong with those that cannot be read.
+    """The tables of a dump whose position in a log is of no account, and what is wrong with those that cannot be read.
 
     Raises SourceError, naming the file.
     """
@@ -56,15 +56,15 @@ def definitions_of(file: Path) -> tuple[tuple[TableDefinition, ...], list[str]]:
 
 
 def mark(schema_dump: SchemaDump, raw: bytes) -> str:
-    """What tells a dump from another one: its bytes, and the place that it is said to be of."""
+    """Mark that tells a dump from another one: its bytes, and the position that it is said to be of."""
     return sha256(f"{schema_dump.at or ''}\n".encode() + raw).hexdigest()
 
 
 def answer_of(source: Files, schema_dump: SchemaDump, raw: bytes) -> ServerAnswer:
-    """What the dump tells, at its place. Raises SourceError, DecodeError where that is not to be found in the log."""
+    """Answer of the dump, at its position. Raises SourceError, DecodeError where that is not to be found in the log."""
     with about(_message(source.name, schema_dump, "")[:-2]):
         dump = read_dump(raw)
-        at = _position(source, _place(schema_dump, dump))
+        at = _resolved_position(source, _dump_location(schema_dump, dump))
     unread = tuple((unread.name, _unread(schema_dump.file, unread)) for unread in dump.unread)
     keys = tuple((gap.table, gap.key) for gap in dump.gaps if gap.key)
     versioned = tuple(gap.table for gap in dump.gaps if gap.key is None)
@@ -76,9 +76,9 @@ def problems(source: str, schema_dump: SchemaDump, listed: Files | None) -> list
     """All that keeps a dump from telling all of its tables. listed: the log, where it can be read."""
     try:
         dump = read_dump(content(source, schema_dump))
-        place = _place(schema_dump, dump)
-        if listed and isinstance(place, Position):
-            _require_name(listed, place)
+        location = _dump_location(schema_dump, dump)
+        if listed and isinstance(location, Position):
+            _require_name(listed, location)
     except StratalogError as error:
         problem = str(error).removeprefix(_message(source, schema_dump, ""))
         return [f"{schema_dump.file}: {problem}"]
@@ -95,34 +95,34 @@ def _unread(file: Path, unread: UnreadStatement) -> str:
     return f"{file}: line {unread.line}: CREATE TABLE of {unread.name} cannot be read: {unread.reason}"
 
 
-def _place(schema_dump: SchemaDump, dump: ParsedDump) -> LogLocation:
+def _dump_location(schema_dump: SchemaDump, dump: ParsedDump) -> LogLocation:
     """Raises SourceError where a dump says none, or several."""
     if schema_dump.at:
-        return parse_place(schema_dump.at)
-    places: list[LogLocation] = [*(dump.positions or dump.gtids)]
-    if not places:
-        raise SourceError(_WITHOUT_PLACE)
-    if len(places) > 1:
-        listed = ", ".join(map(str, places))
+        return parse_location(schema_dump.at)
+    locations: list[LogLocation] = [*(dump.positions or dump.gtids)]
+    if not locations:
+        raise SourceError(_WITHOUT_POSITION)
+    if len(locations) > 1:
+        listed = ", ".join(map(str, locations))
         raise SourceError(f"it names several positions ({listed}); say which one is of this log, as schema_dump.at")
-    return places[0]
+    return locations[0]
 
 
-def _position(source: Files, place: LogLocation) -> Position:
+def _resolved_position(source: Files, position: LogLocation) -> Position:
     log = source.log()
-    if not isinstance(place, Position):
-        return find_place(source, log, place)
-    _require_name(source, place)
-    if place <= log.end and place.stretch == 1 and place.file in [file.name for file in log.files]:
-        require_boundary(source, place)
-    return place
+    if not isinstance(position, Position):
+        return resolve_location(source, log, position)
+    _require_name(source, position)
+    if position <= log.end and position.stretch == 1 and position.file in [file.name for file in log.files]:
+        require_boundary(source, position)
+    return position
 
 
-def _require_name(source: Files, place: Position) -> None:
+def _require_name(source: Files, position: Position) -> None:
     """Raises SourceError for a position in files of another name than the log's."""
     first = source.names()[0]
-    if place.file.rpartition(".")[0] != first.rpartition(".")[0]:
+    if position.file.rpartition(".")[0] != first.rpartition(".")[0]:
         raise SourceError(
-            f"it was taken at {place}, and the log's files are named like {first}: it is of another server's log; say "
-            "where it was taken in this one, as schema_dump.at"
+            f"it was taken at {position}, and the log's files are named like {first}: it is of another server's log; "
+            "say where it was taken in this one, as schema_dump.at"
         )

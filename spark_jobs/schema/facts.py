@@ -1,4 +1,4 @@
-"""What is known of a table at a position, and from where: statements, table maps, servers, dumps.
+"""Definition of a table at a position, and its origin: statements, table maps, servers, dumps.
 
 Put here: facts and table versions as values. Not here: what follows from facts in order (tracker.py).
 """
@@ -31,7 +31,7 @@ class StatementFact:
 
     @property
     def behind(self) -> Position:
-        """The first place that the statement is before."""
+        """The first position that the statement is before."""
         return self.stop or replace(self.at, offset=self.at.offset + 1)
 
 
@@ -46,16 +46,16 @@ class LoggedTable:
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """What a server said of its tables, or a dump of them."""
+    """Answer of a server about its tables, or of a dump of them."""
 
     at: Position
-    """Where its log ended before it was asked; where the dump was taken, during which nothing changed."""
+    """End of its log before it was asked; where the dump was taken, during which nothing changed."""
     definitions: tuple[TableDefinition, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = True
     """Of all that it has."""
     note: str | None = None
-    """Why it does not count."""
+    """Reason why it does not count."""
     origin: Literal["server", "dump"] = "server"
     unread: tuple[tuple[TableName, str], ...] = ()
     """Tables that the dump has, and why they cannot be read there."""
@@ -65,9 +65,9 @@ class ServerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class InvertedDefinition:
-    """What a table was from a place on, by what was told of it later.
+    """Definition of a table from a position on, inferred from later definitions.
 
-    note: why it is not known what it was before that place; None where it is, or there is nothing before.
+    note: why it is not known what it was before that position; None where it is, or there is nothing before.
     """
 
     at: Position
@@ -80,11 +80,11 @@ Fact = StatementFact | LoggedTable | ServerAnswer | InvertedDefinition
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """What one origin told of a table at a position, and the definition that it has from there on."""
+    """Version of a table by one origin, at a position, with the definition that it has from there on."""
 
     name: TableName
     at: Position
-    """Where the statement, or the slice of the TABLE_MAP's rows, begins; where a server's log ended when it was asked;
+    """Begin of the statement, or of the slice of the TABLE_MAP's rows; where a server's log ended when it was asked;
     where a dump was taken."""
     origin: VersionOrigin
     definition: TableDefinition | None = None
@@ -92,12 +92,12 @@ class TableVersion:
     is_dropped: bool = False
     """There is no table after it."""
     holds: bool = True
-    """Whether the definition is the table's from here on; a server's that contradicts the log, or was read while the
+    """True if the definition is the table's from here on; a server's that contradicts the log, or was read while the
     table changed, is not."""
     differs: tuple[str, ...] = ()
-    """What this origin says otherwise than those before it."""
+    """Difference of this origin from those before it."""
     note: str | None = None
-    """Why the definition is not known, or is not certain."""
+    """Reason why the definition is not known, or is not certain."""
     renamed_from: TableName | None = None
     renamed_to: TableName | None = None
     """``renamed_from`` and ``renamed_to``: the name before, and after the statement."""
@@ -109,11 +109,11 @@ class TableVersion:
 
     @property
     def order(self) -> tuple[tuple[int, int, int], int]:
-        """What versions of one table are sorted by."""
+        """Order of versions of one table."""
         return self.at.order, _ORDER[self.origin]
 
     def is_before(self, position: Position) -> bool:
-        """Whether what begins at a position has this version after it; a statement is not after itself."""
+        """True if what begins at a position has this version after it; a statement is not after itself."""
         return self.at < position or (self.at == position and self.origin != "ddl")
 
 

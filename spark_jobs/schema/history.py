@@ -51,7 +51,7 @@ _AHEAD = "the server was asked behind the part of its log that was extracted"
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is known of a source's tables between two positions; ``versions`` by table and position."""
+    """Versions of a source's tables between two positions; ``versions`` by table and position."""
 
     source: str
     begin: Position
@@ -85,7 +85,7 @@ def read(lake: Lake, source: str) -> History:
 
 @dataclass(frozen=True, slots=True)
 class ServerReading:
-    """What a server told, or a schema dump. completes: its log leaves out what only the server tells, such as names.
+    """Answer of a server, or a schema dump. completes: its log leaves out what only the server tells, such as names.
 
     dump: which one it is of; None of a server.
     """
@@ -98,7 +98,7 @@ class ServerReading:
 def reading_of(
     lake: Lake, source: Source, schema_dump: SchemaDump | None, default_of: DefaultOf = lambda column, *_: column
 ) -> ServerReading | None:
-    """What is to be asked now beside the log: of a live server as ``ask_server``, of files their schema dump.
+    """Reading besides the log: of a live server as ``ask_server``, of files their schema dump.
 
     None of a dump that the history has already. Raises SourceError.
     """
@@ -113,7 +113,7 @@ def reading_of(
 
 
 def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column) -> ServerReading | None:
-    """What a live server says of its tables now: once, and whenever its log does not tell all; None of files.
+    """Answer of a live server about its tables now: once, and whenever its log does not tell all; None of files.
 
     Asked before the end of the log is, so that it is never of later than what is extracted. Raises SourceError.
     """
@@ -121,16 +121,18 @@ def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column
         return None
     with source.asking() as connection:
         variables = source.variables(connection)
-        tells_all = logs_all(variables)
-        commit = HistoryCommit.of_head(lake.schema(source.name).head()) if tells_all else None
+        is_complete = logs_all(variables)
+        commit = HistoryCommit.of_head(lake.schema(source.name).head()) if is_complete else None
         if commit and commit.asked_at:
             return None
         at = source.end(connection)
-        return ServerReading(ServerAnswer(at, ask(source, connection, variables, default_of), variables), not tells_all)
+        return ServerReading(
+            ServerAnswer(at, ask(source, connection, variables, default_of), variables), not is_complete
+        )
 
 
 def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
-    """What a live server declares that its log may not tell; None where the history has that, and of files.
+    """Declarations of a live server that its log may not tell; None where the history has them, and of files.
 
     Tables out of scope are among them, since others may be in scope later. It is asked for once, and when the server
     logs cascades otherwise than before: from there on statements tell the rest. Raises SourceError.
@@ -146,19 +148,19 @@ def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
 
 
 def declared_facts(lake: Lake, source: str) -> ServerFacts | None:
-    """What a server declared that its log may not tell; None where none was asked."""
+    """Declarations of a server that its log may not tell; None where none was asked."""
     commit = HistoryCommit.of_head(lake.schema(source).head())
     return commit.facts if commit else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """What an update of the history starts from."""
+    """Start of an update of the history."""
 
     table: Table
     head: Head | None
     before: HistoryCommit | None
-    """What the newest commit of the history says."""
+    """Newest commit of the history."""
     oldest: Position
     end: Position
     """Of bronze."""
@@ -167,21 +169,23 @@ class _Update:
     is_rebuilt: bool
     """Everything is followed from ``oldest`` on: bronze begins earlier than the history, or the dump is new."""
     dump: ServerAnswer | None
-    """A schema dump, at its place in the log."""
+    """A schema dump, at its position in the log."""
 
     @classmethod
     def of(cls, table: Table, snapshot: BronzeSnapshot, reading: ServerReading | None) -> Self:
-        """Where the history resumes. reading: what a server or a schema dump told beside the log."""
+        """Start of the history's update. reading: what a server or a schema dump told beside the log."""
         head = table.head()
         before = HistoryCommit.of_head(head)
         oldest, end = snapshot.oldest, snapshot.end
-        dump = _placed(reading.answer, snapshot.checkpoint, Range(oldest, end)) if reading and reading.dump else None
+        dump = (
+            _at_positions(reading.answer, snapshot.checkpoint, Range(oldest, end)) if reading and reading.dump else None
+        )
         is_rebuilt = oldest < (before.begin if before else oldest) or bool(before and dump and not dump.note)
         start = oldest if is_rebuilt or head is None or head.position is None else max(head.position, oldest)
         return cls(table, head, before, oldest, end, start, is_rebuilt, dump)
 
     def has_news(self, reading: ServerReading | None, declared: ServerFacts | None) -> bool:
-        """Whether there is anything to follow, or something outside of the log was asked for the first time."""
+        """True if there is anything to follow, or something outside of the log was asked for the first time."""
         is_first_answer = reading is not None and not (self.before and self.before.asked_at)
         return self.start < self.end or not self.before or self.is_rebuilt or declared is not None or is_first_answer
 
@@ -199,7 +203,7 @@ class _Update:
         )
 
     def answers(self, reading: ServerReading | None, commit: HistoryCommit) -> tuple[list[Fact], HistoryCommit]:
-        """What was told beside the log and counts from here on, and the commit that names it."""
+        """Answers besides the log that count from here on, and the commit that names them."""
         if reading and self.dump:
             return [self.dump], commit if self.dump.note else replace(commit, dump=reading.dump)
         answer = _in_stretch(reading.answer, self.end) if reading else None
@@ -253,18 +257,18 @@ def follow(
     # Where versions are rebuilt from the start on, those before it are written again beside them.
     upon = head or table.new(COLUMNS, {})
     if is_rebuilt:
-        table.replace_rows(_rows([*stored, *versions]), {}, upon, commit)
+        table.replace_rows(_history_rows([*stored, *versions]), {}, upon, commit)
     else:
-        table.append_rows(_rows(versions), upon, commit)
+        table.append_rows(_history_rows(versions), upon, commit)
     return versions
 
 
-def _rows(versions: Sequence[TableVersion]) -> pa.Table:
+def _history_rows(versions: Sequence[TableVersion]) -> pa.Table:
     return pa.Table.from_pylist([row_of(version) for version in versions], schema=ARROW)
 
 
 def _declared_facts(declared: ServerFacts | None, dump: ServerAnswer | None, end: Position) -> ServerFacts | None:
-    """What a server or a dump declared, at its place in the log; None where neither is new."""
+    """Declarations of a server or a dump, at its position in the log; None where neither is new."""
     if declared is None and dump and dump.declared and not dump.note:
         return replace(dump.declared, at=dump.at)
     return replace(declared, at=replace(declared.at, stretch=end.stretch)) if declared else None
@@ -276,19 +280,19 @@ def _followed(
     """The versions that facts add, forward and backwards; the tables of which more would be known further back."""
     versions = Tracker(stored).follow(facts)
     before = as_of(stored, start)
-    way = back(facts, versions, start, before.values())
+    reversed_history = back(facts, versions, start, before.values())
     lacking = [
         version
-        for name in way.reached
+        for name in reversed_history.reached
         if (version := before.get(name)) and not version.is_dropped and lacks(version.definition)
     ]
-    if way.facts:
-        versions = Tracker(stored).follow([*facts, *way.facts])
+    if reversed_history.facts:
+        versions = Tracker(stored).follow([*facts, *reversed_history.facts])
     return versions, sorted(str(version.name) for version in lacking)
 
 
 _ServerAnswer = tuple[Position | None, dict[tuple[str, str], list[dict[str, Any]]]]
-"""Where a server was asked, and rows of the history by schema and table."""
+"""Position where a server was asked, and rows of the history by schema and table."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +315,7 @@ class ServerDefinitions:
         return completed(self.source, logged, last_answer, last_change)
 
     def _read(self) -> _ServerAnswer:
-        """Where the server was asked, and rows of the history by schema and table; nothing where the log has all."""
+        """Position of the server's answer, and rows of the history by schema and table; empty where the log has all."""
         table, rows_by_name = self.lake.schema(self.source), defaultdict[tuple[str, str], list[dict[str, Any]]](list)
         commit = HistoryCommit.of_head(table.head())
         if commit is None or not commit.completes_log:
@@ -326,8 +330,8 @@ def _in_stretch(answer: ServerAnswer, end: Position) -> ServerAnswer:
     return replace(answer, at=replace(answer.at, stretch=end.stretch))
 
 
-def _placed(answer: ServerAnswer, checkpoint: Checkpoint, within: Range) -> ServerAnswer:
-    """What a dump tells, in the stretch that has its place; at bronze's edge, with why, where it lies outside."""
+def _at_positions(answer: ServerAnswer, checkpoint: Checkpoint, within: Range) -> ServerAnswer:
+    """Answer of a dump, in the stretch that has its position; at bronze's edge, with why, where it lies outside."""
     positions = [replace(answer.at, stretch=stretch.number) for stretch in stretches(checkpoint)]
     at = next((position for position in reversed(positions) if within.start <= position <= within.stop), positions[-1])
     at = answer.at if answer.at.stretch > 1 else at
@@ -363,7 +367,7 @@ def _warn(source: str, stored: Iterable[TableVersion], reading: ServerReading | 
 
 
 def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], HistoryAnswer | None]:
-    """What the schema history tells of a table at a place: there, or where it was known first after that.
+    """Answer of the schema history about a table at a position: there, or where it was known first after that.
 
     The history is read when it is first asked.
     """
@@ -394,7 +398,7 @@ def answer_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswe
     named_versions = [
         version for version in versions if version.holds and version.definition and version.definition.has_names()
     ]
-    # Names that hold at the place itself come first, then those of an inverted statement or a dump after it.
+    # Names that hold at the position itself come first, then those of an inverted statement or a dump after it.
     now = next(iter(as_of(versions, start).values()), None)
     if now and now.definition and now.definition.has_names():
         by = "the schema dump" if now.origin == "dump" else "the schema history"
@@ -415,14 +419,14 @@ def answer_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswe
 
 
 def _reason(version: TableVersion) -> str | None:
-    """Why what a dump told does not hold."""
+    """Reason why what a dump told does not hold."""
     if version.holds:
         return None
     return version.note or f"{'; '.join(version.differs)}, and the dump, at {version.at}, says {version.definition}"
 
 
 def _facts(snapshot: BronzeSnapshot, within: Range) -> Iterator[Fact]:
-    """What a part of bronze says of tables. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
+    """Facts about tables in a part of bronze. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
     if not within:
         return
     # Slices that hold a table map or a statement, in the order of the log.
@@ -451,7 +455,7 @@ def _facts(snapshot: BronzeSnapshot, within: Range) -> Iterator[Fact]:
 
 
 def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: bool) -> list[ServerAnswer]:
-    """What servers told behind a position, of tables that it was news of, and a dump; not that, where there is another.
+    """Answers of servers after a position, of tables that it was news of, and a dump; not that, where there is another.
 
     A dump that was taken outside of the log is read again.
     """

@@ -85,20 +85,20 @@ def row_of(version: TableVersion) -> dict[str, Any]:
         "key": [names[at] for at in definition.key] if definition and definition.key is not None else None,
         "key_index": definition.index if definition else None,
         "dropped": version.is_dropped,
-        "renamed_from": _text(version.renamed_from),
-        "renamed_to": _text(version.renamed_to),
+        "renamed_from": _quoted_name(version.renamed_from),
+        "renamed_to": _quoted_name(version.renamed_to),
         "holds": version.holds,
         "differs": list(version.differs),
         "note": version.note,
     }
 
 
-def _text(name: TableName | None) -> str | None:
+def _quoted_name(name: TableName | None) -> str | None:
     """In back-ticks: a name may have dots in it."""
     return f"{identifier(name.schema)}.{identifier(name.table)}" if name else None
 
 
-def _name(text: str | None) -> TableName | None:
+def _parsed_name(text: str | None) -> TableName | None:
     if text is None:
         return None
     match = re.fullmatch(r"`((?:[^`]|``)*)`\.`((?:[^`]|``)*)`", text, re.DOTALL)
@@ -107,12 +107,12 @@ def _name(text: str | None) -> TableName | None:
 
 
 def cells(definition: TableDefinition) -> list[dict[str, Any]]:
-    """Its columns as the history has them; those without a name are ``@1``, ``@2``, … by place."""
+    """Its columns as the history has them; those without a name are ``@1``, ``@2``, … by position."""
     names = zip(definition.column_names(), definition.columns, strict=True)
-    return [_cells(name, column) for name, column in names]
+    return [_column_cells(name, column) for name, column in names]
 
 
-def _cells(name: str, column: Column) -> dict[str, Any]:
+def _column_cells(name: str, column: Column) -> dict[str, Any]:
     is_text = column.charset is not None
     return {
         "name": name,
@@ -158,8 +158,8 @@ def version_of(row: dict[str, Any]) -> TableVersion:
         holds=row["holds"],
         differs=tuple(row["differs"] or ()),
         note=row["note"],
-        renamed_from=_name(row["renamed_from"]),
-        renamed_to=_name(row["renamed_to"]),
+        renamed_from=_parsed_name(row["renamed_from"]),
+        renamed_to=_parsed_name(row["renamed_to"]),
         statement=row["statement"],
         database=row["database"],
         variables=dict(row["session"] or ()),

@@ -34,14 +34,14 @@ class UnreadStatement:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDump:
-    """What a dump says: its tables, those that cannot be read, and the places in logs that it names, each once."""
+    """Content of a dump: its tables, those that cannot be read, and the positions in logs that it names, each once."""
 
     definitions: tuple[TableDefinition, ...]
     unread: tuple[UnreadStatement, ...] = ()
     positions: tuple[Position, ...] = ()
     gtids: tuple[Gtids, ...] = ()
     gaps: tuple[LogGap, ...] = ()
-    """What a log does not tell of the tables: foreign keys that cascade, system versioning."""
+    """Gaps of a log about the tables: foreign keys that cascade, system versioning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _decoded(raw: bytes) -> str:
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`[^`]*+`"""
 _CONDITIONAL = r"/\*M?!(?!999999\\-)"
-"""What is said to servers of a version on is part of the statement; MariaDB's line of the sandbox is not."""
+"""Comments to servers of a version on, which are part of the statement; MariaDB's line of the sandbox is not."""
 _COMMENT = rf"(?P<comment>--(?=\s|$)[^\n]*|\#[^\n]*|(?!{_CONDITIONAL})/\*.*?\*/)"
 _OPEN = r"""(?P<open>['"`]|(?!/\*M?!)/\*)"""
 _DELIMITER = re.compile(r"\s*DELIMITER[ \t]+(\S+)[ \t]*(?:\n|$)", re.IGNORECASE)
@@ -186,7 +186,7 @@ class _Script:
             if piece.is_comment:
                 self._comment(piece.text)
             else:
-                self._statement(piece)
+                self._read_statement(piece)
         except (ConfigError, DecodeError, IndexError) as error:
             problem = str(error) if isinstance(error, StratalogError) else "it ends too early"
             raise SourceError(
@@ -199,24 +199,24 @@ class _Script:
         match = _DATABASE.match(text)
         if match and self.database is None:
             self.database = match[1]
-        self._place(text)
+        self._note_location(text)
 
-    def _statement(self, piece: _Piece) -> None:
+    def _read_statement(self, piece: _Piece) -> None:
         head = _HEAD.match(piece.text)
         match (head[1].upper(), head[2].upper()) if head else ("", ""):
             case ("SET" | "CHANGE", _):
-                self._place(piece.text)
+                self._note_location(piece.text)
                 self._set(_OPENED.sub(r" \1 ", piece.text))
             case ("USE", _):
                 self.database = words_of(self._judged(piece).plain)[1].text
             case ("CREATE", "DATABASE" | "SCHEMA"):
                 self._schema(words_of(self._judged(piece).plain))
             case ("CREATE" | "ALTER" | "DROP", kind) if kind in _OBJECTS:
-                self._table(piece)
+                self._read_table_statement(piece)
             case _:
                 pass  # rows, views, routines: nothing about tables
 
-    def _place(self, text: str) -> None:
+    def _note_location(self, text: str) -> None:
         """Raises ConfigError."""
         for assignment in _SOURCE.findall(text):
             file, offset = _FILE.search(assignment), _OFFSET.search(assignment)
@@ -250,13 +250,13 @@ class _Script:
     def _judged(self, piece: _Piece) -> Statement:
         return classify(piece.text.strip(), self.database or "", self._session(piece.text))
 
-    def _table(self, piece: _Piece) -> None:
+    def _read_table_statement(self, piece: _Piece) -> None:
         """A statement about a table."""
         judged, database = self._judged(piece), self.database or ""
-        effects_ = effects(judged, database, self._session(piece.text))
-        if any(isinstance(effect, DropTable) for effect in effects_):
+        statement_effects = effects(judged, database, self._session(piece.text))
+        if any(isinstance(effect, DropTable) for effect in statement_effects):
             self.statements.append(DdlStatement(_line(piece), judged.plain, database))
-        for effect in effects_:
+        for effect in statement_effects:
             match effect:
                 case CreateTable():
                     self._create(piece, effect)
@@ -309,7 +309,7 @@ class _Script:
 
 
 def _line(piece: _Piece) -> Position:
-    """A place that orders statements as they stand in the dump."""
+    """A position that orders statements as they stand in the dump."""
     return Position("dump.1", piece.line)
 
 

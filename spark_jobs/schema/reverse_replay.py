@@ -44,7 +44,10 @@ from spark_jobs.schema.tracker import ABOUT_TABLES, lacks
 
 @dataclass(frozen=True, slots=True)
 class ReversedHistory:
-    """What was found. reached: the tables, by the names that they have there, whose way goes back to the beginning."""
+    """Result of the search.
+
+    Reached: the tables, by the names that they have there, whose path goes back to the beginning.
+    """
 
     facts: tuple[InvertedDefinition, ...] = ()
     reached: frozenset[TableName] = frozenset()
@@ -60,16 +63,16 @@ def back(
     """
     if not any(_is_lacking(version) for version in (*versions, *stored)):
         return ReversedHistory()
-    way = _ReverseReplay(versions)
+    path = _ReverseReplay(versions)
     for fact in reversed(in_order(facts)):
         match fact:
             case ServerAnswer():
-                way.take_answer(fact)
+                path.take_answer(fact)
             case LoggedTable():
-                way.take_table(fact)
+                path.take_table(fact)
             case StatementFact() if fact.statement.effect in ABOUT_TABLES:
-                way.take_statement(fact)
-    return way.ended(begin)
+                path.take_statement(fact)
+    return path.ended(begin)
 
 
 def _is_lacking(version: TableVersion) -> bool:
@@ -89,55 +92,55 @@ class _InversePath:
     @property
     def definition(self) -> TableDefinition | None:
         """The one that it has here; None where rows have yet to tell."""
-        return self.candidates[0].definition if len(self.candidates) == 1 and self.candidates[0].is_told else None
+        return self.candidates[0].definition if len(self.candidates) == 1 and self.candidates[0].is_named else None
 
 
 @dataclass(slots=True)
 class _ReverseReplay:
     versions: Sequence[TableVersion]
-    ways: dict[TableName, _InversePath] = field(default_factory=dict)
+    paths: dict[TableName, _InversePath] = field(default_factory=dict)
     facts: list[InvertedDefinition] = field(default_factory=list)
 
     def take_answer(self, fact: ServerAnswer) -> None:
         for version in self.versions:
             is_it = version.at == fact.at and version.origin == fact.origin and version.holds
             if is_it and version.definition and not lacks(version.definition):
-                self.ways[version.name] = _InversePath([exact(version.definition)])
+                self.paths[version.name] = _InversePath([exact(version.definition)])
 
     def take_table(self, fact: LoggedTable) -> None:
         name = fact.definition.name
-        way = self.ways.get(name)
-        if way is None:
+        path = self.paths.get(name)
+        if path is None:
             return
         if fact.definition.has_names():
-            del self.ways[name]  # the log tells it all by itself
+            del self.paths[name]  # the log tells it all by itself
             return
-        way.is_maybe_made = False
+        path.is_maybe_made = False
         try:
-            way.candidates = [settled(way.candidates, fact.definition)]
+            path.candidates = [settled(path.candidates, fact.definition)]
         except DecodeError as error:
-            self._end(name, _not_before(way.since, f"by its rows at {fact.at}, {error}") if way.since else None)
+            self._end_path(name, _not_before(path.since, f"by its rows at {fact.at}, {error}") if path.since else None)
 
     def take_statement(self, fact: StatementFact) -> None:
         try:
             touched = self._before_statement(fact)
         except (DecodeError, IndexError, StopIteration):
-            about = [name for name in self.ways if fact.statement.names(name.schema, name.table)]
+            about = [name for name in self.paths if fact.statement.names(name.schema, name.table)]
             for name in about:
                 self._settle(name, fact)
-                self._end(name, _not_before(fact, "it cannot be read"))
+                self._end_path(name, _not_before(fact, "it cannot be read"))
             return
         self._end_alike(fact, touched)
 
     def ended(self, begin: Position) -> ReversedHistory:
-        reached = [(name, way.definition) for name, way in self.ways.items() if way.last is not None]
+        reached = [(name, path.definition) for name, path in self.paths.items() if path.last is not None]
         self.facts += [
             InvertedDefinition(begin, definition)
             for name, definition in reached
-            if definition and not self.ways[name].is_maybe_made
+            if definition and not self.paths[name].is_maybe_made
         ]
         return ReversedHistory(
-            tuple(self.facts), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made)
+            tuple(self.facts), frozenset(name for name, path in self.paths.items() if not path.is_maybe_made)
         )
 
     def _before_statement(self, fact: StatementFact) -> list[TableName]:
@@ -148,7 +151,7 @@ class _ReverseReplay:
         for effect in table_effects:
             match effect:
                 case DropSchema(schema):
-                    dropped = [name for name in self.ways if name.schema.casefold() == schema.casefold()]
+                    dropped = [name for name in self.paths if name.schema.casefold() == schema.casefold()]
                     names += self._ended_by(dropped)
                 case DropTable(name):
                     names += self._ended_by([name])
@@ -166,71 +169,71 @@ class _ReverseReplay:
     def _ended_by(self, names: Sequence[TableName]) -> Sequence[TableName]:
         """Of tables that are not there behind a statement there is nothing to tell."""
         for name in names:
-            self.ways.pop(name, None)
+            self.paths.pop(name, None)
         return names
 
     def _created(self, fact: StatementFact, effect: CreateTable) -> None:
         """One that is made if it is not there may have been as it is: rows before it tell."""
-        if effect.table in self.ways:
+        if effect.table in self.paths:
             self._settle(effect.table, fact)
-            self.ways[effect.table].is_maybe_made = effect.if_missing
+            self.paths[effect.table].is_maybe_made = effect.if_missing
         if not effect.if_missing:
-            self.ways.pop(effect.table, None)
+            self.paths.pop(effect.table, None)
 
     def _altered(self, fact: StatementFact, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> None:
         """A table by the name that it has before the statement."""
         name = effect.table
-        if name in self.ways:
-            if self.ways[name].since is not fact:  # otherwise its new name was reversed already
+        if name in self.paths:
+            if self.paths[name].since is not fact:  # otherwise its new name was reversed already
                 self._settle(name, fact)
             try:
                 self._invert(name, fact, effect.operations)
             except DecodeError as error:
-                self._end(name, _not_before(fact, str(error)))
+                self._end_path(name, _not_before(fact, str(error)))
 
     def _rename(self, fact: StatementFact, changes: Sequence[Rename | FreeName]) -> None:
         """Gives tables the names that they have before a statement."""
-        renames = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.ways]
+        renames = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.paths]
         for effect in renames:
             self._settle(effect.table, fact)
-            self.ways[effect.table].since = fact
-        ways = {effect.was: self.ways[effect.table] for effect in renames}
+            self.paths[effect.table].since = fact
+        paths = {effect.was: self.paths[effect.table] for effect in renames}
         for change in changes:
-            self.ways.pop(change.table, None)
-        self.ways |= {was: _under_name(way, was) for was, way in ways.items()}
+            self.paths.pop(change.table, None)
+        self.paths |= {was: _under_name(path, was) for was, path in paths.items()}
 
     def _invert(self, name: TableName, fact: StatementFact, operations: Sequence[Operation]) -> None:
         """Raises DecodeError."""
-        way = self.ways[name]
-        way.candidates = inverted(way.candidates, operations)
-        way.since = fact
+        path = self.paths[name]
+        path.candidates = inverted(path.candidates, operations)
+        path.since = fact
 
     def _settle(self, name: TableName, fact: StatementFact) -> None:
-        """What a table is behind a statement; where rows have yet to tell, there are none there."""
-        definition = self.ways[name].definition
+        """Settle a table after a statement; where rows have yet to tell, there are none there."""
+        definition = self.paths[name].definition
         if definition:
-            self.ways[name].last = len(self.facts)
+            self.paths[name].last = len(self.facts)
             self.facts.append(InvertedDefinition(fact.behind, definition))
 
-    def _end(self, name: TableName, reason: str | None) -> None:
-        last = self.ways.pop(name).last
+    def _end_path(self, name: TableName, reason: str | None) -> None:
+        last = self.paths.pop(name).last
         if last is not None and reason:
             self.facts[last] = replace(self.facts[last], note=reason)
 
     def _end_alike(self, fact: StatementFact, touched: Sequence[TableName]) -> None:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in touched if not str(name).islower()}
-        for name in [way for way in self.ways if typed and str(way) in typed and way not in touched]:
+        for name in [path for path in self.paths if typed and str(path) in typed and path not in touched]:
             self._settle(name, fact)
             note = f"it names {typed[str(name)]}; whether that is {name} is not in the log"
-            self._end(name, _not_before(fact, note))
+            self._end_path(name, _not_before(fact, note))
 
 
-def _under_name(way: _InversePath, name: TableName) -> _InversePath:
-    way.candidates = [
-        replace(candidate, definition=replace(candidate.definition, name=name)) for candidate in way.candidates
+def _under_name(path: _InversePath, name: TableName) -> _InversePath:
+    path.candidates = [
+        replace(candidate, definition=replace(candidate.definition, name=name)) for candidate in path.candidates
     ]
-    return way
+    return path
 
 
 def _not_before(fact: StatementFact, reason: str) -> str:

@@ -52,7 +52,7 @@ ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 
 
 def lacks(definition: TableDefinition | None) -> bool:
-    """Whether rows cannot be read by what is known of a table: a name, or the character set of a text, is missing."""
+    """True if rows cannot be read by what is known of a table: a name, or the character set of a text, is missing."""
     if definition is None or not definition.has_names():
         return True
     return any(column.charset is None and column.type.is_character for column in definition.columns)
@@ -140,7 +140,9 @@ class Tracker:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in names if not str(name).islower()}
         for name in [
-            name_ for name_ in self._now if self._is_there(name_) and str(name_) in typed and name_ not in names
+            full_name
+            for full_name in self._now
+            if self._is_there(full_name) and str(full_name) in typed and full_name not in names
         ]:
             yield _of(
                 fact, name, note=f"the statement names {typed[str(name)]}; whether it is {name} is not in the log"
@@ -192,8 +194,8 @@ class Tracker:
         note = "made only if it was not there, which the log does not tell" if is_unsure else None
         if model:
             like = self.definition(model)
-            note_ = note if like else f"the columns of {model} were not known"
-            return [_of(fact, name, definition=like and replace(like, name=name), note=note_)]
+            note_text = note if like else f"the columns of {model} were not known"
+            return [_of(fact, name, definition=like and replace(like, name=name), note=note_text)]
         try:
             definition = effect.definition
         except Unsupported as error:
@@ -255,7 +257,7 @@ class Tracker:
         ]
 
     def _inverted(self, fact: InvertedDefinition) -> list[TableVersion]:
-        """What was found going back counts where something lacks going forward, and does not contradict that."""
+        """Definitions inferred backwards: they count where forward ones lack something, and do not contradict them."""
         name, definition = fact.definition.name, fact.definition
         now, stored = self._now.get(name), self.definition(name)
         if (now and now.is_dropped) or not lacks(stored):
@@ -276,7 +278,7 @@ class Tracker:
         return [version for version in versions if not self._is_repeated(version)]
 
     def _is_repeated(self, version: TableVersion) -> bool:
-        """Whether the same origin said the same the last time, and it changes nothing."""
+        """True if the same origin said the same the last time, and it changes nothing."""
         last = self._by_origin[version.origin].get(version.name)
         is_news = version.holds and not _is_same(version.definition, self.definition(version.name))
         return (
@@ -335,7 +337,7 @@ def _missing(fact: ServerAnswer, name: TableName) -> TableVersion:
 
 
 def _changing(name: TableName, later: Sequence[Statement]) -> str | None:
-    """Which of the statements behind a place names a table, for whoever asked a server there."""
+    """Statements after a position that name a table, for whoever asked a server there."""
     statement = next((statement for statement in later if statement.names(name.schema, name.table)), None)
     return f"the table was changed while the server was asked: {statement.short}" if statement else None
 
@@ -372,7 +374,7 @@ def _complete_server(declared: TableDefinition, definition: TableDefinition) -> 
 
 
 def changes(before: TableDefinition | None, after: TableDefinition | None) -> list[str]:
-    """What a version changed of a table's columns and key, a few words each; columns are known by their names."""
+    """Changes of a version to a table's columns and key, a few words each; columns are known by their names."""
     if after is None:
         return []
     # Columns by name: dropped, added, and those with another type.

@@ -25,14 +25,14 @@ RAW = "_raw"
 TEXTS = pa.map_(pa.string(), pa.string())
 
 
-Places = Mapping[tuple[int, int], str]
+FileNames = Mapping[tuple[int, int], str]
 """The names of the log's files, by stretch and number."""
 _NO_VALUE = "its type in the lake cannot hold the value of a row, so the expression cannot be evaluated"
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMasks:
-    """What a rule makes of the columns of one definition."""
+    """Effects of a rule on the columns of one definition."""
 
     definition: TableDefinition
     types: Mapping[str, str]
@@ -46,15 +46,15 @@ class ColumnMasks:
     def __bool__(self) -> bool:
         return bool(self.excluded or self.masks or self.computed)
 
-    def apply(self, rows: pa.Table, places: Places | None = None) -> pa.Table:
+    def apply(self, rows: pa.Table, file_names: FileNames | None = None) -> pa.Table:
         """Rows without the excluded columns, with masked values, and no exact text (``_raw``) of either.
 
-        Computed columns are of the values before masks. places: for messages about rows with ``_position``. Raises
+        Computed columns are of the values before masks. file_names: for messages about rows with ``_position``. Raises
         TableStopped where an expression asks for a value that the lake does not hold.
         """
         texts = rows.column(RAW).combine_chunks()
         columns = {name: rows.column(name) for name in rows.column_names if name not in self.excluded}
-        columns |= {column.name: self._computed(column, rows, texts, places) for column in self.computed}
+        columns |= {column.name: self._computed(column, rows, texts, file_names) for column in self.computed}
         for name, mask in self.masks.items():
             columns[name] = _masked(rows.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
         columns[RAW] = _without(texts, self.excluded | self.masks.keys())
@@ -63,7 +63,7 @@ class ColumnMasks:
             columns[silver.ABSENT] = _listed_without(columns[silver.ABSENT].combine_chunks(), self.excluded)
         return pa.table(columns)
 
-    def _computed(self, column: Computed, rows: pa.Table, texts: pa.MapArray, places: Places | None) -> pa.Array:
+    def _computed(self, column: Computed, rows: pa.Table, texts: pa.MapArray, file_names: FileNames | None) -> pa.Array:
         """A computed column of rows; NULL where the table lacks a column that the expression names."""
         names = {str(source.name).casefold() for source in self.definition.columns}
         if column.columns - names:
@@ -72,20 +72,20 @@ class ColumnMasks:
         if cells.faults is not None and cells.faults.any():
             row = int(np.flatnonzero(cells.faults)[0])
             reason = fault_text(self.definition, int(cells.faults[row]), _NO_VALUE)
-            raise TableStopped(f"{_place(rows, row, places)}{self.key}.computed.{column.name}: {reason}")
+            raise TableStopped(f"{_row_location(rows, row, file_names)}{self.key}.computed.{column.name}: {reason}")
         return cells.over(len(rows))
 
 
-def _place(rows: pa.Table, row: int, places: Places | None) -> str:
-    """Where a row's change stands, as messages begin; nothing for a row of no log."""
-    if places is None:
+def _row_location(rows: pa.Table, row: int, file_names: FileNames | None) -> str:
+    """Location of a row's change, as messages begin; nothing for a row of no log."""
+    if file_names is None:
         return ""
     position = rows.column("_position")[row].as_py()
-    return f"{places[position['stretch'], position['number']]}:{position['offset']}: "
+    return f"{file_names[position['stretch'], position['number']]}:{position['offset']}: "
 
 
 def masks_of(definition: TableDefinition, rule: ColumnRule | None) -> ColumnMasks:
-    """What a rule that the table can take (``masking.columns_seen``) does to its columns; nothing without a rule."""
+    """Effects of a rule that the table can take (``masking.columns_seen``) on its columns; none without a rule."""
     types = silver.columns(definition).types
     if rule is None:
         return ColumnMasks(definition, {}, frozenset(), {})

@@ -1,4 +1,4 @@
-"""What commits of silver tables say besides their position.
+"""Metadata of silver commits besides their position.
 
 Put here: their fields. Not here: how a table stands, which follows from some of them (table_timeline.py), or what
 commits of downstream tables say (downstream/commit.py).
@@ -19,36 +19,36 @@ _DEFINITION = JsonForm(to_json, lru_cache(maxsize=4096)(from_json))
 """A run reads the same definition many times: commits of a table repeat it."""
 _RETIRED = list_of(JsonForm(RetiredColumn.to_note, RetiredColumn.from_note))
 NOT_FOLDED: Literal[""] = ""
-"""Where windows were folded, but are not any more: the table was rebuilt."""
+"""Mark of windows that were folded, but are not any more: the table was rebuilt."""
 _FLOOR = JsonForm(str, lambda text: Position.parse(text) if text else NOT_FOLDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCommit(Checkpoint):
-    """What commits of silver and of downstream tables say alike."""
+    """Common part of commits of silver and of downstream tables."""
 
     start: Position | None = field(default=None, metadata=member("start", POSITION))
-    """Where the log begins that the commit is of; it ends at its position."""
+    """Position where the log begins that the commit is of; it ends at its position."""
     is_complete: bool | None = field(default=None, metadata=member("complete"))
-    """Whether the table has the rows from before the log began, where any were. None: not known."""
+    """True if the table has the rows from before the log began, where any were. None: not known."""
     is_numbered: bool = field(default=False, metadata=member("numbered"))
-    """Whether nothing names the table's columns, and they are called by their numbers."""
+    """True if nothing names the table's columns, and they are called by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedRows:
-    """What an initial load read: rows, and where the log ended when reading began and ended."""
+    """Rows that an initial load read, and where the log ended when reading began and ended."""
 
     rows: int = field(metadata=member("rows"))
     read_from: Position = field(metadata=member("read_from", POSITION))
     read_to: Position | None = field(metadata=member("read_to", POSITION))
     batch: str | None = field(default=None, metadata=member("batch"))
-    """Which commit of the load said that all were read. None where an earlier version of the program did not say."""
+    """Commit of the load that said that all were read. None where an earlier version of the program did not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class MendedRows:
-    """What a mend changed, in rows, and the position of the snapshot in which it read them."""
+    """Rows that a mend changed, and the position of the snapshot in which it read them."""
 
     at: Position = field(metadata=member("at", POSITION))
     inserted: int = field(metadata=member("inserted"))
@@ -64,7 +64,7 @@ class SilverCommit(TableCommit):
     log_bytes: int | None = field(default=None, metadata=member("log_bytes"))
     """Bytes of log that its rows were decoded from."""
     resets: int = field(default=0, metadata=member("resets"))
-    """How often the table was rebuilt from bronze."""
+    """Number of times that the table was rebuilt from bronze."""
     key: tuple[str, ...] | None = field(default=None, metadata=member("key", LIST))
     rules: tuple[str, ...] | None = field(default=None, metadata=member("rules", LIST))
     """Names of the rules that the rows were made by. None: the table was never under rules."""
@@ -78,19 +78,19 @@ class SilverCommit(TableCommit):
     emptied_at: Position | None = field(default=None, metadata=member("emptied", POSITION, is_always=True))
     """The last statement that emptied the table: what was written before counts no more."""
     keeps_dropped_rows: bool = field(default=False, metadata=member("kept"))
-    """Whether a rule kept the table's DROP out, so that its rows stay when it is created again."""
+    """True if a rule kept the table's DROP out, so that its rows stay when it is created again."""
     retired_columns: tuple[RetiredColumn, ...] = field(default=(), metadata=member("kept_columns", _RETIRED))
     is_overwrite: bool = field(default=False, metadata=member("renewed"))
-    """Whether it replaced all rows and the columns."""
+    """True if it replaced all rows and the columns."""
     has_unknown_columns: bool = field(default=False, metadata=member("bare"))
     """Of such a commit: whether nothing tells the table's columns, and those that it still has count for nothing."""
     inherited_from: str | None = field(default=None, metadata=member("carried"))
     """Of a statement that brought rows: what the table was called that they came from; its own name for its own."""
     folded_to: Position | Literal[""] | None = field(default=None, metadata=member("folded", _FLOOR))
     """Up to where windows were folded into one, and cannot be compacted again; it stands until a commit says another
-    place, or ``NOT_FOLDED``."""
+    position, or ``NOT_FOLDED``."""
     steps: tuple[str, ...] | None = field(default=None, metadata=member("steps", LIST))
-    """What a statement did to the columns, step by step."""
+    """Effects of a statement on the columns, step by step."""
     ranges: tuple[Range, ...] = field(default=(), metadata=member("ranges", RANGES))
     """The windows that were replaced."""
     loaded: LoadedRows | None = field(default=None, metadata=member("load", object_of(LoadedRows)))
@@ -103,12 +103,12 @@ class SilverCommit(TableCommit):
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns of the table's key; none of a bag."""
+        """The columns of the table's key; none of a keyless table."""
         assert self.key is not None, "every commit of a silver table names its key"
         return self.key
 
 
 def is_complete(head: Head) -> bool:
-    """Whether a silver or downstream table has the rows from before its log begins, if there were any."""
+    """True if a silver or downstream table has the rows from before its log begins, if there were any."""
     commit = TableCommit.of_head(head)
     return bool(commit and commit.is_complete)

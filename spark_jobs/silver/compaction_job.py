@@ -1,4 +1,4 @@
-"""What a table has to compact, and what came of it.
+"""Work of compacting a table, and its result.
 
 Put here: the job of one table (its window, steps, filters and the silver head that it is planned upon), and what its
 commits say. Not here: who plans it (pipeline/planner.py), or who does it (engine/silver_job.py).
@@ -31,7 +31,7 @@ from spark_jobs.silver.table_timeline import (
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What one window added to a silver table: rows by net operation, and how many changes they came from."""
+    """Addition of one window to a silver table: rows by net operation, and how many changes they came from."""
 
     source: str
     name: TableName
@@ -46,7 +46,7 @@ class Compacted:
     left_out: dict[str, int] = field(default_factory=dict)
     """Changes and statements that rules left out, by rule; ``changes`` does not count them."""
     stopped: Ended | None = None
-    """Where the table stops, with everything before in silver; None where it continues."""
+    """Stop of the table, with everything before in silver; None where it continues."""
 
     @property
     def rows(self) -> int:
@@ -61,11 +61,11 @@ class Window:
     version: int
     ranges: tuple[Range, ...]
     oldest: Position | None = None
-    """Where the log begins that bronze holds."""
+    """Position where the log begins that bronze holds."""
     xa: Xa = NO_XA
     """The XA transactions that it commits, and perhaps others."""
     cuts: frozenset[Position] = frozenset()
-    """Where ranges begin or end that may lie inside a slice."""
+    """Positions where ranges begin or end that may lie inside a slice."""
 
     @property
     def extent(self) -> Range:
@@ -86,17 +86,17 @@ class CompactionJob:
     """Bytes of log that the table's slices hold."""
     filters: TableFilters = field(default_factory=TableFilters)
     is_whole: bool = False
-    """Whether it is all that the table has of the log, replayed."""
+    """True if it is all that the table has of the log, replayed."""
     replay: Range | None = None
     """The statement by which the table has its name, where the rows that came with it are replayed."""
     has_partial: bool = False
-    """Whether silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
+    """True if silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
     reset: int = 0
-    """Where the table is rebuilt: which time this is. Its first commit replaces all that silver has of it."""
-    standing: TableState | None = None
-    """How the table stands after the steps."""
+    """Number of the rebuild. Its first commit replaces all that silver has of the table."""
+    state: TableState | None = None
+    """State of the table after the steps."""
     ended: Ended | None = None
-    """Where the steps end before the log does, with the table stopped there."""
+    """Stop of the steps before the log ends, with the table stopped there."""
 
     def with_partial_flag(self) -> "CompactionJob":
         """With ``has_partial`` as the silver table is: whether partial row images have a column there."""
@@ -105,17 +105,17 @@ class CompactionJob:
     def __str__(self) -> str:
         return f"{self.source}: {self.name}"
 
-    def part(self, range_: Range) -> Window:
-        return replace(self.window, ranges=(range_,))
+    def part(self, log_range: Range) -> Window:
+        return replace(self.window, ranges=(log_range,))
 
     def commit(
-        self, within: Range, standing: TableState, columns: silver.Columns, filtered: Mapping[str, int] | None = None
+        self, within: Range, state: TableState, columns: silver.Columns, filtered: Mapping[str, int] | None = None
     ) -> SilverCommit:
         """The silver commit of a part of the log.
 
         Args:
             within: the part; the table is complete up to its end.
-            standing: how the table stands there.
+            state: how the table stands there.
             columns: those that it has then.
             filtered: by rule how many changes and statements it kept out.
         """
@@ -128,7 +128,7 @@ class CompactionJob:
             resets=self.reset or silver.resets(self.head),
             key=columns.key,
         )
-        return standing.in_commit(self._ruled(commit, filtered) if self.is_ruled else commit)
+        return state.in_commit(self._ruled(commit, filtered) if self.is_ruled else commit)
 
     @property
     def before(self) -> SilverCommit | None:
@@ -146,7 +146,7 @@ class CompactionJob:
 
     @property
     def is_ruled(self) -> bool:
-        """Whether the table is, or was, under rules: then a window need not have left rows in silver."""
+        """True if the table is, or was, under rules: then a window need not have left rows in silver."""
         before = self.before
         return bool(self.filters) or (before is not None and before.rule_digests is not None)
 
@@ -155,19 +155,19 @@ class CompactionJob:
         """Names, in small letters, of the columns that the table has or had, as far as silver was told of rules."""
         before = self.before
         names = set(before.known_columns or ()) if before else set()
-        for definition in (*(step.standing.definition for step in self.steps), before and before.definition):
+        for definition in (*(step.state.definition for step in self.steps), before and before.definition):
             names |= {str(column.name).casefold() for column in definition.columns} if definition else set()
         return frozenset(names)
 
     @property
     def is_reshaped(self) -> bool:
-        """Whether silver's rows were made by other rules about the columns."""
+        """True if silver's rows were made by other rules about the columns."""
         before, has = self.before, self.filters.prints()
         had = (before.rule_digests if before else None) or {}
         return bool(had.get("columns") != has.get("columns"))
 
     def columns_seen(self, definition: TableDefinition, retired: Sequence[RetiredColumn] = ()) -> silver.Columns:
-        """What is seen of the table's columns, and behind them what is kept of others. Raises TableStopped."""
+        """Columns of the table that are seen, and after them what is kept of others. Raises TableStopped."""
         wrong = masking.missing(self.filters.columns, self.known_columns)
         if wrong:
             raise TableStopped(f"{wrong}: {definition}")
@@ -176,10 +176,10 @@ class CompactionJob:
         columns = masking.columns_seen(definition, self.filters.columns, has_partial=self.has_partial)
         return masking.with_retired(columns, types_of(retired))
 
-    def columns_of(self, standing: TableState) -> silver.Columns:
+    def columns_of(self, state: TableState) -> silver.Columns:
         """The columns that silver has where the table stands so. Raises TableStopped."""
-        assert standing.definition
-        return self.columns_seen(standing.definition, standing.retired)
+        assert state.definition
+        return self.columns_seen(state.definition, state.retired)
 
     def change_filters(self, definition: TableDefinition) -> ChangeFilters:
         """The rules that filter changes of rows of a definition. Raises TableStopped."""
@@ -216,12 +216,12 @@ class CompactionJob:
             )
 
 
-def by_rule(turn: SchemaChange) -> dict[str, int]:
-    return {turn.left_out_by: 1} if turn.left_out_by else {}
+def by_rule(change: SchemaChange) -> dict[str, int]:
+    return {change.left_out_by: 1} if change.left_out_by else {}
 
 
 def total(work: CompactionJob, head: Head, compacted: Sequence[Compacted], seconds: float) -> Compacted:
-    """What was done to a table in all."""
+    """Total of all windows of a table."""
     # Counts add up over the windows; the newest commit is that of any of them.
     counts = {
         name: sum(getattr(window, name) for window in compacted)

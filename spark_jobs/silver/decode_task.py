@@ -39,7 +39,7 @@ _BATCH = 1 << 16
 
 
 DECODED = {
-    "_position": silver.CHANGE_PLACE,
+    "_position": silver.CHANGE_POSITION_TYPE,
     "_committed_at": "TIMESTAMP",
     "_raw": "MAP<STRING, STRING>",
     "_changes": "BIGINT",
@@ -59,7 +59,9 @@ def decoding_task(
     judge: ChangeJudge | None = None,
     unseen: frozenset[str] = frozenset(),
 ) -> Callable[[Runs], Batches]:
-    """From slices to two rows at most a key and gathered run of changes; of a bag to one row an image and run.
+    """From slices to two rows at most a key and gathered run of changes.
+
+    Of a keyless table to one row an image and run.
 
     ``alone``: it gets all slices of the window; then it gives one row a key and window. unseen: columns that nobody
     asks for, where rows may lack some. scans: shared with tasks of other tables. judge: leaves out changes that rules
@@ -67,7 +69,7 @@ def decoding_task(
     """
     if columns.has_partial:
         return _net_task(lambda runs: _partial(definition, unseen, runs, scans, judge), columns, alone=alone)
-    before: Literal["key", "all"] = "all" if columns.is_bag or _needs_before(judge) else "key"
+    before: Literal["key", "all"] = "all" if columns.is_keyless or _needs_before(judge) else "key"
     return _net_task(
         lambda runs: _remaining(_complete(definition, before, columns.key, runs, scans), judge), columns, alone=alone
     )
@@ -80,8 +82,8 @@ def _needs_before(judge: ChangeJudge | None) -> bool:
 def noting(runs: Iterable[SliceRun], files: dict[tuple[int, int], str]) -> Runs:
     """The runs; the names of the files in which they stand, or take effect, are put beside them."""
     for run in runs:
-        place = run.origin if run.effect is None else run.effect
-        files[place.stretch, place.number] = place.file
+        origin = run.origin if run.effect is None else run.effect
+        files[origin.stretch, origin.number] = origin.file
         yield run
 
 
@@ -100,12 +102,13 @@ def changes_task(
         return lambda slices: _each_change(
             _partial(definition, unseen, slices, scans, judge, gtids=True), columns, splits=splits
         )
-    is_whole = (splits and columns.is_bag) or _needs_before(judge)
+    is_whole = (splits and columns.is_keyless) or _needs_before(judge)
     before: Literal["key", "all"] = "all" if is_whole else "key"
 
     def run(slices: Runs) -> Batches:
         decoder, full_decoder = (
-            Decoder(definition, before=columns_, prepared=True, gtids=True, scans=scans) for columns_ in (before, "all")
+            Decoder(definition, before=table_columns, prepared=True, gtids=True, scans=scans)
+            for table_columns in (before, "all")
         )
         moved_rows = MovedRows(full_decoder, columns.key) if splits and before == "key" else None
         yield from _each_change(
@@ -115,23 +118,23 @@ def changes_task(
     return run
 
 
-def _each_change(all_changes: "Placed", columns: silver.Columns, *, splits: bool) -> Batches:
+def _each_change(all_changes: "LocatedChanges", columns: silver.Columns, *, splits: bool) -> Batches:
     names, absent_names = [*columns.types], [silver.ABSENT] if columns.has_partial else []
-    for changes, place, absent in all_changes:
-        for rows in every_change(changes, place, names, columns.key, absent, splits=splits):
+    for changes, origin, absent in all_changes:
+        for rows in every_change(changes, origin, names, columns.key, absent, splits=splits):
             yield from rows.select([*names, "_window", *OF_CHANGES, *DECODED, *absent_names]).to_batches(_BATCH)
 
 
-Placed = Iterator[tuple[Changes, SliceOrigin, AbsentColumns | None]]
+LocatedChanges = Iterator[tuple[Changes, SliceOrigin, AbsentColumns | None]]
 """Changes, where they take effect, and what their rows lack."""
 
 
 def _net_task(
-    read_changes: Callable[[Runs], Placed], columns: silver.Columns, *, alone: bool
+    read_changes: Callable[[Runs], LocatedChanges], columns: silver.Columns, *, alone: bool
 ) -> Callable[[Runs], Batches]:
     def run(source: Runs) -> Batches:
         nets = chain.from_iterable(
-            _rows_of(changes, place, absent, columns) for changes, place, absent in read_changes(source)
+            _rows_of(changes, origin, absent, columns) for changes, origin, absent in read_changes(source)
         )
         return _reduced(nets, columns, alone=alone)
 
@@ -139,13 +142,13 @@ def _net_task(
 
 
 def _rows_of(
-    changes: Changes, place: SliceOrigin, absent: AbsentColumns | None, columns: silver.Columns
+    changes: Changes, origin: SliceOrigin, absent: AbsentColumns | None, columns: silver.Columns
 ) -> Iterator[pa.Table]:
     """The rows of changes that a reduction takes. absent: what each lacks."""
     names = list(columns.types)
-    if columns.is_bag:
-        return image_rows(changes, place, names, absent)
-    return net_rows(changes, place, names, columns.key, absent)
+    if columns.is_keyless:
+        return image_rows(changes, origin, names, absent)
+    return net_rows(changes, origin, names, columns.key, absent)
 
 
 def _reduced(nets: Iterator[pa.Table], columns: silver.Columns, *, alone: bool) -> Batches:
@@ -158,13 +161,13 @@ def _reduced(nets: Iterator[pa.Table], columns: silver.Columns, *, alone: bool) 
         gathered.append(rows)
         if sum(map(len, gathered)) >= limit or len(gathered) >= _PIECES:
             table = pa.concat_tables(gathered)
-            gathered = [counted(table, names) if columns.is_bag else reduce(table, key)]
+            gathered = [counted(table, names) if columns.is_keyless else reduce(table, key)]
             limit = max(_REDUCE_AT, 2 * len(gathered[0]))
             if len(gathered[0]) >= _REDUCE_AT // 2 and not alone:  # few rows repeat; holding them gains nothing
                 yield from gathered.pop().combine_chunks().to_batches(_BATCH)
     if gathered:
         table = pa.concat_tables(gathered)
-        reduced = counted(table, names) if columns.is_bag else settle(table, key) if alone else reduce(table, key)
+        reduced = counted(table, names) if columns.is_keyless else settle(table, key) if alone else reduce(table, key)
         yield from reduced.combine_chunks().to_batches(_BATCH)
 
 
@@ -174,7 +177,7 @@ def _complete(
     key: Sequence[str],
     runs: Runs,
     scans: Scans | None,
-) -> Placed:
+) -> LocatedChanges:
     """The changes; from where a slice changes a key, with all columns of the rows before."""
     decoder = Decoder(definition, before=before, prepared=True, scans=scans)
     moved_rows = (
@@ -183,18 +186,18 @@ def _complete(
     yield from _with_whole_rows(decoder, runs, moved_rows)
 
 
-def _with_whole_rows(decoder: Decoder, runs: Runs, moved_rows: "MovedRows | None" = None) -> Placed:
-    yield from ((changes, place, None) for changes, place in decoded(decoder, runs, moved_rows))
+def _with_whole_rows(decoder: Decoder, runs: Runs, moved_rows: "MovedRows | None" = None) -> LocatedChanges:
+    yield from ((changes, origin, None) for changes, origin in decoded(decoder, runs, moved_rows))
 
 
-def _remaining(all_changes: Placed, judge: ChangeJudge | None) -> Placed:
+def _remaining(all_changes: LocatedChanges, judge: ChangeJudge | None) -> LocatedChanges:
     """The changes that no rule filters."""
-    for changes, place, absent in all_changes:
-        rows = judge.remaining(changes, place.file) if judge else None
+    for changes, origin, absent in all_changes:
+        rows = judge.remaining(changes, origin.file) if judge else None
         if rows is None:
-            yield changes, place, absent
+            yield changes, origin, absent
         elif len(rows):
-            yield changes.take(rows), place, absent
+            yield changes.take(rows), origin, absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,17 +232,17 @@ def _partial(
     judge: ChangeJudge | None,
     *,
     gtids: bool = False,
-) -> Placed:
+) -> LocatedChanges:
     """The changes that no rule filters, as whole as their images make them, and what the row behind each lacks."""
     decoder = Decoder(definition, before="all", partial=True, prepared=True, gtids=gtids, scans=scans)
-    for changes, place in decoded(decoder, runs):
-        origin = partial_images.ImageContext(definition, place.file, decoder.is_mariadb, unseen)
+    for changes, slice_origin in decoded(decoder, runs):
+        origin = partial_images.ImageContext(definition, slice_origin.file, decoder.is_mariadb, unseen)
         completed, absent = partial_images.completed(changes, origin)
-        rows = judge.remaining(completed, place.file, absent.after, absent.before) if judge else None
+        rows = judge.remaining(completed, slice_origin.file, absent.after, absent.before) if judge else None
         if rows is None:
-            yield completed, place, absent
+            yield completed, slice_origin, absent
         elif len(rows):
-            yield completed.take(rows), place, absent.take(rows)
+            yield completed.take(rows), slice_origin, absent.take(rows)
 
 
 def decoded(decoder: Decoder, runs: Runs, moved_rows: MovedRows | None = None) -> Iterator[tuple[Changes, SliceOrigin]]:
@@ -256,30 +259,30 @@ def decoded(decoder: Decoder, runs: Runs, moved_rows: MovedRows | None = None) -
 
 
 class _Numbered:
-    """Changes of XA transactions as of their commits: its place and time, and one row after the other there.
+    """Changes of XA transactions as of their commits: its position and time, and one row after the other there.
 
     The slices of a transaction have to come one after the other.
     """
 
     def __init__(self) -> None:
-        self._place: Position | None = None
+        self._origin: Position | None = None
         self._rows = 0
 
-    def at(self, place: Position, decoded: Iterator[Changes], committed_us: int) -> Iterator[Changes]:
+    def at(self, position: Position, decoded: Iterator[Changes], committed_us: int) -> Iterator[Changes]:
         """Raises as the decoder does, naming the commit too; Unsupported for more rows than a position counts."""
-        self._place, self._rows = place, self._rows if place == self._place else 0
+        self._origin, self._rows = position, self._rows if position == self._origin else 0
         try:
             for changes in decoded:
                 numbers = np.arange(self._rows, self._rows + len(changes))
                 self._rows += len(changes)
                 if self._rows > _MOST_ROWS:
-                    raise Unsupported(f"{place}: an XA transaction of more than {_MOST_ROWS:,} rows of a table")
-                offset = pa.repeat(pa.scalar(place.offset, pa.int64()), len(changes))
+                    raise Unsupported(f"{position}: an XA transaction of more than {_MOST_ROWS:,} rows of a table")
+                offset = pa.repeat(pa.scalar(position.offset, pa.int64()), len(changes))
                 committed = pa.scalar(committed_us, changes.committed_at.type)
                 times = pa.repeat(committed, len(changes))
                 yield replace(changes, offset=offset, row=pa.array(numbers.astype(np.int32)), committed_at=times)
         except DecodeError as error:
-            raise type(error)(f"{error} (of the XA transaction that {place} commits)") from None
+            raise type(error)(f"{error} (of the XA transaction that {position} commits)") from None
 
 
 _MOST_ROWS = 1 << 31

@@ -39,7 +39,7 @@ def first_failing(
         for transaction in _transactions(run):
             error = _error_of(transaction, attempt)
             if error is not None:
-                return _position(transaction), error
+                return _effective_position(transaction), error
     return None
 
 
@@ -51,8 +51,8 @@ def _error_of(run: SliceRun, attempt: Callable[[SliceRun], object]) -> TableStop
     return None
 
 
-def _position(run: SliceRun) -> Position:
-    """Where a transaction takes effect: its first event, or the commit of an XA transaction."""
+def _effective_position(run: SliceRun) -> Position:
+    """Position where a transaction takes effect: its first event, or the commit of an XA transaction."""
     if run.effect is not None:
         return run.effect
     (part,) = run.slices

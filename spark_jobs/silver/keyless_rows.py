@@ -102,15 +102,15 @@ def counted(rows: pa.Table, names: Sequence[str]) -> pa.Table:
 def distinct(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """One of each of equal rows."""
     keys = _grouping(rows, names)
-    places = pa.table(keys | {_LAST: pa.array(np.arange(len(rows)))})
-    return rows.take(places.group_by([*keys], use_threads=False).aggregate([(_LAST, "max")]).column(f"{_LAST}_max"))
+    indexes = pa.table(keys | {_LAST: pa.array(np.arange(len(rows)))})
+    return rows.take(indexes.group_by([*keys], use_threads=False).aggregate([(_LAST, "max")]).column(f"{_LAST}_max"))
 
 
 def numbered(rows: pa.Table, names: Sequence[str]) -> NDArray[np.int64]:
     """A number of each row, equal where the rows are."""
     keys = _grouping(rows, names)
-    places = pa.table(keys | {_LAST: pa.array(np.arange(len(rows)))})
-    groups = places.group_by([*keys], use_threads=False).aggregate([(_LAST, "list")]).column(f"{_LAST}_list")
+    indexes = pa.table(keys | {_LAST: pa.array(np.arange(len(rows)))})
+    groups = indexes.group_by([*keys], use_threads=False).aggregate([(_LAST, "list")]).column(f"{_LAST}_list")
     lists = groups.combine_chunks()
     numbers = np.empty(len(rows), np.int64)
     numbers[np.asarray(lists.flatten())] = np.asarray(pc.list_parent_indices(lists))

@@ -107,7 +107,7 @@ def _require_constant(key: str, value: str | int | None, kind: str) -> None:
 
 
 def missing(rule: ColumnRule | None, known_columns: frozenset[str]) -> str | None:
-    """What is wrong with a rule about a table that has, or had at some time, these columns; None where nothing is."""
+    """Problem of a rule about a table that has, or had at some time, these columns; None without one."""
     unknown = sorted(rule.names() - known_columns) if rule else []
     return f"columns.{rule.name} names column {unknown[0]}, which the table does not have" if rule and unknown else None
 
@@ -115,7 +115,7 @@ def missing(rule: ColumnRule | None, known_columns: frozenset[str]) -> str | Non
 def origins_seen(
     rule: ColumnRule | None, origins: Mapping[str, str | None], before: silver.Columns, after: silver.Columns
 ) -> dict[str, str | None]:
-    """Where columns that are seen come from, of where all columns do.
+    """Origins of the columns that are seen, of those of all columns.
 
     Raises TableStopped where a column is seen otherwise under its new name than under its old one.
     """
@@ -131,15 +131,15 @@ def origins_seen(
 
 
 def fills_seen(rule: ColumnRule | None, fills: Mapping[str, Fill], after: silver.Columns) -> dict[str, Fill]:
-    """What rows that are there have in new columns that are seen. Raises TableStopped for one that is masked."""
-    fills_ = {name: fill for name, fill in fills.items() if name in after.types}
-    masked = next((name for name in fills_ if rule and rule.mask(name)), None)
+    """Fills of rows that are there in new columns that are seen. Raises TableStopped for one that is masked."""
+    column_fills = {name: fill for name, fill in fills.items() if name in after.types}
+    masked = next((name for name in column_fills if rule and rule.mask(name)), None)
     if rule and masked:
         raise TableStopped(
             f"columns.{rule.name}.mask.{masked}: the column was added with a default, and what rows that are there "
             "have in it is not masked yet; leave it out"
         )
-    return fills_
+    return column_fills
 
 
 def _treated(rule: ColumnRule, name: str) -> tuple[bool, Mask | None]:

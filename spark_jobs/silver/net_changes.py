@@ -8,7 +8,8 @@ composes: (a, b) then (c, d) is (a, d), in any grouping, which the four operatio
 Two keys are one where the bytes stored are: 'a' and 'A' are two, and so are two dates that no column holds, by their
 exact texts. 0 and -0 are one number, which no index holds twice.
 
-Tables without a key are bags: their changes are images that came or went (``image_rows``), and are only counted.
+Tables without a key are keyless tables: their changes are images that came or went (``image_rows``), and are only
+counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ _ORDER = ("row", "offset", "number", "stretch")
 
 @dataclass(frozen=True, slots=True)
 class SliceOrigin:
-    """Where a slice stands: its file, what its rows' positions begin with, and the ordinal of its window."""
+    """Origin of a slice: its file, what its rows' positions begin with, and the ordinal of its window."""
 
     file: str
     stretch: int
@@ -41,7 +42,7 @@ class SliceOrigin:
 
 @dataclass(frozen=True, slots=True)
 class AbsentColumns:
-    """Which columns the images of some changes have no value of, as lists of names; NULL where an image is whole.
+    """Columns of which the images of some changes have no value, as lists of names; NULL where an image is whole.
 
     after: of the row after each change, or of the row that was deleted. before: of the row before an update.
     """
@@ -55,22 +56,22 @@ class AbsentColumns:
 
 
 _EXACT, _AT = "\0exact", "\0at"
-"""Columns of the exact texts of a key that its columns do not hold, null for nearly every row, and of a row's place;
+"""Columns of the exact texts of a key that its columns do not hold, null for nearly every row, and of a row's position;
 gone when reduced. No column of a server has a zero byte in its name."""
 
 
 def net_rows(
-    changes: Changes, place: SliceOrigin, names: Sequence[str], key: Sequence[str], absent: AbsentColumns | None = None
+    changes: Changes, origin: SliceOrigin, names: Sequence[str], key: Sequence[str], absent: AbsentColumns | None = None
 ) -> Iterator[pa.Table]:
     """One row a change; where an update changed the key, a delete of the old one besides, and the new one is new.
 
     absent: where rows may lack columns; they say it then in ``_absent``. Raises Unsupported where a column of the key
     is NULL, and where a key changed and the row after that is not whole.
     """
-    _require_keys(changes, place, key)
+    _require_keys(changes, origin, key)
     is_moved = moved(changes, key)
     if absent is not None:
-        _require_whole(changes, place, is_moved, absent.after)
+        _require_whole(changes, origin, is_moved, absent.after)
     # Whether the row existed before the change and exists after it; a changed key is a new row.
     effects = {
         "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), is_moved),
@@ -79,16 +80,16 @@ def net_rows(
     image = {name: changes.after.column(name) for name in names}
     if absent is not None:
         effects[_ABSENT] = absent.after
-    yield _table(image, changes, place, effects, counted=1)
+    yield _image_table(image, changes, origin, effects, counted=1)
     # The delete of the old key, in a table of its own: a change gives one row of each key.
     indexes = pc.indices_nonzero(is_moved)
     if len(indexes):
         absent_columns = {} if absent is None else {_ABSENT: absent.before.take(indexes)}
-        yield _old_keys(changes, place, names, key, indexes, more_columns=absent_columns)
+        yield _old_keys(changes, origin, names, key, indexes, more_columns=absent_columns)
 
 
 def image_rows(
-    changes: Changes, place: SliceOrigin, names: Sequence[str], absent: AbsentColumns | None = None
+    changes: Changes, origin: SliceOrigin, names: Sequence[str], absent: AbsentColumns | None = None
 ) -> Iterator[pa.Table]:
     """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1.
 
@@ -96,19 +97,19 @@ def image_rows(
     """
     copies = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))
     effects = {"_copies": copies} if absent is None else {"_copies": copies, _ABSENT: absent.after}
-    yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
+    yield _image_table({name: changes.after.column(name) for name in names}, changes, origin, effects, counted=1)
     indexes = pc.indices_nonzero(pc.equal(changes.op, UPDATE))
     if len(indexes):
         image = {name: changes.before.column(name).take(indexes) for name in names}
         old = _select(changes, indexes)
         effects = {"_copies": _constant(-1, pa.int64(), len(old))}
         effects |= {} if absent is None else {_ABSENT: absent.before.take(indexes)}
-        yield _table(image, old, place, effects, counted=0)
+        yield _image_table(image, old, origin, effects, counted=0)
 
 
 def every_change(
     changes: Changes,
-    place: SliceOrigin,
+    origin: SliceOrigin,
     names: Sequence[str],
     key: Sequence[str],
     absent: AbsentColumns | None = None,
@@ -128,16 +129,16 @@ def every_change(
     # The changes themselves, and the deletes of rows that updates moved away from.
     is_split = moved(changes, key) if key else pc.equal(changes.op, UPDATE)
     if absent is not None and key:
-        _require_keys(changes, place, key)
-        _require_whole(changes, place, is_split, absent.after)
-    yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
+        _require_keys(changes, origin, key)
+        _require_whole(changes, origin, is_split, absent.after)
+    yield _image_table({name: changes.after.column(name) for name in names}, changes, origin, effects, counted=1)
     indexes = pc.indices_nonzero(is_split) if splits else ()
     if len(indexes):
         image = {name: changes.before.column(name).take(indexes) for name in names}
         old = _select(changes, indexes)
         effects = {"_op": _constant("delete", pa.string(), len(old)), "_gtid": _gtids(changes).take(indexes)}
         effects |= {} if absent is None else {_ABSENT: absent.before.take(indexes)}
-        yield _table(image, old, place, effects, counted=0)
+        yield _image_table(image, old, origin, effects, counted=0)
 
 
 def _gtids(changes: Changes) -> pa.Array:
@@ -193,8 +194,8 @@ def by_position(rows: pa.Table) -> pa.Table:
 
 def position_order(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """The row numbers in the order of ``_position``."""
-    place = rows.column("_position").combine_chunks()
-    fields = [place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER]
+    position = rows.column("_position").combine_chunks()
+    fields = [position.field(name).to_numpy(zero_copy_only=False) for name in _ORDER]
     differing = [values for values in fields if len(values) and values.min() != values.max()]
     return np.lexsort(differing) if differing else np.arange(len(rows))
 
@@ -217,15 +218,15 @@ def _aggregated(rows: pa.Table, key: Sequence[str], ranks: "np.ndarray[tuple[int
 
 
 def identity(rows: pa.Table, key: Sequence[str]) -> list[pa.ChunkedArray]:
-    """What tells rows apart: the columns of the key, of which -0 is 0, and the exact texts of those that hold none.
+    """Columns that tell rows apart: those of the key, of which -0 is 0, and the exact texts of those that hold none.
 
     Two keys are one where these are equal, NULL being a value.
     """
     exact = _exact(rows.column("_raw").combine_chunks(), key)
-    return [*(_number(rows.column(name)) for name in key), pa.chunked_array([exact])]
+    return [*(_without_negative_zero(rows.column(name)) for name in key), pa.chunked_array([exact])]
 
 
-def _number(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _without_negative_zero(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """-0 as 0; what is no floating number as it is."""
     return pc.add(values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
 
@@ -239,10 +240,10 @@ def _exact(raw: pa.MapArray, names: Sequence[str]) -> pa.Array:
         return pa.nulls(len(raw), pa.string())
     keys, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
     is_own = pc.is_in(pc.list_flatten(keys), pa.array(names, pa.string()))
-    pairs_ = pc.binary_join_element_wise(pc.list_flatten(keys), pc.list_flatten(items), "\0").filter(is_own)
+    pair_set = pc.binary_join_element_wise(pc.list_flatten(keys), pc.list_flatten(items), "\0").filter(is_own)
     counts = np.bincount(pc.list_parent_indices(keys).filter(is_own).to_numpy(), minlength=len(raw))
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs_), "\1")
+    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, pair_set), "\1")
     return pc.if_else(pa.array(counts > 0), texts, None)
 
 
@@ -253,7 +254,7 @@ def _with(rows: pa.Table, columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.
 
 
 def moved(changes: Changes, key: Sequence[str]) -> pa.Array:
-    """Which updates changed the key, by the bytes stored."""
+    """Mask of the updates that changed the key, by the bytes stored."""
     differs = pa.repeat(pa.scalar(False), len(changes))
     for name in key:
         differs = pc.or_(differs, _differs(changes.after.column(name), changes.before.column(name)))
@@ -271,7 +272,7 @@ def _differs(left: pa.Array, right: pa.Array) -> pa.Array:
 
 def _old_keys(
     changes: Changes,
-    place: SliceOrigin,
+    origin: SliceOrigin,
     names: Sequence[str],
     key: Sequence[str],
     indexes: pa.Array,
@@ -288,7 +289,7 @@ def _old_keys(
     }
     old = _select(changes, indexes)
     effects = {name: _constant(value, pa.bool_(), len(old)) for name, value in (("_existed", True), ("_exists", False))}
-    return _table(image, old, place, effects | more_columns, counted=0)
+    return _image_table(image, old, origin, effects | more_columns, counted=0)
 
 
 def _select(changes: Changes, indexes: pa.Array) -> Changes:
@@ -306,17 +307,17 @@ def _select(changes: Changes, indexes: pa.Array) -> Changes:
     )
 
 
-def _table(
-    image: dict[str, pa.Array], changes: Changes, place: SliceOrigin, effects: dict[str, pa.Array], *, counted: int
+def _image_table(
+    image: dict[str, pa.Array], changes: Changes, origin: SliceOrigin, effects: dict[str, pa.Array], *, counted: int
 ) -> pa.Table:
     """Images with what compacting needs of each; ``counted``: how many changes a row stands for."""
     length = len(changes)
-    constants = [_constant(place.stretch, pa.int32(), length), _constant(place.number, pa.int64(), length)]
+    constants = [_constant(origin.stretch, pa.int32(), length), _constant(origin.number, pa.int64(), length)]
     position = pa.StructArray.from_arrays(
         [*constants, changes.offset, changes.row], ["stretch", "number", "offset", "row"]
     )
     added = {
-        "_window": _constant(place.window, pa.int32(), length),
+        "_window": _constant(origin.window, pa.int32(), length),
         **effects,
         "_position": position,
         "_committed_at": changes.committed_at,
@@ -335,18 +336,18 @@ def _raw(raw: pa.Array | None, length: int) -> pa.Array:
     return pa.nulls(length, _RAW) if raw is None else raw
 
 
-def _require_whole(changes: Changes, place: SliceOrigin, is_moved: pa.Array, absent: pa.Array) -> None:
+def _require_whole(changes: Changes, origin: SliceOrigin, is_moved: pa.Array, absent: pa.Array) -> None:
     """Raises Unsupported where the key changed and the image lacks columns of the row under its old key."""
     lacking = pc.and_(is_moved, pc.is_valid(absent))
     if lacking.true_count:
         at = pc.index(lacking, True).as_py()
         raise Unsupported(
-            f"{place.file}:{changes.offset[at]}: an update of the key whose row image leaves out {absent[at][0]}: what "
-            "the row had in it under its old key is not looked up; SET GLOBAL binlog_row_image = 'FULL'"
+            f"{origin.file}:{changes.offset[at]}: an update of the key whose row image leaves out {absent[at][0]}: "
+            "what the row had in it under its old key is not looked up; SET GLOBAL binlog_row_image = 'FULL'"
         )
 
 
-def _require_keys(changes: Changes, place: SliceOrigin, key: Sequence[str]) -> None:
+def _require_keys(changes: Changes, origin: SliceOrigin, key: Sequence[str]) -> None:
     """Raises Unsupported where a column of the key is NULL: neither a value nor the exact text of one."""
     updates = pc.equal(changes.op, UPDATE)
     for name in key:
@@ -360,4 +361,4 @@ def _require_keys(changes: Changes, place: SliceOrigin, key: Sequence[str]) -> N
                 missing = pc.and_(missing, pc.is_null(_exact(raw, [name])))
             if missing.true_count:
                 at = changes.offset[pc.index(missing, True).as_py()]
-                raise Unsupported(f"{place.file}:{at}: column {name}: NULL in the key that rows are told apart by")
+                raise Unsupported(f"{origin.file}:{at}: column {name}: NULL in the key that rows are told apart by")

@@ -38,7 +38,7 @@ CellMask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class ImageContext:
-    """Whose changes these are.
+    """Table whose changes these are.
 
     file: that messages name. is_mariadb: which server logged them. unseen: columns that a rule keeps out of the lake;
     nobody asks what they hold.
@@ -107,9 +107,9 @@ class _Refusing:
         """Raises Unsupported for the first row and column that is wrong."""
         if wrong.any():
             row, column = (int(indexes[0]) for indexes in np.nonzero(wrong))
-            place = f"{self.origin.file}:{self.changes.offset[row].as_py()}: row {self.changes.row[row].as_py()} of "
+            path = f"{self.origin.file}:{self.changes.offset[row].as_py()}: row {self.changes.row[row].as_py()} of "
             name = self.origin.definition.column_names()[column]
-            raise Unsupported(f"{place}{self.origin.definition.name}: column {name} is not in its row image: {reason}")
+            raise Unsupported(f"{path}{self.origin.definition.name}: column {name} is not in its row image: {reason}")
 
     def key(self, held_before: CellMask) -> None:
         key, columns = self.origin.definition.key, self.origin.definition.columns
@@ -175,11 +175,13 @@ def _with_texts(
     if before is None or before.null_count == len(before):
         return raw
     ordinals = {name: at for at, name in enumerate(names)}
-    texts_: list[dict[str, str]] = [dict(row_texts or ()) for row_texts in (raw.to_pylist() if raw is not None else [])]
-    texts_ = texts_ or [{} for _ in range(len(before))]
+    text_list: list[dict[str, str]] = [
+        dict(row_texts or ()) for row_texts in (raw.to_pylist() if raw is not None else [])
+    ]
+    text_list = text_list or [{} for _ in range(len(before))]
     for row, texts in enumerate(before.to_pylist()):  # values that no column holds are few
-        texts_[row] |= {name: text for name, text in texts or () if copied[row, ordinals[name]]}
-    listed = [sorted(row_texts.items(), key=lambda pair: ordinals[pair[0]]) or None for row_texts in texts_]
+        text_list[row] |= {name: text for name, text in texts or () if copied[row, ordinals[name]]}
+    listed = [sorted(row_texts.items(), key=lambda pair: ordinals[pair[0]]) or None for row_texts in text_list]
     return pa.array(listed, _RAW)
 
 

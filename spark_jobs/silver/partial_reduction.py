@@ -22,7 +22,7 @@ def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     if ABSENT not in rows.column_names:
         return net_changes.reduce(rows, key)
     runs = _runs(rows, key)
-    numbers = telling_rows(rows, runs, _names(rows))
+    numbers = telling_rows(rows, runs, _source_columns(rows))
     changes, micros = np.zeros(len(rows), np.int64), rows.column("_micros").to_numpy().copy()
     last_rows = runs.numbers[runs.lasts]
     changes[last_rows], micros[last_rows] = _totals(rows, runs)
@@ -38,7 +38,7 @@ def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     if ABSENT not in rows.column_names:
         return net_changes.settle(rows, key)
     runs = _runs(rows, key)
-    settled, is_ended = overlaid(rows, runs, _names(rows))
+    settled, is_ended = overlaid(rows, runs, _source_columns(rows))
     _require_begun(settled, is_ended)
     changes, micros = _totals(rows, runs)
     existed = rows.column("_existed").combine_chunks().take(pa.array(runs.numbers[runs.starts]))
@@ -46,7 +46,7 @@ def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return net_changes.sorted_by_key(_with(settled, counted), key)
 
 
-def _names(rows: pa.Table) -> list[str]:
+def _source_columns(rows: pa.Table) -> list[str]:
     """The source's columns."""
     return [name for name in rows.column_names if name not in _OWN]
 
@@ -71,8 +71,8 @@ def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
 
 def _require_begun(settled: pa.Table, is_ended: np.ndarray) -> None:
     if is_ended.any():
-        place = settled.column("_position")[int(np.argmax(is_ended))].as_py()
+        position = settled.column("_position")[int(np.argmax(is_ended))].as_py()
         raise TableStopped(
-            f"binlog file {place['number']}, offset {place['offset']}: a row image leaves columns out of a row that "
-            "was deleted before it, and its INSERT is quarantined; take that record back (stratalog skip --undo)"
+            f"binlog file {position['number']}, offset {position['offset']}: a row image leaves columns out of a row "
+            "that was deleted before it, and its INSERT is quarantined; take that record back (stratalog skip --undo)"
         )

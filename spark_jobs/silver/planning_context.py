@@ -1,4 +1,4 @@
-"""What the timelines of a source's tables are planned from.
+"""Inputs of planning the timelines of a source's tables.
 
 Put here: bronze at one version, the rules of the configuration, what the schema history tells. Not here: the timeline
 of a table (table_timeline.py), or what tables held under other names (rename_lineage.py).
@@ -27,19 +27,19 @@ class PlanningContext:
     filters: Filters = field(default_factory=Filters)
     """The rules, and the events that are quarantined."""
     by_history: ByHistory = lambda _name, _start: None
-    """What the schema history tells of a table that nothing else is known of."""
+    """Answer of the schema history about a table that nothing else is known of."""
     by_server: ServerDefinitions | None = None
-    """What the server told last, read once for all tables."""
+    """Newest answer of the server, read once for all tables."""
     system_zone: str | None = None
     """The server's own time zone, where the configuration names it."""
     numbers: bool = False
-    """Whether columns whose names nothing tells are numbered."""
+    """True if columns whose names nothing tells are numbered."""
     on_drop_empties: bool = False
-    """Whether DROP TABLE takes the rows away."""
+    """True if DROP TABLE takes the rows away."""
     begins_anew: bool = False
-    """Whether a column is retired at a statement that gives it a type which does not hold every value."""
+    """True if a column is retired at a statement that gives it a type which does not hold every value."""
     by_log: bool = False
-    """Whether rows are taken from silver only where the log does not have a table from its beginning on."""
+    """True if rows are taken from silver only where the log does not have a table from its beginning on."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, lake: Lake, snapshot: BronzeSnapshot) -> "PlanningContext":
@@ -62,7 +62,7 @@ class PlanningContext:
 
     @property
     def has_older_log(self) -> bool:
-        """Whether bronze begins later than the first extraction did."""
+        """True if bronze begins later than the first extraction did."""
         return self.snapshot.oldest > self.snapshot.begin
 
     def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:

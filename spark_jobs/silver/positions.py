@@ -30,27 +30,27 @@ PositionKey = tuple[int, ...]
 """Stretch, number and offset of a position."""
 
 
-def at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
-    """Which positions, stored as structures, are not before one."""
-    stretch, number, offset = (pc.struct_field(places, name) for name in FIELDS[:3])
+def at_or_after(positions: pa.ChunkedArray, position: Position) -> pa.Array:
+    """Mask of the positions, stored as structures, that are not before one."""
+    stretch, number, offset = (pc.struct_field(positions, name) for name in FIELDS[:3])
     begin = position.order
     here = pc.and_(pc.equal(number, begin[1]), pc.greater_equal(offset, begin[2]))
     in_file = pc.or_(pc.greater(number, begin[1]), here)
     return pc.or_(pc.greater(stretch, begin[0]), pc.and_(pc.equal(stretch, begin[0]), in_file))
 
 
-def since_emptied(places: pa.ChunkedArray, emptied: Position) -> pa.Array:
-    """Which positions of rows are not before the statement that emptied the table, at ``emptied``.
+def since_emptied(positions: pa.ChunkedArray, emptied: Position) -> pa.Array:
+    """Positions of rows that are not before the statement that emptied the table, at ``emptied``.
 
     Rows that a load read as of just that position are before it.
     """
-    is_change = pc.greater_equal(pc.struct_field(places, "row"), 0)
-    is_later = at_or_after(places, replace(emptied, offset=emptied.offset + 1))
-    return pc.or_(is_later, pc.and_(at_or_after(places, emptied), is_change))
+    is_change = pc.greater_equal(pc.struct_field(positions, "row"), 0)
+    is_later = at_or_after(positions, replace(emptied, offset=emptied.offset + 1))
+    return pc.or_(is_later, pc.and_(at_or_after(positions, emptied), is_change))
 
 
 def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[PositionKey | None, PositionKey | None]:
-    """Places that no row of a file has an earlier or a later one than; None: not known.
+    """Positions that no row of a file has an earlier or a later one than; None: not known.
 
     name: the column, a structure.
     """
@@ -78,6 +78,6 @@ def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
         return rows
     columns = identity(rows, key)
     names = [f"\0{at}" for at in range(len(columns))]
-    places = pa.table([*columns, pa.array(np.arange(len(rows)))], names=[*names, _AT])
-    last = places.group_by(names, use_threads=False).aggregate([(_AT, "max")])
+    indexes = pa.table([*columns, pa.array(np.arange(len(rows)))], names=[*names, _AT])
+    last = indexes.group_by(names, use_threads=False).aggregate([(_AT, "max")])
     return rows.take(last.column(f"{_AT}_max"))

@@ -23,7 +23,7 @@ class ProjectedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What statements made of the columns that rows have.
+    """Effects of statements on the columns that rows have.
 
     types: of the older columns. columns: the present ones by name. names: by an older name the present one, None where
     the column went. texts: exact texts that all rows have in new columns.
@@ -37,7 +37,7 @@ class Projection:
 
 def projection_of(
     types: Mapping[str, str],
-    turns: Sequence[SchemaChange],
+    changes: Sequence[SchemaChange],
     columns_of: Callable[[TableState], silver.Columns] = lambda state: state.columns,
 ) -> Projection:
     """Composes statements one after the other. types: names and Spark types at the rows' time.
@@ -48,18 +48,18 @@ def projection_of(
     names: dict[str, str | None] = {name: name for name in types}
     texts: dict[str, str] = {}
     # A statement at a time: where each column came from, and which names the old columns have by now.
-    for turn in turns:
-        if turn.standing.definition is None:
+    for change in changes:
+        if change.state.definition is None:
             continue
         before = {name: column.type for name, column in columns.items()}
-        after = columns_of(turn.standing).types
-        all_origins = column_origins(turn, before, after)
+        after = columns_of(change.state).types
+        all_origins = column_origins(change, before, after)
         origins = {name: origin if (origin := all_origins[name]) in columns else None for name in after}
         new_names = {origin: name for name, origin in origins.items() if origin is not None}
         names = {old: new_names.get(new) if new else None for old, new in names.items()}
         texts = {new_names[old]: text for old, text in texts.items() if old in new_names}
-        texts |= {name: fill.exact for name, fill in turn.fills.items() if fill.exact and name in after}
-        fills = {name: f"CAST({fill.sql} AS {after[name]})" for name, fill in turn.fills.items() if name in after}
+        texts |= {name: fill.exact for name, fill in change.fills.items() if fill.exact and name in after}
+        fills = {name: f"CAST({fill.sql} AS {after[name]})" for name, fill in change.fills.items() if name in after}
         columns = {
             name: ProjectedColumn(kind, fill=fills.get(name))
             if (origin := origins[name]) is None
@@ -75,9 +75,9 @@ def _carried(column: ProjectedColumn, kind: str) -> ProjectedColumn:
     return ProjectedColumn(kind, column.origin, f"CAST({column.fill} AS {kind})" if is_widened else column.fill)
 
 
-def column_origins(turn: SchemaChange, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+def column_origins(change: SchemaChange, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
     """The origin of each column; in a table that was recreated, columns with an unchanged type keep theirs."""
     unchanged = {name: name if before.get(name) == kind else None for name, kind in after.items()}
-    if turn.origins is not None:  # computed columns are of no statement
-        return unchanged | turn.origins
+    if change.origins is not None:  # computed columns are of no statement
+        return unchanged | change.origins
     return unchanged

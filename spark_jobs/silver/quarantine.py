@@ -41,7 +41,7 @@ class Skip:
         return TableName(self.schema, self.table)
 
     @property
-    def place(self) -> Position:
+    def log_position(self) -> Position:
         return Position.parse(self.position)
 
     def __str__(self) -> str:
@@ -49,8 +49,8 @@ class Skip:
 
 
 def read(lake: Lake, source: str) -> list[Skip]:
-    """Those of a source, by table and place, without a JVM. Raises LakeError."""
-    return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda skip: (skip.name, skip.place))
+    """Those of a source, by table and position, without a JVM. Raises LakeError."""
+    return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda skip: (skip.name, skip.log_position))
 
 
 def edit(lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) -> None:
@@ -64,7 +64,7 @@ def edit(lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) ->
     now = datetime.now(UTC).isoformat(timespec="seconds")
     listed = [asdict(replace(skip, skipped_at=skip.skipped_at or now)) for skip in skips]
     rows = pa.Table.from_pylist(listed, schema=_ARROW)
-    last = max((skip.place for skip in skips), default=head.position)
+    last = max((skip.log_position for skip in skips), default=head.position)
     assert last is not None
     table.replace_rows(rows, {}, head, Checkpoint(last, new_batch()))
 
@@ -73,5 +73,5 @@ def with_skips(filters: Filters, lake: Lake, source: str) -> Filters:
     """The rules of the configuration, and the quarantined events of a source."""
     by_table: dict[tuple[str, str], frozenset[Position]] = {}
     for skip in read(lake, source):
-        by_table[skip.schema, skip.table] = by_table.get((skip.schema, skip.table), frozenset()) | {skip.place}
+        by_table[skip.schema, skip.table] = by_table.get((skip.schema, skip.table), frozenset()) | {skip.log_position}
     return replace(filters, skips=by_table)

@@ -1,8 +1,8 @@
-"""What a table held at a place of the log, under the name that it had until then.
+"""Contents of a table at a position of the log, under the name that it had until then.
 
 A statement that gives a table another name brings all of its rows along, and they lie under the old name: in the old
 name's silver, if it had one, and in the log after that. Nothing here depends on how far other tables' runs are:
-silver is taken at the version that it had before the place, and the log says the rest.
+silver is taken at the version that it had before the position, and the log says the rest.
 
 Put here: where such rows are. Not here: taking them out of there (engine/inherited_plan.py), or what follows for the
 table that has the new name (table_timeline.py).
@@ -25,7 +25,7 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.table_timeline import SilverSnapshot, TableContents, TableState
 from spark_jobs.silver.timeline.build import build
-from spark_jobs.silver.timeline.inputs import Beginning, Complete, TimelineInputs, first_rows, place_of_rows
+from spark_jobs.silver.timeline.inputs import Beginning, Complete, TimelineInputs, first_rows, position_of_rows
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RenameLineage:
     """That of all statements, once it was made."""
 
     def inputs(self, slices: SliceIndex) -> TimelineInputs:
-        """What timelines need to know besides the survey of these slices."""
+        """Inputs of timelines besides the survey of these slices."""
         context = self.context
         return TimelineInputs(
             context.complete,
@@ -53,13 +53,13 @@ class RenameLineage:
         )
 
     def contents(self, name: TableName, until: Position) -> TableContents:
-        """What the table of this name held at a place. Raises TableStopped, DecodeError."""
-        # The newest rows of silver at the place, or the place where the table was created after that.
+        """Contents of the table of this name at a position. Raises TableStopped, DecodeError."""
+        # The newest rows of silver at the position, or the position where the table was created after that.
         context, oldest = self.context, self.context.snapshot.complete_from
-        base, standing, since = self._base(name, until)
+        base, state, since = self._base(name, until)
         created_at = self._created_at(name, oldest if context.by_log else since, until)
         if created_at is not None:
-            base, standing, since = None, None, created_at
+            base, state, since = None, None, created_at
         elif base is not None and since < oldest:
             raise TableStopped(
                 f"{context.source}: {name}: {bronze.removal_message(context.source, Range(since, oldest))}"
@@ -78,14 +78,16 @@ class RenameLineage:
             base=lambda: base,
             numbers=context.numbers,
         )
-        # Between silver and the place, the log says what changed.
+        # Between silver and the position, the log says what changed.
         scan = RangeScan({}, ())
         if since < until:
             slices, scan = scan_effective(
                 context.snapshot.table, context.snapshot.version, Range(since, until), oldest, {since}
             )
-            inputs = replace(inputs, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
-        content = build(scan, name, Range(since, until), standing, inputs)
+            inputs = replace(
+                inputs, first=first_rows(slices, filters.skipped), first_row_position=position_of_rows(slices)
+            )
+        content = build(scan, name, Range(since, until), state, inputs)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
     def _statements(self) -> RangeScan:
@@ -99,7 +101,7 @@ class RenameLineage:
         return self._scans[0]
 
     def _base(self, name: TableName, until: Position) -> tuple[SilverSnapshot | None, TableState | None, Position]:
-        """What silver had of a table before a place, how the table stood there, and where that is."""
+        """Silver of a table before a position, the state of the table there, and that position."""
         table = self.context.lake.silver(self.context.source, name.schema, name.table)
         commits = table.since(-1)
         resets = SilverCommit.of(commits[0][1]).resets if commits else 0
@@ -109,15 +111,15 @@ class RenameLineage:
         version, commit = next(((at, commit) for at, commit in current if commit.position <= until), (None, None))
         if version is None or commit is None:
             return None, None, self.context.snapshot.complete_from
-        standing = TableState.of(commit)
-        return _base(table, version, standing), standing, commit.position
+        state = TableState.of(commit)
+        return _base(table, version, state), state, commit.position
 
     def created_at(self, name: TableName, until: Position) -> Position | None:
-        """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""
+        """Position where the log that bronze holds makes a table, or gives it its name; None where it does not."""
         return self._created_at(name, self.context.snapshot.complete_from, until)
 
     def _created_at(self, name: TableName, since: Position, until: Position) -> Position | None:
-        """Where the last statement stands that made the table, or gave it its name: no row of it is older."""
+        """Position where the last statement stands that made the table, or gave it its name: no row of it is older."""
         events = (event for event in self._statements().about(name, since) if event.position < until)
         return max((event.position for event in events if _makes(event, name)), default=None)
 
@@ -136,19 +138,19 @@ class RenameLineage:
         return complete
 
 
-def own_base(table: Table, standing: TableState | None) -> SilverSnapshot | None:
-    """What silver has of a table at its position, with the columns that it has there; None where it has nothing."""
-    version = next((version for version, _ in table.since(-1)), None) if standing else None
-    return None if version is None or standing is None else _base(table, version, standing)
+def own_base(table: Table, state: TableState | None) -> SilverSnapshot | None:
+    """Silver of a table at its position, with the columns that it has there; None where it has nothing."""
+    version = next((version for version, _ in table.since(-1)), None) if state else None
+    return None if version is None or state is None else _base(table, version, state)
 
 
-def _base(table: Table, version: int, standing: TableState) -> SilverSnapshot | None:
-    definition = standing.definition
-    return SilverSnapshot(table, version, silver.columns(definition), standing.emptied) if definition else None
+def _base(table: Table, version: int, state: TableState) -> SilverSnapshot | None:
+    definition = state.definition
+    return SilverSnapshot(table, version, silver.columns(definition), state.emptied) if definition else None
 
 
 def _makes(event: LoggedStatement, name: TableName) -> bool:
-    """Whether a statement makes a table, or gives it its name. Where it cannot be read, the table stops at it."""
+    """True if a statement makes a table, or gives it its name. Where it cannot be read, the table stops at it."""
     with suppress(DecodeError):
         for effect in effects(event.statement, event.database, event.session):
             match effect:
@@ -158,18 +160,21 @@ def _makes(event: LoggedStatement, name: TableName) -> bool:
 
 
 def made_at(scan: RangeScan, name: TableName, since: Position) -> Position | None:
-    """Where the table was made, or named, that has a name in the end; None where none has, or it is not in the log."""
-    place = None
+    """Position where the table was made, or named, that has a name in the end.
+
+    None where none has, or it is not in the log.
+    """
+    position = None
     for event in scan.about(name, since):
         if _makes(event, name):
-            place = event.position
+            position = event.position
         elif _ends(event, name):
-            place = None
-    return place
+            position = None
+    return position
 
 
 def _ends(event: LoggedStatement, name: TableName) -> bool:
-    """Whether no table has a name after a statement. Where it cannot be read, the table stops at it."""
+    """True if no table has a name after a statement. Where it cannot be read, the table stops at it."""
     with suppress(DecodeError):
         for effect in effects(event.statement, event.database, event.session):
             match effect:

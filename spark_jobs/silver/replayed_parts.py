@@ -24,19 +24,19 @@ class ReplayedPart:
     """Windows between two statements that change the table."""
 
     window: Window
-    standing: TableState
+    state: TableState
     later: tuple[SchemaChange, ...]
     """The statements after them."""
 
     def projection(self, work: CompactionJob) -> Projection:
         """From the columns that the rows have to the present ones. Raises TableStopped."""
-        columns = work.columns_of(self.standing)
+        columns = work.columns_of(self.state)
         projection = projection_of(columns.types, self.later, work.columns_of)
-        for turn in self.later:
-            if turn.standing.definition and turn.origins is not None:
-                after = work.columns_of(turn.standing)
-                masking.origins_seen(work.filters.columns, turn.origins, columns, after)
-                masking.fills_seen(work.filters.columns, turn.fills, after)
+        for change in self.later:
+            if change.state.definition and change.origins is not None:
+                after = work.columns_of(change.state)
+                masking.origins_seen(work.filters.columns, change.origins, columns, after)
+                masking.fills_seen(work.filters.columns, change.fills, after)
         return projection
 
 
@@ -46,7 +46,7 @@ def parts_of(work: CompactionJob, columns: silver.Columns) -> Iterator[ReplayedP
     Raises LakeError where nothing tells how rows of a window are defined, or which key they have.
     """
     remaining = set(work.window.ranges)
-    starts = [range_.start for range_ in work.window.ranges]
+    starts = [log_range.start for log_range in work.window.ranges]
     for at, step in enumerate(work.steps):
         first, last = (bisect_left(starts, end) for end in (step.range.start, step.range.stop))
         ranges = tuple(work.window.ranges[first:last])
@@ -55,9 +55,9 @@ def parts_of(work: CompactionJob, columns: silver.Columns) -> Iterator[ReplayedP
         remaining -= {*ranges}
         _require_keyed(work, columns, step.definition, ranges[-1])
         later = tuple(schema_changes_in(work.steps[at:]))
-        yield ReplayedPart(replace(work.window, ranges=ranges), step.standing, later)
+        yield ReplayedPart(replace(work.window, ranges=ranges), step.state, later)
     if remaining:
-        unknown = min(remaining, key=lambda range_: range_.start.order)
+        unknown = min(remaining, key=lambda log_range: log_range.start.order)
         raise LakeError(f"the definition of rows in {unknown} is not known; begin the range earlier")
 
 
@@ -66,5 +66,5 @@ def _require_keyed(work: CompactionJob, columns: silver.Columns, logged: TableDe
     assert work.head is not None
     assert work.head.checkpoint is not None
     emptied = SilverCommit.of(work.head.checkpoint).emptied_at
-    if not columns.is_bag and not logged.key and (emptied is None or emptied < window.stop):
+    if not columns.is_keyless and not logged.key and (emptied is None or emptied < window.stop):
         raise LakeError(f"the key of rows in {window} is not known; begin the range earlier")

@@ -48,7 +48,7 @@ def names_of(retired: Sequence[RetiredColumn]) -> str:
 
 
 def name_of(column: str, at: Position, names: Collection[str]) -> str:
-    """What a column is called that ended at a statement, where no other has the name. names: in small letters."""
+    """Name of a column that ended at a statement, where no other has the name. names: in small letters."""
     stretch, number, offset = at.order
     name = f"_{column}_until_{f'{stretch}_' if stretch > 1 else ''}{number}_{offset}"
     nth = 1

@@ -51,7 +51,7 @@ class ChangeFilters:
 
     @property
     def needs_before(self) -> bool:
-        """Whether a rule asks for more of an update's row before than its key."""
+        """True if a rule asks for more of an update's row before than its key."""
         return any(rule.update_old for rule in self.rows)
 
     @property
@@ -69,7 +69,7 @@ class ChangeFilters:
 
     @property
     def judges_inserts(self) -> bool:
-        """Whether a rule asks for values of inserted rows."""
+        """True if a rule asks for values of inserted rows."""
         return any(rule.insert for rule in self.rows)
 
 
@@ -96,7 +96,7 @@ class ChangeJudge:
 
     @property
     def needs_before(self) -> bool:
-        """Whether a rule asks for more of an update's row before than its key."""
+        """True if a rule asks for more of an update's row before than its key."""
         return self._rules.needs_before
 
     def remaining(
@@ -158,7 +158,7 @@ class ChangeJudge:
         if cells.faults is not None and (cells.faults[wanted_mask] != 0).any():
             row = int(np.flatnonzero((cells.faults != 0) & wanted_mask)[0])
             reason = fault_text(self._definition, int(cells.faults[row]))
-            raise TableStopped(f"{judged.place_of(row)}: {test.key}: {reason}")
+            raise TableStopped(f"{judged.location_of(row)}: {test.key}: {reason}")
         return true_rows(cells, len(judged.rows))
 
     def _tests_of(self, event: str) -> Iterator[tuple[str, list[_Test]]]:
@@ -214,8 +214,8 @@ class _Judged:
         raw, absent = (None if lists is None else lists.take(indexes) for lists in (raw, absent))
         return Image(rows.take(indexes), raw, absent)
 
-    def place_of(self, row: int) -> str:
-        """Where a change stands, for messages."""
+    def location_of(self, row: int) -> str:
+        """Location of a change, for messages."""
         if self.file is None:
             return "a row of the server"
         return f"{self.file}:{self.changes.offset[int(self.rows[row])].as_py()}"

@@ -58,9 +58,9 @@ class KeyRuns:
         names = [f"\0{at}" for at in cells]
         columns = [*cells.values(), *([rows.column("_window")] if "_window" in rows.column_names else [])]
         names += ["\0window"] if "_window" in rows.column_names else []
-        places = np.empty(len(rows), np.int64)
-        places[order] = np.arange(len(rows))
-        grouped = pa.table([*columns, pa.array(places)], names=[*names, _NUMBER]).group_by(names, use_threads=False)
+        indexes = np.empty(len(rows), np.int64)
+        indexes[order] = np.arange(len(rows))
+        grouped = pa.table([*columns, pa.array(indexes)], names=[*names, _NUMBER]).group_by(names, use_threads=False)
         lists = grouped.aggregate([(_NUMBER, "list")]).column(f"{_NUMBER}_list").combine_chunks()
         # A key's rows are gathered in the order of the table, which need not be that of the log.
         offsets, ordered = lists.offsets.to_numpy().astype(np.int64), lists.values.to_numpy()
@@ -74,16 +74,16 @@ class KeyRuns:
 
     @property
     def lasts(self) -> Numbers:
-        """Where each key's last row is in ``numbers``."""
+        """Index of each key's last row in ``numbers``."""
         return np.append(self.starts[1:], len(self.numbers))[: len(self.starts)] - 1
 
     @property
     def last_gone(self) -> Numbers:
-        """Where each key's last row that says that it is gone is in ``numbers``; -1 where it has none."""
+        """Index of each key's last row in ``numbers`` that says that it is gone; -1 where it has none."""
         return self.newest(self.is_gone)
 
     def newest(self, flags: Flags) -> Numbers:
-        """Where each key's last row with a flag is in ``numbers``; -1 where it has none."""
+        """Index of each key's last row in ``numbers`` with a flag; -1 where it has none."""
         if not len(self):
             return np.zeros(0, np.int64)
         return np.maximum.reduceat(np.where(flags, np.arange(len(flags)), -1), self.starts)
@@ -147,9 +147,9 @@ def telling_rows(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> Numbers
     What is left out changes nothing, whatever other rows of a key there are elsewhere.
     """
     holders = {id(newest): newest for newest in _newest_holders(rows, runs, names).values()}
-    places = [runs.starts, runs.lasts, runs.last_gone, *holders.values()]
+    indexes = [runs.starts, runs.lasts, runs.last_gone, *holders.values()]
     present = np.zeros(len(runs.numbers), np.bool_)
-    for numbers in places:
+    for numbers in indexes:
         present[numbers[numbers >= 0]] = True
     return np.sort(runs.numbers[present])
 
@@ -198,12 +198,12 @@ def completed(
         periods: of each row the number of the part of the log that it is in.
     """
     # Where the life of its key begins that each row is in.
-    places = np.arange(len(rows))
+    indexes = np.arange(len(rows))
     ordered_periods = periods[runs.numbers]
     is_first = np.zeros(len(rows), np.bool_)
     is_first[runs.starts] = True
     is_first[1:] |= runs.is_gone[:-1] | (ordered_periods[1:] != ordered_periods[:-1])
-    begins = np.maximum.accumulate(np.where(is_first, places, 0))
+    begins = np.maximum.accumulate(np.where(is_first, indexes, 0))
     # Of each column the row that each row has its value from, -1 where none holds it; the same for a few sets of them.
     sets, codes = _present_sets(rows.column(ABSENT), names)
     codes = codes[runs.numbers]
@@ -213,7 +213,7 @@ def completed(
         if is_held.all():
             continue
         if (set_key := is_held.tobytes()) not in by_set:
-            newest = np.maximum.accumulate(np.where(is_held[codes], places, -1))
+            newest = np.maximum.accumulate(np.where(is_held[codes], indexes, -1))
             by_set[set_key] = np.empty(len(rows), np.int64)
             by_set[set_key][runs.numbers] = np.where(newest >= begins, runs.numbers[newest], -1)
         sources[name] = by_set[set_key]
@@ -262,15 +262,15 @@ def _texts(rows: pa.Table, runs: KeyRuns, sources: ColumnSources, names: Sequenc
     raw = rows.column(RAW).combine_chunks()
     if raw.null_count == len(raw):
         return pa.nulls(len(runs), _RAW_TYPE)
-    # Every text with its row's place, its column's ordinal and its key's number; those that are not the newest go.
+    # Every text with its row's position, its column's ordinal and its key's number; those that are not the newest go.
     lists, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
-    places = np.empty(len(rows), np.int64)
-    places[runs.numbers] = np.arange(len(rows))
-    text_places = places[np.asarray(pc.list_parent_indices(lists), np.int64)]
+    indexes = np.empty(len(rows), np.int64)
+    indexes[runs.numbers] = np.arange(len(rows))
+    text_indexes = indexes[np.asarray(pc.list_parent_indices(lists), np.int64)]
     ordinals = np.asarray(pc.fill_null(pc.index_in(pc.list_flatten(lists), pa.array(names)), -1), np.int64)
-    keys = np.searchsorted(runs.starts, text_places, "right") - 1
+    keys = np.searchsorted(runs.starts, text_indexes, "right") - 1
     by_ordinal = np.stack([sources.by_column[name] for name in names])
-    is_newest = (ordinals >= 0) & (by_ordinal[ordinals, keys] == text_places)
+    is_newest = (ordinals >= 0) & (by_ordinal[ordinals, keys] == text_indexes)
     order = np.flatnonzero(is_newest)[np.lexsort((ordinals[is_newest], keys[is_newest]))]
     # In the order of keys, and of columns in each.
     counts = np.bincount(keys[order], minlength=len(runs))

@@ -58,7 +58,7 @@ def sources_of(names: Collection[str], computed: Sequence[Computed], columns: Co
 
 
 def resolving(definition: TableDefinition, computed: Sequence[Computed] = ()) -> Resolve:
-    """What gives the table's columns, and computed ones as the expressions that they are."""
+    """Lookup of the table's columns, and of computed ones as the expressions that they are."""
     columns = {str(column.name).casefold(): column for column in definition.columns}
     by_name = {column.name.casefold(): column for column in computed}
 
@@ -69,7 +69,10 @@ def resolving(definition: TableDefinition, computed: Sequence[Computed] = ()) ->
 
 
 def problem_of(condition: Condition, definition: TableDefinition, computed: Sequence[Computed] = ()) -> str | None:
-    """Why a condition cannot be asked about rows of a table; None where it can. computed: the columns beside them."""
+    """Reason why a condition cannot be asked about rows of a table.
+
+    None where it can. computed: the columns beside them.
+    """
     columns = {str(column.name).casefold() for column in definition.columns}
     unknown = sorted(sources_of(condition.columns, computed, columns) - columns)
     if unknown:
@@ -95,7 +98,7 @@ class Image:
     def cells(self, definition: TableDefinition, names: Collection[str]) -> dict[str, Cells]:
         """The columns of some names, in small letters.
 
-        A fault is the column's place in the definition, from 1 on; below zero where the image leaves the column out.
+        A fault is the column's position in the definition, from 1 on; below zero where the image leaves the column out.
         """
         cells = {}
         for at, column in enumerate(definition.columns, 1):
@@ -111,14 +114,14 @@ class Image:
         if exact is None and absent is None:
             return None
         faults = np.zeros(len(self.rows), np.int32)
-        for rows, number_ in ((exact, at), (absent, -at)):
+        for rows, file_number in ((exact, at), (absent, -at)):
             if rows is not None:
-                faults[rows] = number_
+                faults[rows] = file_number
         return faults
 
 
 def fault_text(definition: TableDefinition, fault: int, no_value: str = NO_VALUE) -> str:
-    """Why a cell has no value. no_value: where the column's type does not hold it."""
+    """Reason why a cell has no value. no_value: where the column's type does not hold it."""
     name = str(definition.columns[abs(fault) - 1].name)
     return f"column {name}: {no_value}" if fault > 0 else LEFT_OUT.format(name)
 

@@ -17,13 +17,13 @@ from spark_jobs.text.sql import identifier
 
 _UPDATE = "UPDATE "
 FILL = f"{_UPDATE}SET `"
-"""What a step begins with that fills columns of rows that are there."""
+"""Beginning of a step that fills columns of rows that are there."""
 WITH_EXACT = f"{_UPDATE}SET _raw = map_concat("
-"""What a step begins with that gives rows exact texts of new columns."""
+"""Beginning of a step that gives rows exact texts of new columns."""
 OF_ABSENT = f"{_UPDATE}SET _absent = "
-"""What a step begins with that renames columns that rows lack."""
+"""Beginning of a step that renames columns that rows lack."""
 OF_EXACT = " WHERE _raw IS NOT NULL"
-"""What a step ends with that is about exact texts of columns: it changes nothing where no row has any."""
+"""End of a step that is about exact texts of columns: it changes nothing where no row has any."""
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 _WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
 """A table that is made with such a column has it by itself; one that gets it later does not."""
@@ -57,7 +57,7 @@ def steps(
         *([_WITHOUT_ZONE] if "TIMESTAMP_NTZ" in new.values() and "TIMESTAMP_NTZ" not in old.values() else []),
         *([_WIDENING] if widened else []),
         *widened,
-        *_places(order, new, {name for name in new if origins[name] is None}),
+        *_placement_clauses(order, new, {name for name in new if origins[name] is None}),
         *([f"{_UPDATE}SET {', '.join(set_)}"] if set_ else []),
         *texts,
         *([f"{_UPDATE}SET _raw = {raw_with('_raw', exact)}"] if exact else []),
@@ -100,7 +100,7 @@ def _free_first(moving: Mapping[str, str], aside: Mapping[str, str]) -> list[tup
     return sorted(moving.items(), key=lambda pair: pair[0] not in aside)
 
 
-def _places(order: Sequence[str], new: Mapping[str, str], added: set[str]) -> list[str]:
+def _placement_clauses(order: Sequence[str], new: Mapping[str, str], added: set[str]) -> list[str]:
     """Adds columns, and moves as few as will do to their places; ``order``: how those that are there stand."""
     actions, stays, behind = [], _staying(order, list(new)), "FIRST"
     for name, kind in new.items():

@@ -52,13 +52,13 @@ def gathered(runs: Iterable[SliceRun], skips: frozenset[Position] = frozenset())
         run = next_run.without(skips) if skips else next_run
         is_next = waiting and run.effect is None and waiting[0].effect is None and waiting[0].origin == run.origin
         if waiting and not (is_next and size < _RUN_BYTES):
-            yield _joined(waiting)
+            yield _joined_runs(waiting)
             waiting, size = [], 0
         waiting.append(run)
         size += sum(len(part.payload) for part in run.slices)
     if waiting:
-        yield _joined(waiting)
+        yield _joined_runs(waiting)
 
 
-def _joined(runs: list[SliceRun]) -> SliceRun:
+def _joined_runs(runs: list[SliceRun]) -> SliceRun:
     return replace(runs[0], slices=tuple(part for run in runs for part in run.slices))

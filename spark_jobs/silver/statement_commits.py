@@ -1,4 +1,4 @@
-"""What a statement changes of a silver table: its columns, the steps that lead there, and the commit.
+"""Changes of a statement to a silver table: its columns, the steps that lead there, and the commit.
 
 Put here: those as values. Not here: the rows that say that the table was emptied (engine/silver_job.py), what a
 statement does to the source's table (timeline/), or Delta's statements (schema_evolution.py).
@@ -23,7 +23,7 @@ from spark_jobs.text.sql import identifier
 
 @dataclass(frozen=True, slots=True)
 class Reshaping:
-    """What a statement does to a silver table: its columns after it, and the steps that lead there.
+    """Changes of a statement to a silver table: its columns after it, and the steps that lead there.
 
     steps: what is done downstream too. remaining: all that silver needs.
     """
@@ -33,50 +33,54 @@ class Reshaping:
     remaining: Sequence[str]
 
 
-def reshaping(work: CompactionJob, before: silver.Columns, turn: SchemaChange) -> Reshaping:
+def reshaping(work: CompactionJob, before: silver.Columns, change: SchemaChange) -> Reshaping:
     """From the columns that silver has to those that a statement left. Raises TableStopped."""
-    after = work.columns_of(turn.standing) if turn.standing.definition else before
-    require_key_kept(before, after, turn)
+    after = work.columns_of(change.state) if change.state.definition else before
+    require_key_kept(before, after, change)
     rule = work.filters.columns
-    origins = masking.origins_seen(rule, column_origins(turn, before.types, after.types), before, after)
-    fills = masking.fills_seen(rule, turn.fills, after)
+    origins = masking.origins_seen(rule, column_origins(change, before.types, after.types), before, after)
+    fills = masking.fills_seen(rule, change.fills, after)
     steps = schema_evolution.steps(before.types, after.types, origins, fills)
     return Reshaping(after, steps, [*steps, *_of_silver_alone(before, after, origins)])
 
 
-def require_key_kept(before: silver.Columns, after: silver.Columns, turn: SchemaChange) -> None:
-    if turn.keeps and before.key != after.key:
+def require_key_kept(before: silver.Columns, after: silver.Columns, change: SchemaChange) -> None:
+    if change.keeps and before.key != after.key:
         raise TableStopped(
-            f"was created again at {turn.range.start} with another key, and a rule keeps the rows that it had"
+            f"was created again at {change.range.start} with another key, and a rule keeps the rows that it had"
         )
 
 
-def turn_commit(work: CompactionJob, turn: SchemaChange, after: silver.Columns, steps: Sequence[str]) -> SilverCommit:
+def schema_change_commit(
+    work: CompactionJob, change: SchemaChange, after: silver.Columns, steps: Sequence[str]
+) -> SilverCommit:
     """The commit that moves a table over a statement."""
     return replace(
-        work.commit(turn.range, turn.standing, after, by_rule(turn)),
+        work.commit(change.range, change.state, after, by_rule(change)),
         kind=CommitKind.CHANGE,
-        log_bytes=turn.inherited.size if turn.inherited else 0,
+        log_bytes=change.inherited.size if change.inherited else 0,
         steps=tuple(steps),
-        inherited_from=str(turn.inherited.name) if turn.inherited else None,
+        inherited_from=str(change.inherited.name) if change.inherited else None,
     )
 
 
-def definition_after(turn: SchemaChange) -> TableDefinition:
-    assert turn.standing.definition
-    return turn.standing.definition
+def definition_after(change: SchemaChange) -> TableDefinition:
+    assert change.state.definition
+    return change.state.definition
 
 
 def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Mapping[str, str | None]) -> list[str]:
     """Steps that downstream has no need of.
 
-    Where a table that was a bag has a key from now on, or the other way round, and where columns that rows lack have
-    other names. origins: by new name the old one.
+    Where a table that was a keyless table has a key from now on, or the other way round, and where columns that rows
+    lack have other names. origins: by new name the old one.
     """
     actions = []
-    if before.is_bag != after.is_bag:
+    if before.is_keyless != after.is_keyless:
         name = identifier(silver.COPIES)
-        actions.append(f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}")
+        actions.append(
+            f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_keyless else f"DROP COLUMN {name}"
+        )
     new_names = {origin: name for name, origin in origins.items() if origin is not None}
     if before.has_partial and new_names != {name: name for name in before.types}:
         names = {name: new_names.get(name) for name in before.types}

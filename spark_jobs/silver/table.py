@@ -10,13 +10,14 @@ A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: row
 So are the rows of a table that takes the name, with ``_op`` rename, after the TRUNCATE of what had it before.
 Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it
 (pipeline/initial_load/load.py). Rows that were mended are too, with ``_op`` mend or mend_delete: they stand before
-all that the log says from their place on, and after what it said before (pipeline/mending/).
+all that the log says from their position on, and after what it said before (pipeline/mending/).
 
 A table whose row images leave columns out (``binlog_row_image``) has ``_absent``: a row of an update may lack columns,
 which are then as they were before its window.
 
-A table without a key is a **bag**: what tells its rows apart is all that is in them, and equal rows are counted. A row
-of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were afterwards.
+A table without a key is a **keyless table**: what tells its rows apart is all that is in them, and equal rows are
+counted. A row of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were
+afterwards.
 """
 
 from collections.abc import Collection, Mapping
@@ -38,7 +39,7 @@ from spark_jobs.text.sql import identifier, literal
 
 
 class Op(StrEnum):
-    """What became of a row's key over its window: the values of ``_op``."""
+    """Net operation on a row's key over its window: the values of ``_op``."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -70,25 +71,25 @@ def listed(operations: Collection[Op]) -> str:
 
 
 def is_from_server(operations: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which rows were read from the server. operations: their ``_op``."""
+    """Mask of the rows that were read from the server. operations: their ``_op``."""
     return pc.is_in(operations, _FROM_SERVER)
 
 
 def is_delete(operations: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which rows say that their key has none. operations: their ``_op``."""
+    """Mask of the rows that say that their key has none. operations: their ``_op``."""
     return pc.is_in(operations, _DELETES)
 
 
-PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
+POSITION_TYPE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 """A position as Spark has it."""
-CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
+CHANGE_POSITION_TYPE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
     "_op": "STRING",
     "_existed": "BOOLEAN",
-    "_position": CHANGE_PLACE,
+    "_position": CHANGE_POSITION_TYPE,
     "_committed_at": "TIMESTAMP",
-    "_window_start": PLACE,
-    "_window_stop": PLACE,
+    "_window_start": POSITION_TYPE,
+    "_window_stop": POSITION_TYPE,
     "_raw": "MAP<STRING, STRING>",
 }
 ABSENT = "_absent"
@@ -98,10 +99,11 @@ NULL where the row is whole. A table gets it when its first such image comes, an
 is in no row since was never seen whole: its state is not known, and it has no row downstream."""
 ABSENT_TYPE = "ARRAY<STRING>"
 COPIES = "_copies"
-"""The column that silver tables of bags have besides: copies that came less copies that went in the window."""
+"""The column that silver tables of keyless tables have besides: copies that came less copies that went in the
+window."""
 IDENTITY = "_identity_"
-"""What the names of columns begin with that hold the values of ``Columns.identity`` on the way."""
-_ON_THE_WAY = {"_window", "_exists", "_changes", "_micros", "_gone", ABSENT, "_ended"}
+"""Prefix of the names of intermediate columns that hold the values of ``Columns.identity``."""
+_INTERMEDIATE_COLUMNS = {"_window", "_exists", "_changes", "_micros", "_gone", ABSENT, "_ended"}
 """Columns that rows have besides on their way into the tables."""
 _MAY_BE_EXACT = {"STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
 """Types of columns some values of which only ``_raw`` holds."""
@@ -127,7 +129,7 @@ _ARROW_TO_SPARK = {
 class Columns:
     """A source table's columns as its silver and downstream tables have them: names, Spark types, key.
 
-    key: empty for a bag. has_partial: whether the silver table says which columns a row lacks.
+    key: empty for a keyless table. has_partial: whether the silver table says which columns a row lacks.
     """
 
     types: dict[str, str]
@@ -139,13 +141,17 @@ class Columns:
         return tuple(name for name in self.types if name not in self.key)
 
     @property
-    def is_bag(self) -> bool:
+    def is_keyless(self) -> bool:
         return not self.key
 
     @property
     def added(self) -> dict[str, str]:
         """Names and types of the columns that the silver table has besides the source's."""
-        return ADDED | ({COPIES: "BIGINT"} if self.is_bag else {}) | ({ABSENT: ABSENT_TYPE} if self.has_partial else {})
+        return (
+            ADDED
+            | ({COPIES: "BIGINT"} if self.is_keyless else {})
+            | ({ABSENT: ABSENT_TYPE} if self.has_partial else {})
+        )
 
     @property
     def stored(self) -> dict[str, str]:
@@ -156,15 +162,15 @@ class Columns:
         """SQL: what tells one row from another, by the bytes stored; equal where the rows are the same one.
 
         of: what names are preceded by, such as ``t.``. A key's column whose value may be one that only ``_raw`` holds
-        is two expressions, and one of the two is NULL. A bag's rows are one structure each, never NULL.
+        is two expressions, and one of the two is NULL. A keyless table's rows are one structure each, never NULL.
         """
-        if self.is_bag:
+        if self.is_keyless:
             # a table of several may have wider columns than this one
             typed = ((f"CAST({of}{identifier(name)} AS {kind})", kind) for name, kind in self.types.items())
             cells = [_comparable(cell, kind) for cell, kind in typed]
             cells.append(f"array_sort(map_entries({of}_raw))")
-            pairs_ = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
-            return [f"named_struct({pairs_})"]
+            pair_set = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
+            return [f"named_struct({pair_set})"]
         comparisons = []
         for name in self.key:
             comparisons.append(f"{of}{identifier(name)}")
@@ -206,8 +212,8 @@ def columns(
 
 
 def refused_names(definition: TableDefinition) -> list[str]:
-    """Why a table's columns cannot be in the lake by their names, a sentence each; none where they can."""
-    reserved = {*ADDED, *_ON_THE_WAY} if definition.key else {*ADDED, *_ON_THE_WAY, COPIES}
+    """Reason why a table's columns cannot be in the lake by their names, a sentence each; none where they can."""
+    reserved = {*ADDED, *_INTERMEDIATE_COLUMNS} if definition.key else {*ADDED, *_INTERMEDIATE_COLUMNS, COPIES}
     problems, first_names = [], dict[str, str]()
     for name in (str(column.name) for column in definition.columns if column.name):
         folded = _as_spark_compares(name)
@@ -233,13 +239,13 @@ def _as_spark_compares(name: str) -> str:
 
 
 def resets(head: Head | None) -> int:
-    """How often a silver table was rebuilt, up to a head of it."""
+    """Number of rebuilds of a silver table, up to a head of it."""
     commit = SilverCommit.of_head(head)
     return commit.resets if commit else 0
 
 
 def is_numbered(head: Head | None) -> bool:
-    """Whether the columns of a silver table have numbers, since nothing tells their names."""
+    """True if the columns of a silver table have numbers, since nothing tells their names."""
     commit = SilverCommit.of_head(head)
     return commit is not None and commit.is_numbered
 
@@ -273,8 +279,8 @@ def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
     """
     dropped, cases = _dropped_and_renamed(names)
     remaining = f"map_filter({raw}, (k, v) -> k NOT IN ({dropped}))" if dropped else raw
-    renamed_ = f"transform_keys({remaining}, (k, v) -> CASE k {cases} ELSE k END)" if cases else remaining
-    return f"IF(size({renamed_}) = 0, NULL, {renamed_})" if dropped else renamed_
+    with_new_names = f"transform_keys({remaining}, (k, v) -> CASE k {cases} ELSE k END)" if cases else remaining
+    return f"IF(size({with_new_names}) = 0, NULL, {with_new_names})" if dropped else with_new_names
 
 
 def absent_sql(names: Mapping[str, str | None]) -> str:
@@ -312,25 +318,25 @@ def properties(table: Table) -> dict[str, str]:
     return {} if table.plain else dict(PROPERTIES)
 
 
-def require_same_columns(table: Table, columns_: dict[str, str], name: str) -> None:
+def require_same_columns(table: Table, table_columns: dict[str, str], name: str) -> None:
     """Raises TableStopped where the table exists with other columns."""
     stored = table.columns()
     if stored:
-        require_equal_columns(table.path, stored, columns_, name)
+        require_equal_columns(table.path, stored, table_columns, name)
 
 
-def require_equal_columns(path: str, stored: Mapping[str, str], columns_: Mapping[str, str], name: str) -> None:
+def require_equal_columns(path: str, stored: Mapping[str, str], table_columns: Mapping[str, str], name: str) -> None:
     """Raises TableStopped where a table's stored columns (name and Spark type, in order) are not those of its log."""
-    if dict(stored) != dict(columns_):
+    if dict(stored) != dict(table_columns):
         raise TableStopped(
-            f"{name}: its columns are now ({_listed(columns_)}), but {path} has ({_listed(stored)}), "
+            f"{name}: its columns are now ({_columns_text(table_columns)}), but {path} has ({_columns_text(stored)}), "
             "and no statement of the log says why"
         )
 
 
-def place(position: Position) -> Column:
+def position_cell(position: Position) -> Column:
     """A position as the struct that windows are stored with."""
-    return F.expr(place_sql(position)).cast(PLACE)
+    return F.expr(position_sql(position)).cast(POSITION_TYPE)
 
 
 def within(windows: Range) -> str:
@@ -338,7 +344,7 @@ def within(windows: Range) -> str:
 
     Delta and Parquet have bounds of a structure's fields and compare these alone, so the fields are compared too.
     """
-    start, stop = place_sql(windows.start), place_sql(windows.stop)
+    start, stop = position_sql(windows.start), position_sql(windows.stop)
     bounds = [f"_window_start >= {start} AND _window_start < {stop} AND _op NOT IN {listed(FROM_SERVER)}"]
     for field, lowest, highest in zip(
         ("stretch", "number", "offset"), windows.start.order, windows.stop.order, strict=True
@@ -349,7 +355,7 @@ def within(windows: Range) -> str:
     return " AND ".join(bounds)
 
 
-def place_sql(position: Position) -> str:
+def position_sql(position: Position) -> str:
     """A position as SQL, to compare windows with."""
     stretch, number, offset = position.order
     return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L)"
@@ -366,8 +372,8 @@ MORE_DELETED = (
     "where the table was empty, or the table be loaded, and a filter that leaves out copies where they are written "
     "must leave them out where they are deleted"
 )
-"""Why a table without a key stops that would have less than no copy of a row."""
+"""Reason why a table without a key stops that would have less than no copy of a row."""
 
 
-def _listed(types: Mapping[str, str]) -> str:
+def _columns_text(types: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in (*ADDED, ABSENT))

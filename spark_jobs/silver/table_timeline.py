@@ -1,6 +1,6 @@
 """The timeline of a table through a range of its log, as a value: rows, and the statements that change the table.
 
-Put here: how a table stands at a place, its steps, and what it holds. Not here: how a timeline is built (timeline/),
+Put here: how a table stands at a position, its steps, and what it holds. Not here: how a timeline is built (timeline/),
 how statements are read (ddl/effects.py), carrying anything out (engine/silver_plan.py).
 """
 
@@ -21,27 +21,27 @@ from spark_jobs.silver.retired_columns import RetiredColumn, types_of
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """How a table stands at a position of its log."""
+    """State of a table at a position of its log."""
 
     definition: TableDefinition | None
     """None where it is not known before the next row."""
     is_dropped: bool = False
     """The table is gone."""
     emptied: Position | None = None
-    """Where its last TRUNCATE stands, or the CREATE that recreated it: earlier rows do not count."""
+    """Position where its last TRUNCATE stands, or the CREATE that recreated it: earlier rows do not count."""
     is_complete: bool = False
-    """Whether all rows that the table has are known: since it was made or emptied in the log, or because what it held
+    """True if all rows that the table has are known: since it was made or emptied in the log, or because what it held
     before was loaded."""
     is_kept: bool = False
     """A rule left its DROP out, so that its rows stay when it is created again."""
     was_numbered: bool = False
     """Of a table that is dropped, whether its rows are of a definition whose columns have numbers for names."""
     retired: tuple[RetiredColumn, ...] = ()
-    """What the lake keeps of retired columns."""
+    """Retired columns that the lake keeps."""
 
     @property
     def is_numbered(self) -> bool:
-        """Whether the columns that its rows have are numbered."""
+        """True if the columns that its rows have are numbered."""
         return self.was_numbered if self.definition is None else self.definition.numbered
 
     def in_commit(self, commit: SilverCommit) -> SilverCommit:
@@ -82,12 +82,12 @@ class DataRange:
     """A part of the log without a statement that changes the table, and the definition of its rows."""
 
     range: Range
-    standing: TableState
+    state: TableState
 
     @property
     def definition(self) -> TableDefinition:
-        assert self.standing.definition is not None
-        return self.standing.definition
+        assert self.state.definition is not None
+        return self.state.definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class SchemaChange:
     """A change of the table: where it stands, and how the table stands after it."""
 
     range: Range
-    standing: TableState
+    state: TableState
     statement: LoggedStatement | None = None
     empties: bool = False
     """No row that was there counts any more."""
@@ -103,7 +103,7 @@ class SchemaChange:
     """From which column each one of the definition comes, by name, None for new ones; no origins at all where the table
     is another one."""
     fills: dict[str, Fill] = field(default_factory=dict)
-    """What rows that were there have in new columns; absent for NULL."""
+    """Values of existing rows in new columns; absent for NULL."""
     inherited: "TableContents | None" = None
     """Inherited contents: those of the table that takes this name, under its earlier name; with ``origins``, its own,
     where its key changed."""
@@ -112,7 +112,7 @@ class SchemaChange:
     keeps: bool = False
     """The table was recreated, and a rule keeps the rows that it had."""
     restart_reason: str | None = None
-    """Which columns restart, with both definitions, for messages; None where none does."""
+    """Columns that restart, with both definitions, for messages; None where none does."""
 
 
 TimelineStep = DataRange | SchemaChange
@@ -125,7 +125,7 @@ def schema_changes_in(steps: Sequence[TimelineStep]) -> list[SchemaChange]:
 
 @dataclass(frozen=True, slots=True)
 class SilverSnapshot:
-    """What silver had of a table at one Delta version, without what stands before ``emptied``."""
+    """Silver of a table at one Delta version, without what stands before ``emptied``."""
 
     table: Table
     version: int
@@ -135,7 +135,7 @@ class SilverSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TableContents:
-    """What a table holds at a place of its log: what silver had of it, and the steps of its course from there on.
+    """Contents of a table at a position of its log: silver's rows, and the steps of its course from there on.
 
     base: None where the steps begin with the first row that is known. since: where the steps begin, or the first that
     they take rows from does. size: bytes, about, that it is made of.
@@ -144,7 +144,7 @@ class TableContents:
     name: TableName
     base: SilverSnapshot | None
     steps: Sequence[TimelineStep]
-    standing: TableState
+    state: TableState
     since: Position
     size: int = 0
     skips: frozenset[Position] = frozenset()
@@ -162,14 +162,14 @@ class TableContents:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row is known to be there."""
+        """True if no row is known to be there."""
         rest = self.alive
         return rest.base is None and not any(isinstance(step, DataRange) or step.inherited for step in rest.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Where the timeline of a table ends before its range does, and why it stops there.
+    """End of a table's timeline before its range ends, and the reason.
 
     at: the boundary of transactions before the statement or the row that stops it.
     """

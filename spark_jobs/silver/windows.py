@@ -20,7 +20,7 @@ from spark_jobs.silver.positions import FIELDS, PositionKey, bounds_of
 from spark_jobs.silver.table import MENDED, Op
 
 WindowKey = tuple[PositionKey, PositionKey]
-"""Where a window begins, and where it ends."""
+"""Columns of a window's start and stop."""
 
 _START, _STOP = "_window_start", "_window_stop"
 OF_CHANGES = (Op.INSERT, Op.UPDATE, Op.DELETE)
@@ -42,7 +42,7 @@ def windows_of(table: Snapshot, operations: Collection[Op] = OF_CHANGES) -> set[
     windows: set[WindowKey] = set()
     for file in table.files:
         by_statistics = _by_statistics(file, table.schema, {*operations})
-        windows |= {*_read(table, file, operations)} if by_statistics is None else by_statistics
+        windows |= {*_window_keys(table, file, operations)} if by_statistics is None else by_statistics
     return windows
 
 
@@ -58,7 +58,7 @@ def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> 
         return None
     if not any(lowest <= operation <= highest for operation in operations):
         return set()
-    start, stop = _place(file, schema, _START), _place(file, schema, _STOP)
+    start, stop = _single_position(file, schema, _START), _single_position(file, schema, _STOP)
     if start is None or stop is None:
         return None
     possible = {Op(lowest)} if lowest == highest else {*(MENDED if lowest == Op.MEND else OF_CHANGES)}
@@ -67,13 +67,13 @@ def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> 
     return None if possible & operations else set()
 
 
-def _place(file: DataFile, schema: TableSchema, name: str) -> PositionKey | None:
+def _single_position(file: DataFile, schema: TableSchema, name: str) -> PositionKey | None:
     """The position that all rows of a file have in a column."""
     lowest, highest = bounds_of(file, schema, name)
     return lowest if lowest == highest else None
 
 
-def _read(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterator[WindowKey]:
+def _window_keys(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterator[WindowKey]:
     rows = data_files.read_columns(table.path, file, ["_op", _START, _STOP], table.schema)
     if file.deletion_vector is not None:
         rows = rows.filter(pa.array(deletion_vectors.living(table.path, file.deletion_vector, len(rows))))
@@ -81,5 +81,5 @@ def _read(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterat
     cells = [pc.struct_field(rows.column(name), field) for name in (_START, _STOP) for field in FIELDS[:3]]
     names = [str(at) for at in range(len(cells))]
     for row in pa.table(cells, names).group_by(names, use_threads=False).aggregate([]).to_pylist():
-        places = tuple(row.values())
-        yield places[:3], places[3:]
+        positions = tuple(row.values())
+        yield positions[:3], positions[3:]

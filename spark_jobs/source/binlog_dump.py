@@ -39,7 +39,7 @@ CHUNK = 4 << 20
 PIECE = 1 << 20
 """Bytes read from a connection at once: a piece stays in the processor's cache."""
 TRIES = 5
-"""How often a connection may be lost without a whole event in between."""
+"""Number of times that a connection may be lost without a whole event in between."""
 BACK_OFF = 0.5
 """Seconds before the first further try; each one waits twice as long."""
 
@@ -85,7 +85,7 @@ class Dump:
         # Received packets and what the kernel makes of them: file bytes, without the protocol's headers.
         self._source = np.empty(PIECE + kernels.DUMP_PADDING, np.uint8)
         self._begin = self._end = 0
-        """What of ``_source`` was not taken yet."""
+        """Bytes of ``_source`` that were not taken yet."""
         self._target = np.empty(CHUNK + kernels.DUMP_PADDING, np.uint8)
         self._filled = 0
         self._state = np.zeros(kernels.D_CELLS, np.int64)
@@ -130,7 +130,7 @@ class Dump:
         return int(self._state[kernels.D_POSITION])
 
     @property
-    def _place(self) -> str:
+    def _location(self) -> str:
         return f"{self._reading.name}: {self._part.file}:{self._position}"
 
     def _advance(self) -> bool:
@@ -148,13 +148,13 @@ class Dump:
         """Raises SourceError where trying again does not help, or did not."""
         if self._boundary > self._mark:
             self._tries = 0
-        place = f"{self._reading.name}: {self._part.file}:{self._boundary}"
+        location = f"{self._reading.name}: {self._part.file}:{self._boundary}"
         if not may_pass(error) or self._tries >= TRIES:
-            message = refusal(place, self._reading.settings, error)
+            message = refusal(location, self._reading.settings, error)
             raise SourceError(f"{message}; tried {self._tries + 1} times" if self._tries else message) from error
         wait = BACK_OFF * 2**self._tries
         self._tries += 1
-        log.warning("%s; going on there in %s s", refusal(place, self._reading.settings, error), wait)
+        log.warning("%s; going on there in %s s", refusal(location, self._reading.settings, error), wait)
         time.sleep(wait)
 
     @property
@@ -185,7 +185,8 @@ class Dump:
             answer = cursor.fetchone()
         if answer and answer["uuid"] != self._reading.uuid:
             raise SourceError(
-                f"{self._place}: the server behind this address is {answer['uuid']} now, and was {self._reading.uuid} "
+                f"{self._location}: the server behind this address is {answer['uuid']} now, and was "
+                f"{self._reading.uuid} "
                 "when the run began; run again once the first one is back, or give the new one a source of its own"
             )
 
@@ -236,15 +237,15 @@ class Dump:
     def _require_file(self, name: bytes) -> None:
         if name != self._part.file.encode():
             raise SourceError(
-                f"{self._place}: the server sends {name.decode(errors='replace')!r} where this file was asked for"
+                f"{self._location}: the server sends {name.decode(errors='replace')!r} where this file was asked for"
             )
 
     def _compare_format(self, event: bytes) -> None:
         """After a connection was lost, the file is the one that it was: its format event is the same."""
         if self._format is not None and _lasting(event) != _lasting(self._format):
             raise SourceError(
-                f"{self._place}: the server has another file of that name since the connection was lost; a log whose "
-                "numbers began again needs another source name"
+                f"{self._location}: the server has another file of that name since the connection was lost; a log "
+                "whose numbers began again needs another source name"
             )
         self._format = self._format or event
 
@@ -279,8 +280,8 @@ class Dump:
         # An end is the server's, everything else something between it and here.
         if code in (kernels.DUMP_END, kernels.DUMP_IDLE, kernels.DUMP_ROTATED):
             return (
-                f"{self._place}: the server's log ends here, and was to be read to {self._part.stop}; the file was cut "
-                "or the log was reset: run again, or give the source another name"
+                f"{self._location}: the server's log ends here, and was to be read to {self._part.stop}; the file was "
+                "cut or the log was reset: run again, or give the source another name"
             )
         texts = {
             kernels.DUMP_SEQUENCE: "a packet of the connection is missing or came twice",
@@ -290,7 +291,7 @@ class Dump:
         }
         head = self._source[self._begin : min(self._begin + 24, self._end)].tobytes().hex(" ")
         return (
-            f"{self._place}: {texts[code]} (packet {head}); run again, and where it stays so, connect to the server "
+            f"{self._location}: {texts[code]} (packet {head}); run again, and where it stays so, connect to the server "
             "itself, without a proxy, or read copies of its files"
         )
 

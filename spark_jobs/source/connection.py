@@ -201,7 +201,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _tls_options(tls: Tls | None) -> dict[str, Any]:
-    """Where nothing is said, PyMySQL encrypts when the server can and verifies nothing, as servers' own tools do."""
+    """Options of TLS; without any, PyMySQL encrypts when the server can and verifies nothing, as servers' tools do."""
     if tls is None:
         return {}
     return {"ssl": _context(tls)} if tls.enabled else {"ssl_disabled": True}
@@ -232,7 +232,7 @@ def error_number(error: BaseException | None) -> int | None:
 
 
 def answer_of(error: BaseException) -> str:
-    """What a server said, on one line, without values of rows: of a text whose shape is not known, its number."""
+    """Answer of a server, on one line, without values of rows: of a text whose shape is not known, its number."""
     text = re.sub(r"\s+", " ", str(error.args[-1] if error.args else error))
     number = error_number(error)
     if not isinstance(number, int) or number in _OF_THE_CLIENT:
@@ -241,17 +241,17 @@ def answer_of(error: BaseException) -> str:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether trying again may help: a connection that was lost, not one that was refused."""
+    """True if trying again may help: a connection that was lost, not one that was refused."""
     if isinstance(error, pymysql.MySQLError):
         return error_number(error) in _PASSING and not isinstance(_origin(error), ssl.SSLCertVerificationError)
     return isinstance(error, OSError) and not isinstance(error, ssl.SSLCertVerificationError)
 
 
-def refusal(place: str, settings: MySQL, error: BaseException) -> str:
-    """What a server said, where, and what to look at; never with a secret."""
+def refusal(label: str, settings: MySQL, error: BaseException) -> str:
+    """Refusal of a server, where it was, and what to look at; never with a secret."""
     text = answer_of(error)
     if isinstance(error, LoginTimeout):
-        return f"{place}: {settings.host}:{settings.port}: {text}"
+        return f"{label}: {settings.host}:{settings.port}: {text}"
     origin = _origin(error)
     if isinstance(origin, ssl.SSLCertVerificationError):
         ca = settings.tls.ca if settings.tls and settings.tls.ca else "not set"
@@ -263,11 +263,11 @@ def refusal(place: str, settings: MySQL, error: BaseException) -> str:
         listed = _PRIVILEGES.search(text)
         privilege = listed[1].split(",")[-1].strip() if listed else "the privilege"
         look = f"; {hint.format(user=settings.user, privilege=privilege)}" if hint else ""
-    return f"{place}: {settings.host}:{settings.port}{_answer(error, text)}{look}"
+    return f"{label}: {settings.host}:{settings.port}{_answer(error, text)}{look}"
 
 
 def _answer(error: BaseException, text: str) -> str:
-    """What a server said, or that it said nothing."""
+    """Answer of a server, or that it gave none."""
     number, origin = error_number(error), _origin(error)
     if isinstance(origin, ssl.SSLError):
         return f" answered: {text}"

@@ -69,7 +69,7 @@ class Endpoints:
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
 
     def first(self, work: Callable[[Source], Result], *, proves: bool = True) -> Result:
-        """What comes of work on the first endpoint that does not fail by a SourceError.
+        """Result of work on the first endpoint that does not fail by a SourceError.
 
         proves: whether an endpoint that did not fail in it can be read, and counts as available again. Raises
         SourceError with what each of them said, and at once AnotherLog, or what is not about the endpoint.
@@ -100,8 +100,8 @@ class Endpoints:
         return next((source for source in self.sources if source.endpoint == self.in_use), None) or self.ordered()[0]
 
     def health(self) -> dict[str, Health]:
-        """What is known of endpoints that were unavailable, by address."""
-        return _read(self.path).get(self.name, {})
+        """State of endpoints that were unavailable, by address."""
+        return _read_notes(self.path).get(self.name, {})
 
     def ordered(self) -> list[Source]:
         """The endpoints as the strategy prefers them."""
@@ -126,7 +126,7 @@ class Endpoints:
     def _note(self, source: Source, reason: str | None) -> None:
         """Keeps that an endpoint is unavailable, or (reason None) that it is not any more."""
         assert source.endpoint is not None
-        notes = _read(self.path)
+        notes = _read_notes(self.path)
         states = notes.get(self.name, {})
         before = states.pop(source.endpoint, None)
         if reason is None and before is None:
@@ -134,7 +134,7 @@ class Endpoints:
         if reason is not None:
             now = self.clock()
             states[source.endpoint] = (before or Health(now, 0, now, reason)).after_failure(now, reason)
-        _write(self.path, notes | {self.name: states})
+        _write_notes(self.path, notes | {self.name: states})
 
 
 def open_endpoints(
@@ -152,23 +152,27 @@ def _load(source: Source) -> float:
         return float("inf")
 
 
-def _read(path: Path | None) -> dict[str, dict[str, Health]]:
+def _read_notes(path: Path | None) -> dict[str, dict[str, Health]]:
     if path is None or not path.exists():
         return {}
     try:
         notes = json.loads(path.read_text(encoding="utf-8"))
-        return {name: {place: Health.of(note) for place, note in states.items()} for name, states in notes.items()}
+        return {
+            name: {full_path: Health.of(note) for full_path, note in states.items()} for name, states in notes.items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("%s: not a list of endpoints, and left alone: %s", path, error)
         return {}
 
 
-def _write(path: Path | None, notes: dict[str, dict[str, Health]]) -> None:
+def _write_notes(path: Path | None, notes: dict[str, dict[str, Health]]) -> None:
     """Replaces the file whole. One that cannot be written costs a try more in the next run, and nothing else."""
     if path is None:
         return
     document = {
-        name: {place: asdict(health) for place, health in states.items()} for name, states in notes.items() if states
+        name: {full_path: asdict(health) for full_path, health in states.items()}
+        for name, states in notes.items()
+        if states
     }
     try:
         replace_text(path, json.dumps(document, indent=1, default=datetime.isoformat) + "\n")

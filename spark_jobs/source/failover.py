@@ -40,7 +40,7 @@ class Takeover:
 
 
 def take_over(source: Source, log: Log, executed: Gtids) -> Takeover:
-    """What a log has besides the transactions held. Raises SourceError where it lacks some of them, or has purged more.
+    """Transactions of a log besides those held. Raises SourceError where it lacks some of them, or has purged more.
 
     Raises DecodeError on a damaged log.
     """
@@ -134,7 +134,7 @@ class _FailoverSearch(Search):
             for row in np.flatnonzero(np.diff(inside, prepend=not inside[0])):
                 start = int(commits.start[row])
                 if inside[row] and begin is not None:
-                    yield from _part(file, begin, start)
+                    yield from _file_parts(file, begin, start)
                     begin = None
                 elif not inside[row] and begin is None:
                     begin = start if is_behind else 0
@@ -146,7 +146,7 @@ class _FailoverSearch(Search):
                     begin = int(commits.stop[-1]) if begin is None else begin
                     break
         if begin is not None:
-            yield from _part(file, begin, size)
+            yield from _file_parts(file, begin, size)
 
     def _require_named(self, file: LogFile, commits: Commits) -> None:
         nameless = commits.nameless()
@@ -197,7 +197,7 @@ class _Awaited:
         return str(self._lacking())
 
 
-def _part(file: LogFile, start: int, stop: int) -> Iterator[FilePart]:
+def _file_parts(file: LogFile, start: int, stop: int) -> Iterator[FilePart]:
     if start < stop:
         yield FilePart(file.name, start, stop)
 

@@ -18,7 +18,7 @@ from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source.protocol import (
     ALONE,
-    TWO_WAYS,
+    LOST_LOG_REMEDIES,
     FilePart,
     Log,
     LogFile,
@@ -39,7 +39,7 @@ _IN_USE = 0x0001
 class Files:
     """The binlog files of one directory, as a source."""
 
-    earlier = TWO_WAYS
+    earlier = LOST_LOG_REMEDIES
     endpoint: str | None = None
 
     def __init__(self, name: str, directory: Path, switch: Switch = ALONE) -> None:
@@ -72,7 +72,7 @@ class Files:
         """A directory has no clock."""
 
     def purged(self) -> MysqlGtids:
-        """What a directory does not hold, nobody knows of."""
+        """Purged log; of a directory nobody knows of it."""
         return MysqlGtids()
 
     def require_closed(self, file: str) -> None:
@@ -119,7 +119,7 @@ class Files:
         return indexed[0]
 
     def _complete(self, file: LogFile) -> int:
-        """Where the last complete transaction of a file ends, 0 without a head.
+        """Offset where the last complete transaction of a file ends, 0 without a head.
 
         Only a file in use may continue after that.
         """
@@ -162,7 +162,7 @@ class FileReading:
 
 @lru_cache(64)  # a sensor asks every half minute, and a file is up to a GiB
 def _boundary(directory: Path, file: LogFile, _modified: int) -> int:
-    """Where the last complete transaction of a file ends that is as large, and was modified when, as is said here."""
+    """End of the last complete transaction of a file that is as large, and was modified when, as is given here."""
     return last_boundary(FileReading(directory), FilePart(file.name, 0, file.size))
 
 
@@ -178,12 +178,12 @@ def _reading(subject: str) -> Iterator[None]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a position may have the name."""
+    """True if a position may have the name."""
     return ":" not in name and printable(name) == name
 
 
 def _in_use(path: Path) -> bool:
-    """Whether the server has not closed the file: the flag in its FORMAT_DESCRIPTION event's header."""
+    """True if the server has not closed the file: the flag in its FORMAT_DESCRIPTION event's header."""
     with path.open("rb") as stream:
         head = stream.read(FIRST_EVENT + _HEADER)
     return len(head) == FIRST_EVENT + _HEADER and bool(int.from_bytes(head[-2:], "little") & _IN_USE)

@@ -24,7 +24,7 @@ DefaultOf = Callable[[Column, dict[str, Any], bool], Column]
 
 
 def logs_all(variables: Mapping[str, str]) -> bool:
-    """Whether a server's log tells of its tables all that is asked of a server otherwise.
+    """True if a server's log tells of its tables all that is asked of a server otherwise.
 
     MySQL's does with FULL metadata and FULL row images, from 8.0.17 on: others leave out what an INSERT sets to a
     column's default, earlier versions the character set of labels.
@@ -126,7 +126,7 @@ def read_definitions(
 
 
 def _is_stored(row: Mapping[str, Any]) -> bool:
-    """Whether every row has a value of the column in its image."""
+    """True if every row has a value of the column in its image."""
     return row["nullable"] == "NO" and "VIRTUAL" not in (row["extra"] or "").upper()
 
 

@@ -44,7 +44,7 @@ class LogWatch:
 
         Raises SourceError.
         """
-        self._place, self._settings = f"{name}: {position}", settings
+        self._position, self._settings = f"{name}: {position}", settings
         beat = min(heartbeat, settings.read_timeout / 2)
         try:
             self._connection = open_connection(settings)
@@ -78,4 +78,4 @@ class LogWatch:
             pass
 
     def _refused(self, error: Exception) -> SourceError:
-        return SourceError(refusal(self._place, self._settings, error))
+        return SourceError(refusal(self._position, self._settings, error))

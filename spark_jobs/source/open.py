@@ -1,4 +1,4 @@
-"""Which source a configuration means.
+"""Choice of the source that a configuration means.
 
 Put here: the choice between kinds of sources. Not here: what any of them does (files.py, server.py), or which of
 several endpoints is read (endpoints.py).

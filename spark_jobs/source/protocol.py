@@ -1,4 +1,4 @@
-"""Where a log comes from: what every source can say of its log, and how a part of one is read.
+"""Interface of a source: what every source can say of its log, and how a part of one is read.
 
 Put here: the shapes that both sources share, and planning over them. Not here: how a directory or a server is read
 (files.py, server.py) or what the bytes mean (binlog/).
@@ -55,12 +55,15 @@ class Log:
         """The same log, its positions as those of a stretch; a source counts none, and says 1."""
         return replace(self, end=replace(self.end, stretch=stretch))
 
-    def up_to(self, place: Position | None, minimum: Position | None = None) -> "Log":
-        """The log as if it ended at a place of its own, where one is given, or where bronze ends if that is further."""
-        return replace(self, end=min(self.end, max(place, minimum or place))) if place else self
+    def up_to(self, position: Position | None, minimum: Position | None = None) -> "Log":
+        """The log as if it ended at a position of its own.
+
+        Where one is given, or where bronze ends if that is further.
+        """
+        return replace(self, end=min(self.end, max(position, minimum or position))) if position else self
 
     def parts_from(self, start: Position) -> list[FilePart]:
-        """What lies between a position and the end, file by file. Raises SourceError where it is not all there."""
+        """Parts between a position and the end, file by file. Raises SourceError where it is not all there."""
         self._require(start)
         if self.end.file not in [file.name for file in self.files]:
             raise SourceError(f"{self.source}: the log ends at {self.end}, in a file that it does not list; run again")
@@ -104,7 +107,7 @@ PartReader = Callable[[FilePart], tuple[FormatDescription | None, Iterator[bytes
 of which is valid until the next one is asked for."""
 
 
-TWO_WAYS = (
+LOST_LOG_REMEDIES = (
     "begin with start: earliest and do without what came before, or put copies of the older files with the others into "
     "a directory and read that (files:) under another source name"
 )
@@ -112,7 +115,7 @@ TWO_WAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Whether a source may continue with another log than the one that bronze ends in.
+    """Check whether a source may continue with another log than the one that bronze ends in.
 
     has_several: it is one of several endpoints. on_new_server: what to do about another server under the same name.
     """
@@ -132,14 +135,14 @@ class Source(Protocol):
     """The server's address; None for files."""
     switch: Switch
     earlier: str
-    """What to do about a place that lies before its oldest file."""
+    """Remedy for a position that lies before its oldest file."""
 
     def log(self) -> Log:
         """The log now. Raises SourceError."""
         ...
 
     def reading(self) -> PartReader:
-        """What tasks open their parts with."""
+        """Reader that tasks open their parts with."""
         ...
 
     def now(self) -> datetime | None:
@@ -152,7 +155,10 @@ class Source(Protocol):
 
 
 def last_boundary(reading: PartReader, part: FilePart) -> int:
-    """Where the last complete transaction of a part ends, by reading it whole. Raises DecodeError, SourceError."""
+    """Offset where the last complete transaction of a part ends, by reading it whole.
+
+    Raises DecodeError, SourceError.
+    """
     return _read_whole(reading, part).complete
 
 

@@ -47,7 +47,7 @@ class ResultStream:
         self._connection, self._label = connection, label
         self._source = np.empty(PIECE + _PADDING, np.uint8)
         self._begin = self._end = 0
-        """What of ``_source`` was not taken yet."""
+        """Bytes of ``_source`` that were not taken yet."""
         self._target = np.empty(0, np.uint8)
         self._filled = 0
         self._state = np.zeros(result_rows.Q_CELLS, np.int64)
@@ -130,9 +130,9 @@ class ResultStream:
         self._begin += len(first)
         content = np.empty(count, np.uint8)
         content[: len(first)] = first
-        place = len(first)
-        while place < count:
-            place += self._read_into(content[place:])
+        offset = len(first)
+        while offset < count:
+            offset += self._read_into(content[offset:])
         return content.tobytes()
 
     def _receive(self) -> None:

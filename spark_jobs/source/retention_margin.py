@@ -1,4 +1,4 @@
-"""How much of its log a source still has before what is yet to be read: what it may purge before anything is lost.
+"""Retention margin: how much of its log a source still has before what is yet to be read.
 
 Put here: the margin in bytes and hours, and when it is too small. Not here: how a source lists its files (source/).
 """
@@ -74,7 +74,7 @@ def _hours(source: Source, oldest: str, current: str) -> float | None:
 
 
 def file_started_at(reading: PartReader, file: str) -> int:
-    """When a file was started, in seconds since 1970: the time of its FORMAT_DESCRIPTION event; 0 where it has none."""
+    """Start time of a file, in seconds since 1970: the time of its FORMAT_DESCRIPTION event; 0 where it has none."""
     _, chunks = reading(FilePart(file, 0, FIRST_EVENT + _HEADER))
     head = b"".join(chunks)
     check_magic(head[:FIRST_EVENT], file)

@@ -1,10 +1,10 @@
-"""Where a log is to be read from: earliest, latest, a position, a GTID set or a time, as a position.
+"""Position that a log is to be read from, of earliest, latest, a position, a GTID set or a time.
 
 A GTID set leads to the first transaction that is not in it; a time, to where the last transaction ends that committed
 before it. The heads of files tell which file that is, and one file is read.
 
-Put here: finding the place, and why there is none. Not here: how places are written (log/location.py), what a file's
-head and transactions are (binlog/slices/transaction_index.py).
+Put here: finding the location, and why there is none. Not here: how locations are written (log/location.py), what a
+file's head and transactions are (binlog/slices/transaction_index.py).
 """
 
 from collections.abc import Iterator
@@ -31,18 +31,18 @@ def find_start(source: Source, log: Log, start: Start) -> Position:
         return log.first
     if start == "latest":
         return log.end
-    return find_place(source, log, start)
+    return resolve_location(source, log, start)
 
 
-def find_place(source: Source, log: Log, place: LogLocation) -> Position:
-    """The position that a place means in a log. Raises SourceError, DecodeError."""
-    if isinstance(place, Position):
-        return place
-    if isinstance(place, datetime):
-        return _Time(source, log, place).find()
-    if isinstance(place, MysqlGtids):
-        return _MysqlSet(source, log, place).find()
-    return _Domains(source, log, place).find()
+def resolve_location(source: Source, log: Log, location: LogLocation) -> Position:
+    """The position that a location means in a log. Raises SourceError, DecodeError."""
+    if isinstance(location, Position):
+        return location
+    if isinstance(location, datetime):
+        return _Time(source, log, location).find()
+    if isinstance(location, MysqlGtids):
+        return _MysqlSet(source, log, location).find()
+    return _Domains(source, log, location).find()
 
 
 def covered(source: Source, log: Log, position: Position) -> Gtids | None:
@@ -71,13 +71,13 @@ def gtids_of(commits: Commits) -> Gtids:
 
 
 def has_no_transaction_before(source: Source, position: Position) -> bool:
-    """Whether its file begins with no transaction but the one there. Raises SourceError, DecodeError."""
+    """True if its file begins with no transaction but the one there. Raises SourceError, DecodeError."""
     before = source.reading()(FilePart(position.file, 0, position.offset))[1]
     return not any(len(commits) for commits in read_commits(before, position.file))
 
 
 class Search:
-    """What the ways to search share: a log's files, those that begin before its end."""
+    """Part that the searches share: a log's files, those that begin before its end."""
 
     def __init__(self, source: Source, log: Log) -> None:
         self.source, self.log = source, log
@@ -101,13 +101,13 @@ class Search:
         return self.log.end.offset if file.name == self.log.end.file else file.size
 
     def after(self, file: LogFile) -> Position:
-        """Where the next file begins, or the log ends."""
+        """Position where the next file begins, or the log ends."""
         later = self.files[self.files.index(file) + 1 :]
         return Position(later[0].name, FIRST_EVENT) if later else self.log.end
 
 
 class _GtidSearch(Search):
-    """Where a set of GTIDs leads to: before the first transaction that is not in it."""
+    """Search for a set of GTIDs: before the first transaction that is not in it."""
 
     def __init__(self, source: Source, log: Log, gtids: Gtids) -> None:
         super().__init__(source, log)
@@ -131,14 +131,14 @@ class _GtidSearch(Search):
         )
 
     def first_without(self, file: LogFile) -> Iterator[tuple[Commits, Position | None, str]]:
-        """The file's transactions before the place; with the last of them the place, and what comes there."""
+        """The file's transactions before the location; with the last of them the location, and what comes there."""
         is_open = False
         for commits in self.commits(file):
             outside = np.flatnonzero(~commits.is_in(self.gtids))
             if len(outside):
                 row = int(outside[0])
-                place = Position(file.name, int(commits.start[row]) if row or is_open else FIRST_EVENT)
-                yield commits.first(row), place, commits.gtid(row) or "a transaction without GTID"
+                position = Position(file.name, int(commits.start[row]) if row or is_open else FIRST_EVENT)
+                yield commits.first(row), position, commits.gtid(row) or "a transaction without GTID"
                 return
             yield commits, None, ""
             is_open = True
@@ -149,26 +149,26 @@ class _MysqlSet(_GtidSearch):
         file, passed_gtids = self.newest()
         assert isinstance(passed_gtids, MysqlGtids)
         assert isinstance(self.gtids, MysqlGtids)
-        place, lacks = None, ""
-        for commits, place, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
+        position, lacks = None, ""
+        for commits, position, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
             passed_gtids |= commits.gtids()
         rest = self.gtids - passed_gtids
         rest = rest - self.source.purged() if rest else rest
         if rest:
-            raise SourceError(self._not_before(rest, place, lacks))
-        return place or self.after(file)
+            raise SourceError(self._not_before(rest, position, lacks))
+        return position or self.after(file)
 
-    def _not_before(self, rest: MysqlGtids, place: Position | None, lacks: str) -> str:
-        """Why there is a place and the set holds more than what comes before it."""
+    def _not_before(self, rest: MysqlGtids, position: Position | None, lacks: str) -> str:
+        """Reason why there is a location and the set holds more than what comes before it."""
         last = self.files[-1]
         logged = self.head(last).previous
         assert isinstance(logged, MysqlGtids)
         for commits in self.commits(last):
             logged |= commits.gtids()
-        if place and (behind := rest & logged):
+        if position and (behind := rest & logged):
             return (
-                f"{self.name}: the set holds {behind}, but not {lacks}, which came before that, at {place}; name a set "
-                "without gaps, or the position"
+                f"{self.name}: the set holds {behind}, but not {lacks}, which came before that, at {position}; name a "
+                "set without gaps, or the position"
             )
         return (
             f"{self.name}: the log, which ends at {self.log.end}, does not hold {rest} of the set; is it the set of "
@@ -185,30 +185,32 @@ class _Domains(_GtidSearch):
         # A set names only the last GTID of a domain: numbers must rise within it, or the set does not tell what is in
         # it.
         last = dict(previous.last)
-        place, lacks = None, ""
-        for commits, place, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
+        position, lacks = None, ""
+        for commits, position, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
             for gtid in commits.last_gtids(last):
                 raise SourceError(
                     f"{self.name}: {file.name}: {gtid} came after a higher number of its domain, so that a set does "
                     "not tell what came before it; name a position or a time instead"
                 )
-        # Each domain must end, before that place, exactly where the set says.
+        # Each domain must end, before that location, exactly where the set says.
         for domain, last_gtid in self.gtids.last.items():
             if last.get(domain) != last_gtid:
                 in_log = DomainGtids({domain: last[domain]}) if domain in last else "nothing of that domain"
                 end = (
-                    f"{place}, where {lacks} comes, which is not in the set" if place else f"its end at {self.log.end}"
+                    f"{position}, where {lacks} comes, which is not in the set"
+                    if position
+                    else f"its end at {self.log.end}"
                 )
                 lacking = DomainGtids({domain: last_gtid})
                 raise SourceError(
                     f"{self.name}: the log does not hold {lacking} before {end}; it holds {in_log}. "
                     "Name each domain's last GTID as of one moment, or the position"
                 )
-        return place or self.after(file)
+        return position or self.after(file)
 
 
 class _Time(Search):
-    """Where a time leads to: after the last transaction that committed before it.
+    """Search for a time: after the last transaction that committed before it.
 
     A file's head says in which second it was begun, and later files hold later commits: the server's clock is taken at
     its word there.
@@ -220,24 +222,24 @@ class _Time(Search):
         self.micros = (moment - _EPOCH) // _MICROSECOND
 
     def find(self) -> Position:
-        files = self._files()
-        place, latest, any_later = Position(files[0][0].name, FIRST_EVENT), files[-1][1].created * 1_000_000, False
+        files = self._candidate_files()
+        position, latest, any_later = Position(files[0][0].name, FIRST_EVENT), files[-1][1].created * 1_000_000, False
         for file, head in files:
             # Where whole seconds are logged, a commit counts as late in its second: it is not left out.
             limit = self.micros if head.is_exact else self.micros // 1_000_000 * 1_000_000
             for commits in self.commits(file):
                 earlier = np.flatnonzero(commits.committed < limit)
                 if len(earlier):
-                    place, any_later = Position(file.name, int(commits.stop[earlier[-1]])), False
+                    position, any_later = Position(file.name, int(commits.stop[earlier[-1]])), False
                 any_later |= len(earlier) == 0 or int(earlier[-1]) < len(commits) - 1
                 latest = max(latest, int(commits.committed.max()))
             if not any_later:
-                place = self.after(file)
+                position = self.after(file)
         if not any_later and files[-1][0] == self.files[-1]:
             self._require_past(latest)
-        return place
+        return position
 
-    def _files(self) -> list[tuple[LogFile, FileHead]]:
+    def _candidate_files(self) -> list[tuple[LogFile, FileHead]]:
         """The newest file that was certainly started before the time, and those started in the same second."""
         heads: list[tuple[LogFile, FileHead]] = []
         for file in reversed(self.files):
@@ -251,7 +253,7 @@ class _Time(Search):
             return heads or [(oldest, head)]
         raise SourceError(
             f"{self.name}: {self.moment.isoformat()} lies before the oldest file there is: {oldest.name} was begun at "
-            f"{_text(head.created * 1_000_000)}; {self.source.earlier}"
+            f"{_time_text(head.created * 1_000_000)}; {self.source.earlier}"
         )
 
     def _require_past(self, latest: int) -> None:
@@ -265,11 +267,11 @@ class _Time(Search):
         if now is None:
             raise SourceError(
                 f"{self.name}: {self.moment.isoformat()} lies behind the end of the log at {self.log.end}, whose last "
-                f"transaction committed at {_text(latest)}; name an earlier time, or latest"
+                f"transaction committed at {_time_text(latest)}; name an earlier time, or latest"
             )
 
 
-def _text(micros: int) -> str:
+def _time_text(micros: int) -> str:
     return (_EPOCH + micros * _MICROSECOND).isoformat()
 
 

@@ -18,7 +18,16 @@ from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.connection import connect, error_number, refusal
-from spark_jobs.source.protocol import ALONE, TWO_WAYS, Log, LogFile, PartReader, Source, Switch, require_contiguous
+from spark_jobs.source.protocol import (
+    ALONE,
+    LOST_LOG_REMEDIES,
+    Log,
+    LogFile,
+    PartReader,
+    Source,
+    Switch,
+    require_contiguous,
+)
 
 _NO_SUCH_COMMAND = 1064
 _NO_LOG = "the server writes no binary log; start it with log_bin"
@@ -35,14 +44,14 @@ _ENCRYPTION_HEAD = 512
 
 
 def is_mariadb(variables: Mapping[str, str]) -> bool:
-    """Whether a server's variables are a MariaDB's, by its version."""
+    """True if a server's variables are a MariaDB's, by its version."""
     return "mariadb" in variables.get("version", "").lower()
 
 
 class Server:
     """One live server, as a source."""
 
-    earlier = TWO_WAYS
+    earlier = LOST_LOG_REMEDIES
 
     def __init__(self, name: str, settings: MySQL, switch: Switch = ALONE) -> None:
         self.name = name
@@ -105,7 +114,7 @@ class Server:
         return {row["Variable_name"]: row["Value"] for row in rows}
 
     def problems(self) -> list[str]:
-        """What keeps this server from being read, all of it; empty where nothing does."""
+        """Problems that keep this server from being read, all of them; empty where nothing does."""
         with self.connect() as connection:
             variables = self.variables(connection)
             problems = _logging_problems(variables)
@@ -121,7 +130,7 @@ class Server:
         return problems
 
     def load(self) -> float:
-        """What decides between endpoints that are equal otherwise: seconds behind its primary, and busy threads.
+        """Load that decides between endpoints that are equal otherwise: seconds behind its primary, and busy threads.
 
         A replica that has lost its primary comes behind those that have theirs, and one that has stopped applying what
         it gets behind all. Raises SourceError where it does not answer.
@@ -161,15 +170,15 @@ class Server:
         return rows[0]
 
     def end(self, connection: "pymysql.Connection[DictCursor]") -> Position:
-        """Where the log ends now."""
+        """Position where the log ends now."""
         status = self.log_status(connection)
         return Position(status["File"], status["Position"])
 
     def settled(self) -> Position:
-        """A place in the log before which all is committed: whoever reads tables from now on sees it.
+        """A position in the log before which all is committed: whoever reads tables from now on sees it.
 
-        A transaction is in the log before others see its rows, so the log's end is no such place. MariaDB and Percona
-        give one with a snapshot; MySQL begins no file while a transaction of the one before is not committed
+        A transaction is in the log before others see its rows, so the log's end is no such position. MariaDB and
+        Percona give one with a snapshot; MySQL begins no file while a transaction of the one before is not committed
         (sql/binlog.cc, ``new_file_impl``). Raises SourceError.
         """
         with self.connect() as connection:
@@ -187,7 +196,7 @@ class Server:
         return MysqlGtids.parse(rows[0]["Value"]) if rows else MysqlGtids()
 
     def has_committed(self, gtids: MysqlGtids, seconds: int = 10) -> bool:
-        """Whether all see the rows of these transactions, now or within so many seconds. Raises SourceError."""
+        """True if all see the rows of these transactions, now or within so many seconds. Raises SourceError."""
         with self.connect() as connection:
             (row,) = self.ask(connection, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {seconds}) late")
         return bool(row["late"] == 0)
@@ -203,12 +212,14 @@ class Server:
 
 
 def by_one_connection(source: Source) -> AbstractContextManager[None]:
-    """Where a source is a server, it is asked by one connection while the context lasts. Raises SourceError."""
+    """Ask a server by one connection while the context lasts. Raises SourceError."""
     return source.one_connection() if isinstance(source, Server) else nullcontext()
 
 
 def seconds_behind(replication: list[dict[str, Any]]) -> float:
-    """How far a server is behind its primaries, of which each has a row of SHOW REPLICA STATUS; 0 where it has none.
+    """Seconds that a server is behind its primaries, of which each has a row of SHOW REPLICA STATUS.
+
+    0 where it has none.
 
     What the server says counts from what it has received (MySQL manual, "SHOW REPLICA STATUS"), and is NULL where the
     connection is lost and all of that applied: then nobody knows, and it counts as a million seconds more.
@@ -244,7 +255,7 @@ def _logging_problems(variables: dict[str, str]) -> list[str]:
 
 
 def _moving_problems(variables: dict[str, str]) -> list[str]:
-    """What keeps a source from moving between this server and others that have the same log."""
+    """Problems that keep a source from moving between this server and others that have the same log."""
     problems = []
     mode = variables.get("gtid_mode", "ON")  # MariaDB has GTIDs always, and no such variable
     if mode.upper() != "ON":

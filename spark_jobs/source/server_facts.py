@@ -45,12 +45,12 @@ ORDER BY TABLE_SCHEMA, TABLE_NAME
 
 
 def has_inline_keys(variables: Mapping[str, str]) -> bool:
-    """Whether a server makes a foreign key of REFERENCES in a column's definition."""
+    """True if a server makes a foreign key of REFERENCES in a column's definition."""
     return _version(variables) >= ((10, 5) if is_mariadb(variables) else (9, 0))
 
 
 def logs_cascades(variables: Mapping[str, str]) -> bool:
-    """Whether a server's log has what foreign keys do to child rows."""
+    """True if a server's log has what foreign keys do to child rows."""
     is_native = variables.get("innodb_native_foreign_keys", "OFF").upper() in ("ON", "1")
     return not is_mariadb(variables) and _version(variables) >= (9, 6) and not is_native
 

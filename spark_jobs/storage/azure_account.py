@@ -1,4 +1,4 @@
-"""Whether a storage account on Azure has a hierarchical namespace, which the client for objects does not tell.
+"""Check whether a storage account on Azure has a hierarchical namespace, which the client for objects does not tell.
 
 Put here: requests about an account. Not here: requests about objects (objects.py).
 """

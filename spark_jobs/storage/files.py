@@ -22,7 +22,7 @@ from spark_jobs.storage.objects import ObjectPath, StoreError
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
 
 PROBE = ".stratalog-probe-"
-"""How objects begin that show whether a store takes conditional puts."""
+"""Prefix of objects that show whether a store takes conditional puts."""
 
 StoredPath = Path | ObjectPath
 """A file, or a folder, of the lake."""
@@ -35,7 +35,7 @@ def scheme_of(path: str) -> str:
 
 
 def is_stored(path: str) -> bool:
-    """Whether a path is on a file system or on a store that is read and written here."""
+    """True if a path is on a file system or on a store that is read and written here."""
     return scheme_of(path) == "file" or store_scheme(path) is not None
 
 
@@ -104,7 +104,9 @@ def _is_hierarchical(root: str) -> bool:
 
 
 def why_not_supported(folder: ObjectPath) -> str | None:
-    """Why no lake can be in a bucket, whatever its keys may do; None where it can. Asked once of a bucket and process.
+    """Reason why no lake can be in a bucket, whatever its keys may do.
+
+    None where it can. Asked once of a bucket and process.
 
     Raises OSError.
     """
@@ -117,7 +119,9 @@ def why_not_supported(folder: ObjectPath) -> str | None:
 
 
 def why_not_exclusive(folder: StoredPath) -> str | None:
-    """Why commits in a folder could overwrite each other; None where they cannot. Asked once of a bucket and process.
+    """Reasons why commits in a folder could overwrite each other.
+
+    None where they cannot. Asked once of a bucket and process.
 
     Raises OSError.
     """
@@ -166,5 +170,5 @@ def content(file: StoredPath, start: int, length: int) -> bytes:
 
 
 def reason(error: OSError) -> str:
-    """Why a file could not be read or written: with its name, or with what to do about its store."""
+    """Reason why a file could not be read or written: with its name, or with what to do about its store."""
     return str(error) if isinstance(error, StoreError) else f"{error.strerror}: {error.filename}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _NO_DIRECTORY_SYNC = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""What file systems answer that sync no directories, and need it for none."""
+"""Answers of file systems that sync no directories, and need it for none."""
 
 
 def create(target: Path, content: bytes) -> bool:
@@ -70,8 +70,8 @@ def make_directory(folder: Path) -> None:
     """Makes a directory with those above it, durably."""
     absent = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for folder_ in reversed(absent):
-        sync_directory(folder_.parent)
+    for folder_path in reversed(absent):
+        sync_directory(folder_path.parent)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a refusal of an object store means, and what to do.
+"""Meaning of a refusal of an object store, and what to do.
 
 Put here: codes of S3 and Azure as clients and Spark pass them on, in words. Not here: requests (objects.py).
 """
@@ -25,12 +25,12 @@ def code_of(text: str) -> str | None:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a store answered that it does not do what was asked, whoever asks again."""
+    """True if a store answered that it does not do what was asked, whoever asks again."""
     return _REFUSED.search(text) is not None
 
 
 def meaning(path: str, text: str) -> str | None:
-    """What is wrong, and what to do, by the text of a client or of Spark; None where no store refused.
+    """Problem and remedy, by the text of a client or of Spark; None where no store refused.
 
     Nothing of the text is passed on: it has the access key and the request's signature.
     """

@@ -151,7 +151,7 @@ def create(target: ObjectPath, content: bytes) -> bool:
 
 
 def keeps_first(target: ObjectPath) -> bool:
-    """Whether the store refuses a conditional put where the object exists: two puts to an object of nobody's.
+    """True if the store refuses a conditional put where the object exists: two puts to an object of nobody's.
 
     The object is removed, as far as that is allowed. Raises StoreError.
     """

@@ -1,4 +1,4 @@
-"""How object stores are reached: the settings in use, by the address of a bucket, and keys from the environment.
+"""Access to object stores: the settings in use, by the address of a bucket, and keys from the environment.
 
 Put here: settings and keys in the form that each library takes. Not here: requests (objects.py).
 
@@ -52,7 +52,7 @@ def in_use() -> Mapping[str, ObjectStore]:
 
 
 def settings_of(root: str) -> ObjectStore:
-    """How a bucket is reached, by its address; as AWS or Azure by default."""
+    """Settings of a bucket, by its address; as AWS or Azure by default."""
     return _in_use.get(root) or ObjectStore()
 
 

@@ -1,4 +1,4 @@
-"""What an operator does to a group: moving and removing it.
+"""Operations on a group: moving and removing it.
 
 Put here: changes that no consumer makes. Not here: consuming (subscription.py).
 """
@@ -14,14 +14,14 @@ from spark_jobs.subscriptions.positions import start_of
 from spark_jobs.subscriptions.records import Record, Records
 
 
-def moved(lake: Lake, source: str, group: str, place: str, *, is_done: bool = True) -> tuple[Position, Position]:
+def moved(lake: Lake, source: str, group: str, location: str, *, is_done: bool = True) -> tuple[Position, Position]:
     """Moves a group; returns where it was and where it is. is_done: whether it is moved, or only looked up.
 
     Raises ConfigError where there is no such group, StratalogError where a consumer has it; and as ``start_of``.
     """
     records = Records(lake, source)
     record = _free(records, group)
-    position = start_of(BronzeSnapshot.of(lake, source), place)
+    position = start_of(BronzeSnapshot.of(lake, source), location)
     if is_done:
         records.write(replace(record, cursor=Cursor(position), consumer=None))
     return record.cursor.position, position

@@ -1,4 +1,4 @@
-"""How far a consumer group has come: a position of the log, and the last entry after it that was acknowledged.
+"""Progress of a consumer group: a position of the log, and the last entry after it that was acknowledged.
 
 Put here: the order of entries, and cursors as JSON. Not here: where cursors are kept (records.py).
 """
@@ -13,7 +13,7 @@ Key = tuple[int, int, int, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class EntryPlace:
+class EntryPosition:
     """The place of an entry's end in the order of delivery, which is the same in every format.
 
     effect: where it takes effect: its event, or the commit of its XA transaction. logged: its event. row: the last one
@@ -26,13 +26,13 @@ class EntryPlace:
     part: int
 
     @classmethod
-    def of(cls, line: ChangeLine, effect: Position, logged: Position) -> "EntryPlace":
+    def of(cls, line: ChangeLine, effect: Position, logged: Position) -> "EntryPosition":
         """The place of a line's end."""
         return cls(effect, logged, line.row + line.rows - 1, line.part)
 
     @property
     def key(self) -> Key:
-        """What entries of one source are ordered by."""
+        """Order of entries of one source."""
         return (*self.effect.order, *self.logged.order, self.row, self.part)
 
 
@@ -44,11 +44,11 @@ class Cursor:
     """
 
     position: Position
-    last: EntryPlace | None = None
+    last: EntryPosition | None = None
 
-    def is_done(self, place: EntryPlace) -> bool:
-        """Whether an entry was delivered before, to its end: of several rows the last one, of two lines both."""
-        return self.last is not None and place.key <= self.last.key
+    def is_done(self, position: EntryPosition) -> bool:
+        """True if an entry was delivered before, to its end: of several rows the last one, of two lines both."""
+        return self.last is not None and position.key <= self.last.key
 
     def to_json(self) -> dict[str, Any]:
         members: dict[str, Any] = {"position": str(self.position)}
@@ -58,8 +58,8 @@ class Cursor:
 
     @classmethod
     def from_json(cls, members: dict[str, Any]) -> "Cursor":
-        position, place = Position.parse(members["position"]), members.get("done")
-        if place is None:
+        position, log_position = Position.parse(members["position"]), members.get("done")
+        if log_position is None:
             return cls(position)
-        effect, logged, row, part = place
-        return cls(position, EntryPlace(Position.parse(effect), Position.parse(logged), int(row), int(part)))
+        effect, logged, row, part = log_position
+        return cls(position, EntryPosition(Position.parse(effect), Position.parse(logged), int(row), int(part)))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from spark_jobs.bronze.effective_slices import EffectiveSlices, PlacedSlice
+from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
 from spark_jobs.bronze.table import BronzeSnapshot, require_held
-from spark_jobs.changes.feed import placed_lines
+from spark_jobs.changes.feed import lines_with_slices
 from spark_jobs.changes.formats.base import BEHIND, ChangeLine, Kind
 from spark_jobs.changes.lines import JsonChanges, Output, TableFilter
 from spark_jobs.changes.table_definitions import HistoryDefinitions
@@ -19,7 +19,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema.history import by_table
-from spark_jobs.subscriptions.cursor import Cursor, EntryPlace
+from spark_jobs.subscriptions.cursor import Cursor, EntryPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LogEntry:
     rows: int
     line: str
     after: Cursor = field(repr=False, compare=False)
-    """Where the group stands once the entry is acknowledged."""
+    """Cursor of the group once the entry is acknowledged."""
 
     @property
     def value(self) -> dict[str, Any]:
@@ -58,40 +58,40 @@ class EntryReader:
         self.version = -1
         """Of bronze, as the newest reading has it."""
         self.end: Position | None = None
-        """Where the newest reading ends."""
+        """Position where the newest reading ends."""
 
     @property
     def output(self) -> Output:
-        """How entries are written."""
+        """Form of entries."""
         return self._output
 
     def has_more(self) -> bool:
-        """Whether bronze has commits that the newest reading does not know. Raises LakeError."""
+        """True if bronze has commits that the newest reading does not know. Raises LakeError."""
         return not self._lake.bronze(self.source).is_newest(self.version)
 
     def entries(self, cursor: Cursor, group: str) -> Iterator[LogEntry]:
         """The entries after a cursor, to the end of bronze as it is now. Raises LakeError, DecodeError, Unsupported."""
         snapshot = BronzeSnapshot.of(self._lake, self.source)
         self.version, self.end = snapshot.version, snapshot.end
-        _require_place(snapshot, cursor.position, group)
+        _require_held_position(snapshot, cursor.position, group)
         complete = HistoryDefinitions(partial(by_table, self._lake, self.source)).complete
         encoder = JsonChanges(self.source, self._is_wanted, complete, prepared=True, output=self._output)
         within = Range(cursor.position, snapshot.end)
-        for slice_, line in placed_lines(encoder, EffectiveSlices(snapshot).of_range(within), within):
-            place = _place(slice_, line)
-            if not cursor.is_done(place):
+        for log_slice, line in lines_with_slices(encoder, EffectiveSlices(snapshot).of_range(within), within):
+            position = _entry_position(log_slice, line)
+            if not cursor.is_done(position):
                 row = line.row if 0 <= line.row < BEHIND else 0
                 text = line.text.rstrip("\n")
-                yield LogEntry(line.kind, place.logged, row, line.rows, text, Cursor(slice_.begin, place))
+                yield LogEntry(line.kind, position.logged, row, line.rows, text, Cursor(log_slice.begin, position))
 
 
-def _place(slice_: PlacedSlice, line: ChangeLine) -> EntryPlace:
-    file, stretch = (slice_.cells.column(name)[0].as_py() for name in ("file", "stretch"))
+def _entry_position(log_slice: LocatedSlice, line: ChangeLine) -> EntryPosition:
+    file, stretch = (log_slice.cells.column(name)[0].as_py() for name in ("file", "stretch"))
     logged = Position(file, line.offset, stretch)
-    return EntryPlace.of(line, slice_.place if slice_.committed else logged, logged)
+    return EntryPosition.of(line, log_slice.position if log_slice.committed else logged, logged)
 
 
-def _require_place(snapshot: BronzeSnapshot, position: Position, group: str) -> None:
+def _require_held_position(snapshot: BronzeSnapshot, position: Position, group: str) -> None:
     """Raises LakeError where bronze does not hold the log from a position on."""
     try:
         require_held(snapshot.source, snapshot.checkpoint, position)

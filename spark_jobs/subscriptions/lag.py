@@ -1,4 +1,4 @@
-"""How far groups are behind bronze, without a JVM.
+"""Distance of groups from the end of bronze, without a JVM.
 
 Put here: what ``status`` and ``gc`` ask about groups. Not here: records (records.py), or the words about it (cli/).
 """

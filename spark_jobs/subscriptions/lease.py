@@ -84,7 +84,7 @@ class Lease:
     def move(self, cursor: Cursor, batch: int) -> None:
         """Acknowledges up to a cursor. Raises StratalogError where another consumer has taken over, LakeError."""
         with self._lock:
-            self._write(replace(self.record, cursor=cursor, batch=batch))
+            self._write_record(replace(self.record, cursor=cursor, batch=batch))
 
     def give_up(self, cursor: Cursor | None = None) -> None:
         """Frees the group at once, at a cursor or where it is; nothing where another consumer has taken over."""
@@ -96,7 +96,7 @@ class Lease:
             except LostRace:
                 log.debug("%s: group %s was taken over before", self._records.source, self._record.group)
 
-    def _write(self, record: Record) -> None:
+    def _write_record(self, record: Record) -> None:
         try:
             self._record = self._written_record(record)
         except LostRace:
@@ -126,7 +126,7 @@ class Lease:
                 if self._takeover or self.idle_seconds < pause:
                     continue
                 try:
-                    self._write(self._record)
+                    self._write_record(self._record)
                 except LakeError as error:  # the store is away: the next attempt, or the next consumer
                     log.warning("%s", error)
                 except StratalogError as error:

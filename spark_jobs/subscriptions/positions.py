@@ -1,6 +1,7 @@
-"""Where groups start, and where they are moved to.
+"""Start positions of groups, and moving them.
 
-Put here: places as positions at which a group can stand. Not here: how a place is found in the log (bronze/seek.py).
+Put here: locations as positions at which a group can stand. Not here: how a location is found in the log
+(bronze/seek.py).
 """
 
 from spark_jobs.bronze.boundaries import transaction_at
@@ -10,17 +11,17 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import Position
 
 
-def start_of(snapshot: BronzeSnapshot, place: str) -> Position:
-    """The transaction's begin that a place means: earliest, latest, a position, a GTID set or a time.
+def start_of(snapshot: BronzeSnapshot, location: str) -> Position:
+    """The transaction's begin that a location means: earliest, latest, a position, a GTID set or a time.
 
-    Raises ConfigError for what is no place or lies beyond the end, SourceError, LakeError where bronze lacks it.
+    Raises ConfigError for what is no location or lies beyond the end, SourceError, LakeError where bronze lacks it.
     """
-    match place:
+    match location:
         case "earliest":
             return snapshot.oldest
         case "latest":
             return snapshot.end
-    position = LogSeeker(snapshot).position(place)
+    position = LogSeeker(snapshot).position(location)
     require_held(snapshot.source, snapshot.checkpoint, max(position, snapshot.earliest))
     if snapshot.end < position:
         raise ConfigError(

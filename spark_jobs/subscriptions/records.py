@@ -32,7 +32,7 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Who reads a group. lease: seconds after its last write until it counts as gone."""
+    """Consumer of a group. lease: seconds after its last write until it counts as gone."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a group's newest file says. version: 0 for a group that is not there yet; batch: the last acknowledged."""
+    """Content of a group's newest file. version: 0 for a group that is not there yet; batch: the last acknowledged."""
 
     group: str
     version: int
@@ -150,11 +150,11 @@ class Records:
 
     def _versions(self) -> dict[str, list[int]]:
         versions: dict[str, list[int]] = {}
-        for group, version in self._listed():
+        for group, version in self._file_versions():
             versions.setdefault(group, []).append(version)
         return versions
 
-    def _listed(self) -> Iterator[tuple[str, int]]:
+    def _file_versions(self) -> Iterator[tuple[str, int]]:
         try:
             names = files.names(self._folder) or []
         except OSError as error:

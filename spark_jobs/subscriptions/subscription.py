@@ -134,13 +134,13 @@ class Subscription:
             wait=self._wait_seconds,
         )
         if self._lease.record.version == 1:
-            self._begin(self._lease)
+            self._register_group(self._lease)
         record = self._lease.record
         self._reader = EntryReader(self._lake, self.source, wanted_tables(record.tables), self._output)
         self._outstanding.clear()
         self._rewind(record.cursor)
 
-    def _begin(self, lease: Lease) -> None:
+    def _register_group(self, lease: Lease) -> None:
         """Has gc wait for a new group: a removal of log that did not see its record loses.
 
         A group that starts with the earliest log starts behind what went before.
@@ -291,7 +291,7 @@ class Subscription:
         return entries
 
     def _wait(self, deadline: float) -> bool:
-        """Whether bronze has new commits before a deadline. Looks ever more seldom."""
+        """True if bronze has new commits before a deadline. Looks ever more seldom."""
         pause = _SOONEST
         while not self._waking.is_set():
             self._connected().require()

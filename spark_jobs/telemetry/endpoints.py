@@ -6,7 +6,7 @@ Put here: an address without what may be secret. Not here: sending (otlp.py, ope
 from urllib.parse import urlsplit
 
 
-def place_of(url: str) -> str:
+def origin_of(url: str) -> str:
     """Scheme, host and port of a URL: neither user nor password, nor a query with a key."""
     try:
         parts = urlsplit(url)
@@ -17,5 +17,5 @@ def place_of(url: str) -> str:
 
 
 def has_login(url: str) -> bool:
-    """Whether a URL has a user or a password."""
+    """True if a URL has a user or a password."""
     return "@" in url.partition("://")[2].partition("/")[0]

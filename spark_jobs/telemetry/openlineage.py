@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal
 
-from spark_jobs.telemetry.endpoints import has_login, place_of
+from spark_jobs.telemetry.endpoints import has_login, origin_of
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class RunEvent:
 
 
 def is_wanted() -> bool:
-    """Whether the environment names an endpoint, and does not turn events off."""
+    """True if the environment names an endpoint, and does not turn events off."""
     return bool(os.environ.get(URL)) and os.environ.get("OPENLINEAGE_DISABLED", "").lower() != "true"
 
 
@@ -102,7 +102,7 @@ def post(event: RunEvent, *, warns: bool = True) -> bool:
         headers["Authorization"] = f"Bearer {key}"
     problem = "it is no address of http or https, or has a user or a password (a key is OPENLINEAGE_API_KEY)"
     if has_login(base):
-        base = place_of(base)
+        base = origin_of(base)
     elif base.startswith(("http://", "https://")):
         address = f"{base.rstrip('/')}/{path.lstrip('/')}"
         try:
@@ -115,7 +115,7 @@ def post(event: RunEvent, *, warns: bool = True) -> bool:
             problem = str(error.reason) if isinstance(error, urllib.error.URLError) else str(error)
     level = logging.WARNING if warns else logging.DEBUG
     text = "an OpenLineage event was not sent to %s (%s): %s; the run is not affected"
-    log.log(level, text, place_of(base), URL, problem)
+    log.log(level, text, origin_of(base), URL, problem)
     return False
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.telemetry.endpoints import place_of
+from spark_jobs.telemetry.endpoints import origin_of
 from spark_jobs.telemetry.spans import Span
 
 if TYPE_CHECKING:  # comes with an extra
@@ -32,7 +32,7 @@ _SERVICE = "OTEL_SERVICE_NAME"
 
 
 def is_wanted() -> bool:
-    """Whether the environment names a collector, and does not turn the SDK off."""
+    """True if the environment names a collector, and does not turn the SDK off."""
     is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     return not is_disabled and any(os.environ.get(name) for name in _SIGNALS)
 
@@ -71,12 +71,12 @@ def send(root: Span, families: "Callable[[], Iterable[Metric]]") -> None:
     except Exception as error:  # noqa: BLE001 -- whatever the SDK meets: a run does not fail by it
         problem = f"{type(error).__name__}: {error}"
     if problem:
-        place = place_of(next(os.environ[name] for name in _SIGNALS if os.environ.get(name)))
-        log.warning("telemetry was not sent to %s (%s): %s; the run is not affected", place, ENDPOINT, problem)
+        path = origin_of(next(os.environ[name] for name in _SIGNALS if os.environ.get(name)))
+        log.warning("telemetry was not sent to %s (%s): %s; the run is not affected", path, ENDPOINT, problem)
 
 
 def _resource() -> "Resource":
-    """What the data is of: service ``stratalog``, unless the environment has another name for it."""
+    """Resource of the data: service ``stratalog``, unless the environment has another name for it."""
     from opentelemetry.sdk.resources import Resource
 
     is_named = os.environ.get(_SERVICE) or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
@@ -92,18 +92,18 @@ def _spans(root: Span, resource: "Resource") -> Sequence["ReadableSpan"]:
     collected = InMemorySpanExporter()
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(collected))
-    _add(provider.get_tracer("stratalog"), root, None)
+    _add_span(provider.get_tracer("stratalog"), root, None)
     return collected.get_finished_spans()
 
 
-def _add(tracer: Any, part: Span, parent: Any) -> None:
+def _add_span(tracer: Any, part: Span, parent: Any) -> None:
     from opentelemetry.context import Context
     from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
     context = Context() if parent is None else set_span_in_context(parent, Context())
     sdk_span = tracer.start_span(part.name, context, start_time=part.started, attributes=part.attributes)
     for child in part.parts:
-        _add(tracer, child, sdk_span)
+        _add_span(tracer, child, sdk_span)
     sdk_span.set_status(Status(StatusCode.ERROR, part.error) if part.error else Status(StatusCode.OK))
     sdk_span.end(part.ended)
 
@@ -129,5 +129,5 @@ def _metrics_data(families: "Iterable[Metric]", resource: "Resource") -> Any:
 
 
 def _as_measured(observations: Sequence["Observation"], _: "CallbackOptions") -> Sequence["Observation"]:
-    """What a gauge observes, as the SDK asks for it."""
+    """Observation of a gauge, as the SDK asks for it."""
     return observations

@@ -23,7 +23,7 @@ class Span:
     ended: int | None = None
     attributes: dict[str, AttributeValue] = field(default_factory=dict)
     error: str | None = None
-    """Why it failed; None where it did not."""
+    """Reason why it failed; None where it did not."""
     parts: list["Span"] = field(default_factory=list)
 
     @property

@@ -41,7 +41,7 @@ class MessageCode:
         return len(self.text.replace(ELIDED, ""))
 
     def fits(self, message: str) -> bool:
-        """Whether a message, with single blanks, has the parts of the text in their order."""
+        """True if a message, with single blanks, has the parts of the text in their order."""
         at = 0
         for part in self.text.split(ELIDED):
             at = message.find(part, at)

@@ -1,4 +1,4 @@
-"""What messages show of statements and of other programs' messages: names, types and keywords, never a literal.
+"""Texts of statements and of other programs' messages in ours: names, types and keywords, never a literal.
 
 A message is read by more people than the table that it is about: it is in output, in the log of a scheduler, in
 the table ``published`` and in reports. A literal of a statement may be a value of a column that is masked, filtered or
@@ -86,7 +86,7 @@ def _without_literals(text: str) -> Iterator[str]:
 
 
 class _Types:
-    """Whether a literal in a definition is a part of a type."""
+    """Check whether a literal in a definition is a part of a type."""
 
     def __init__(self) -> None:
         self._is_definition: bool | None = None

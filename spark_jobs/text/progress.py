@@ -1,4 +1,4 @@
-"""What the process is doing now, and how that is shown: a line on a terminal that is drawn again, lines in a log.
+"""Present work of the process, and how that is shown: a line on a terminal that is drawn again, lines in a log.
 
 Work says what it does by ``doing``, from any thread. What is shown is the newest activity that has not ended, never one
 that has, with its age, and with a count and an estimate where it has a total.
@@ -52,7 +52,7 @@ class Activity:
         return f"{self.text}: {self.count} of {self.total} ({age:.0f} s{rest})"
 
     def bar(self) -> str:
-        """How much of the total there is, as a bar; nothing without a total."""
+        """Bar that shows the share of the total; nothing without a total."""
         if not self.total:
             return ""
         full = _BAR * min(self.count, self.total) // self.total

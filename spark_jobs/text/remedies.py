@@ -1,4 +1,4 @@
-"""What to do about a stop: every message that is reported ends with an option, a verb or a page.
+"""Remedies for stops: every message that is reported ends with an option, a verb or a page.
 
 Messages say what is wrong where the facts are known; many say what to do as well. To the others ``advised`` adds the
 remedy of their kind, and where no kind fits, that of their class. So a message is never reported without one.
@@ -187,7 +187,7 @@ DEFAULTS: dict[type[StratalogError], str] = {
     ),
     StratalogError: "fix that, and run again (stratalog docs howto/broken-table)",
 }
-"""What to do where the message fits no kind, by class; the nearest ancestor counts."""
+"""Remedies for messages that fit no kind, by class; the nearest ancestor counts."""
 
 _PAGE = re.compile(r"\bstratalog docs \S")
 _VERBS = (
@@ -221,7 +221,7 @@ def _with_remedy(
 ) -> str:
     # Messages that end with a remedy already, and those about the configuration, stay as they are.
     text = str(error)
-    if isinstance(error, ConfigError) or says_what_to_do(text):
+    if isinstance(error, ConfigError) or has_remedy(text):
         return text
     # Source, table and position are taken from the message where the caller does not name them.
     prefix = _PREFIX.match(text)
@@ -239,11 +239,11 @@ def _with_remedy(
 
 
 def remedy_of(cls: type[StratalogError], text: str) -> str | None:
-    """What to do about a message of a class, with {source}, {table} and {at}; None where the message says it itself."""
-    if says_what_to_do(text):
+    """Remedy for a message of a class, with {source}, {table} and {at}; None where the message says it itself."""
+    if has_remedy(text):
         return None
     if issubclass(cls, ConfigError):
-        return "correct the key, the option or the variable that it names"
+        return "see its values and an example (stratalog docs reference/configuration), or --help"
     if issubclass(cls, Unsupported) and kind_of(text) is None:
         return (
             "see what is not handled (stratalog docs limits); the table that stops says more "
@@ -253,7 +253,7 @@ def remedy_of(cls: type[StratalogError], text: str) -> str | None:
 
 
 def has_own_remedy(cls: type[StratalogError], text: str) -> bool:
-    """Whether the remedy of a message is neither in itself nor that of all messages of its class."""
+    """True if the remedy of a message is neither in itself nor that of all messages of its class."""
     return remedy_of(cls, text) not in (None, remedy_of(cls, ""))
 
 
@@ -262,13 +262,13 @@ def kind_of(text: str) -> Kind | None:
     return next((kind for kind in KINDS if re.search(kind.pattern, text)), None)
 
 
-def says_what_to_do(text: str) -> bool:
-    """Whether a message names a remedy itself."""
+def has_remedy(text: str) -> bool:
+    """True if a message names a remedy itself."""
     return bool(_PAGE.search(text) or _OWN.search(text))
 
 
 def _is_of_event(text: str, cls: type[StratalogError]) -> bool:
-    """Whether a table stops at one event of its log that cannot be decoded."""
+    """True if a table stops at one event of its log that cannot be decoded."""
     return issubclass(cls, DecodeError) or (issubclass(cls, TableStopped) and bool(_EVENT.match(text)))
 
 

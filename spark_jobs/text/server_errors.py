@@ -1,4 +1,4 @@
-"""What messages show of a server's error: texts whose shape is listed, with ? for values, and of all others the number.
+"""Texts of a server's error in messages: those whose shape is listed, with ? for values, and of all others the number.
 
 A server's text may repeat a value of a row, quoted or not, and a trigger may say anything. So a text is shown only if
 its number is listed and it has the listed shape, and of it only what the shape knows as a name.
@@ -221,7 +221,7 @@ _FORM = re.compile(r"(%[swdt]|(?<![a-z])\?)")
 
 
 def printable_answer(number: int, state: str | None, text: str) -> str:
-    """What a message shows of a server's error; no value of a row.
+    """Text of a server's error in a message; no value of a row.
 
     Args:
         number: The server's number of the error.

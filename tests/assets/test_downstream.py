@@ -14,7 +14,7 @@ from assets.lineage import Lineage, TableAsset
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations import backlog as standing
+from spark_jobs.operations import backlog as backlog_module
 from spark_jobs.operations.verified import DIFFERS, Verified, note
 from spark_jobs.pipeline.outcome import Outcome
 from tests.code_location import CodeLocation, location
@@ -98,12 +98,12 @@ def test_a_table_that_goes_to_two_is_an_asset_a_downstream_table(tmp_path: Path,
         assert code_location.run().success
         # Routes that were changed are news, though the log has none.
         code_location.keys["routes"] = FAN
-        assert standing.backlog(code_location.pipeline, "shop").left_behind
+        assert backlog_module.backlog(code_location.pipeline, "shop").left_behind
         ran = code_location.run()
         assert ran.success
         assert {key: ran.materialized[key]["rows/inserted"] for key in keys} == dict.fromkeys(keys, 1)
         assert [ran.checks[key] for key in keys] == [(True, None)] * 2
-        assert not standing.backlog(code_location.pipeline, "shop").left_behind
+        assert not backlog_module.backlog(code_location.pipeline, "shop").left_behind
         # One of them alone; the other one follows in the next whole run.
         code_location.write(2, Insert("shop.orders", (2, "b")))
         alone = code_location.run(assets=["bronze/shop", "silver/shop/shop/orders", keys[0]])

@@ -26,7 +26,7 @@ def test_a_range_has_its_last_gtid_and_a_table_what_is_passed_over(tmp_path: Pat
     pipeline = pipeline_in(tmp_path)
     write_log(tmp_path / "log", [("", ["a:1", "a:2"]), ("a:1-2", ["a:3"])], first=1)
     land(lake_of(pipeline).bronze("shop"), Files("shop", tmp_path / "log"), "earliest")
-    over = [Skip("shop", "orders", place, "WRITE_ROWS") for place in ("b.000001:300", "b.000002:300")]
+    over = [Skip("shop", "orders", location, "WRITE_ROWS") for location in ("b.000001:300", "b.000002:300")]
     quarantine.edit(lake_of(pipeline), "shop", lambda _: over)
     particulars = particulars_of(pipeline, "shop")
     assert particulars(ORDERS, FIRST) == {"binlog/gtid": str(gtids("a:2")), "tables/quarantined_events": 2}

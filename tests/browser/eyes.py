@@ -29,7 +29,7 @@ IS_STILL = """
 return document.getAnimations().every(
   animation => animation.playState !== "running" || animation.effect.getComputedTiming().endTime === Infinity)
 """
-"""Whether all transitions of a page have ended. What turns forever is not waited for."""
+"""True if all transitions of a page have ended. What turns forever is not waited for."""
 
 
 def resize(driver: WebDriver, height: int) -> None:
@@ -38,7 +38,7 @@ def resize(driver: WebDriver, height: int) -> None:
 
 
 def lacking() -> str | None:
-    """Which program is missing for a look at pages; None where all are there."""
+    """Program that is missing for a look at pages; None where all are there."""
     if not any(map(shutil.which, BROWSERS)):
         return f"there is no {BROWSERS[0]} on the PATH"
     return None if shutil.which(DRIVER) else f"there is no {DRIVER} on the PATH"

@@ -26,8 +26,8 @@ def group(name: str) -> str:
 def test_the_graph_reads_from_the_source_to_the_tables(ui: UserInterface) -> None:
     eyes = ui.eyes
     eyes.open("/asset-groups")
-    places = [eyes.find(group(f"shop_{layer}")).location["x"] for layer in ("bronze", "silver", "downstream")]
-    assert places == sorted(places), "from left to right"
+    indexes = [eyes.find(group(f"shop_{layer}")).location["x"] for layer in ("bronze", "silver", "downstream")]
+    assert indexes == sorted(indexes), "from left to right"
     eyes.click("//button[.//*[@aria-label='panel_show_right']]")
     eyes.click(group("shop_silver"))
     assert "silver" in eyes.driver.current_url

@@ -61,7 +61,7 @@ class Kubernetes:
         self.created.append(json.loads(json.dumps(pod)))
         name = pod["metadata"]["name"]
         (container,) = pod["spec"]["containers"]
-        variables = {entry["name"]: self._value(entry, name) for entry in container["env"]}
+        variables = {entry["name"]: self._variable_value(entry, name) for entry in container["env"]}
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [str(ENTRYPOINT), *container["args"]],
@@ -102,7 +102,7 @@ class Kubernetes:
                 process.kill()
                 process.wait()
 
-    def _value(self, entry: dict[str, Any], name: str) -> str:
+    def _variable_value(self, entry: dict[str, Any], name: str) -> str:
         if "valueFrom" not in entry:
             return str(entry.get("value") or "")
         if reference := entry["valueFrom"].get("secretKeyRef"):

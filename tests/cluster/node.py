@@ -120,8 +120,8 @@ class Node:
 
     def _start_control_plane(self) -> None:
         folder, key = self._folder, f"{self._folder}/accounts.key"
-        self._start("etcd", data_dir=f"{folder}/etcd", log_level="warn")
-        self._start(
+        self._start_program("etcd", data_dir=f"{folder}/etcd", log_level="warn")
+        self._start_program(
             "kube-apiserver",
             etcd_servers="http://127.0.0.1:2379",
             bind_address=ADDRESS,
@@ -138,8 +138,10 @@ class Node:
         _until(lambda: self.kubectl("get", "--raw", "/readyz") == "ok", "the API server is ready")
         alone = {"kubeconfig": self.kubeconfig, "bind_address": "127.0.0.1", "leader_elect": "false"}
         authority = f"{folder}/api/apiserver.crt"
-        self._start("kube-controller-manager", service_account_private_key_file=key, root_ca_file=authority, **alone)
-        self._start("kube-scheduler", **alone)
+        self._start_program(
+            "kube-controller-manager", service_account_private_key_file=key, root_ca_file=authority, **alone
+        )
+        self._start_program("kube-scheduler", **alone)
 
     def _start_node(self) -> None:
         folder, names = self._folder, {"kubeconfig": self.kubeconfig, "hostname_override": "node"}
@@ -148,13 +150,13 @@ class Node:
         waiting = Path(__file__).parents[1] / "kubernetes_pause"
         _write_image(folder / "pause.tar", _PAUSE, go_programs.built(waiting) / waiting.name)
         _until(lambda: bool(self.import_image(folder / "pause.tar")), "containerd imports an image")
-        places = {"root_dir": f"{folder}/kubelet", "cert_dir": f"{folder}/kubelet-pki"}
-        self._start("kubelet", config=f"{folder}/kubelet.yaml", node_ip=ADDRESS, **places, **names)
+        folders = {"root_dir": f"{folder}/kubelet", "cert_dir": f"{folder}/kubelet-pki"}
+        self._start_program("kubelet", config=f"{folder}/kubelet.yaml", node_ip=ADDRESS, **folders, **names)
         proxy = {"proxy_mode": "iptables", "masquerade_all": "true", "iptables_localhost_nodeports": "false"}
-        self._start("kube-proxy", conntrack_max_per_core=0, **proxy, **names)
+        self._start_program("kube-proxy", conntrack_max_per_core=0, **proxy, **names)
         _until(lambda: self.kubectl("get", "nodes", "-o", _STATES) == "True", "the node is ready")
 
-    def _start(self, name: str, **options: object) -> None:
+    def _start_program(self, name: str, **options: object) -> None:
         """One of the programs of built()."""
         words = [f"--{option.replace('_', '-')}={value}" for option, value in options.items()]
         self._launch(name, self._program, name, *words)

@@ -9,38 +9,41 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.ways import Way, open_run, stratalog
-from tests.fix_cluster import DELTA, Server, Ways, connect_server
+from tests.cluster.deployments import Deployment, open_run, stratalog
+from tests.fix_cluster import DELTA, DeploymentFactory, Server, connect_server
 from tests.ran import Ran
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 
 def test_a_run_leaves_the_tables_that_one_in_this_process_leaves(
-    connect: Server, ways: Ways, local_demo: Way, tmp_path: Path
+    connect: Server, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
 ) -> None:
-    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
-    ran = way.run("run")
+    deployment = deployments(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
+    ran = deployment.run("run")
     assert "Warning" not in ran.err
-    assert way.tables() == local_demo.tables()
-    assert sum(map(len, way.tables().values())) > 1_500
+    assert deployment.tables() == local_demo.tables()
+    assert sum(map(len, deployment.tables().values())) > 1_500
 
 
 @pytest.mark.long
 def test_every_verb_does_what_it_does_in_this_process(
-    connect: Server, ways: Ways, local_verbs: tuple[dict[str, str], dict[str, Counter[str]]], tmp_path: Path
+    connect: Server,
+    deployments: DeploymentFactory,
+    local_verbs: tuple[dict[str, str], dict[str, Counter[str]]],
+    tmp_path: Path,
 ) -> None:
-    way = ways(tmp_path / "verbs", {"remote": connect.remote})
-    assert (way.every_verb(), way.tables()) == local_verbs
+    deployment = deployments(tmp_path / "verbs", {"remote": connect.remote})
+    assert (deployment.every_verb(), deployment.tables()) == local_verbs
 
 
 def refused(server: Server, folder: Path) -> Ran:
     """A run on a server that cannot be used."""
     with server.program:
-        way = Way(folder / "demo", {"remote": server.remote}, is_demo=True)
-        ran = stratalog("run", "-c", way.config)
+        deployment = Deployment(folder / "demo", {"remote": server.remote}, is_demo=True)
+        ran = stratalog("run", "-c", deployment.config)
     assert "Traceback" not in ran.err, ran.err
-    assert not (way.folder / "lake").exists()
+    assert not (deployment.folder / "lake").exists()
     return ran
 
 
@@ -75,8 +78,8 @@ def test_a_token_that_is_not_the_server_s_is_one_message_without_it(tmp_path: Pa
     server = connect_server(tmp_path / "server.log", confs={"spark.connect.authenticate.token": "0pen"})
     with server.program:
         address = server.remote.replace("127.0.0.1", "localhost")
-        way = Way(tmp_path / "demo", {"remote": f"{address}/;token=${{TOKEN}}"}, is_demo=True)
-        wrong, right = (stratalog("extract", "-c", way.config, TOKEN=token) for token in ("s3cret", "0pen"))
+        deployment = Deployment(tmp_path / "demo", {"remote": f"{address}/;token=${{TOKEN}}"}, is_demo=True)
+        wrong, right = (stratalog("extract", "-c", deployment.config, TOKEN=token) for token in ("s3cret", "0pen"))
     assert (wrong.status, right.status) == (2, 0), (wrong.err, right.err)
     assert f"spark.remote: {address}: " in wrong.err
     assert "Traceback" not in wrong.err
@@ -84,25 +87,25 @@ def test_a_token_that_is_not_the_server_s_is_one_message_without_it(tmp_path: Pa
 
 
 def test_an_interrupt_ends_the_jobs_and_the_next_run_goes_on(
-    connect: Server, ways: Ways, local_demo: Way, tmp_path: Path
+    connect: Server, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
 ) -> None:
-    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
-    with open_run(way) as run:
+    deployment = deployments(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
+    with open_run(deployment) as run:
         run.wait_for_files("bronze")
         run.process.send_signal(signal.SIGINT)
         ended = run.ended()
     assert (ended.status, ended.err.splitlines()[-1]) == (130, "interrupted"), ended.err
     assert "Traceback" not in ended.err
-    way.run("run")
-    assert way.tables() == local_demo.tables()
+    deployment.run("run")
+    assert deployment.tables() == local_demo.tables()
 
 
 def test_a_server_that_dies_is_one_message_and_the_next_run_goes_on(
-    connect: Server, ways: Ways, local_demo: Way, tmp_path: Path
+    connect: Server, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
 ) -> None:
     mortal = connect_server(tmp_path / "server.log")
     with mortal.program:
-        dying = Way(tmp_path / "dying", {"remote": mortal.remote}, is_demo=True)
+        dying = Deployment(tmp_path / "dying", {"remote": mortal.remote}, is_demo=True)
         with open_run(dying) as run:
             run.wait_for_files("bronze")
             mortal.program.kill()
@@ -110,7 +113,7 @@ def test_a_server_that_dies_is_one_message_and_the_next_run_goes_on(
     assert "Traceback" not in ended.err
     assert ended.status == 1
     assert f"spark.remote: {mortal.remote}: the server is gone in the middle of the work" in ended.err
-    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
-    shutil.move(dying.folder / "lake", way.folder / "lake")
-    way.run("run")
-    assert way.tables() == local_demo.tables()
+    deployment = deployments(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
+    shutil.move(dying.folder / "lake", deployment.folder / "lake")
+    deployment.run("run")
+    assert deployment.tables() == local_demo.tables()

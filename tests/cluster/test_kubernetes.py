@@ -14,11 +14,11 @@ import pytest
 
 from spark_jobs.runtime.provision import delta_jars
 from spark_jobs.runtime.s3 import s3_jars
+from tests.cluster.deployments import Bucket, Deployment, require_no_loss
 from tests.cluster.kubernetes import Kubernetes
 from tests.cluster.test_standalone import small
-from tests.cluster.ways import Bucket, Way, require_no_loss
 from tests.docs.test_kubernetes import CONFIG, PIPELINE, VERSIONS
-from tests.fix_cluster import KEYS, Ways
+from tests.fix_cluster import KEYS, DeploymentFactory
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.stores, pytest.mark.long]
 DRIVER = "stratalog-29391840-xkcd1"
@@ -58,12 +58,17 @@ def spark(kubernetes: Kubernetes, tmp_path: Path) -> dict[str, Any]:
 
 
 def test_a_run_by_pods_of_the_image(
-    kubernetes: Kubernetes, spark: dict[str, Any], ways: Ways, stored_lake: Bucket, local_demo: Way, tmp_path: Path
+    kubernetes: Kubernetes,
+    spark: dict[str, Any],
+    deployments: DeploymentFactory,
+    stored_lake: Bucket,
+    local_demo: Deployment,
+    tmp_path: Path,
 ) -> None:
-    way = ways(tmp_path / "demo", spark, is_demo=True, bucket=stored_lake)
-    way.run("run")
-    way.close()
-    assert way.tables() == local_demo.tables()
+    deployment = deployments(tmp_path / "demo", spark, is_demo=True, bucket=stored_lake)
+    deployment.run("run")
+    deployment.close()
+    assert deployment.tables() == local_demo.tables()
     assert len(kubernetes.created) == 2
     assert kubernetes.running() == []
     for pod in kubernetes.created:
@@ -75,12 +80,17 @@ def test_a_run_by_pods_of_the_image(
 
 
 def test_a_pod_that_is_lost_costs_no_row(
-    kubernetes: Kubernetes, spark: dict[str, Any], ways: Ways, stored_lake: Bucket, local_demo: Way, tmp_path: Path
+    kubernetes: Kubernetes,
+    spark: dict[str, Any],
+    deployments: DeploymentFactory,
+    stored_lake: Bucket,
+    local_demo: Deployment,
+    tmp_path: Path,
 ) -> None:
-    way = ways(tmp_path / "demo", spark, is_demo=True, bucket=stored_lake)
+    deployment = deployments(tmp_path / "demo", spark, is_demo=True, bucket=stored_lake)
 
     def harm() -> None:
         for name in kubernetes.running():
             kubernetes.kill(name)
 
-    require_no_loss(way, local_demo, "silver", harm)
+    require_no_loss(deployment, local_demo, "silver", harm)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.runtime.spark_session import CLUSTER_JAVA_OPTIONS
-from tests.cluster.ways import LOCAL, Way, require_no_loss
-from tests.fix_cluster import Cluster, Ways
+from tests.cluster.deployments import LOCAL, Deployment, require_no_loss
+from tests.fix_cluster import Cluster, DeploymentFactory
 from tests.fix_spark import LIGHT
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
@@ -38,10 +38,13 @@ def settings(cluster: Cluster) -> dict[str, Any]:
 
 @pytest.mark.long
 def test_every_verb_does_what_it_does_in_this_process(
-    cluster: Cluster, ways: Ways, local_verbs: tuple[dict[str, str], dict[str, Counter[str]]], tmp_path: Path
+    cluster: Cluster,
+    deployments: DeploymentFactory,
+    local_verbs: tuple[dict[str, str], dict[str, Counter[str]]],
+    tmp_path: Path,
 ) -> None:
-    way = ways(tmp_path / "verbs", settings(cluster))
-    assert (way.every_verb(), way.tables()) == local_verbs
+    deployment = deployments(tmp_path / "verbs", settings(cluster))
+    assert (deployment.every_verb(), deployment.tables()) == local_verbs
 
 
 def kill(pids: list[int]) -> None:
@@ -51,20 +54,22 @@ def kill(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_worker_that_is_killed_amid_a_run_costs_no_row(ways: Ways, local_demo: Way, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_amid_a_run_costs_no_row(
+    deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
+) -> None:
     with Cluster(tmp_path) as cluster:
-        way = ways(tmp_path / "demo", settings(cluster), is_demo=True)
+        deployment = deployments(tmp_path / "demo", settings(cluster), is_demo=True)
 
         def harm() -> None:
             executors = cluster.executors_of(cluster.workers[0])
             cluster.workers[0].kill()
             kill(executors)
 
-        require_no_loss(way, local_demo, "bronze", harm)
+        require_no_loss(deployment, local_demo, "bronze", harm)
 
 
 def test_an_executor_that_is_lost_while_a_unit_is_written_costs_no_row(
-    cluster: Cluster, ways: Ways, local_demo: Way, tmp_path: Path
+    cluster: Cluster, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
 ) -> None:
-    way = ways(tmp_path / "demo", settings(cluster), is_demo=True)
-    require_no_loss(way, local_demo, "silver", lambda: kill(cluster.executors()))
+    deployment = deployments(tmp_path / "demo", settings(cluster), is_demo=True)
+    require_no_loss(deployment, local_demo, "silver", lambda: kill(cluster.executors()))

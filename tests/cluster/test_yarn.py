@@ -13,10 +13,10 @@ import pytest
 from spark_jobs.config.store import LakeStore
 from spark_jobs.runtime.hadoop import store_jars
 from spark_jobs.runtime.provision import delta_jars
+from tests.cluster.deployments import Bucket, Deployment, open_run, require_no_loss, stratalog
 from tests.cluster.test_standalone import kill, small
-from tests.cluster.ways import Bucket, Way, open_run, require_no_loss, stratalog
 from tests.cluster.yarn import EXECUTOR, MASTER, NODES, Yarn
-from tests.fix_cluster import HOME, KEYS, Ways
+from tests.fix_cluster import HOME, KEYS, DeploymentFactory
 from tests.server_process import free_port
 from tests.waiting import wait_for
 
@@ -46,31 +46,35 @@ def jars_of_nodes(folder: Path, store: LakeStore | None = None) -> dict[str, str
     return {"spark.jars": ""} | dict.fromkeys(names, f"{folder}/*")
 
 
-def refused(way: Way, variables: Mapping[str, str], status: int = 2) -> str:
+def refused(deployment: Deployment, variables: Mapping[str, str], status: int = 2) -> str:
     """The last message of a run that ends with the status, without a trace."""
-    ran = stratalog("run", "-c", way.config, **variables)
+    ran = stratalog("run", "-c", deployment.config, **variables)
     assert ran.status == status, ran.err
     assert "Traceback" not in ran.err, ran.err
     assert "\tat " not in ran.err, ran.err
     return ran.err.splitlines()[-1]
 
 
-def test_a_run_by_executors_on_both_nodes(yarn: Yarn, ways: Ways, local_demo: Way, tmp_path: Path) -> None:
-    way = ways(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
-    with open_run(way) as run:
+def test_a_run_by_executors_on_both_nodes(
+    yarn: Yarn, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
+) -> None:
+    deployment = deployments(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
+    with open_run(deployment) as run:
         wait_for(
             "both nodes have an executor", lambda: all(yarn.containers(EXECUTOR, node) for node in NODES), pause=0.1
         )
         ended = run.ended()
-    assert (ended.status, way.tables()) == (0, local_demo.tables()), ended.err
+    assert (ended.status, deployment.tables()) == (0, local_demo.tables()), ended.err
     assert "[Stage" not in ended.err, "bars of tasks are for terminals"
 
 
 def test_without_a_folder_of_settings_it_is_one_message(tmp_path: Path) -> None:
-    way = Way(tmp_path / "demo", settings(), is_demo=True)
+    deployment = Deployment(tmp_path / "demo", settings(), is_demo=True)
     unset = {"HADOOP_CONF_DIR": "", "YARN_CONF_DIR": ""}
-    assert refused(way, unset).startswith("spark.master: yarn: the environment has no HADOOP_CONF_DIR; set it to")
-    message = refused(way, unset | {"YARN_CONF_DIR": "/nowhere"})
+    assert refused(deployment, unset).startswith(
+        "spark.master: yarn: the environment has no HADOOP_CONF_DIR; set it to"
+    )
+    message = refused(deployment, unset | {"YARN_CONF_DIR": "/nowhere"})
     assert message == "spark.master: yarn: YARN_CONF_DIR is /nowhere, and there is no such folder"
 
 
@@ -78,42 +82,44 @@ def test_a_resource_manager_that_is_not_there_is_one_message(tmp_path: Path) -> 
     port = free_port()
     address = f"<name>yarn.resourcemanager.address</name><value>127.0.0.1:{port}</value>"
     (tmp_path / "yarn-site.xml").write_text(f"<configuration><property>{address}</property></configuration>")
-    way = Way(tmp_path / "demo", settings(), is_demo=True)
-    assert refused(way, {"HADOOP_CONF_DIR": str(tmp_path)}) == (
+    deployment = Deployment(tmp_path / "demo", settings(), is_demo=True)
+    assert refused(deployment, {"HADOOP_CONF_DIR": str(tmp_path)}) == (
         f"spark.master: yarn: the ResourceManager does not answer at localhost:{port} (Connection refused); see that "
         f"it runs, and that yarn-site.xml in {tmp_path} names it"
     )
 
 
 def test_a_queue_that_is_not_there_is_one_message(yarn: Yarn, tmp_path: Path) -> None:
-    way = Way(tmp_path / "demo", settings({"spark.yarn.queue": "nosuch"}), is_demo=True)
-    message = refused(way, yarn.variables)
+    deployment = Deployment(tmp_path / "demo", settings({"spark.yarn.queue": "nosuch"}), is_demo=True)
+    message = refused(deployment, yarn.variables)
     assert message.startswith("Spark did not start on yarn: Failed to submit application_")
     assert message.endswith("to unknown queue: nosuch")
 
 
 @pytest.mark.long
 def test_an_application_master_that_cannot_start_is_one_message(yarn: Yarn, tmp_path: Path) -> None:
-    way = Way(tmp_path / "demo", settings({"spark.yarn.appMasterEnv.JAVA_HOME": "/nowhere"}), is_demo=True)
-    message = refused(way, yarn.variables)
+    deployment = Deployment(
+        tmp_path / "demo", settings({"spark.yarn.appMasterEnv.JAVA_HOME": "/nowhere"}), is_demo=True
+    )
+    message = refused(deployment, yarn.variables)
     assert message == "Spark did not start on yarn: /bin/bash: line 1: /nowhere/bin/java: No such file or directory"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [EXECUTOR, MASTER], ids=["an executor", "the application master"])
 def test_a_container_that_is_killed_costs_no_row(
-    kind: bytes, yarn: Yarn, ways: Ways, local_demo: Way, tmp_path: Path
+    kind: bytes, yarn: Yarn, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
 ) -> None:
-    way = ways(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
-    require_no_loss(way, local_demo, "bronze", lambda: kill(yarn.containers(kind, yarn.node_of(kind))))
+    deployment = deployments(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
+    require_no_loss(deployment, local_demo, "bronze", lambda: kill(yarn.containers(kind, yarn.node_of(kind))))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("has_master", [False, True], ids=["an executor", "the application master"])
 def test_a_node_that_is_lost_costs_no_row(
-    has_master: bool, yarn: Yarn, ways: Ways, local_demo: Way, tmp_path: Path
+    has_master: bool, yarn: Yarn, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
 ) -> None:
-    way = ways(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
+    deployment = deployments(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
     dead_nodes: list[str] = []
 
     def harm() -> None:
@@ -123,7 +129,7 @@ def test_a_node_that_is_lost_costs_no_row(
         kill(yarn.containers(b"", node))
 
     try:
-        require_no_loss(way, local_demo, "bronze", harm)
+        require_no_loss(deployment, local_demo, "bronze", harm)
     finally:
         for node in dead_nodes:
             yarn.start_node(node)
@@ -131,30 +137,32 @@ def test_a_node_that_is_lost_costs_no_row(
 
 
 @pytest.mark.long
-def test_containers_that_are_too_large_are_one_message(yarn: Yarn, ways: Ways, local_demo: Way, tmp_path: Path) -> None:
+def test_containers_that_are_too_large_are_one_message(
+    yarn: Yarn, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
+) -> None:
     size = {
         "spark.executor.memory": "512m",
         "spark.executor.memoryOverhead": "0",
         "spark.executor.maxNumFailures": "99",
     }
-    way = ways(tmp_path / "demo", settings(size), is_demo=True, variables=yarn.variables)
-    message = refused(way, yarn.variables)
+    deployment = deployments(tmp_path / "demo", settings(size), is_demo=True, variables=yarn.variables)
+    message = refused(deployment, yarn.variables)
     assert re.fullmatch(
         r"executor 127\.0\.0\.[23]: YARN ended its container, with \d\S* MB of 512 MB physical memory used; raise "
         r"spark\.executor\.memoryOverhead in spark\.conf, or lower spark\.task_bytes",
         message,
     )
-    way.config.write_text(way.config.read_text().replace("memoryOverhead: '0'", "memoryOverhead: 1g"))
-    way.run("run")
-    assert way.tables() == local_demo.tables()
+    deployment.config.write_text(deployment.config.read_text().replace("memoryOverhead: '0'", "memoryOverhead: 1g"))
+    deployment.run("run")
+    assert deployment.tables() == local_demo.tables()
 
 
 @pytest.mark.long
 def test_an_application_that_yarn_has_ended_is_one_message(yarn: Yarn, tmp_path: Path) -> None:
     conf = {"spark.executorEnv.JAVA_HOME": "/nowhere", "spark.executor.maxNumFailures": "1"}
     conf["spark.scheduler.minRegisteredResourcesRatio"] = "0"  # the work begins, and does not wait for executors
-    way = Way(tmp_path / "demo", settings(conf), is_demo=True)
-    ran = stratalog("run", "-c", way.config, **yarn.variables)
+    deployment = Deployment(tmp_path / "demo", settings(conf), is_demo=True)
+    ran = stratalog("run", "-c", deployment.config, **yarn.variables)
     lines = ran.err.splitlines()
     assert (ran.status, "Traceback" in ran.err) == (1, False), ran.err
     assert any("for reason Container from a bad node: container_" in line for line in lines), ran.err
@@ -168,8 +176,8 @@ def test_an_application_that_yarn_has_ended_is_one_message(yarn: Yarn, tmp_path:
 
 @pytest.mark.long
 def test_a_python_that_is_not_there_is_one_message(yarn: Yarn, tmp_path: Path) -> None:
-    way = Way(tmp_path / "demo", settings(), is_demo=True)
-    message = refused(way, yarn.variables | {"PYSPARK_PYTHON": "/nowhere/python"})
+    deployment = Deployment(tmp_path / "demo", settings(), is_demo=True)
+    message = refused(deployment, yarn.variables | {"PYSPARK_PYTHON": "/nowhere/python"})
     assert "cannot start Python by /nowhere/python (No such file or directory); give executors this" in message
 
 
@@ -187,15 +195,17 @@ def test_an_archive_of_other_code_is_one_message(yarn: Yarn, tmp_path: Path) -> 
     start.chmod(0o755)
     with tarfile.open(tmp_path / "other.tar.gz", "w:gz") as archive:
         archive.add(tree, ".")
-    way = Way(tmp_path / "demo", settings() | {"archive": str(tmp_path / "other.tar.gz")}, is_demo=True)
-    message = refused(way, yarn.variables)
+    deployment = Deployment(tmp_path / "demo", settings() | {"archive": str(tmp_path / "other.tar.gz")}, is_demo=True)
+    message = refused(deployment, yarn.variables)
     assert message.startswith("executor ")
     assert " has stratalog 0.1.0 (code " in message
     assert "), and this is 0.1.0 (code " in message
 
 
 @pytest.mark.long
-def test_a_run_by_archives_on_hdfs(yarn: Yarn, ways: Ways, local_demo: Way, archive: Path, tmp_path: Path) -> None:
+def test_a_run_by_archives_on_hdfs(
+    yarn: Yarn, deployments: DeploymentFactory, local_demo: Deployment, archive: Path, tmp_path: Path
+) -> None:
     """As the page has it: Spark's and Delta's jars, and Python with Stratalog, are put there once."""
     jars = tmp_path / "jars"
     conf = jars_of_nodes(jars)
@@ -210,26 +220,31 @@ def test_a_run_by_archives_on_hdfs(yarn: Yarn, ways: Ways, local_demo: Way, arch
     del spark["conf"]["spark.yarn.jars"]
     spark["archive"] = f"hdfs:///apps/stratalog/{archive.name}"
     variables = yarn.variables | {"PYSPARK_PYTHON": "/nowhere/python"}
-    way = ways(tmp_path / "demo", spark, is_demo=True, variables=variables)
-    way.run("run")
-    assert way.tables() == local_demo.tables()
+    deployment = deployments(tmp_path / "demo", spark, is_demo=True, variables=variables)
+    deployment.run("run")
+    assert deployment.tables() == local_demo.tables()
     assert yarn.dfs("-ls", "/user/*/.sparkStaging") == "", "what a run uploads is gone after it"
 
 
 @pytest.mark.long
 @pytest.mark.stores
 def test_a_lake_on_a_store_by_keys_of_the_nodes(
-    yarn: Yarn, ways: Ways, shared_bucket: LakeStore, stored_lake: Bucket, local_demo: Way, tmp_path: Path
+    yarn: Yarn,
+    deployments: DeploymentFactory,
+    shared_bucket: LakeStore,
+    stored_lake: Bucket,
+    local_demo: Deployment,
+    tmp_path: Path,
 ) -> None:
     """The keys are in no settings, logs or files that YARN keeps, but in the script by which it starts a container."""
     keyed = Bucket(stored_lake.keys, stored_lake.variables | yarn.variables)
     conf = jars_of_nodes(tmp_path / "jars", shared_bucket)
-    way = ways(tmp_path / "demo", settings(conf), is_demo=True, bucket=keyed)
-    with open_run(way) as run:
+    deployment = deployments(tmp_path / "demo", settings(conf), is_demo=True, bucket=keyed)
+    with open_run(deployment) as run:
         run.wait_for_files("bronze")
         names = {file.name for file in with_keys(yarn)}
         ended = run.ended()
-    assert (ended.status, way.tables()) == (0, local_demo.tables()), ended.err
+    assert (ended.status, deployment.tables()) == (0, local_demo.tables()), ended.err
     assert names == {"launch_container.sh"}
     wait_for("no file has a key any more", lambda: not list(with_keys(yarn)), pause=0.1)
 

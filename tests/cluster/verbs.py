@@ -1,6 +1,7 @@
 """Verbs one after the other in one process: a command a line on standard input, as JSON, and its end on the output.
 
-Put here: running them. Not here: which (ways.py). A JVM that is warm takes a fifth of the time of a new one for each.
+Put here: running them. Not here: which (deployments.py). A JVM that is warm takes a fifth of the time of a new one for
+each.
 """
 
 import contextlib
@@ -20,10 +21,10 @@ def run(arguments: list[str]) -> dict[str, object]:
             main()
         except SystemExit as ended:
             status = ended.code or 0
-    return {"status": status, "out": _text(out), "err": _text(err)}
+    return {"status": status, "out": _stream_text(out), "err": _stream_text(err)}
 
 
-def _text(stream: io.TextIOWrapper) -> str:
+def _stream_text(stream: io.TextIOWrapper) -> str:
     stream.seek(0)
     return stream.read()
 

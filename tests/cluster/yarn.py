@@ -92,9 +92,9 @@ class Yarn:
         self._configure()
         self.hadoop(f"{_HDFS}.namenode.NameNode", "-format", "-nonInteractive")
         try:
-            self._start("namenode", f"{_HDFS}.namenode.NameNode")
-            self._start("datanode", f"{_HDFS}.datanode.DataNode")
-            self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager")
+            self._start_program("namenode", f"{_HDFS}.namenode.NameNode")
+            self._start_program("datanode", f"{_HDFS}.datanode.DataNode")
+            self._start_program("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager")
             for node in NODES:
                 self.start_node(node)
             self.wait_until_whole()
@@ -125,7 +125,7 @@ class Yarn:
         return self.hadoop("org.apache.hadoop.fs.FsShell", *arguments)
 
     def start_node(self, node: str) -> None:
-        self.nodes[node] = self._start(node, f"{_YARN}.nodemanager.NodeManager", **self._variables)
+        self.nodes[node] = self._start_program(node, f"{_YARN}.nodemanager.NodeManager", **self._variables)
 
     def wait_until_whole(self) -> None:
         """Until all nodes of YARN and HDFS are there."""
@@ -158,7 +158,7 @@ class Yarn:
                 if (self.folder / node) in folder.parents and kind in (process / "cmdline").read_bytes():
                     yield int(process.name), folder
 
-    def _start(self, name: str, program: str, **variables: str) -> Program:
+    def _start_program(self, name: str, program: str, **variables: str) -> Program:
         options = (f"-Dnode.host={name}", f"-Dnode.folder={self.folder / name}")
         command = self._command(program, options=options)
         return self._programs.enter_context(

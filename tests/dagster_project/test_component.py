@@ -127,8 +127,8 @@ def test_the_state_has_the_tables_that_the_server_has_and_those_that_runs_have_s
     database.execute("CREATE TABLE later (id INT PRIMARY KEY)")
     server = database.server
     login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    keys_ = {"lake": "./lake", "sources": {"shop": {"mysql": login}}, "tables": [f"{database.name}.*"]}
-    component = StratalogComponent(pipeline=keys_)
+    key_list = {"lake": "./lake", "sources": {"shop": {"mysql": login}}, "tables": [f"{database.name}.*"]}
+    component = StratalogComponent(pipeline=key_list)
     component.folder = tmp_path
     component.write_state_to_path(tmp_path / "state")
     defs = component.build_defs_from_state(None, tmp_path / "state")  # type: ignore[arg-type] # of no use to it

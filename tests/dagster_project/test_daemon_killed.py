@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long]
 SETTINGS = yaml.safe_load((ROOT / "docs" / "examples" / "dagster.yaml").read_text())
 SETTINGS["run_monitoring"] |= {"poll_interval_seconds": 5, "free_slots_after_run_end_seconds": 5}
 """The example's, for those who cannot wait."""
-UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+ACTIVE_STATUSES = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 PATIENCE = 400
 TABLES = sorted(file.stem for file in EXPECTED.glob("*.parquet"))
 
@@ -208,14 +208,14 @@ def kill_amid(daemon: Daemon, instance: dg.DagsterInstance, job: str, step: str)
 def run_in_step(instance: dg.DagsterInstance, job: str, step: str) -> str:
     """Waits until a run of the job is in a step, begun and not ended; the run's id."""
 
-    def step_under_way() -> str | None:
-        for run in instance.get_runs(dg.RunsFilter(job_name=job, statuses=UNDER_WAY)):
+    def active_step() -> str | None:
+        for run in instance.get_runs(dg.RunsFilter(job_name=job, statuses=ACTIVE_STATUSES)):
             starts = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START)
             if any(step in (entry.step_key or "") for entry in starts):
                 return run.run_id
         return None
 
-    run_id = wait_for(f"a run of {job} is in {step}", step_under_way, PATIENCE)
+    run_id = wait_for(f"a run of {job} is in {step}", active_step, PATIENCE)
     assert run_id
     return run_id
 
@@ -229,8 +229,10 @@ def pass_hours(home: Path, run: str) -> None:
 
 
 def settled(instance: dg.DagsterInstance, pipeline: Pipeline, end: Position) -> bool:
-    """Whether all up to there is published, and nothing is going on."""
-    return published_position(pipeline, SOURCE) == end and not instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))
+    """True if all up to there is published, and nothing is going on."""
+    return published_position(pipeline, SOURCE) == end and not instance.get_runs(
+        dg.RunsFilter(statuses=ACTIVE_STATUSES)
+    )
 
 
 def spoil(spark: SparkSession, pipeline: Pipeline) -> Any:
@@ -245,7 +247,7 @@ def ask_for_backfill(pipeline: Pipeline, instance: dg.DagsterInstance) -> str:
     """What the dialog asks the daemon for: the first two files."""
     files = [file.name for file in recorded_files()[:2]]
     assert list(instance.get_dynamic_partitions(f"binlog_files_{SOURCE}")) == files
-    backfill_ = PartitionBackfill.from_asset_partitions(
+    dagster_backfill = PartitionBackfill.from_asset_partitions(
         backfill_id="killed",
         asset_graph=build_defs(pipeline).resolve_asset_graph(),
         partition_names=files,
@@ -258,14 +260,14 @@ def ask_for_backfill(pipeline: Pipeline, instance: dg.DagsterInstance) -> str:
         description=None,
         run_config=None,
     )
-    instance.add_backfill(backfill_)
-    return backfill_.backfill_id
+    instance.add_backfill(dagster_backfill)
+    return dagster_backfill.backfill_id
 
 
 def status(instance: dg.DagsterInstance, backfill: str) -> str:
-    backfill_ = instance.get_backfill(backfill)
-    assert backfill_
-    return backfill_.status.value
+    dagster_backfill = instance.get_backfill(backfill)
+    assert dagster_backfill
+    return dagster_backfill.status.value
 
 
 def require_windows_apart(spark: SparkSession, path: str) -> None:
@@ -283,8 +285,8 @@ def landed_again(instance: dg.DagsterInstance) -> list[str]:
     records = instance.fetch_materializations(dg.AssetKey(["bronze", SOURCE]), limit=100, ascending=True).records
     metadata = [record.asset_materialization.metadata for record in records if record.asset_materialization]
     ranges = [
-        (str(metadata_["binlog/start"].value), str(metadata_["binlog/end"].value))
-        for metadata_ in metadata
-        if "binlog/start" in metadata_
+        (str(step_metadata["binlog/start"].value), str(step_metadata["binlog/end"].value))
+        for step_metadata in metadata
+        if "binlog/start" in step_metadata
     ]
     return [f"{before} {after}" for before, after in pairwise(ranges) if before[1] != after[0]]

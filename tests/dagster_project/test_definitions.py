@@ -62,7 +62,7 @@ def test_what_is_wrong_with_the_configuration_is_said_first(folder: Path, name: 
 @pytest.mark.thorough
 def test_all_three_commands_show_the_same(folder: Path) -> None:
     listed = json.loads(run(["dg", "list", "defs", "--json"], folder).stdout)
-    assets = sorted(_names(listed["assets"], "asset_key"))
+    assets = sorted(_listed_names(listed["assets"], "asset_key"))
     tables = ["downstream/shop/orders", "published/shop", "silver/shop/shop/orders", "source/shop"]
     assert assets == ["backfill/shop", "bronze/shop", *tables, "table_at/shop"]
     with development_server(variables(folder), folder / "dev.log") as served:
@@ -72,9 +72,9 @@ def test_all_three_commands_show_the_same(folder: Path) -> None:
         assert location["name"] == "stratalog"
         (repository,) = served.ask(_REPOSITORIES)["repositoriesOrError"]["nodes"]
     assert sorted("/".join(node["assetKey"]["path"]) for node in repository["assetNodes"]) == assets
-    names_by_kind = {kind: _names(repository[kind], "name") for kind in ("jobs", "sensors", "schedules")}
+    names_by_kind = {kind: _listed_names(repository[kind], "name") for kind in ("jobs", "sensors", "schedules")}
     names_by_kind["jobs"].discard("__ASSET_JOB")
-    assert names_by_kind == {kind: _names(listed[kind], "name") for kind in names_by_kind}
+    assert names_by_kind == {kind: _listed_names(listed[kind], "name") for kind in names_by_kind}
     states = {sensor["name"]: sensor["sensorState"]["status"] for sensor in repository["sensors"]}
     assert states.pop("lake_sensor") == "RUNNING", "it starts no run"
     states |= {schedule["name"]: schedule["scheduleState"]["status"] for schedule in repository["schedules"]}
@@ -86,5 +86,5 @@ _REPOSITORIES = """{repositoriesOrError {... on RepositoryConnection {nodes {
   sensors {name sensorState {status}} schedules {name scheduleState {status}}}}}}"""
 
 
-def _names(listed: list[dict[str, Any]], key: str) -> set[str]:
+def _listed_names(listed: list[dict[str, Any]], key: str) -> set[str]:
     return {entry[key] for entry in listed}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from dagster_project.run_history import under_way, wait_after_failures
+from dagster_project.run_history import active_run, wait_after_failures
 
 pytestmark = pytest.mark.dagster
 
@@ -24,8 +24,8 @@ def finished(instance: dg.DagsterInstance, kind: dg.DagsterEventType) -> None:
 def test_a_run_of_another_job_is_not_waited_for() -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         instance.create_run_for_job(sync_shop)
-        assert under_way(instance, ["sync_other", "sync"]) is None
-        assert under_way(instance, ["sync_shop", "sync"]) is not None
+        assert active_run(instance, ["sync_other", "sync"]) is None
+        assert active_run(instance, ["sync_shop", "sync"]) is not None
 
 
 @pytest.mark.parametrize("failures, minutes", [(1, 1), (2, 2), (3, 4), (5, 16), (9, 16)])

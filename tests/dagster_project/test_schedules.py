@@ -19,7 +19,7 @@ def shop(tmp_path: Path) -> Iterator[CodeLocation]:
 
 
 def tick(shop: CodeLocation, name: str) -> dg.ScheduleDefinition | str | int:
-    """How many runs a tick asks for, or why none."""
+    """Number of runs that a tick asks for, or why none."""
     with dg.build_schedule_context(instance=shop.instance) as context:
         ticked = shop.defs().resolve_schedule_def(name).evaluate_tick(context)
     return ticked.skip_message or len(ticked.run_requests or [])

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.mysql, pytest.
 PASSWORD, KEY, WRONG = "hunter2-of-the-shop", "key-of-the-object-store", "not-the-password"
 SECRETS = (PASSWORD, KEY, WRONG)
 PROGRAM = {"stratalog": ["python", "-m", "spark_jobs.cli"], "dagster": ["dagster"]}
-TOLD = """{repositoriesOrError {... on RepositoryConnection {nodes {
+STATED_BY_SERVER = """{repositoriesOrError {... on RepositoryConnection {nodes {
   assetNodes {assetKey {path} description metadataEntries {label description ... on TextMetadataEntry {text}}}
   allTopLevelResourceDetails {name configFields {name defaultValueAsJson} configuredValues {key value}}
   jobs {name description tags {key value} modes {resources {name configField {defaultValueAsJson}}}}}}}}"""
@@ -60,8 +60,8 @@ def folder(tmp_path: Path, database: Database) -> Iterator[Path]:
 
 
 def variables(folder: Path, password: str = PASSWORD) -> dict[str, str]:
-    variables_ = environment(folder / "pipeline.yaml", folder / "home", SHOP_PASSWORD=password, LAKE_KEY=KEY)
-    return variables_ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    extra_variables = environment(folder / "pipeline.yaml", folder / "home", SHOP_PASSWORD=password, LAKE_KEY=KEY)
+    return extra_variables | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
 def printed(folder: Path, command: str, *, password: str = PASSWORD, succeeds: bool = True) -> str:
@@ -92,7 +92,7 @@ def stored_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 def answers_of(served: Served) -> Iterator[tuple[str, bytes]]:
     """What the UI is told."""
-    for query in (TOLD, RUNS):
+    for query in (STATED_BY_SERVER, RUNS):
         answer: Any = served.ask(query)
         assert answer
         yield query, repr(answer).encode()
@@ -111,6 +111,6 @@ def test_no_secret_is_kept_printed_or_shown(folder: Path) -> None:
     assert b"Access denied" in answers[1][1], "the events of runs are among what is searched"
     assert b"pipeline.yaml" in answers[0][1], "so is what resources are configured with"
     texts = [*((command, text.encode()) for command, text in outputs.items()), *answers, *stored_files(folder)]
-    assert any(place.endswith("a snapshot") for place, _ in texts)
-    hits = [(place, secret) for place, text in texts for secret in SECRETS if secret.encode() in text]
+    assert any(path.endswith("a snapshot") for path, _ in texts)
+    hits = [(path, secret) for path, text in texts for secret in SECRETS if secret.encode() in text]
     assert hits == []

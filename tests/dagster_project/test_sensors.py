@@ -66,7 +66,7 @@ def report(shop: CodeLocation, run: dg.DagsterRun, status: dg.DagsterRunStatus) 
     shop.instance.report_dagster_event(dg.DagsterEvent(kind.value, run.job_name), run_id=run.run_id)
 
 
-def standing(monkeypatch: pytest.MonkeyPatch, **positions: Any) -> None:
+def backlog_at(monkeypatch: pytest.MonkeyPatch, **positions: Any) -> None:
     """The lake and the source stand where the test says."""
     backlog = replace(Backlog(END, END, END, 0), **positions)
     monkeypatch.setattr(sensors, "backlog", lambda *_: backlog)
@@ -87,12 +87,12 @@ def test_a_source_never_read_is_asked_for(shop: CodeLocation) -> None:
 def test_a_source_that_moved_or_was_left_behind_is_asked_for(
     shop: CodeLocation, monkeypatch: pytest.MonkeyPatch, positions: dict[str, Position | None]
 ) -> None:
-    standing(monkeypatch, **positions)
+    backlog_at(monkeypatch, **positions)
     assert isinstance(tick(shop), dg.RunRequest)
 
 
 def test_a_source_that_has_not_moved_is_left_alone(shop: CodeLocation, monkeypatch: pytest.MonkeyPatch) -> None:
-    standing(monkeypatch)
+    backlog_at(monkeypatch)
     assert tick(shop) == f"shop has not moved: its log ends at {END}, and bronze holds it up to there"
 
 

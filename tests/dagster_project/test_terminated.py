@@ -52,11 +52,11 @@ class Runs:
     def run_at(self, message: str, seconds: float = 0) -> str:
         """A run that has said a message, so many seconds ago."""
         run = self.launch()
-        wait_for(f"the run says: {message}", partial(self._has_said, message, run), PATIENCE, pause=0.1)
+        wait_for(f"the run says: {message}", partial(self._has_logged, message, run), PATIENCE, pause=0.1)
         time.sleep(seconds)
         return run
 
-    def _has_said(self, message: str, run: str) -> bool:
+    def _has_logged(self, message: str, run: str) -> bool:
         messages = self.messages(run)
         assert message in messages or not is_finished(self.instance, run), messages
         return message in messages

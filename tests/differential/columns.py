@@ -29,7 +29,7 @@ class Dialect:
     characters: dict[str, str]
 
     def since(self, mysql: tuple[int, ...] | None, mariadb: tuple[int, ...] | None) -> bool:
-        """Whether it has what came with these versions; None where a vendor never had it."""
+        """True if it has what came with these versions; None where a vendor never had it."""
         first = {"mysql": mysql, "mariadb": mariadb}[self.vendor]
         return first is not None and self.version >= first
 
@@ -55,7 +55,7 @@ class Column:
 
     @property
     def is_undeclared(self) -> bool:
-        """Whether no log tells its type."""
+        """True if no log tells its type."""
         return any(need == "declared types" for need, _ in self.without)
 
     def query_for(self, knows: frozenset[str]) -> Query:

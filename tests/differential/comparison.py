@@ -148,10 +148,10 @@ def compare_tables(
     compared = Compared()
     if alone:
         compared.add(compare_rows(connection, log, tables, knows, as_logged if "signs" in knows else signs(tables)))
-    is_told = "names" in knows and not any(
+    is_named = "names" in knows and not any(
         column.is_undeclared for table in tables for column in table.columns.values()
     )
-    if not alone or not is_told:
+    if not alone or not is_named:
         # A definition adds only declared types to a log that has names.
         knowledge = knows if "names" in knows else EVERYTHING
         compared.add(compare_rows(connection, log, tables, knowledge | {"declared types"}, from_server(server)))
@@ -168,8 +168,8 @@ def compare_rows(
     compared = Compared(tables=len(tables), changes=replica.changes, before_images=replica.count)
     for table in tables:
         expected = rows_held(connection, table, knows)
-        rows_ = [_comparable(table, row) for row in replica.table(table.schema, table.name)]
-        assert_same(table.create, rows_, expected)
+        all_rows = [_comparable(table, row) for row in replica.table(table.schema, table.name)]
+        assert_same(table.create, all_rows, expected)
         compared.rows += len(expected)
         compared.values += sum(map(len, expected))
     return compared
@@ -178,16 +178,16 @@ def compare_rows(
 def _comparable(table: RandomTable, row: Row) -> Row:
     """The log's row with values that are only comparable after some reading."""
     readers: dict[str, Callable[[Any], Any]] = {}
-    for place, (name, column) in enumerate(table.columns.items(), 3):
+    for offset, (name, column) in enumerate(table.columns.items(), 3):
         if column.comparable:
-            readers[name] = readers[f"@{place}"] = column.comparable
+            readers[name] = readers[f"@{offset}"] = column.comparable
     return {
         name: readers[name](value) if name in readers and value is not None else value for name, value in row.items()
     }
 
 
 def assert_same(about: str, actual: list[Row], expected: list[Row]) -> None:
-    """Whether the log's rows are the server's, in whatever order; tells the first values that are not."""
+    """Check whether the log's rows are the server's, in whatever order; tells the first values that are not."""
     actual_texts, expected_texts = sorted(map(text_of, actual)), sorted(map(text_of, expected))
     if actual_texts != expected_texts:
         extra = [row for row in actual if text_of(row) not in set(expected_texts)]
@@ -215,11 +215,11 @@ def _short(value: object) -> str:
 
 
 def compare_events(connection: Connection, log: Log) -> Compared:
-    """The listing of the log's events against the server's own: place, type, server and end of each."""
+    """The listing of the log's events against the server's own: position, type, server and end of each."""
     count = 0
     for path in log.files:
-        rows_ = connection.execute(f"SHOW BINLOG EVENTS IN '{path.name}'")
-        server_events = [(int(at), kind, int(server), int(stop)) for _, at, kind, server, stop, *_ in rows_]
+        all_rows = connection.execute(f"SHOW BINLOG EVENTS IN '{path.name}'")
+        server_events = [(int(at), kind, int(server), int(stop)) for _, at, kind, server, stop, *_ in all_rows]
         own_events = [
             (e.offset, e.type, e.server_id, e.stop) for e in list_events(iter([path.read_bytes()]), path.name)
         ]
@@ -233,7 +233,7 @@ def assert_same_events(
 ) -> None:
     """MariaDB from 11.4 on writes an event's end as 0 where it does not know it yet: inside a transaction.
 
-    MySQL shows what is inside a compressed transaction behind it, without a place in the file; in our listing it has
+    MySQL shows what is inside a compressed transaction behind it, without a position in the file; in our listing it has
     the place of its payload.
     """
     server_events = [event for event in server_events if event[0] != event[3]]

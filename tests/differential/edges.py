@@ -102,10 +102,14 @@ def edge_tables(dialect: Dialect) -> Iterator[tuple[str, str, list[str]]]:
     groups = [list(_numbers()), list(_times()), list(_strings()), list(_long()), list(_special(dialect))]
     for nth, columns in enumerate(groups):
         declared = ", ".join(f"c{at} {kind}" for at, (kind, _) in enumerate(columns))
-        yield f"edges{nth}", f"id INT PRIMARY KEY, n INT, {declared}", list(_rows([values for _, values in columns]))
+        yield (
+            f"edges{nth}",
+            f"id INT PRIMARY KEY, n INT, {declared}",
+            list(_value_rows([values for _, values in columns])),
+        )
 
 
-def _rows(columns: Sequence[Sequence[str]]) -> Iterator[str]:
+def _value_rows(columns: Sequence[Sequence[str]]) -> Iterator[str]:
     for at in range(max(map(len, columns)) + 1):
         cells = [[*values, "NULL"][at % (len(values) + 1)] for values in columns]
         yield f"({at}, {at}, {', '.join(cells)})"

@@ -137,7 +137,7 @@ def set_(limits: Sequence[int], random: Random, dialect: Dialect) -> Column:
 # JSON and what has no plain text
 
 
-def json_(random: Random, dialect: Dialect) -> Column:
+def json_column(random: Random, dialect: Dialect) -> Column:
     def document(random: Random, depth: int = 0) -> Json:
         kind = random.randrange(9 if depth < 3 else 6)
         plain = [
@@ -288,7 +288,7 @@ KINDS: dict[str, Kind] = {
     "longblob": Kind(partial(binary, "LONGBLOB", [300])),
     "enum": Kind(partial(enum, [1, 2, 5, 255, 256, 300])),
     "set": Kind(partial(set_, [1, 3, 8, 9, 17, 25, 33, 63, 64])),
-    "json": Kind(json_, lambda dialect: dialect.since((5, 7, 8), None)),
+    "json": Kind(json_column, lambda dialect: dialect.since((5, 7, 8), None)),
     "geometry": Kind(geometry),
     "vector": Kind(partial(vector, "STRING_TO_VECTOR"), lambda dialect: dialect.since((9,), None)),
     "mariadb vector": Kind(partial(vector, "VEC_FromText"), _mariadb(11, 7)),

@@ -1,7 +1,7 @@
 """Records a small log of a server, and what the server says of it: python -m tests.differential.record NAME SETTING.
 
-Writes ``tests/recorded/NAME-SETTING.000001`` and, beside it, ``.held.json``: every event's place, type, server and end;
-and of every table its rows in the form of ``stratalog changes``, and which of its columns are unsigned.
+Writes ``tests/recorded/NAME-SETTING.000001`` and, beside it, ``.held.json``: every event's position, type, server and
+end; and of every table its rows in the form of ``stratalog changes``, and which of its columns are unsigned.
 
 Put here: recording. Not here: what recordings are compared with (test_recorded.py).
 """
@@ -40,17 +40,21 @@ def small(kind: Kind) -> Kind:
 
 def record(name: str, setting: str) -> Path:
     """Returns the log's path."""
-    random, setting_ = Random(SEED), SETTINGS[setting]
+    random, server_setting = Random(SEED), SETTINGS[setting]
     with (
         tempfile.TemporaryDirectory() as directory,
         MySQLServer(Path(directory), OPTIONS | {"server_id": 7}, build_of(name)) as server,
         connected(server) as connection,
-        mock.patch.dict(KINDS, {kind: small(kind_) for kind, kind_ in KINDS.items()}),
+        mock.patch.dict(KINDS, {kind: small(commit_kind) for kind, commit_kind in KINDS.items()}),
     ):
         dialect = dialect_of(connection)
-        here = [kind for kind, kind_ in KINDS.items() if kind_.here(dialect)]
+        here = [kind for kind, commit_kind in KINDS.items() if commit_kind.here(dialect)]
         tables_of = [here[at::3] for at in range(3)]
-        with variables(connection, setting_.variables), connected(server) as session, logged(server, session) as log:
+        with (
+            variables(connection, server_setting.variables),
+            connected(server) as session,
+            logged(server, session) as log,
+        ):
             tables = create(random, session, dialect, "recorded", tables_of)
             write(random, session, tables, 3 * len(tables))
         (file,) = log.files
@@ -61,7 +65,9 @@ def record(name: str, setting: str) -> Path:
                 table.name: {
                     "kinds": kinds,
                     "unsigned": ["UNSIGNED" in declared for declared in table.declared()],
-                    "rows": rows_held(connection, table, (setting_.knows - unlogged(dialect)) | {"declared types"}),
+                    "rows": rows_held(
+                        connection, table, (server_setting.knows - unlogged(dialect)) | {"declared types"}
+                    ),
                 }
                 for table, kinds in zip(tables, tables_of, strict=True)
             },

@@ -89,8 +89,8 @@ def day(random: Random) -> str:
 
 def odd_day(random: Random) -> str:
     """A zero, partial or impossible date."""
-    partial_ = f"{random.randint(0, 9999):04}-{random.randint(0, 12):02}-{random.randint(0, 31):02}"
-    return random.choice(["0000-00-00", "2023-02-31", "2024-00-00", "2024-05-00", "0000-00-01", partial_])
+    partial_text = f"{random.randint(0, 9999):04}-{random.randint(0, 12):02}-{random.randint(0, 31):02}"
+    return random.choice(["0000-00-00", "2023-02-31", "2024-00-00", "2024-05-00", "0000-00-01", partial_text])
 
 
 def clock(random: Random) -> str:

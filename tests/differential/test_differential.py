@@ -59,7 +59,7 @@ _metadata = _since((8, 0, 1), (10, 5))
 
 
 _may_leave_generated_out = _since(None, (11, 5))
-"""Whether updates and deletes are logged without the values of generated columns."""
+"""True if updates and deletes are logged without the values of generated columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +114,31 @@ def test_changes_of_random_tables(
     dialects: dict[str, Dialect],
     summary: list[str],
 ) -> None:
-    server, setting_ = servers.get(name), SETTINGS[setting]
+    server, server_setting = servers.get(name), SETTINGS[setting]
     with connected(server) as connection:
-        dialect_ = dialect(name, connection, dialects)
-        if not setting_.here(dialect_):
+        server_dialect = dialect(name, connection, dialects)
+        if not server_setting.here(server_dialect):
             pytest.skip(f"{name} has no setting of that kind")
         total, until, runs = Compared(), time.monotonic() + SOAK, 0
         while runs < RUNS or time.monotonic() < until:
-            total.add(one_run(SEED + runs, server, connection, dialect_, setting_))
+            total.add(one_run(SEED + runs, server, connection, server_dialect, server_setting))
             runs += 1
     summary.append(f"{name}, {setting}, seed {SEED}, {runs} runs: {total}")
 
 
-def one_run(seed: int, server: MySQLServer, connection: Connection, dialect_: Dialect, setting: Setting) -> Compared:
+def one_run(
+    seed: int, server: MySQLServer, connection: Connection, server_dialect: Dialect, setting: Setting
+) -> Compared:
     """Fails naming its seed."""
     random, schema = Random(seed), f"random_{seed}"
     try:
         with variables(connection, setting.variables), connected(server) as session, logged(server, session) as log:
-            tables = create(random, session, dialect_, schema, [some_kinds(random, dialect_) for _ in range(4)])
+            tables = create(
+                random, session, server_dialect, schema, [some_kinds(random, server_dialect) for _ in range(4)]
+            )
             write(random, session, tables, 20)
         compared = Compared(statements=session.statements, refused=session.refused)
-        knows = setting.knows - unlogged(dialect_)
+        knows = setting.knows - unlogged(server_dialect)
         compared.add(compare_tables(server, connection, log, tables, knows, setting.refused is None))
         compared.add(compare_events(connection, log))
     except (AssertionError, DecodeError) as error:
@@ -229,21 +233,21 @@ _EACH = [(server, case) for server in SERVERS for case in CASES]
 
 @pytest.mark.parametrize("name, case", _EACH, ids=["-".join(parts) for parts in _EACH])
 def test_changes_of(name: str, case: str, servers: Servers, dialects: dict[str, Dialect]) -> None:
-    server, case_ = servers.get(name), CASES[case]
+    server, test_case = servers.get(name), CASES[case]
     with connected(server) as connection:
-        dialect_ = dialect(name, connection, dialects)
-        if not case_.here(dialect_):
+        server_dialect = dialect(name, connection, dialects)
+        if not test_case.here(server_dialect):
             pytest.skip(f"{name} has no such case")
-        with log_of(server, connection, case_.statements) as log:
-            rows = connection.execute(f"SELECT {case_.columns} FROM cases.t")
+        with log_of(server, connection, test_case.statements) as log:
+            rows = connection.execute(f"SELECT {test_case.columns} FROM cases.t")
     changes = changes_of_files(log.chunks(), wanted_tables(["cases.t"]))
-    if case_.refused:
-        with pytest.raises(Unsupported, match=case_.refused):
+    if test_case.refused:
+        with pytest.raises(Unsupported, match=test_case.refused):
             list(changes)
         return
     replica = Replica()
     replica.apply(changes)
-    names = case_.columns.split(", ")
+    names = test_case.columns.split(", ")
     expected = [{n: None if v is None else int(v) for n, v in zip(names, row, strict=True)} for row in rows]
     assert_same(case, replica.table("cases", "t"), expected)
 
@@ -254,7 +258,7 @@ def test_generated_columns_come_with_their_values_or_are_absent(
 ) -> None:
     server = servers.get(name)
     with connected(server) as connection:
-        dialect_ = dialect(name, connection, dialects)
+        server_dialect = dialect(name, connection, dialects)
         create = "CREATE TABLE t (id INT PRIMARY KEY, a INT, v INT AS (a + 1) VIRTUAL, s INT AS (a * 2) STORED)"
         changes = ("INSERT INTO t (id, a) VALUES (1, 5)", "UPDATE t SET a = 7", "DELETE FROM t")
         with log_of(server, connection, (create, *changes)) as log:
@@ -263,7 +267,7 @@ def test_generated_columns_come_with_their_values_or_are_absent(
     old, new = {"id": 1, "a": 5}, {"id": 1, "a": 7}
     whole_old, whole_new = old | {"v": 6, "s": 10}, new | {"v": 8, "s": 14}
     if images[1] == (old, new):
-        assert _may_leave_generated_out(dialect_)
+        assert _may_leave_generated_out(server_dialect)
         assert images == [(None, whole_old), (old, new), (new, None)]
         summary.append(f"{name}: updates and deletes leave generated columns out")
     else:

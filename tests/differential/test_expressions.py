@@ -118,8 +118,8 @@ class RowsOfServer:
         """By row the server's answers; without rows that it calls out of range, and none for what it does not read."""
         answers = self._selected(f"SELECT id, {expression} FROM t")
         if answers is None:
-            rows_ = (f"SELECT id, {expression} FROM t WHERE id = {row}" for row in range(1, ROWS + 1))
-            answers = {row: answer for text in rows_ for row, answer in (self._selected(text) or {}).items()}
+            all_rows = (f"SELECT id, {expression} FROM t WHERE id = {row}" for row in range(1, ROWS + 1))
+            answers = {row: answer for text in all_rows for row, answer in (self._selected(text) or {}).items()}
         return answers
 
     def _selected(self, query: str) -> dict[int, Any] | None:

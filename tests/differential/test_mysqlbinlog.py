@@ -52,11 +52,11 @@ def test_events_are_those_that_the_tool_prints(log: Path) -> None:
         own_events = [
             (at, kind.replace("rows_compressed", "rows"), server_id, stop) for at, kind, server_id, stop in own_events
         ]
-        places = [
+        offsets = [
             own_event[0] if tool_event[1] == "Annotate_rows" else tool_event[0]
             for own_event, tool_event in zip(own_events, tool_events, strict=True)
         ]
-        tool_events = [(at, *tool_event[1:]) for at, tool_event in zip(places, tool_events, strict=True)]
+        tool_events = [(at, *tool_event[1:]) for at, tool_event in zip(offsets, tool_events, strict=True)]
     else:
         tool_events = [
             tool_event for tool_event in tool_events if tool_event[3]

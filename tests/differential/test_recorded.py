@@ -52,22 +52,24 @@ def test_rows_are_those_that_the_server_held(recording: Path, table: str) -> Non
     def complete(definition: TableDefinition, *_: object) -> TableDefinition:
         """Adds what only the server told: the types that MariaDB's log does not tell, and signs where none are."""
         columns = zip_longest(definition.columns, kinds, expected["unsigned"])
-        told_too = (replace(column, declared=declared.get(kind or "", column.declared)) for column, kind, _ in columns)
+        also_reported = (
+            replace(column, declared=declared.get(kind or "", column.declared)) for column, kind, _ in columns
+        )
         if "before-metadata" not in recording.name:
-            return replace(definition, columns=tuple(told_too))
-        signs = zip(told_too, expected["unsigned"], strict=True)
+            return replace(definition, columns=tuple(also_reported))
+        signs = zip(also_reported, expected["unsigned"], strict=True)
         return replace(definition, columns=tuple(replace(column, unsigned=sign) for column, sign in signs))
 
     # Of the recordings with JSON only MySQL 9's have names; it prints a document's numbers as we do.
-    documents = {f"@{place}" for place, kind in enumerate(kinds, 1) if kind == "json"}
+    documents = {f"@{offset}" for offset, kind in enumerate(kinds, 1) if kind == "json"}
 
     def comparable(row: Row) -> Row:
         return {name: same_json(value) if value and name in documents else value for name, value in row.items()}
 
     replica = Replica()
     replica.apply(changes_of_files([("log", chunks(recording))], wanted_tables([f"recorded.{table}"]), complete))
-    rows_ = [comparable(row) for row in replica.table("recorded", table)]
-    assert_same(f"{recording.name}: {table}", rows_, expected["rows"])
+    all_rows = [comparable(row) for row in replica.table("recorded", table)]
+    assert_same(f"{recording.name}: {table}", all_rows, expected["rows"])
 
 
 @pytest.mark.parametrize("table", ["plain.j", "packed.j"])
@@ -77,8 +79,8 @@ def test_documents_after_partial_updates_are_those_of_the_server(table: str) -> 
     content = (RECORDED / "mysql-9.7-packed.000001").read_bytes()
     replica = Replica()
     replica.apply(changes_of_files([("log", iter([content]))], wanted_tables([table])))
-    rows_ = {str(row["id"]): row for row in replica.table(*table.split("."))}
-    assert sorted(rows_) == ["1", "3", "4", "5"]
+    all_rows = {str(row["id"]): row for row in replica.table(*table.split("."))}
+    assert sorted(all_rows) == ["1", "3", "4", "5"]
     for row in expected["rows"]:
-        told_of = dict(zip(expected["columns"], row, strict=True))
-        assert rows_[told_of["id"]] | {"id": told_of["id"]} == told_of
+        reported_tables = dict(zip(expected["columns"], row, strict=True))
+        assert all_rows[reported_tables["id"]] | {"id": reported_tables["id"]} == reported_tables

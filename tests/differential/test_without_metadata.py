@@ -42,7 +42,7 @@ def edge_rows() -> list[tuple[int, ...]]:
         )
         for bits in WIDTHS.values()
     ]
-    return [tuple(pair[side][place] for pair in edges for side in (0, 1)) for place in range(5)]
+    return [tuple(pair[side][offset] for pair in edges for side in (0, 1)) for offset in range(5)]
 
 
 def insert(first: int) -> str:
@@ -87,10 +87,10 @@ def rows_of(connection: Connection) -> list[dict[str, Any]]:
     """The table as the change feed writes it."""
     names = [row[0] for row in connection.execute("SHOW COLUMNS FROM t")]
     rows = connection.execute(f"SELECT {', '.join(f'HEX({n})' if n == 'b' else n for n in names)} FROM t ORDER BY id")
-    return [dict(zip(names, map(_value, names, row), strict=True)) for row in rows]
+    return [dict(zip(names, map(_expected_value, names, row), strict=True)) for row in rows]
 
 
-def _value(name: str, value: Any) -> Any:
+def _expected_value(name: str, value: Any) -> Any:
     if value is None or name in ("e", "s", "w", "d"):
         return value
     return {"base64": "/wA="} if name == "b" else int(value)
@@ -217,6 +217,6 @@ def test_tables_take_the_character_set_that_their_database_has_when_they_are_cre
             connection.execute("DROP DATABASE signs")
     pieces = changes_of_files(log.chunks(), wanted_tables(["signs.*"]))
     changes = [json.loads(line) for line in "".join(pieces).splitlines()]
-    rows_ = [(change["table"], change["after"]) for change in changes]
-    assert sorted(rows_, key=lambda row: (row[0], row[1]["id"])) == expected
+    all_rows = [(change["table"], change["after"]) for change in changes]
+    assert sorted(all_rows, key=lambda row: (row[0], row[1]["id"])) == expected
     assert caplog.messages == []

@@ -119,7 +119,7 @@ def create(
 
 def table_of(random: Random, dialect: Dialect, name: tuple[str, str], engine: str, kinds: Sequence[str]) -> RandomTable:
     """A table with a column of each of the kinds."""
-    columns = {_name(random, at): KINDS[kind].make(random, dialect) for at, kind in enumerate(kinds)}
+    columns = {_column_name(random, at): KINDS[kind].make(random, dialect) for at, kind in enumerate(kinds)}
     nullable = frozenset(column_name for column_name in columns if random.random() < 0.7)
     id_type, stored = random.choice(_IDS), random.choice(["VIRTUAL", "STORED"])
     # MariaDB 11.8 leaves generated columns out of the images of updates and deletes; before, virtual ones where it can.
@@ -142,7 +142,7 @@ def table_of(random: Random, dialect: Dialect, name: tuple[str, str], engine: st
     return RandomTable(*name, columns, nullable, id_type, generated, create)
 
 
-def _name(random: Random, at: int) -> str:
+def _column_name(random: Random, at: int) -> str:
     return f"c{at}" + random.choice(["", "", " ü", "☃", ".x", '"', "'q"])
 
 
@@ -182,14 +182,14 @@ class Writer:
 
     def insert(self) -> str:
         rows = self.random.choice([1, 1, 2, 5, 20, 40])
-        return f"INSERT INTO {self.table.sql} ({self._names}) VALUES {self._rows(rows)}"
+        return f"INSERT INTO {self.table.sql} ({self._names}) VALUES {self._insert_values(rows)}"
 
     def replace(self) -> str:
-        rows = ",".join(self._row(self._existing_id()) for _ in range(3))
+        rows = ",".join(self._random_row(self._existing_id()) for _ in range(3))
         return f"REPLACE INTO {self.table.sql} ({self._names}) VALUES {rows}"
 
     def upsert(self) -> str:
-        rows = ",".join(self._row(self._existing_id()) for _ in range(3))
+        rows = ",".join(self._random_row(self._existing_id()) for _ in range(3))
         into = f"INSERT INTO {self.table.sql} ({self._names}) VALUES {rows}"
         return f"{into} ON DUPLICATE KEY UPDATE {self._assignment()}"
 
@@ -204,7 +204,7 @@ class Writer:
         return f"UPDATE {self.table.sql} SET {self._assignment()} WHERE {self._condition()}"
 
     def update_all(self) -> str:
-        assignments = ",".join(f"`{name}`={self._value(name)}" for name in self.table.columns)
+        assignments = ",".join(f"`{name}`={self._random_literal(name)}" for name in self.table.columns)
         return f"UPDATE {self.table.sql} SET k='u'{',' + assignments if assignments else ''} WHERE {self._condition()}"
 
     def move(self) -> str:
@@ -228,20 +228,24 @@ class Writer:
 
     def _assignment(self) -> str:
         names = list(self.table.columns)
-        columns_ = self.random.sample(names, self.random.randint(0, min(3, len(names))))
-        return ",".join(["k = k", *(f"`{name}`={self._edited(name)}" for name in columns_)])
+        table_columns = self.random.sample(names, self.random.randint(0, min(3, len(names))))
+        return ",".join(["k = k", *(f"`{name}`={self._edited(name)}" for name in table_columns)])
 
     def _edited(self, name: str) -> str:
         edit = self.table.columns[name].edit
-        return edit(self.random).format(c=f"`{name}`") if edit and self.random.random() < 0.7 else self._value(name)
+        return (
+            edit(self.random).format(c=f"`{name}`")
+            if edit and self.random.random() < 0.7
+            else self._random_literal(name)
+        )
 
-    def _rows(self, count: int) -> str:
-        return ",".join(self._row(self.numbers.next()) for _ in range(count))
+    def _insert_values(self, count: int) -> str:
+        return ",".join(self._random_row(self.numbers.next()) for _ in range(count))
 
-    def _row(self, key: int) -> str:
-        return f"({key},'k{key % 5}',{','.join(self._value(name) for name in self.table.columns)})"
+    def _random_row(self, key: int) -> str:
+        return f"({key},'k{key % 5}',{','.join(self._random_literal(name) for name in self.table.columns)})"
 
-    def _value(self, name: str) -> str:
+    def _random_literal(self, name: str) -> str:
         column = self.table.columns[name]
         if name in self.table.nullable and self.random.random() < 0.15:
             return "NULL"
@@ -283,7 +287,7 @@ def rows_held(connection: Connection, table: RandomTable, knows: frozenset[str])
     plain: dict[str, tuple[str, Callable[[str], Json]]] = {"id": ("{c}", int), "k": ("{c}", str)}
     queries = {**plain, **queries, **({"g": plain["id"]} if table.generated else {})}
     expressions = ",".join(expression.format(c=f"`{name}`") for name, (expression, _) in queries.items())
-    names = list(queries) if "names" in knows else [f"@{place}" for place in range(1, len(queries) + 1)]
+    names = list(queries) if "names" in knows else [f"@{offset}" for offset in range(1, len(queries) + 1)]
     readers = [reader for _, reader in queries.values()]
     connection.execute("SET SESSION time_zone='+00:00', sql_mode=''")
     return [

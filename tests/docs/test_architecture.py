@@ -24,7 +24,7 @@ QUESTIONS = re.findall(r"^\| ([^|]+\?) \| `([^`|]+)` \|$", CONTRIBUTING, re.MULT
 
 def file_of(path: str) -> Path | None:
     """The file or folder, from the tree's root or from spark_jobs."""
-    return next((place for place in (ROOT / path, ROOT / "spark_jobs" / path) if place.exists()), None)
+    return next((full_path for full_path in (ROOT / path, ROOT / "spark_jobs" / path) if full_path.exists()), None)
 
 
 def names(tree: ast.Module | ast.ClassDef) -> dict[str, ast.AST]:

@@ -117,7 +117,7 @@ def walk_on(walk: Walk, server: MySQLServer, eyes: Callable[[str], Eyes]) -> Ite
             name, look = next(looks)
             log = walk.folder / "dev.log"
             with ExitStack() as stack, walk.step(f"`dg dev`, until a browser shows {name}"):
-                served = stack.enter_context(development_server(walk.variables, log, UI.split(), walk.place))
+                served = stack.enter_context(development_server(walk.variables, log, UI.split(), walk.location))
                 page = eyes(served.url)
                 page.open("/runs")
                 page.click("//*[text()='Hide navigation']")  # more room in the pictures

@@ -41,11 +41,11 @@ def test_each_panel_has_a_title_a_description_and_a_unit() -> None:
 
 
 def test_panels_do_not_overlap() -> None:
-    places = [panel["gridPos"] for panel in dashboard()["panels"]]
-    assert [place for place in places if place["x"] + place["w"] > COLUMNS] == []
-    cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    indexes = [panel["gridPos"] for panel in dashboard()["panels"]]
+    assert [position for position in indexes if position["x"] + position["w"] > COLUMNS] == []
+    cells = [(x, y) for p in indexes for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
     assert len(cells) == len(set(cells))
-    assert len({panel["id"] for panel in dashboard()["panels"]}) == len(places)
+    assert len({panel["id"] for panel in dashboard()["panels"]}) == len(indexes)
 
 
 def test_each_query_asks_the_chosen_data_source() -> None:

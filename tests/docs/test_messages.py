@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.reference.messages import CLASSES, Texts, linked, places
+from docs.reference.messages import CLASSES, Texts, linked, raise_sites
 from spark_jobs.text.codes import catalogue
 from spark_jobs.text.remedies import remedy_of
 
@@ -45,7 +45,7 @@ def test_the_texts_of_an_expression(expression: str, texts: list[str]) -> None:
 
 def test_nearly_each_place_that_raises_is_understood() -> None:
     """The others pass the text of another error on."""
-    raised = list(places())
+    raised = list(raise_sites())
     unknown = [name for name, texts in raised if not texts]
     assert len(raised) > 500
     assert len(unknown) < len(raised) / 10
@@ -63,5 +63,5 @@ def test_each_code_is_on_the_page_once_and_each_row_has_a_remedy() -> None:
 def test_what_to_do_is_that_of_the_message_s_kind() -> None:
     assert remedy_of(CLASSES["LakeError"], "restore bronze from a backup; run again") is None
     assert "howto/new-source#at-the-server" in (remedy_of(CLASSES["SourceError"], "answered: no") or "")
-    assert (remedy_of(CLASSES["ConfigError"], "sources: missing") or "").startswith("correct the key")
+    assert (remedy_of(CLASSES["ConfigError"], "sources: missing") or "").startswith("see its values")
     assert linked("x (stratalog docs howto/purge#a)") == "x ([howto/purge](../howto/purge.md#a))"

@@ -87,8 +87,8 @@ def test_the_command_takes_it(page: Path, words: list[str]) -> None:
     verb, *rest = words
     context = COMMANDS[verb].make_context(verb, rest)
     for name in ("start", "stop"):
-        if place := context.params.get(name):
-            parse_start(place.replace("…", "0"))
+        if position := context.params.get(name):
+            parse_start(position.replace("…", "0"))
 
 
 def test_there_are_commands_to_take() -> None:
@@ -158,8 +158,8 @@ def test_make_has_the_targets() -> None:
 
 
 def test_the_readme_begins_with_two_commands() -> None:
-    commands_ = [code for _, code in blocks(ROOT / "README.md") if "make " in code]
-    assert re.findall(r"make \S+", commands_[0]) == ["make demo", "make test"]
+    command_list = [code for _, code in blocks(ROOT / "README.md") if "make " in code]
+    assert re.findall(r"make \S+", command_list[0]) == ["make demo", "make test"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=label)

@@ -52,7 +52,7 @@ from tests.faults.tracing import Trace
 from tests.slicing import FILE
 
 _STEPS = 5
-"""How often bronze grows."""
+"""Number of times that bronze grows."""
 _LOADED = 2
 """The step before which rows are loaded, where they are."""
 _REPLAYED = (REPLAYS, SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED, APPEND_PARTIAL, HISTORY_PARTIAL)
@@ -121,7 +121,7 @@ class Scenario:
                 for step in range(_STEPS):
                     if self.has_loads and step == _LOADED:
                         self._load()
-                    if self.has_landings and step == _LOADED and self._read() > self._until():
+                    if self.has_landings and step == _LOADED and self._load_rows() > self._until():
                         continue  # in the middle of a window
                     self._grow(step)
                     for _ in range(_FAULTS_A_STEP):
@@ -168,9 +168,9 @@ class Scenario:
             rows = [*checks.rows_at(name.table, loaded_at)]
             if table is None or not rows:
                 continue
-            place = {"stretch": 1, "number": Position(FILE, 0).number, "offset": loaded_at}
-            cells: dict[str, Any] = {"_op": "load", "_position": place | {"row": LOADED_ROW}}
-            cells |= {"_window_start": place, "_window_stop": place}
+            position = {"stretch": 1, "number": Position(FILE, 0).number, "offset": loaded_at}
+            cells: dict[str, Any] = {"_op": "load", "_position": position | {"row": LOADED_ROW}}
+            cells |= {"_window_start": position, "_window_stop": position}
             schema = table.schema.arrow(physical=False)
             all_cells = [{column: (row | cells).get(column) for column in schema.names} for row in rows]
             file = data_files.write(path, pa.Table.from_pylist(all_cells, schema), table.schema, table.configuration)
@@ -193,22 +193,23 @@ class Scenario:
             )
             checks.loads[name.table] = loaded_at, version
 
-    def _read(self) -> int:
+    def _load_rows(self) -> int:
         """Leaves the rows of all tables as a load that read them leaves them, and says where that was.
 
         They land once there is more log.
 
-        They are those of the end of the log, or, where no statement is between, of a place that runs have not reached.
+        They are those of the end of the log, or, where no statement is between, of a position that runs have not
+        reached.
         """
         checks = self.log.checks
         assert isinstance(checks, Checks)
         ends = [end for _, end in self.log.bronze]
         read_at = ends[_LOADED] if checks.is_same_shape(*ends[_LOADED - 1 : _LOADED + 1]) else self._until()
-        place = Position(FILE, read_at)
+        position = Position(FILE, read_at)
         with self.disk.acting(None):
             for name in runs.published(self.pipeline):
                 rows = [*checks.rows_at(name.table, read_at)]
-                self.staged.append(runs.staged(self.pipeline, name, rows, place))
+                self.staged.append(runs.staged(self.pipeline, name, rows, position))
         checks.read_at = read_at
         self.disk.forget()
         return read_at
@@ -240,7 +241,7 @@ class Scenario:
             self._race()
             return False
         actor = Actor(self._random_faults(), rivals=self._run_rivals)
-        failed = self._run(actor)
+        failed = self._run_as(actor)
         self.calls |= actor.calls
         for operation, number in actor.faults:
             self.calls[operation] = max(1, min(self.calls[operation], number - 1))
@@ -266,7 +267,7 @@ class Scenario:
             faults[operation, min(self.random.randint(1, self.calls[operation]) for _ in range(2))] = kind
         return faults
 
-    def _run(self, actor: Actor) -> str:
+    def _run_as(self, actor: Actor) -> str:
         """A run as an actor; how it failed."""
         try:
             with self.disk.acting(actor), self.disk.recorder.running():
@@ -287,13 +288,13 @@ class Scenario:
 
     def _race(self) -> None:
         """Two runs at once, whose calls come in an order of the seed."""
-        turns = _Turns(self.random.randrange(1 << 30))
+        interleaving = _Interleaving(self.random.randrange(1 << 30))
         seeds = [self.random.randrange(1 << 30) for _ in range(2)]
         failures: list[BaseException] = []
 
         def run(number: int) -> None:
-            actor = Actor(step=lambda: turns.next(number))
-            with self.disk.acting(actor), turns.taking_part(number), self.disk.recorder.running():
+            actor = Actor(step=lambda: interleaving.next(number))
+            with self.disk.acting(actor), interleaving.taking_part(number), self.disk.recorder.running():
                 try:
                     runs.run(self.pipeline, seeds[number])
                 except BaseException as error:  # noqa: BLE001 - raised by the thread that waits; a lost race too
@@ -311,32 +312,32 @@ class Scenario:
         self.disk.forget()
 
 
-class _Turns:
+class _Interleaving:
     """Lets two threads go on one at a time."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._changed = threading.Condition()
         self._present = [0, 1]
-        self._turn = 0
+        self._allowed = 0
 
     @contextmanager
     def taking_part(self, number: int) -> Iterator[None]:
         with self._changed:
-            self._changed.wait_for(lambda: self._turn == number)
+            self._changed.wait_for(lambda: self._allowed == number)
         try:
             yield
         finally:
             with self._changed:
                 self._present.remove(number)
-                self._turn = self._present[0] if self._present else -1
+                self._allowed = self._present[0] if self._present else -1
                 self._changed.notify_all()
 
     def next(self, number: int) -> None:
         with self._changed:
-            self._turn = self._random.choice(self._present)
+            self._allowed = self._random.choice(self._present)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._turn == number)
+            self._changed.wait_for(lambda: self._allowed == number)
 
 
 def play(

@@ -50,9 +50,9 @@ class Traced(spec.SegmentSpec):
 
     ends: list[int] = field(default_factory=list)
 
-    def _write(self, change: spec.Change) -> None:
-        super()._write(change)
-        self.ends.append(self._place)
+    def _write_change(self, change: spec.Change) -> None:
+        super()._write_change(change)
+        self.ends.append(self._offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Changes:
         self._serial = count()
         for number in range(size):
             if statements and number in (size // 3, size // 2, 2 * size // 3, 5 * size // 6):
-                self._statement()
+                self._execute_statement()
             self._transaction()
         log = Traced(self._tables, self._changes, rotate_to="")
         self.content = log.to_bytes()
@@ -129,25 +129,25 @@ class Changes:
             match "delete" if len(rows) >= _MOST_ROWS else kind:
                 case "update" if rows:
                     before = self._random.choice(list(rows.values()))
-                    self._update(table, before, self._row(table) | self._key(table, before))
+                    self._update(table, before, self._new_row(table) | self._key_of(table, before))
                 case "delete" if rows:
                     before = self._random.choice(list(rows.values()))
                     del rows[self.key(table, before)]
                     image = self._image(table, before, [])
-                    self._add(Event(table, before=(before,)), spec.Delete(self._name(table), image))
+                    self._append(Event(table, before=(before,)), spec.Delete(self._name_of(table), image))
                 case "move" if rows:
                     before = self._random.choice(list(rows.values()))
-                    self._update(table, before, self._row(table) | self._free(table))
+                    self._update(table, before, self._new_row(table) | self._free(table))
                 case "swap" if len(rows) > 1:
                     first, second = self._random.sample(list(rows.values()), 2)
                     moved = first | self._free(table)
                     self._update(table, first, moved)
-                    self._update(table, second, second | self._key(table, first))
-                    self._update(table, moved, moved | self._key(table, second))
+                    self._update(table, second, second | self._key_of(table, first))
+                    self._update(table, moved, moved | self._key_of(table, second))
                 case _:
-                    row = self._row(table) | self._free(table)
+                    row = self._new_row(table) | self._free(table)
                     rows[self.key(table, row)] = row
-                    self._add(Event(table, after=(row,)), spec.Insert(self._name(table), [*row.values()]))
+                    self._append(Event(table, after=(row,)), spec.Insert(self._name_of(table), [*row.values()]))
         self._changes.append(spec.Commit())
 
     def _keyless_change(self, table: str) -> None:
@@ -159,14 +159,14 @@ class Changes:
         match "delete" if len(rows) >= _MOST_ROWS else kind:
             case "insert":
                 rows[next(self._serial),] = row
-                self._add(Event(table, after=(row,)), spec.Insert(self._name(table), [*row.values()]))
+                self._append(Event(table, after=(row,)), spec.Insert(self._name_of(table), [*row.values()]))
             case "update":
                 before, rows[number] = rows[number], row
                 images = [*before.values()], [*row.values()]
-                self._add(Event(table, before=(before,), after=(row,)), spec.Update(self._name(table), *images))
+                self._append(Event(table, before=(before,), after=(row,)), spec.Update(self._name_of(table), *images))
             case _:
                 before = rows.pop(number)
-                self._add(Event(table, before=(before,)), spec.Delete(self._name(table), [*before.values()]))
+                self._append(Event(table, before=(before,)), spec.Delete(self._name_of(table), [*before.values()]))
 
     def _value_of_few(self, name: str) -> Any:
         return self._random.choice([None, "x", "y"] if name == "text" else [7, 11])
@@ -180,14 +180,14 @@ class Changes:
         images = [*before.values()], [*after.values()]
         if changed and not is_moved:
             images = self._image(table, before, []), self._image(table, after, changed, has_key=False)
-        self._add(Event(table, before=(before,), after=(after,)), spec.Update(self._name(table), *images))
+        self._append(Event(table, before=(before,), after=(after,)), spec.Update(self._name_of(table), *images))
 
     def _image(self, table: str, row: Row, names: list[str], *, has_key: bool = True) -> list[Any]:
         """The cells of a row; of a partial image those of the key and of some columns."""
         logged = {*names, *(self.keys[table] if has_key else ())}
         return [value if name in logged or not self._is_partial else ... for name, value in row.items()]
 
-    def _statement(self) -> None:
+    def _execute_statement(self) -> None:
         table = self._random.choice(list(self.keys))
         columns, rows = self._columns[table], self._rows[table]
         dropped = [name for name in columns if name.startswith("extra")]
@@ -217,17 +217,17 @@ class Changes:
         self._tables.append(self._versions[table])
 
     def _ddl(self, event: Event, sql: str) -> None:
-        self._add(event, spec.Statement(SCHEMA, sql))
+        self._append(event, spec.Statement(SCHEMA, sql))
 
-    def _add(self, event: Event, change: spec.Change) -> None:
+    def _append(self, event: Event, change: spec.Change) -> None:
         before, after = (tuple(dict(row) for row in rows) for rows in (event.before, event.after))
         self._events.append((len(self._changes), replace(event, before=before, after=after)))
         self._changes.append(change)
 
-    def _name(self, table: str) -> str:
+    def _name_of(self, table: str) -> str:
         return self._versions[table].name
 
-    def _row(self, table: str) -> Row:
+    def _new_row(self, table: str) -> Row:
         row: Row = {}
         for name in self._columns[table]:
             texts = name in ("state", "text", "code")
@@ -243,7 +243,7 @@ class Changes:
             if self.key(table, row) not in self._rows[table]:
                 return row
 
-    def _key(self, table: str, row: Row) -> Row:
+    def _key_of(self, table: str, row: Row) -> Row:
         return {name: row[name] for name in self.keys[table]}
 
     def key(self, table: str, row: Row) -> Key:
@@ -296,22 +296,22 @@ class Twin:
                 continue
             own_keys = keys_of[event.table]
             deleted = (
-                own_keys if event.statement == "truncate" else {self._key(event.table, row) for row in event.before}
+                own_keys if event.statement == "truncate" else {self._key_of(event.table, row) for row in event.before}
             )
             for key in [*deleted]:
                 owners.pop(key, None)
                 own_keys.discard(key)
-            for key in (self._key(event.table, row) for row in event.after):
+            for key in (self._key_of(event.table, row) for row in event.after):
                 owners[key] = event.table
                 own_keys.add(key)
         rows = {table: self.downstream(table, offset) for table, offset in reached.items()}
         return [(table, rows[table][key]) for key, table in owners.items()]
 
-    def _key(self, table: str, row: Row) -> Key:
+    def _key_of(self, table: str, row: Row) -> Key:
         return self.changes.key(table, row)
 
     def has_changes(self, table: str, start: int, stop: int) -> bool:
-        """Whether anything of a table ends between two offsets."""
+        """True if anything of a table ends between two offsets."""
         return any(True for _ in self._of(table, start, stop))
 
     def silver(self, table: str, start: int, stop: int, until: int) -> list[tuple[Key, str, Row]]:
@@ -362,7 +362,7 @@ class Twin:
         return [*rows.values()]
 
     def is_emptied(self, table: str, start: int, stop: int) -> bool:
-        """Whether a statement empties a table between two offsets."""
+        """True if a statement empties a table between two offsets."""
         return any(event.statement == "truncate" for _, event in self._of(table, start, stop))
 
     def _is_keyless(self, table: str) -> bool:
@@ -430,7 +430,7 @@ class Twin:
         return versions
 
     def _is_same(self, table: str, first: Row, second: Row) -> bool:
-        """Whether two rows have one key; without a key, whether they are equal."""
+        """True if two rows have one key; without a key, whether they are equal."""
         if self._is_keyless(table):
             return first == second
         return self.changes.key(table, first) == self.changes.key(table, second)

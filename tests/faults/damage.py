@@ -96,7 +96,7 @@ class DamagedLake:
             yield Harm(file, "deleted")
             yield Harm(file, "cut", size // 2)
             yield Harm(file, "emptied")
-            yield from (Harm(file, "flipped", self.random.randrange(_end(path)), bit) for bit in range(flips))
+            yield from (Harm(file, "flipped", self.random.randrange(_checked_end(path)), bit) for bit in range(flips))
 
     def follow(self, harm: Harm) -> str:
         """How a run goes on behind a harm. Raises Wrong where it goes on as it must not."""
@@ -105,7 +105,7 @@ class DamagedLake:
         shutil.copytree(self.undamaged, home)
         pipeline = runs.pipeline_in(home, self.layout)
         content = harm.apply(home / "lake")
-        outcome = self._run(pipeline, harm)
+        outcome = self._run_damaged(pipeline, harm)
         if outcome == "went on":
             outcome = self._rebuild(pipeline, harm)
         # Whatever was said: with the file in its place again a run makes all of it right.
@@ -133,20 +133,20 @@ class DamagedLake:
         self.log.checks.require_rows(pipeline, self.log.bronze[-1][1])
         return "is right"
 
-    def _run(self, pipeline: Pipeline, harm: Harm) -> str:
+    def _run_damaged(self, pipeline: Pipeline, harm: Harm) -> str:
         try:
             stopped = runs.run(pipeline, 5)
         except StratalogError as error:
-            self._require_told(str(error), harm)
+            self._require_stated(str(error), harm)
             return "ended with a message"
         except Exception as error:
             raise Wrong(f"{harm}: {type(error).__name__}: {error}") from error
         if stopped:
-            self._require_told("\n".join(stopped.values()), harm)
+            self._require_stated("\n".join(stopped.values()), harm)
             return "stopped a table"
         return "went on"
 
-    def _require_told(self, text: str, harm: Harm) -> None:
+    def _require_stated(self, text: str, harm: Harm) -> None:
         """The message names the table's folder and what to do."""
         table = str(harm.file).partition("/_delta_log/")[0]
         folder = table if "_delta_log" in harm.file.parts else str(harm.file.parent)
@@ -159,13 +159,13 @@ class DamagedLake:
             return "went on"  # a number in a commit is as good as another one
         if harm.file.parts[0] == "silver":
             shutil.rmtree(Path(str(pipeline.lake)) / "downstream")
-            outcome = self._run(pipeline, harm)
+            outcome = self._run_damaged(pipeline, harm)
             if outcome != "went on":
                 return f"went on; rebuilt, it {outcome}"
         try:
             self.log.checks.require_rows(pipeline)
         except StratalogError as error:
-            self._require_told(str(error), harm)
+            self._require_stated(str(error), harm)
             return "went on; readers get a message"
         return "went on, and is right"
 
@@ -187,8 +187,8 @@ class DamagedLake:
         shutil.copytree(self.log.bronze[step][0], bronze)
 
 
-def _end(path: Path) -> int:
-    """Where what checksums cover ends: the footer of Parquet, and the first and the last bytes, have none."""
+def _checked_end(path: Path) -> int:
+    """Offset where what checksums cover ends: the footer of Parquet, and the first and the last bytes, have none."""
     if path.suffix != ".parquet" or "_delta_log" in path.parts:
         return path.stat().st_size
     content = path.read_bytes()

@@ -63,7 +63,7 @@ class RenamedChanges:
             self._create(name)
         for number in range(size):
             if number % 3 == 2:
-                self._statement()
+                self._execute_statement()
             for _ in range(self._random.randint(1, 2)):
                 self._transaction()
         log = Traced(self._versions, self._changes, rotate_to="")
@@ -95,7 +95,7 @@ class RenamedChanges:
         self._note(name)
         self._transaction(name)
 
-    def _statement(self) -> None:
+    def _execute_statement(self) -> None:
         table = self._random.choice(list(self._tables))
         free = [name for name in NAMES if name not in self._tables]
         partners = [name for name in self._tables if name != table]
@@ -215,10 +215,10 @@ class RenamedChanges:
                 before = rows.pop(at)
                 return spec.Delete(name, self._image(model, before, ()))
             case "insert":
-                row = self._row(model)
+                row = self._random_row(model)
                 rows.append(row)
                 return spec.Insert(name, [*row.values()])
-        before, row = rows[at], self._row(model)
+        before, row = rows[at], self._random_row(model)
         if kind == "update":
             row |= {column: before[column] for column in ("id", "k")}
         rows[at] = row
@@ -235,7 +235,7 @@ class RenamedChanges:
         logged = {*names, *(model.key if has_key else ())}
         return [value if column in logged or not is_partial else ... for column, value in row.items()]
 
-    def _row(self, model: ModelTable) -> Row:
+    def _random_row(self, model: ModelTable) -> Row:
         """A row with numbers that no other has; without a key often one that is there."""
         if not model.key and model.rows and self._random.random() < 0.3:
             return dict(self._random.choice(model.rows))
@@ -294,7 +294,7 @@ class RenameChecks:
         require_counted(f"silver of {name}", snapshot, [commit.batch for commit in commits])
         offset = commits[-1].position.offset
         rows = present_rows(rows_of_snapshot(snapshot), commits[-1])
-        require_same(f"silver of {name}", Counter(map(_cells, rows)), self._expected(name, offset))
+        require_same(f"silver of {name}", Counter(map(_row_cells, rows)), self._expected(name, offset))
         return offset
 
     def _downstream(self, name: str, path: str) -> int:
@@ -303,12 +303,12 @@ class RenameChecks:
             return 0
         commit = DownstreamCommit.from_json(snapshot.user_metadata)
         offset = commit.position.offset if commit else 0
-        actual = Counter(map(_cells, rows_of_snapshot(snapshot)))
+        actual = Counter(map(_row_cells, rows_of_snapshot(snapshot)))
         require_same(f"downstream of {name}", actual, self._expected(name, offset))
         return offset
 
     def _expected(self, name: str, offset: int) -> Counter[Any]:
-        return Counter(map(_cells, self.changes.rows_at(name, offset)))
+        return Counter(map(_row_cells, self.changes.rows_at(name, offset)))
 
 
 def _commits(path: str, snapshot: Snapshot) -> list[SilverCommit]:
@@ -325,7 +325,7 @@ def present_rows(rows: Sequence[Row], commit: SilverCommit) -> list[Row]:
     if not commit.key:
         copies = Counter[Any]()
         for row in ordered:
-            copies[_cells(row)] += row["_copies"]
+            copies[_row_cells(row)] += row["_copies"]
         if min(copies.values(), default=0) < 0:
             raise Wrong("more copies went than came")
         return [dict(cells) for cells in copies.elements()]
@@ -340,5 +340,5 @@ def present_rows(rows: Sequence[Row], commit: SilverCommit) -> list[Row]:
     return [*present.values()]
 
 
-def _cells(row: Row) -> tuple[tuple[str, Any], ...]:
+def _row_cells(row: Row) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted((name, value) for name, value in row.items() if not name.startswith("_")))

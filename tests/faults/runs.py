@@ -179,8 +179,8 @@ class Scheduler:
 class _InOrder:
     """An executor of one thread that takes its work in an order of the seed."""
 
-    def __init__(self, random_: random.Random) -> None:
-        self._random = random_
+    def __init__(self, generator: random.Random) -> None:
+        self._random = generator
         self._waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
 
     def __enter__(self) -> Self:
@@ -300,15 +300,17 @@ def _current() -> Scheduler:
     return _LOCAL.schedulers[-1]  # type: ignore[no-any-return]
 
 
-def _windows(pipeline: Pipeline, random_: random.Random) -> dict[TableName, tuple[Range, ...]]:
+def _windows(pipeline: Pipeline, generator: random.Random) -> dict[TableName, tuple[Range, ...]]:
     """Some windows of each table in silver, as ranges of the log."""
     ranges: dict[TableName, tuple[Range, ...]] = {}
     for name in published(pipeline):
         snapshot = snapshot_of(lake_of(pipeline).silver(SOURCE, name.schema, name.table).path)
         windows = sorted(windows_of(snapshot)) if snapshot else []
-        sample = random_.sample(windows, min(len(windows), 2))
+        sample = generator.sample(windows, min(len(windows), 2))
         if sample:
-            ranges[name] = tuple(Range(*(Position(FILE, place[2], place[0]) for place in window)) for window in sample)
+            ranges[name] = tuple(
+                Range(*(Position(FILE, position[2], position[0]) for position in window)) for window in sample
+            )
     return ranges
 
 
@@ -363,7 +365,7 @@ def _loading(pipeline: Pipeline) -> LoadContext:
     return LoadContext(SPARK, pipeline, lake_of(pipeline), SOURCE, no_server, 1, lambda *_: None, no_server)
 
 
-def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], place: Position) -> ReadTable:
+def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], position: Position) -> ReadTable:
     """A table whose rows wait, as a load that read them at a position leaves it."""
     lake = lake_of(pipeline)
     commit = SilverCommit.of_head(lake.silver(SOURCE, name.schema, name.table).head())
@@ -372,7 +374,13 @@ def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], 
     assert definition is not None
     types, is_snapshot = columns_of(definition), not definition.key
     progress = LoadCommit(
-        place, new_batch(), state=READING, read_from=place, definition=definition, chunk_rows=1, is_snapshot=is_snapshot
+        position,
+        new_batch(),
+        state=READING,
+        read_from=position,
+        definition=definition,
+        chunk_rows=1,
+        is_snapshot=is_snapshot,
     )
     stage = StagedTable(name, table, table.new(types, {}), progress, types)
     stage.begin()
@@ -381,7 +389,7 @@ def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], 
     # Equal rows of a table without a key are in files of several tasks.
     parts = [table_rows.slice(at, 3) for at in range(0, len(table_rows), 3)]
     files = [data_files.write(upon.path, part, upon.schema, upon.configuration) for part in parts]
-    stage.append(upon, files, replace(progress, state=READ, read_to=place, rows=len(rows), is_walked=True))
+    stage.append(upon, files, replace(progress, state=READ, read_to=position, rows=len(rows), is_walked=True))
     return ReadTable(name, stage.progress, types)
 
 

@@ -125,7 +125,7 @@ def test_a_run_that_is_overtaken_before_it_merges_publishes_one_moment(tmp_path:
             of_overtaken = _published_positions(pipeline)
             _publish(pipeline, overtaking)
     assert of_overtaken
-    assert all(holds == says for holds, says in of_overtaken)
+    assert all(holds == end for holds, end in of_overtaken)
     assert {*_published_positions(pipeline)} == {(overtaking.position, overtaking.position)}
 
 

@@ -94,8 +94,8 @@ class Recorder:
     @contextmanager
     def running(self) -> Iterator[None]:
         """What this thread does is a run of its own while the context lasts; one that is left by Killed is dead."""
-        before, self._local.run = self._run, next(self._runs)
-        number = self._run
+        before, self._local.run = self._run_traced, next(self._runs)
+        number = self._run_traced
         try:
             yield
         except BaseException as error:
@@ -106,7 +106,7 @@ class Recorder:
             self._local.run = before
 
     @property
-    def _run(self) -> int:
+    def _run_traced(self) -> int:
         return getattr(self._local, "run", 0)
 
     @property
@@ -134,7 +134,7 @@ class Recorder:
         event = Event(
             kind={"downstream": "merge"}.get(layer, "load" if commit["kind"] == "load" else "window"),
             do="down" if layer == "downstream" else layer,
-            run=self._run,
+            run=self._run_traced,
             upon=version - 1,
             counter=counter,
             start=_offset(commit.get("start")),
@@ -142,7 +142,7 @@ class Recorder:
             silver=commit.get("silver_version", _NOT_YET),
         )
         if is_created:
-            self._writers[path, version] = self._run
+            self._writers[path, version] = self._run_traced
         self._recorded.append(_Recorded(path, event if is_created else replace(event, kind="refused"), of))
 
     def power_cut(self) -> None:

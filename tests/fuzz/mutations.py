@@ -24,12 +24,12 @@ Change = Callable[[bytes, int], bytes]
 
 def split(content: bytes) -> list[bytes]:
     """The events of a file, as far as their lengths lead; what is left over is the last one."""
-    events, place = [], len(MAGIC)
-    while place < len(content):
-        length = int.from_bytes(content[place + 9 : place + 13], "little")
-        length = length if _HEADER <= length <= len(content) - place else len(content) - place
-        events.append(content[place : place + length])
-        place += length
+    events, offset = [], len(MAGIC)
+    while offset < len(content):
+        length = int.from_bytes(content[offset + 9 : offset + 13], "little")
+        length = length if _HEADER <= length <= len(content) - offset else len(content) - offset
+        events.append(content[offset : offset + length])
+        offset += length
     return events
 
 
@@ -63,30 +63,30 @@ def _flipped(body: bytearray, chance: random.Random) -> None:
 
 def _numbered(body: bytearray, chance: random.Random) -> None:
     size = chance.choice((2, 3, 4, 8))
-    place = chance.randrange(len(body))
+    offset = chance.randrange(len(body))
     number = chance.choice(_NUMBERS) + chance.choice((0, 0, 1, -1))
-    body[place : place + size] = (number % (1 << 8 * size)).to_bytes(size, "little")
+    body[offset : offset + size] = (number % (1 << 8 * size)).to_bytes(size, "little")
 
 
 def _nudged(body: bytearray, chance: random.Random) -> None:
-    place = chance.randrange(len(body))
-    body[place] = (body[place] + chance.choice((-3, -2, -1, 1, 2, 3))) & 255
+    offset = chance.randrange(len(body))
+    body[offset] = (body[offset] + chance.choice((-3, -2, -1, 1, 2, 3))) & 255
 
 
 def _removed(body: bytearray, chance: random.Random) -> None:
-    place = chance.randrange(len(body))
-    del body[place : place + chance.choice((1, 1, 2, 4, 8, 40))]
+    offset = chance.randrange(len(body))
+    del body[offset : offset + chance.choice((1, 1, 2, 4, 8, 40))]
 
 
 def _added(body: bytearray, chance: random.Random) -> None:
-    place = chance.randrange(len(body) + 1)
+    offset = chance.randrange(len(body) + 1)
     count = chance.choice((1, 1, 2, 4, 8, 40, 300))
-    body[place:place] = bytes([chance.choice(_BYTES)]) * count
+    body[offset:offset] = bytes([chance.choice(_BYTES)]) * count
 
 
 def _doubled(body: bytearray, chance: random.Random) -> None:
-    place = chance.randrange(len(body))
-    run = body[place : place + chance.choice((1, 2, 4, 8, 16, 64))]
+    offset = chance.randrange(len(body))
+    run = body[offset : offset + chance.choice((1, 2, 4, 8, 16, 64))]
     at = chance.randrange(len(body) + 1)
     body[at:at] = run
 

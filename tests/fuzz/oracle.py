@@ -42,7 +42,7 @@ from tests.segment_spec import chunked
 FILE = "log.000001"
 MOST_MEMORY = 1 << 29
 """Bytes of Arrow's memory that an input may take at once, whatever its lengths claim."""
-_SAID = re.compile(rf"{re.escape(FILE)}:( |\d+: )")
+_MESSAGES = re.compile(rf"{re.escape(FILE)}:( |\d+: )")
 _TWIN_COLLATIONS = {None, 8, 11, 33, 45, 63, 255}
 _TABLES = 4
 _STEP = 100
@@ -58,7 +58,7 @@ def refusing() -> Iterator[None]:
     try:
         yield
     except DecodeError as error:
-        if not _SAID.match(str(error)):
+        if not _MESSAGES.match(str(error)):
             raise Wrong(f"an error without file and offset: {error}") from error
 
 
@@ -122,7 +122,7 @@ def _judge_account(content: bytes) -> None:
     counted = summary.magic + sum(type_.bytes for type_ in summary.types) + summary.rest
     if counted != len(content) or summary.size != len(content):
         raise Wrong(f"an account of {counted} bytes of {len(content)}")
-    if summary.error is not None and not _SAID.match(summary.error):
+    if summary.error is not None and not _MESSAGES.match(summary.error):
         raise Wrong(f"an error without file and offset: {summary.error}")
 
 
@@ -187,30 +187,37 @@ def _pass_of(decoder: FileDecoder, blocks: Iterator[tuple[TableDefinition, Chang
         for definition, changes in blocks:
             changes.after.validate(full=True)
             changes.before.validate(full=True)
-            rows[definition] += _listed(changes)
+            rows[definition] += _change_tuples(changes)
         is_whole = True
     return _Pass(is_whole, [TableName(*name) for name in decoder._feed.maps.names], rows, decoder.complete)
 
 
 def _judge_pass(pass_: _Pass, definition: TableDefinition, expected: list[tuple[object, ...]]) -> None:
-    """Whether all tables at once gave what one table by itself does.
+    """Check whether all tables at once gave what one table by itself does.
 
     By itself it is read by all that its table maps tell; of rows whose own tells less (a MINIMAL one has no character
-    sets) only the places are the same.
+    sets) only the positions are the same.
     """
     row_sets = {layout: rows for layout, rows in pass_.rows.items() if layout.name == definition.name}
-    foreign_places = {
-        _place(row) for layout, rows in row_sets.items() if layout.columns != definition.columns for row in rows
+    foreign_locations = {
+        _offset_and_ordinal(row)
+        for layout, rows in row_sets.items()
+        if layout.columns != definition.columns
+        for row in rows
     }
-    actual = sorted(chain.from_iterable(row_sets.values()), key=_place)
-    expected_rows = [row for row in sorted(expected, key=_place) if _place(row)[0] < pass_.stop]
-    if [*map(_place, actual)] != [*map(_place, expected_rows)]:
+    actual = sorted(chain.from_iterable(row_sets.values()), key=_offset_and_ordinal)
+    expected_rows = [
+        row for row in sorted(expected, key=_offset_and_ordinal) if _offset_and_ordinal(row)[0] < pass_.stop
+    ]
+    if [*map(_offset_and_ordinal, actual)] != [*map(_offset_and_ordinal, expected_rows)]:
         raise Wrong(f"not the rows that one table by itself has, of {definition}: {actual} {expected_rows}")
-    if any(a != b and _place(a) not in foreign_places for a, b in zip(actual, expected_rows, strict=True)):
+    if any(
+        a != b and _offset_and_ordinal(a) not in foreign_locations for a, b in zip(actual, expected_rows, strict=True)
+    ):
         raise Wrong(f"not what one table by itself is, of {definition}: {actual} {expected_rows}")
 
 
-def _place(row: tuple[object, ...]) -> tuple[int, int]:
+def _offset_and_ordinal(row: tuple[object, ...]) -> tuple[int, int]:
     """Offset and ordinal of a listed row."""
     offset, ordinal = row[1:3]
     assert isinstance(offset, int)
@@ -219,22 +226,22 @@ def _place(row: tuple[object, ...]) -> tuple[int, int]:
 
 
 def _judge_rows(
-    content: bytes, slices: list[dict[str, Any]], definition_: TableDefinition
+    content: bytes, slices: list[dict[str, Any]], table_definition: TableDefinition
 ) -> tuple[TableDefinition, list[tuple[object, ...]] | None]:
     """What a table was read by (what was told, and what its table maps add), and all rows if none is refused."""
-    reader = Decoder(definition_, before="all", rows=5, partial=True)
+    reader = Decoder(table_definition, before="all", rows=5, partial=True)
     blocks, complete = _decoded(reader, content)
     definition = reader.definition
     if complete and _twin_reads(definition):
         with contextlib.suppress(AssertionError, KeyError, IndexError, ValueError, OverflowError, UnicodeDecodeError):
             expected = list(slow_decoder.decode(content, definition))
-            actual = [row for changes in blocks for row in _listed(changes)]
+            actual = [row for changes in blocks for row in _change_tuples(changes)]
             if actual != [_comparable(row) for row in expected]:
                 raise Wrong(f"not what the plain twin reads of {definition}: {actual} {expected}")
     for row in slices:
         if row["kind"] != "control":
-            _judge_what_a_slice_says(row)
-            decoder = Decoder(definition_, before="key", partial=True, prepared=True)
+            _judge_slice_contents(row)
+            decoder = Decoder(table_definition, before="key", partial=True, prepared=True)
             with refusing():
                 for _ in decoder.decode(
                     FILE,
@@ -244,10 +251,10 @@ def _judge_rows(
                     transaction_start=row["transaction_start"],
                 ):
                     pass
-    return definition, [row for changes in blocks for row in _listed(changes)] if complete else None
+    return definition, [row for changes in blocks for row in _change_tuples(changes)] if complete else None
 
 
-def _judge_what_a_slice_says(row: dict[str, Any]) -> None:
+def _judge_slice_contents(row: dict[str, Any]) -> None:
     with refusing():
         definitions_of(FILE, row["start"], row["context"], row["payload"])
     for inside in (False, True):
@@ -276,32 +283,33 @@ def _twin_reads(definition: TableDefinition) -> bool:
     )
 
 
-def _listed(changes: Changes) -> Iterator[tuple[object, ...]]:
+def _change_tuples(changes: Changes) -> Iterator[tuple[object, ...]]:
     after, before = (
         list(zip(*(array.to_pylist() for array in batch.columns), strict=True)) or [()] * len(changes)
         for batch in (changes.after, changes.before)
     )
-    for place, op in enumerate(changes.op.to_pylist()):
+    for offset, op in enumerate(changes.op.to_pylist()):
         raw, before_raw = (
-            dict(texts[place].as_py() or []) if texts is not None else {} for texts in (changes.raw, changes.before_raw)
+            dict(texts[offset].as_py() or []) if texts is not None else {}
+            for texts in (changes.raw, changes.before_raw)
         )
         yield (
             op,
-            changes.offset[place].as_py(),
-            changes.row[place].as_py(),
-            _plain(after[place]),
-            _plain(before[place]) if op == 2 else None,
+            changes.offset[offset].as_py(),
+            changes.row[offset].as_py(),
+            _comparable_image(after[offset]),
+            _comparable_image(before[offset]) if op == 2 else None,
             raw,
             before_raw,
         )
 
 
 def _comparable(row: slow_decoder.Row) -> tuple[object, ...]:
-    before = None if row.before is None else _plain(row.before)
-    return row.op, row.offset, row.row, _plain(row.after), before, row.raw, row.before_raw
+    before = None if row.before is None else _comparable_image(row.before)
+    return row.op, row.offset, row.row, _comparable_image(row.after), before, row.raw, row.before_raw
 
 
-def _plain(image: Sequence[object]) -> list[object]:
+def _comparable_image(image: Sequence[object]) -> list[object]:
     """NaN equals itself here, in a vector too, -0.0 and 0.0 differ; a value that is not there is null."""
     return [repr(value) if isinstance(value, float | list) else None if value is ... else value for value in image]
 

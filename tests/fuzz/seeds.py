@@ -146,7 +146,7 @@ def _family(name: str, **settings: Any) -> bytes:
     columns = {key: kind for key, (kind, _) in _FAMILIES[name].items()}
     key = [next(iter(columns))]
     row = tuple(value for _, value in _FAMILIES[name].values())
-    blank = tuple(None if place % 2 else value for place, value in enumerate(row))
+    blank = tuple(None if offset % 2 else value for offset, value in enumerate(row))
     table = Table("s.t", key, metadata=True, **columns)
     changes: list[Change] = [Rows("s.t", Insert, [row, blank]), Update("s.t", row, blank), Delete("s.t", row), Commit()]
     return SegmentSpec([table], changes, rotate_to="", **settings).to_bytes()

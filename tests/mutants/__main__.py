@@ -78,7 +78,7 @@ def _killer(tree: Path, guard: Guard, failing: Sequence[str]) -> str | None:
 
 
 def _fails(tree: Path, test: str) -> bool:
-    """Whether a test, or one of a file's or folder's, fails in the tree."""
+    """True if a test, or one of a file's or folder's, fails in the tree."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
     command += ["-m", "not long and not dagster and not cluster", test]
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -11,7 +11,7 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A place in the product's text.
+    """A position in the product's text.
 
     file: below the root. before: the text of the guard, which is there once. after: its mutant. tests: arguments of
     pytest, the fastest first; one of them has to fail.

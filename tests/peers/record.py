@@ -34,7 +34,7 @@ class Peer:
         self.name = name
         self._ready, self._is_ready = ready, threading.Event()
         self._reads = threading.Event()
-        """Whether it has read the log: some say that they are ready a moment before they know where to begin."""
+        """Check whether it has read the log: some say that they are ready a moment before they know where to begin."""
         self._messages: list[str] = []
         self._lines: list[bytes] = []
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -187,10 +187,10 @@ def test_random_moments_equal_the_server_s_tables(
     questions = refused = rows = 0
     for moment in choose.sample(memory.moments, min(40, len(memory.moments))):
         for table, truth in moment.tables.items():
-            place: Position | str = choose.choice([moment.at, moment.gtid or moment.at])
+            location: Position | str = choose.choice([moment.at, moment.gtid or moment.at])
             questions += 1
             try:
-                with tables_at(pipeline, SOURCE, [f"{shop.database.name}.{table}"], place) as source_at:
+                with tables_at(pipeline, SOURCE, [f"{shop.database.name}.{table}"], location) as source_at:
                     assert contents(source_at.tables[0]) == truth, f"seed {seed}, {table}, {moment.at}, {moment.behind}"
                     rows += len(truth[1])
             except NotKnown as error:

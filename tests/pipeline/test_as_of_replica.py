@@ -38,7 +38,7 @@ class Replica:
     primary: MySQLServer
     is_mariadb: bool
     is_renamed: bool
-    """Whether the statements have the names that MySQL 8.4 leaves them alone."""
+    """True if the statements have the names that MySQL 8.4 leaves them alone."""
 
     def connect(self) -> None:
         of = self.primary
@@ -100,7 +100,7 @@ class Writer:
     name: str
     choose: random.Random
     counts: dict[str, int] = field(default_factory=dict)
-    """How often the log has what is to be proven."""
+    """Number of times that the log has what is to be proven."""
     _prepared: list[int] = field(default_factory=list)
     _xa: int = 0
 
@@ -114,10 +114,10 @@ class Writer:
             self._do("SET SESSION binlog_row_value_options = PARTIAL_JSON")
         self._do("CREATE TABLE bag (v INT)", "CREATE TABLE xa (id INT PRIMARY KEY, v INT)")
 
-    def execute(self, statement: str, told_by: str) -> None:
+    def execute(self, statement: str, rows_query_event: str) -> None:
         """A statement, by itself or with others in its transaction; XA transactions begin and end around it."""
-        image, statement = with_telling_image(statement, told_by, self.choose)
-        if self.is_mariadb and (told_by != "PRIMARY" or statement.startswith("UPDATE")):
+        image, statement = with_telling_image(statement, rows_query_event, self.choose)
+        if self.is_mariadb and (rows_query_event != "PRIMARY" or statement.startswith("UPDATE")):
             image = "FULL"  # it leaves generated columns out, and not all definitions tell which these are
         self._do(f"SET SESSION binlog_row_image = {image}")
         self._count(image)
@@ -144,9 +144,9 @@ class Writer:
 
     def _of_bag(self) -> str:
         value = self.choose.randrange(5)
-        ways = [f"INSERT INTO bag VALUES ({value}), ({value})", f"DELETE FROM bag WHERE v = {value} LIMIT 1"]
+        decoded = [f"INSERT INTO bag VALUES ({value}), ({value})", f"DELETE FROM bag WHERE v = {value} LIMIT 1"]
         self._count("keyless")
-        return self.choose.choice([*ways, f"UPDATE bag SET v = v + 1 WHERE v = {value}"])
+        return self.choose.choice([*decoded, f"UPDATE bag SET v = v + 1 WHERE v = {value}"])
 
     def _prepare(self) -> None:
         """An XA transaction of another session, prepared: it locks rows of a table that no other statement changes."""
@@ -164,10 +164,10 @@ class Writer:
         self._prepared.append(number)
 
     def _end(self, number: int) -> None:
-        way = self.choose.choice(["COMMIT", "COMMIT", "ROLLBACK"])
+        method = self.choose.choice(["COMMIT", "COMMIT", "ROLLBACK"])
         # MariaDB knows it as another session's for a moment after that one has ended.
-        wait_for(f"XA transaction {number} is free", lambda: self._has_ended(f"XA {way} '{number}'"), 60, pause=0.05)
-        self._count(f"XA {way}")
+        wait_for(f"XA transaction {number} is free", lambda: self._has_ended(f"XA {method} '{number}'"), 60, pause=0.05)
+        self._count(f"XA {method}")
 
     def _has_ended(self, statement: str) -> bool:
         try:
@@ -218,7 +218,7 @@ def test_random_moments_are_those_of_a_replica_that_is_stopped_there(
         # Runs at random moments: a moment between them has log to be decoded, and a version to begin with.
         runs = 0
         for statement in stream.statements(steps):
-            writer.execute(statement, stream.at.told_by)
+            writer.execute(statement, stream.at.rows_query_event)
             if choose.random() < 4 / steps:
                 _, outcome = shop.run(pipeline)
                 assert outcome.stopped == {}, f"seed {seed}, behind {statement}"

@@ -26,7 +26,7 @@ from tests.schema_dumps import execute, schema_dump
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 NAMES = ("mysql-5.7", "mysql-8.0", "mysql-9.7", "mariadb-10.11", "mariadb-11.4")
-SAYS_ALL = ("mysql-8.0", "mysql-9.7")
+FULL_METADATA = ("mysql-8.0", "mysql-9.7")
 """Whose logs tell signs and character sets."""
 
 
@@ -192,9 +192,11 @@ def write(server: MySQLServer) -> None:
     execute(server, "USE shop", *SWAPPED)
 
 
-def require_outcome(shop: Shop, pipeline: Pipeline, stopped: dict[str, str], *, says_all: bool) -> int:
+def require_outcome(shop: Shop, pipeline: Pipeline, stopped: dict[str, str], *, logs_full_metadata: bool) -> int:
     """Each table is the server's or stops for its own reason; how many are the server's."""
-    reasons = {name: case.reason_anyway or (None if says_all else case.reason) for name, case in CASES.items()}
+    reasons = {
+        name: case.reason_anyway or (None if logs_full_metadata else case.reason) for name, case in CASES.items()
+    }
     expected_reasons = {name: reason for name, reason in reasons.items() if reason}
     assert stopped.keys() == expected_reasons.keys(), stopped
     for name, reason in expected_reasons.items():
@@ -208,7 +210,7 @@ def require_outcome(shop: Shop, pipeline: Pipeline, stopped: dict[str, str], *, 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "name, told_by",
+    "name, rows_query_event",
     [
         ("mysql-8.0", "server"),
         *(pytest.param(name, "server", marks=pytest.mark.long) for name in NAMES if name != "mysql-8.0"),
@@ -216,7 +218,12 @@ def require_outcome(shop: Shop, pipeline: Pipeline, stopped: dict[str, str], *, 
     ],
 )
 def test_a_first_run_behind_the_creates_has_the_server_s_tables(
-    name: str, told_by: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: list[str]
+    name: str,
+    rows_query_event: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    summary: list[str],
 ) -> None:
     build = build_or_skip(name)
     options = {"binlog_row_metadata": None}
@@ -226,7 +233,7 @@ def test_a_first_run_behind_the_creates_has_the_server_s_tables(
         write(server)
         connection.select_db("shop")
         shop = Shop(spark, Database("shop", server, connection), tmp_path, Position("mysql-bin.000001", 4))
-        if told_by == "server":
+        if rows_query_event == "server":
             login = {"host": server.host, "port": server.port, "user": server.user, "password": "${SHOP_PASSWORD}"}
             sources = {SOURCE: {"mysql": login, "start": "earliest"}}
         else:
@@ -235,9 +242,9 @@ def test_a_first_run_behind_the_creates_has_the_server_s_tables(
         pipeline = shop.pipeline(sources=sources, tables=["shop.*"])
         _, outcome = shop.run(pipeline)
         stopped = {name.table: reason for name, reason in outcome.stopped.items()}
-        count = require_outcome(shop, pipeline, stopped, says_all=name in SAYS_ALL)
+        count = require_outcome(shop, pipeline, stopped, logs_full_metadata=name in FULL_METADATA)
         history = schema_history.read(lake_of(pipeline), SOURCE)
-        assert {version.origin for version in history.versions} == {"ddl", "table_map", told_by, "inverted"}
+        assert {version.origin for version in history.versions} == {"ddl", "table_map", rows_query_event, "inverted"}
         assert not [version for version in history.versions if version.differs and version.origin != "table_map"]
         printed = CliRunner().invoke(
             cli, ["schema", "-c", str(tmp_path / "pipeline.yaml"), "--at", str(history.begin), "--table", "shop.added"]
@@ -246,18 +253,20 @@ def test_a_first_run_behind_the_creates_has_the_server_s_tables(
         assert printed.stdout.splitlines()[2].split()[:2] == ["id", "int"]
 
         execute(server, "USE shop", "ALTER TABLE added ADD h VARCHAR(3) AFTER a", "UPDATE added SET h = 'h'")
-        if told_by == "server":
+        if rows_query_event == "server":
             _, outcome = shop.run(pipeline)
             require_outcome(
                 shop,
                 pipeline,
                 {name.table: reason for name, reason in outcome.stopped.items()},
-                says_all=name in SAYS_ALL,
+                logs_full_metadata=name in FULL_METADATA,
             )
         head = lake_of(pipeline).bronze(SOURCE).head()
         assert head is not None
         assert head.position is not None
-    summary.append(f"{name}: {count} tables of a log behind their CREATEs, by what the {told_by} told at its end")
+    summary.append(
+        f"{name}: {count} tables of a log behind their CREATEs, by what the {rows_query_event} told at its end"
+    )
 
 
 @pytest.mark.long

@@ -121,10 +121,10 @@ def test_a_feed_of_versions_has_those_that_end_as_updates(shop: Shop) -> None:
     """Changes, a replay that changes nothing, and a statement that ends all versions."""
     pipeline = pipeline_of(shop, mode="history", change_data_feed=True)
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
-    places = []
+    positions = []
     for statement in ("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2", "TRUNCATE TABLE t"):
         shop.run(pipeline)
-        places.append(version(shop, pipeline) + 1)
+        positions.append(version(shop, pipeline) + 1)
         shop.execute(statement)
     _, outcome = shop.run(pipeline)
     assert outcome.stopped == {}
@@ -132,10 +132,10 @@ def test_a_feed_of_versions_has_those_that_end_as_updates(shop: Shop) -> None:
     ended_b = [("insert", 2, "b"), ("update_postimage", 2, "b"), ("update_preimage", 2, "b")]
     ended_c = [("update_postimage", 1, "c"), ("update_preimage", 1, "c")]
     path = lake_of(pipeline).downstream(shop.database.name, "t").path
-    rows = shop.spark.sql(f"SELECT * FROM table_changes_by_path('{path}', {places[0]})").collect()
+    rows = shop.spark.sql(f"SELECT * FROM table_changes_by_path('{path}', {positions[0]})").collect()
     changes = [
-        [(row["_change_type"], row["id"], row["v"]) for row in rows if row["_commit_version"] == place]
-        for place in places
+        [(row["_change_type"], row["id"], row["v"]) for row in rows if row["_commit_version"] == offset]
+        for offset in positions
     ]
     assert [sorted(kind_rows, key=repr) for kind_rows in changes] == [
         ended_a,

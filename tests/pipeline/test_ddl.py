@@ -221,7 +221,7 @@ def test_rows_written_before_have_the_time_of_the_statement(
         pipeline = shop.pipeline(sources={SOURCE: origin})
         assert shop.run(pipeline)[1].stopped == {}
         require_same(shop, pipeline, "w")
-        range_ = Range(begin, extracted.range.stop)
-        repeated = backfill_source(spark, pipeline, SOURCE, range_, lambda name: name.table != "w")
+        log_range = Range(begin, extracted.range.stop)
+        repeated = backfill_source(spark, pipeline, SOURCE, log_range, lambda name: name.table != "w")
         assert (repeated.stopped, repeated.compacted) == ({}, [])
         database.execute("DROP DATABASE moments")

@@ -79,7 +79,7 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     assert [row[0] for row in shop.merged(pipeline, "t")] == [1]
     fetched: list[Fetched] = []
     options = BackfillOptions(on_fetched=fetched.append)
-    range_ = Range(shop.start, begin)
+    log_range = Range(shop.start, begin)
 
     # Killed between bringing and redoing: the log is there, the tables are what they were.
     (first,) = fetch(shop.spark, pipeline, SOURCE, shop.start, None)
@@ -90,14 +90,14 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     assert breaks(lake_of(pipeline).bronze(SOURCE), head) == []
     assert str(checkpoint.position) == str(shop.end())
 
-    replayed = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True, options=options)
+    replayed = backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True, options=options)
     assert (replayed.stopped, fetched) == ({}, [])
     shop.run(pipeline)
     for table in ("t", "emptied", "old", "bag"):
         require_same(shop, pipeline, table)
     marks = shop.silver(pipeline, "emptied").where("_op = 'truncate'").count()
     assert marks == 1, "silver's history tells of the statement too"
-    repeated = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True, options=options)
+    repeated = backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True, options=options)
     assert (repeated.compacted, repeated.merged, repeated.stopped) == ([], [], {})
 
     shop.execute("UPDATE t SET v = 12 WHERE id = 1", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (9,9,'n')")

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 @pytest.fixture
 def engine_tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How many commits the engine has made, by layer."""
+    """Number of commits that the engine has made, by layer."""
     counts = {"silver": 0, "downstream": 0}
     for layer, module in (("silver", silver_job), ("downstream", downstream_job)):
 

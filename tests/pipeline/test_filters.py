@@ -165,8 +165,8 @@ def test_rules_that_change_and_a_backfill_give_what_a_fresh_run_does(
     assert "the rules about its columns are others" in next(iter(outcome.stopped.values()))
     assert f"--from {shop.start} --to {extracted.head.position}" in next(iter(outcome.stopped.values()))
     assert extracted.head.position is not None
-    range_ = Range(shop.start, extracted.head.position)
-    repeated = backfill_source(shop.spark, after, SOURCE, range_, lambda name: name.schema == shop.database.name)
+    log_range = Range(shop.start, extracted.head.position)
+    repeated = backfill_source(shop.spark, after, SOURCE, log_range, lambda name: name.schema == shop.database.name)
     assert not repeated.stopped
     shop.run(after)
 

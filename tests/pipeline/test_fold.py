@@ -59,8 +59,8 @@ def changed(shop: Shop, run: int) -> None:
 def require_all(shop: Shop, pipeline: Pipeline) -> None:
     for name in (*ALONE, "named"):
         require_same(shop, pipeline, name)
-    rows_ = rows(lake_of(pipeline).downstream(shop.database.name, "parts").read(shop.spark))
-    assert rows_ == sorted([*shop.truth("part_1"), *shop.truth("part_2")])
+    all_rows = rows(lake_of(pipeline).downstream(shop.database.name, "parts").read(shop.spark))
+    assert all_rows == sorted([*shop.truth("part_1"), *shop.truth("part_2")])
 
 
 def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:

@@ -80,7 +80,7 @@ class Followed:
         return os.environ | {"SHOP_PASSWORD": self.server.password}
 
     def is_equal(self) -> bool:
-        """Whether downstream has the server's rows of every table."""
+        """True if downstream has the server's rows of every table."""
         assert self.process is None or self.process.poll() is None, self.text()
         lake = lake_of(self.pipeline())
         tables = {table: lake.downstream("shop", table) for table in TABLES}
@@ -138,7 +138,9 @@ def test_rows_come_as_they_are_committed_also_after_the_server_was_away(followed
     assert followed.end() == 0
     assert "ended by a signal, after a commit" in followed.text()
     assert not TRACE.search(followed.text())
-    summary.append(f"run --follow: six changes downstream after {', '.join(f'{time_:.1f}' for time_ in seconds)} s")
+    summary.append(
+        f"run --follow: six changes downstream after {', '.join(f'{order_time:.1f}' for order_time in seconds)} s"
+    )
 
 
 @pytest.mark.long

@@ -133,8 +133,8 @@ class Rows:
     def of(cls, shop: Shop, pipeline: Pipeline, table: str = "people") -> "Rows":
         lake, name = lake_of(pipeline), shop.database.name
         parts = [
-            sorted(repr(row) for row in table_rows(place) if row["id"] != KEY)
-            for place in (lake.silver(SOURCE, name, table), lake.downstream(name, table))
+            sorted(repr(row) for row in table_rows(position) if row["id"] != KEY)
+            for position in (lake.silver(SOURCE, name, table), lake.downstream(name, table))
         ]
         return cls(*parts)
 
@@ -164,7 +164,7 @@ def test_no_file_has_the_values_and_all_else_is_as_it_was(shop: Shop) -> None:
     assert [*holders(folder)] == []
     assert Rows.of(shop, pipeline) == before
     require_same(shop, pipeline, "people")
-    assert all(place.is_empty for place in forgotten(shop, pipeline).places), "again there is nothing"
+    assert all(position.is_empty for position in forgotten(shop, pipeline).places), "again there is nothing"
     # What is done later has the rows no more.
     shop.execute("INSERT INTO people VALUES (7, 'seven', NULL)", "UPDATE people SET note = 'y' WHERE id = 1")
     shop.run(pipeline)
@@ -172,7 +172,7 @@ def test_no_file_has_the_values_and_all_else_is_as_it_was(shop: Shop) -> None:
     assert [*holders(folder)] == []
 
 
-PLACES: dict[str, tuple[str, Any, set[str]]] = {
+LOCATIONS: dict[str, tuple[str, Any, set[str]]] = {
     "bronze": ("logged_rows.erase", lambda *_: None, {"bronze"}),
     "bronze's older versions": ("logged_rows.files_that_hold", lambda *_: [], {"bronze"}),
     "silver": ("_Forgetting._erase_silver", lambda _: None, {"silver"}),
@@ -223,14 +223,14 @@ def test_each_place_has_the_values_until_it_is_erased(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = SavedLake.of(shop, tmp_path / "saved")
-    for place, (attribute, replacement, folders) in PLACES.items():
+    for location, (attribute, replacement, folders) in LOCATIONS.items():
         saved.restore()
         with monkeypatch.context() as context:
             context.setattr(f"spark_jobs.operations.forgetting.forget.{attribute}", replacement)
             forgotten(shop, saved.pipeline)
-        assert folders <= {file.split("/", 1)[0] for file in holders(saved.lake)}, place
+        assert folders <= {file.split("/", 1)[0] for file in holders(saved.lake)}, location
         forgotten(shop, saved.pipeline)
-        saved.require_forgotten(f"{place}, erased by the next forget")
+        saved.require_forgotten(f"{location}, erased by the next forget")
     shop.run(saved.pipeline)
     saved.require_forgotten("after a run")
 
@@ -263,7 +263,7 @@ def test_a_forget_that_ends_anywhere_is_finished_by_another(
 
 
 def interrupted(saved: SavedLake, end: tuple[Any, str, str, int], monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a forget ended at a call, and was finished by another; False where it has fewer calls."""
+    """True if a forget ended at a call, and was finished by another; False where it has fewer calls."""
     owner, attribute, moment, number = end
     right, calls = getattr(owner, attribute), count()
 

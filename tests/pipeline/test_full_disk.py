@@ -100,13 +100,13 @@ class Processes:
     def rows(self) -> dict[str, list[str] | None]:
         """Of each downstream table; None of one that is not there."""
         lake = lake_of(load(self.path, self._environment()))
-        return {table: _rows(lake.downstream(self.copy.schema, table).path) for table in TABLES}
+        return {table: _rows_of_table(lake.downstream(self.copy.schema, table).path) for table in TABLES}
 
     def truth(self, table: str) -> list[str]:
         return sorted(map(repr, self.shop.truth(table)))
 
 
-def _rows(path: str) -> list[str] | None:
+def _rows_of_table(path: str) -> list[str] | None:
     snapshot = snapshot_of(path)
     if snapshot is None:
         return None

@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 NAMES = [name for name in TEXTS if name != "_op"]
 KEY = "key ${system:PW} 'k' {source}"
 SCHEMA = "s ${system:PW} 'q' {0} ſı"
-KEYED, BAG, LACKING = "t ${system:PW} 'q' `b` {source} \"d\" -- x", "*{a,b}[c] ${amount}", "ſ K ı \u202e {c}"
-TABLES = (KEYED, BAG, LACKING)
+KEYED, KEYLESS, LACKING = "t ${system:PW} 'q' `b` {source} \"d\" -- x", "*{a,b}[c] ${amount}", "ſ K ı \u202e {c}"
+TABLES = (KEYED, KEYLESS, LACKING)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def hostile(shop: Shop) -> Iterator[Shop]:
 
 def create_table(shop: Shop, table: str) -> None:
     columns = [f"{identifier(name)} VARCHAR(100) COMMENT %s" for name in NAMES]
-    key = [] if table == BAG else [f"{identifier(KEY)} VARCHAR(90)", f"PRIMARY KEY ({identifier(KEY)})"]
+    key = [] if table == KEYLESS else [f"{identifier(KEY)} VARCHAR(90)", f"PRIMARY KEY ({identifier(KEY)})"]
     columns = [part.replace("%", "%%").replace("COMMENT %%s", "COMMENT %s") for part in columns]
     listed = ", ".join([*columns, *(part.replace("%", "%%") for part in key)])
     shop.database.execute(
@@ -59,8 +59,8 @@ def inserted(shop: Shop, table: str, rows: Sequence[int]) -> None:
     """Rows whose key, and whose every column, has one of the texts."""
     for row in rows:
         values = [VALUES[(row + at) % len(VALUES)] for at in range(len(NAMES))]
-        key = [] if table == BAG else [VALUES[row]]
-        names = [*NAMES, *([] if table == BAG else [KEY])]
+        key = [] if table == KEYLESS else [VALUES[row]]
+        names = [*NAMES, *([] if table == KEYLESS else [KEY])]
         listed, marks = ", ".join(map(identifier, names)).replace("%", "%%"), ", ".join(["%s"] * len(names))
         into = identifier(table).replace("%", "%%")
         shop.database.execute(f"INSERT INTO {into} ({listed}) VALUES ({marks})", (*values, *key))
@@ -68,7 +68,7 @@ def inserted(shop: Shop, table: str, rows: Sequence[int]) -> None:
 
 def changed(shop: Shop, table: str, names: Sequence[str]) -> None:
     """Some columns of some rows, and some rows gone; rows are told by a text."""
-    label_column = identifier(NAMES[0] if table == BAG else KEY).replace("%", "%%")
+    label_column = identifier(NAMES[0] if table == KEYLESS else KEY).replace("%", "%%")
     into = identifier(table).replace("%", "%%")
     for at, name in enumerate(names):
         column = identifier(name).replace("%", "%%")

@@ -167,12 +167,12 @@ def tables(request: pytest.FixtureRequest, servers: Servers, spark: SparkSession
 
 def in_three_runs(tables: Tables) -> list[Position]:
     """All statements, with runs between them; where the log begins, and where it ended behind each run."""
-    places = [tables.shop.start]
+    positions = [tables.shop.start]
     for statements in (FIRST, SECOND, THIRD):
         tables.execute(statements)
-        places.append(tables.run())
+        positions.append(tables.run())
     assert tables.keys() == {name: KEYS[name] for name in tables.names}
-    return places
+    return positions
 
 
 @pytest.mark.long
@@ -184,15 +184,15 @@ def test_rows_go_on_behind_every_change_of_a_key(tables: Tables) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("tables", ["mysql-8.0", "mariadb-11.4"], indirect=True)
 def test_a_range_on_both_sides_is_done_again(tables: Tables) -> None:
-    places = in_three_runs(tables)
+    positions = in_three_runs(tables)
     before = tables.heads()
-    assert not tables.redo(places[0], places[-1])
-    assert not tables.redo(places[2], places[3])
+    assert not tables.redo(positions[0], positions[-1])
+    assert not tables.redo(positions[2], positions[3])
     assert tables.heads() == before, "done again, nothing differs"
     for name in tables.names:
         sql = tables.silver(name).sql
         tables.shop.spark.sql(f"UPDATE {sql} SET v = 1000 WHERE _op = 'rename'")
-    assert tables.redo(places[0], places[-1]) == set(tables.names), "rows that were taken over are done again"
+    assert tables.redo(positions[0], positions[-1]) == set(tables.names), "rows that were taken over are done again"
     verdicts = verify_source(tables.shop.spark, tables.pipeline, SOURCE)
     assert {verdict.table.table: verdict.state for verdict in verdicts} == dict.fromkeys(tables.names, "equal")
 

@@ -97,7 +97,7 @@ class Statements:
 def server_rows(database: Database, names: Sequence[str]) -> Counter[Any]:
     special = {"d": "CAST(d AS CHAR)", "g": "ST_AsText(g)", "t": "CAST(t AS CHAR)"}
     query = ", ".join(special.get(name, name) for name in names)
-    return Counter(tuple(map(_plain, names, row)) for row in database.execute(f"SELECT {query} FROM t"))
+    return Counter(tuple(map(_comparable_value, names, row)) for row in database.execute(f"SELECT {query} FROM t"))
 
 
 def lake_rows(pipeline: Pipeline, schema: str, names: Sequence[str]) -> Counter[Any]:
@@ -105,7 +105,7 @@ def lake_rows(pipeline: Pipeline, schema: str, names: Sequence[str]) -> Counter[
     assert snapshot is not None
     rows = rows_of_snapshot(snapshot)
     current = [row for row in rows if row.get("_is_current", True)]
-    return Counter(tuple(_plain(name, _stored(name, row)) for name in names) for row in current)
+    return Counter(tuple(_comparable_value(name, _stored(name, row)) for name in names) for row in current)
 
 
 def _stored(name: str, row: dict[str, Any]) -> Any:
@@ -120,7 +120,7 @@ def _stored(name: str, row: dict[str, Any]) -> Any:
 POINT = "0101000000000000000000f03f0000000000000040"
 
 
-def _plain(name: str, value: Any) -> Any:
+def _comparable_value(name: str, value: Any) -> Any:
     """As both sides have it: 0 and -0 are two numbers, documents are compared as such."""
     if isinstance(value, float):
         return value.hex()

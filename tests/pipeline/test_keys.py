@@ -58,21 +58,21 @@ VALUES = {
 COLUMNS = {"one": "a", "pair": "s, n", "ci": "s", "fixed": "s, b", "number": "f", "day": "d, t", NO_KEY: "s, f, d, j"}
 
 
-def statements(random_: random.Random, count: int) -> list[str]:
-    """Random statements about all tables; keys change, swap and come again, and a bag's rows repeat."""
+def statements(generator: random.Random, count: int) -> list[str]:
+    """Random statements about all tables; keys change, swap and come again, and a keyless table's rows repeat."""
     lines = []
     for _ in range(count):
-        table = random_.choice(list(TABLES))
-        names, value = COLUMNS[table], random_.choice(VALUES[table])
+        table = generator.choice(list(TABLES))
+        names, value = COLUMNS[table], generator.choice(VALUES[table])
         extra_column = "b, " if table == "one" else ""
-        cells = f"{random_.randrange(3)}, {value}" if table == NO_KEY else f"{random_.randrange(99)}, {value}"
+        cells = f"{generator.randrange(3)}, {value}" if table == NO_KEY else f"{generator.randrange(99)}, {value}"
         if extra_column:
-            cells = f"{random_.randrange(99)}, {random_.randrange(1000, 9999)}, {value}"
-        condition = f"v % 3 = {random_.randrange(3)}"
+            cells = f"{generator.randrange(99)}, {generator.randrange(1000, 9999)}, {value}"
+        condition = f"v % 3 = {generator.randrange(3)}"
         first, *_ = names.split(", ")
-        into = random_.choice(VALUES[table]).split(", ")[0]
+        into = generator.choice(VALUES[table]).split(", ")[0]
         lines.append(
-            random_.choice(
+            generator.choice(
                 [
                     f"INSERT IGNORE INTO {table} (v, {extra_column}{names}) VALUES ({cells})",
                     f"REPLACE INTO {table} (v, {extra_column}{names}) VALUES ({cells})",
@@ -128,20 +128,20 @@ def _cell(value: Any, kind: str, exact: str | None) -> Any:
 def test_random_statements_about_tables_with_keys_of_every_kind_and_without_any(
     shop: Shop, seed: int, summary: list[str]
 ) -> None:
-    random_ = random.Random(seed)
+    generator = random.Random(seed)
     pipeline = shop.pipeline()
     shop.execute("SET SESSION sql_mode = ''", *TABLES.values())
-    runs, places = 3, [shop.start]
+    runs, positions = 3, [shop.start]
     for nth in range(runs):
-        shop.execute(*statements(random_, 150))
+        shop.execute(*statements(generator, 150))
         _, outcome = shop.run(pipeline)
         assert outcome.stopped == {}, f"seed {seed}, run {nth}"
         for table in TABLES:
             require_equal(shop, pipeline, table)
-        places.append(shop.end())
+        positions.append(shop.end())
     before = heads(shop, pipeline)
-    range_ = Range(*sorted(random_.sample(places, 2)))
-    outcome = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
+    log_range = Range(*sorted(generator.sample(positions, 2)))
+    outcome = backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True)
     assert outcome.stopped == {}
     assert heads(shop, pipeline) == before, "done again, nothing differs"
     summary.append(f"seed {seed}: {150 * runs} statements of {len(TABLES)} tables, {runs} runs, no difference")

@@ -104,8 +104,8 @@ def test_numbers_of_labels_in_an_older_lake_differ_and_a_backfill_corrects_them(
     with caplog.at_level(logging.WARNING):
         assert shop.run(pipeline)[1].stopped == {}
     assert "t: column e has labels from here on" in caplog.text
-    range_ = Range(shop.start, shop.end())
-    outcome = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
+    log_range = Range(shop.start, shop.end())
+    outcome = backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True)
     assert outcome.stopped == {}
     for table in TABLES:
         require_same(shop, pipeline, table)

@@ -120,9 +120,11 @@ def test_a_table_is_loaded_while_copies_are_written_and_deleted(shop: Shop, summ
     assert shop.run(pipeline)[1].stopped == {}
     count = require_same(shop, pipeline, "bag")
     assert count > ROWS // 2
-    place = load.tables[name_of(shop)].position
-    assert place > shop.start
-    assert {row[0] for row in loaded_rows(shop, pipeline).select("_window_stop").collect()} == {(1, *place.order[1:])}
+    position = load.tables[name_of(shop)].position
+    assert position > shop.start
+    assert {row[0] for row in loaded_rows(shop, pipeline).select("_window_stop").collect()} == {
+        (1, *position.order[1:])
+    }
     # Rows that were loaded change like others.
     shop.execute(
         "UPDATE bag SET note = 'ö' WHERE v = 3",
@@ -163,9 +165,9 @@ def test_changes_before_the_position_have_no_effect_and_later_ones_do(shop: Shop
     # Silver is replayed from the position on, and not before it.
     commit = SilverCommit.of_head(lake_of(pipeline).silver(SOURCE, shop.database.name, "bag").head())
     assert commit is not None
-    place = load.tables[name_of(shop)].position
-    assert (commit.floor, commit.is_complete) == (place, True)
-    replayed = backfill_source(shop.spark, pipeline, SOURCE, Range(place, commit.position), lambda _: True)
+    position = load.tables[name_of(shop)].position
+    assert (commit.floor, commit.is_complete) == (position, True)
+    replayed = backfill_source(shop.spark, pipeline, SOURCE, Range(position, commit.position), lambda _: True)
     assert replayed.stopped == {}
     require_same(shop, pipeline, "bag")
     refused = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, commit.position), lambda _: True)

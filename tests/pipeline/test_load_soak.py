@@ -14,7 +14,7 @@ SEED = int(os.environ.get("STRATALOG_SEED", "1"))
 
 
 def test_a_load_that_is_killed_loses_and_doubles_nothing(tmp_path: Path, summary: list[str]) -> None:
-    account = soak_of_loads(SECONDS, tmp_path, SEED, say=lambda line: None)
+    account = soak_of_loads(SECONDS, tmp_path, SEED, print_line=lambda line: None)
     assert account.rows
     assert (account.missing, account.doubled, account.different) == (0, 0, 0)
     summary.append(f"soak of loads, seed {SEED}\n{account}")

@@ -105,9 +105,9 @@ def test_where_cascades_stop_a_child_holds_what_came_before_the_parent_s_change(
     assert shop.merged(pipeline, "c") == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 1, 0)]
     assert shop.merged(pipeline, "p") == [(1, 1), (20, 1)]
     # The event is quarantined for the child, which goes on without what the server did by it.
-    place = text.partition(" of its parent at ")[2].partition(": ")[0]
-    assert f"stratalog skip --source {SOURCE} --at {place} --table {name}" in text
-    (skip,) = plan_skip(pipeline, SOURCE, place)
+    location = text.partition(" of its parent at ")[2].partition(": ")[0]
+    assert f"stratalog skip --source {SOURCE} --at {location} --table {name}" in text
+    (skip,) = plan_skip(pipeline, SOURCE, location)
     assert skip.name == name
     add(pipeline, SOURCE, [skip])
     _, outcome = shop.run(pipeline)

@@ -43,10 +43,10 @@ def run(shop: Shop, pipeline: Pipeline) -> None:
     assert outcome.stopped == {}
 
 
-def replay(shop: Shop, pipeline: Pipeline, range_: Range) -> None:
+def replay(shop: Shop, pipeline: Pipeline, log_range: Range) -> None:
     """Both as a backfill does it, and merging windows again that are as they were."""
     for options in (BackfillOptions(), BackfillOptions(layers=(DOWNSTREAM,))):
-        outcome = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True, options=options)
+        outcome = backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True, options=options)
         assert outcome.stopped == {}
 
 
@@ -151,7 +151,7 @@ def test_a_table_has_what_its_twin_has_whatever_the_windows_are(
     if is_partial:
         shop.execute(f"SET SESSION binlog_row_image = '{image}'")
     stream.begin(KEYLESS if is_keyless else WITH_BLOB if image == "NOBLOB" else CREATE)
-    places = [shop.end()]
+    positions = [shop.end()]
     for nth in range(6):
         for _ in range(choose.randrange(2, 9)):
             stream.step()
@@ -162,10 +162,10 @@ def test_a_table_has_what_its_twin_has_whatever_the_windows_are(
             stream.truncate()
             stream.step()
         run(shop, pipeline)
-        places.append(shop.end())
+        positions.append(shop.end())
         require(shop, pipeline, stream)
     for start, stop in ((0, 2), (3, 6), (1, 5)):
-        replay(shop, pipeline, Range(places[start], places[stop]))
+        replay(shop, pipeline, Range(positions[start], positions[stop]))
         require(shop, pipeline, stream)
     was_reset(shop, pipeline, TABLE)
     run(shop, pipeline)

@@ -39,9 +39,9 @@ class Twins:
         self.database = database
         name = database.name
         routes = [{"from": f"{name}.*", "to": [f"{name}.{{1}}", *(f"{mode}.{{1}}" for mode in MODES)]}]
-        for way in ("often", "once"):
-            (folder / way).mkdir()
-            shop = Shop(spark, database, folder / way, start)
+        for method in ("often", "once"):
+            (folder / method).mkdir()
+            shop = Shop(spark, database, folder / method, start)
             self.shops.append(shop)
             modes = [{"tables": f"{mode}.*", "mode": mode} for mode in MODES]
             self.pipelines.append(shop.pipeline(routes=routes, downstream=modes))

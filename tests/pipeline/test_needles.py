@@ -1,7 +1,7 @@
 """Values that rules keep away are nowhere: in no file of the lake but the log itself, no payload, no output.
 
-A needle in each place that rules are about, through a load, two runs, maintenance and what shows the result; then every
-file is searched, decoded and as it is.
+A needle in each position that rules are about, through a load, two runs, maintenance and what shows the result; then
+every file is searched, decoded and as it is.
 
 Put here: values that must not be anywhere. Not here: messages of stops (test_disclosure.py).
 """

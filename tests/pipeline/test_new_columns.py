@@ -69,7 +69,7 @@ def run_all(shop: Shop, pipeline: Pipeline) -> Outcome:
 
 
 def merged(shop: Shop, pipeline: Pipeline) -> list[Row]:
-    """The rows downstream by column, exact texts in their places, the columns in their order."""
+    """The rows downstream by column, exact texts in their positions, the columns in their order."""
     frame = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark)
     retired = [name for name in frame.columns if "_until_" in name]
     short = dict[str, str]()
@@ -115,12 +115,12 @@ def test_columns_begin_anew_and_a_range_done_again_leaves_them_so(
     listed = "id int, v int, d decimal(10,4), e enum('a','b'), z date"
     assert any(f"it was ({listed}) and is (id int, w int, v varchar(9)" in text for text in caplog.messages)
 
-    range_, before = Range(begin, shop.end()), contents(shop, pausing)
-    outcome = backfill_source(shop.spark, pausing, SOURCE, range_, lambda _: True)
+    log_range, before = Range(begin, shop.end()), contents(shop, pausing)
+    outcome = backfill_source(shop.spark, pausing, SOURCE, log_range, lambda _: True)
     assert (outcome.stopped, outcome.compacted) == ({}, [])
     origin = lake_of(pausing).silver(SOURCE, shop.database.name, "t")
     shop.spark.sql(f"UPDATE {origin.sql} SET v = 100, _v_until_{kept_at(shop, pausing)} = -1")
-    assert backfill_source(shop.spark, pausing, SOURCE, range_, lambda _: True).stopped == {}
+    assert backfill_source(shop.spark, pausing, SOURCE, log_range, lambda _: True).stopped == {}
     assert contents(shop, pausing) == before
 
 

@@ -41,14 +41,14 @@ def shop(request: pytest.FixtureRequest, servers: Servers, spark: SparkSession, 
         yield Shop(spark, database, tmp_path, Position.parse(dump_position(running)))
 
 
-def with_telling_image(statement: str, told_by: str, choose: random.Random) -> tuple[str, str]:
+def with_telling_image(statement: str, rows_query_event: str, choose: random.Random) -> tuple[str, str]:
     """A row image that tells what a statement does, and the statement.
 
     MINIMAL does not where the key changes, or a part of a document, or where REPLACE leaves a document as it was, which
     is a change of no part of it; nor where an ALTER has put a unique index in a primary key's place: the server
     takes it for the key, while its statements do not tell whether another unique index is before it.
     """
-    if told_by == "UNIQUE" or "UPDATE IGNORE" in statement or "JSON_" in statement:
+    if rows_query_event == "UNIQUE" or "UPDATE IGNORE" in statement or "JSON_" in statement:
         return "FULL", statement
     if not statement.startswith("REPLACE"):
         return "MINIMAL", statement
@@ -57,20 +57,20 @@ def with_telling_image(statement: str, told_by: str, choose: random.Random) -> t
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("is_told", [True, False], ids=["told", "left out"])
+@pytest.mark.parametrize("is_named", [True, False], ids=["told", "left out"])
 def test_downstream_is_the_server_s_tables_or_they_have_stopped(
-    shop: Shop, is_told: bool, seed: int, summary: list[str]
+    shop: Shop, is_named: bool, seed: int, summary: list[str]
 ) -> None:
     pipeline, stream = shop.pipeline(), Stream(seed, keys=True, tables=TABLES, documents=True)
     shop.execute("SET sql_mode = 'STRICT_ALL_TABLES'", "SET binlog_row_value_options = PARTIAL_JSON")
     runs = compared = rows = 0
     stopped: dict[str, str] = {}
     # With each statement by what the rows of its table are told apart when it is executed.
-    statements = [(statement, stream.at.told_by) for statement in stream.statements(STEPS)]
-    statements += [(f"REPLACE INTO {table} (id) VALUES (1)", stream.shapes[table].told_by) for table in TABLES]
-    for number, (statement, told_by) in enumerate(statements, 1):
+    statements = [(statement, stream.at.rows_query_event) for statement in stream.statements(STEPS)]
+    statements += [(f"REPLACE INTO {table} (id) VALUES (1)", stream.shapes[table].rows_query_event) for table in TABLES]
+    for number, (statement, rows_query_event) in enumerate(statements, 1):
         image, executed = (
-            with_telling_image(statement, told_by, stream.generator) if is_told else ("MINIMAL", statement)
+            with_telling_image(statement, rows_query_event, stream.generator) if is_named else ("MINIMAL", statement)
         )
         shop.execute(f"SET binlog_row_image = {image}", executed)
         if number < len(statements) and stream.generator.random() > 0.08:
@@ -78,7 +78,7 @@ def test_downstream_is_the_server_s_tables_or_they_have_stopped(
         _, outcome = shop.run(pipeline)
         runs += 1
         stopped = {name.table: reason for name, reason in outcome.stopped.items()}
-        assert not (stopped and is_told), f"seed {seed}, behind {statement}"
+        assert not (stopped and is_named), f"seed {seed}, behind {statement}"
         assert [reason for reason in stopped.values() if not any(text in reason for text in REASONS)] == []
         for (table,) in shop.database.execute("SHOW TABLES"):
             if table not in stopped:

@@ -13,7 +13,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge_job, publication
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
+from spark_jobs.downstream.multi_source import PROVENANCE, Owner, PartTable, parts_of
 from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.part_merge import PlannedTables
@@ -56,14 +56,14 @@ class Two:
         return load(path, {})
 
     def run(self, pipeline: Pipeline, *sources: str) -> list[str]:
-        """Why tables stopped."""
+        """Reasons why tables stopped."""
         outcomes = [run_source(self.spark, pipeline, source)[1] for source in sources or ("eu", "us")]
         return [reason for outcome in outcomes for reason in outcome.stopped.values()]
 
     def rows(self, table: str = "orders", schema: str = "world") -> list[tuple[Any, ...]]:
         """Source first, the columns of sources behind it."""
         frame = lake_of(self.pipeline()).downstream(schema, table).read(self.spark)
-        names = [name for name in frame.columns if name not in (*MARKS, *merge_job.ADDED)]
+        names = [name for name in frame.columns if name not in (*PROVENANCE, *merge_job.ADDED)]
         return sorted(map(tuple, frame.select("_source", *names).collect()), key=repr)
 
 
@@ -218,10 +218,12 @@ def test_of_two_writers_on_one_head_the_later_one_lands_nothing(spark: SparkSess
         )
 
     def rows(part: PartTable) -> pa.Table:
-        return pa.Table.from_pylist([{"id": 0} | part.marks], schema=schema_of(types | MARKS | merge_job.ADDED))
+        return pa.Table.from_pylist(
+            [{"id": 0} | part.provenance], schema=schema_of(types | PROVENANCE | merge_job.ADDED)
+        )
 
     eu, us = (PartTable(Table(str(lake / "t"), plain=False), owner) for owner in (EU, US))
-    eu.append_rows(rows(eu), eu.new(types | MARKS | merge_job.ADDED, {}), commit(eu, 10))
+    eu.append_rows(rows(eu), eu.new(types | PROVENANCE | merge_job.ADDED, {}), commit(eu, 10))
     stale, head = us.head(), eu.head()
     assert stale
     assert head

@@ -87,8 +87,8 @@ def server(recorded: RecordedLake, tmp_path: Path) -> Iterator[MySQLServer]:
             cursor.execute(statement)
         for name, table in recorded.server_rows().items():
             cursor.execute(str(table["create"]))
-            places = ", ".join(["%s"] * len(table["columns"]))
-            cursor.executemany(f"INSERT INTO {name} VALUES ({places})", table["rows"])
+            folders = ", ".join(["%s"] * len(table["columns"]))
+            cursor.executemany(f"INSERT INTO {name} VALUES ({folders})", table["rows"])
         yield server
 
 
@@ -105,8 +105,8 @@ def test_a_run_continues_it_and_every_row_is_the_servers(recorded: RecordedLake,
 def test_backfill_gc_and_maintenance_leave_its_rows_as_they_are(recorded: RecordedLake) -> None:
     recorded.with_following_log()
     pipeline, before = recorded.pipeline(), recorded.downstream()
-    range_ = Range(Position("mysql-bin.000001", 4), Position("mysql-bin.000003", 4))
-    outcome = backfill_source(recorded.spark, pipeline, SOURCE, range_, lambda table: table != STOPPED)
+    log_range = Range(Position("mysql-bin.000001", 4), Position("mysql-bin.000003", 4))
+    outcome = backfill_source(recorded.spark, pipeline, SOURCE, log_range, lambda table: table != STOPPED)
     assert outcome.stopped == {}
     gc_source(recorded.spark, pipeline, SOURCE)
     assert maintain_source(recorded.spark, pipeline, SOURCE).stopped == {}

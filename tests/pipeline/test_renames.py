@@ -53,11 +53,11 @@ def test_online_schema_changes(shop: Shop, tool: str, often: bool) -> None:
     assert not any(
         lake.silver(SOURCE, name, helper).head() or lake.downstream(name, helper).head() for helper in helpers
     )
-    range_ = Range(shop.start, shop.end())
-    repeated = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
+    log_range = Range(shop.start, shop.end())
+    repeated = backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True)
     assert (repeated.stopped, repeated.compacted) == ({}, [])
     shop.spark.sql(f"UPDATE {lake.silver(SOURCE, name, 't').sql} SET note = 'damaged' WHERE _op = 'rename' AND id < 6")
-    repeated = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
+    repeated = backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True)
     assert repeated.stopped == {}
     assert [(job.name.table, len(repeated.merged)) for job in repeated.compacted] == [("t", 1)]
     damaged = lake.silver(SOURCE, name, "t").read(shop.spark).where("note = 'damaged'")

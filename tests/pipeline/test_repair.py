@@ -22,7 +22,7 @@ LEFT_OUT = ("SET SESSION binlog_row_image = 'MINIMAL'", "SET SESSION binlog_row_
 AS_STATEMENT = ("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION binlog_format = 'ROW'")
 
 
-def place_in(reason: str) -> str:
+def position_in(reason: str) -> str:
     """The position that a message names."""
     match = re.search(r"[\w-]+\.\d{6}:\d+", reason)
     assert match, reason
@@ -55,7 +55,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     _, outcome = shop.run(pipeline)
     assert outcome.stopped.keys() == {t}
     require_same(shop, pipeline, "u")
-    first = place_in(outcome.stopped[t])
+    first = position_in(outcome.stopped[t])
     at = Position.parse(first)
 
     before, after = f"{at.file}:{at.offset - 1}", f"{at.file}:{at.offset + 1}"
@@ -79,7 +79,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     shop.execute(AS_STATEMENT[0], "INSERT INTO t VALUES (4, 4)", AS_STATEMENT[1], "INSERT INTO t VALUES (5, 5)")
     _, outcome = shop.run(pipeline)
     assert outcome.stopped.keys() == {t}
-    second = place_in(outcome.stopped[t])
+    second = position_in(outcome.stopped[t])
     assert [compacted.left_out for compacted in outcome.compacted] == [{f"skip {first}": 1}]
     skipped(shop, pipeline, second)
     _, outcome = shop.run(pipeline)
@@ -105,5 +105,5 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     messages = remove(pipeline, SOURCE, plan_undo(pipeline, SOURCE, first))
     advice = f"stratalog backfill --source {SOURCE} --from {first} --to {head.position} --table {t}"
     assert messages == [f"{t} is at {head.position} and has passed it; to take the event in: {advice}"]
-    assert place_in(backfill(shop.spark, pipeline, request).stopped[t]) == first
+    assert position_in(backfill(shop.spark, pipeline, request).stopped[t]) == first
     assert shop.merged(pipeline, "t") == expected_rows

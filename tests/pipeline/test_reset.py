@@ -215,8 +215,8 @@ def test_of_a_table_of_several_the_others_stay_and_a_loaded_one_is_loaded_again(
     assert planned(pipeline, f"{base}.part_1").rows == 1, "of the part, but for the row that was deleted"
     was_reset(spark, pipeline, f"{base}.part_1")
     assert shop.run(pipeline)[1].stopped == {}
-    rows_ = rows(target.read(spark).select("_table", "id").toDF("table", "id"))
-    assert rows_ == [("part_1", 1), ("part_1", 9), ("part_2", 2)]
+    all_rows = rows(target.read(spark).select("_table", "id").toDF("table", "id"))
+    assert all_rows == [("part_1", 1), ("part_1", 9), ("part_2", 2)]
     assert rows(lake.downstream(base, "still").read(spark)) == []
     assert entry(lake, "still").complete is False
     load_source(spark, pipeline, SOURCE)

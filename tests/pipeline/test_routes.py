@@ -21,7 +21,7 @@ from tests.fix_pipeline import SOURCE, Shop
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
 CREATE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(20), total DECIMAL(8,2))"
-BESIDE = ("_position", "_committed_at", "_raw")
+EXTRA = ("_position", "_committed_at", "_raw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Shards:
             selects.append(f"SELECT '{SOURCE}', '{schema}', '{table}', {', '.join(cells)} FROM {name}")
         truth = self.shop.database.execute(" UNION ALL ".join(selects))
         frame = self.merged.read(self.shop.spark)
-        assert [column for column in frame.columns if column not in BESIDE] == [
+        assert [column for column in frame.columns if column not in EXTRA] == [
             *columns,
             "_source",
             "_schema",

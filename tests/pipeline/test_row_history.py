@@ -70,7 +70,7 @@ class Writer:
 
     def _transaction(self, cursor: Cursor) -> None:
         cursor.execute("BEGIN")
-        changes = [change for _ in range(self.dice.randint(1, 4)) for change in self._statement(cursor)]
+        changes = [change for _ in range(self.dice.randint(1, 4)) for change in self._execute_statement(cursor)]
         if self.dice.random() < 0.1:
             cursor.execute("ROLLBACK")
             return
@@ -81,12 +81,12 @@ class Writer:
                 if row:
                     self.owners.setdefault(row["id"], set()).add(uid)
 
-    def _statement(self, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
-        before = self._rows(cursor)
+    def _execute_statement(self, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
+        before = self._current_rows(cursor)
         self.statements += 1
-        text = f"{self._text(sorted(row['id'] for row in before.values()))} /* {self.statements} */"
+        text = f"{self._random_statement(sorted(row['id'] for row in before.values()))} /* {self.statements} */"
         cursor.execute(text)
-        after = self._rows(cursor)
+        after = self._current_rows(cursor)
         cursor.execute("SELECT CONNECTION_ID()")
         ((connection,),) = cursor.fetchall()
         for uid in before.keys() | after.keys():
@@ -95,12 +95,12 @@ class Writer:
                 op = "insert" if old is None else "delete" if new is None else "update"
                 yield uid, {"op": op, "before": old, "after": new, "statement": text, "connection": connection}
 
-    def _rows(self, cursor: Cursor) -> dict[int, Row]:
+    def _current_rows(self, cursor: Cursor) -> dict[int, Row]:
         cursor.execute("SELECT uid, id, a, s, d FROM t")
         names = ("uid", "id", "a", "s", "d")
         return {row[0]: dict(zip(names, map(json_of, row), strict=True)) for row in cursor.fetchall()}
 
-    def _text(self, keys_in_use: list[int]) -> str:
+    def _random_statement(self, keys_in_use: list[int]) -> str:
         # Some keys are free and some used, so that rows meet the keys of others.
         free = [key for key in range(KEYS) if key not in keys_in_use]
         key = self.dice.choice(keys_in_use or [0])
@@ -150,7 +150,7 @@ def pipeline_of(database: Database, folder: Path, start: str) -> Pipeline:
 
 
 def beginning_of(database: Database) -> str:
-    """Where the log that the test writes begins: in a new file."""
+    """Position where the log that the test writes begins: in a new file."""
     database.execute("FLUSH BINARY LOGS")
     files = [row[0] for row in database.execute("SHOW BINARY LOGS")]
     return f"{files[-1]}:4"
@@ -163,7 +163,7 @@ def entries(pipeline: Pipeline, name: TableName, key: int) -> list[dict[str, Any
 
 
 def compare(server: MySQLServer, folder: Path, transactions: int, image: str, seed: int) -> int:
-    """How many changes were compared. Rows of different life mix in the log; each row's own are in order."""
+    """Number of changes that were compared. Rows of different life mix in the log; each row's own are in order."""
     with database_of(server) as database:
         start = beginning_of(database)
         writer = Writer(database, seed)
@@ -179,8 +179,8 @@ def compare(server: MySQLServer, folder: Path, transactions: int, image: str, se
             flat = [change for life in expected for change in life]
             assert sorted(logged, key=in_order) == sorted(flat, key=in_order), (seed, key)
             for life in expected:
-                places = [logged.index(change) for change in life]
-                assert places == sorted({*places}), (seed, key)
+                positions = [logged.index(change) for change in life]
+                assert positions == sorted({*positions}), (seed, key)
             count += len(logged)
         return count
 

@@ -35,11 +35,11 @@ TABLES = {
 }
 
 
-def statement(random_: random.Random) -> list[str]:
+def statement(generator: random.Random) -> list[str]:
     """One random statement under a random row image; the key changes under whole ones alone."""
-    table, key, number = random_.choice(list(TABLES)), random_.randrange(KEYS), random_.randrange(99)
-    text = random_.choice(["'one'", "NULL", "''", "'two'"])
-    change = random_.choice(
+    table, key, number = generator.choice(list(TABLES)), generator.randrange(KEYS), generator.randrange(99)
+    text = generator.choice(["'one'", "NULL", "''", "'two'"])
+    change = generator.choice(
         [
             f"INSERT IGNORE INTO {table} (id) VALUES ({key})",
             f"INSERT IGNORE INTO {table} (id, a, s) VALUES ({key}, {number}, {text}), ({key + 1}, {number}, {text})",
@@ -52,7 +52,7 @@ def statement(random_: random.Random) -> list[str]:
             f"UPDATE IGNORE {table} SET id = {number} WHERE id = {key} LIMIT 1",
         ]
     )
-    image = "FULL" if "SET id" in change and table != "bag" else random_.choice(IMAGES)
+    image = "FULL" if "SET id" in change and table != "bag" else generator.choice(IMAGES)
     return [f"SET binlog_row_image = {image}", change]
 
 
@@ -68,16 +68,16 @@ ROWS = (
 PAIRS = "CREATE TABLE p (x INT, k INT NOT NULL, l VARCHAR(5) NOT NULL, y BLOB, z TINYINT DEFAULT 3, PRIMARY KEY (k, l))"
 
 
-def row_statements(random_: random.Random, count: int, *, sets_texts: bool) -> Iterator[str]:
+def row_statements(generator: random.Random, count: int, *, sets_texts: bool) -> Iterator[str]:
     """Random statements that each server logs so that rows can be told: no REPLACE, and no change of a key.
 
     sets_texts: whether each update sets the TEXT or BLOB: without one, MariaDB logs it under NOBLOB as it does REPLACE.
     """
     for _ in range(count):
-        key, number = random_.randrange(KEYS), random_.randrange(99)
-        text = random_.choice(["'one'", "NULL", "''"])
+        key, number = generator.randrange(KEYS), generator.randrange(99)
+        text = generator.choice(["'one'", "NULL", "''"])
         of_t, of_p = (f"s = {text}, ", f"y = {text}, ") if sets_texts else ("", "")
-        yield random_.choice(
+        yield generator.choice(
             [
                 f"INSERT IGNORE INTO t (id) VALUES ({key})",
                 f"INSERT IGNORE INTO t (id, a, s) VALUES ({key}, {number}, {text})",
@@ -97,7 +97,7 @@ def row_statements(random_: random.Random, count: int, *, sets_texts: bool) -> I
 def test_the_engine_takes_each_row_image(
     servers: Servers, server: str, image: str, spark: SparkSession, tmp_path: Path, summary: list[str]
 ) -> None:
-    running, random_ = servers.get(server), random.Random(SEED)
+    running, generator = servers.get(server), random.Random(SEED)
     with running.connect() as connection:
         database = Database("images", running, connection)
         shop = shop_of(database, spark, tmp_path)
@@ -111,9 +111,11 @@ def test_the_engine_takes_each_row_image(
             "ALTER TABLE t DROP COLUMN v, ADD COLUMN w INT NOT NULL DEFAULT 8",
             "ALTER TABLE t CHANGE e h DATETIME",
         )
-        for nth, statement_ in enumerate(statements):
-            shop.execute(f"SET binlog_row_image = {image}", *row_statements(random_, STATEMENTS, sets_texts=sets_texts))
-            shop.execute(f"UPDATE t SET {text}b = b + 1 WHERE id % 2", statement_)
+        for nth, logged in enumerate(statements):
+            shop.execute(
+                f"SET binlog_row_image = {image}", *row_statements(generator, STATEMENTS, sets_texts=sets_texts)
+            )
+            shop.execute(f"UPDATE t SET {text}b = b + 1 WHERE id % 2", logged)
             shop.execute(f"UPDATE t SET {text}b = b + 1 WHERE id % 3", "SET binlog_row_image = FULL")
             if nth == 1:
                 shop.execute("TRUNCATE p", "INSERT INTO p (k, l) VALUES (1, 'b')")
@@ -142,15 +144,15 @@ def silver(shop: Shop, pipeline: Pipeline, table: str) -> list[str]:
 
 @pytest.mark.long
 def test_random_statements_under_row_images_that_change(shop: Shop, summary: list[str]) -> None:
-    random_, pipeline = random.Random(SEED), shop.pipeline()
+    generator, pipeline = random.Random(SEED), shop.pipeline()
     rows = ", ".join(f"({key}, {key})" for key in range(KEYS))
     shop.execute(*TABLES.values(), *(f"INSERT INTO {table} (id, a) VALUES {rows}" for table in TABLES))
-    counts, places = [0, 0], [shop.start]
+    counts, positions = [0, 0], [shop.start]
     for _ in range(3):
         for _ in range(STATEMENTS):
-            shop.execute(*statement(random_))
+            shop.execute(*statement(generator))
         shop.execute("SET binlog_row_image = MINIMAL", "UPDATE t SET d = '2024-05-06' WHERE id % 2")
-        places.append(shop.end())
+        positions.append(shop.end())
         _, outcome = shop.run(pipeline)
         assert outcome.stopped == {}
         for table in TABLES:
@@ -159,7 +161,7 @@ def test_random_statements_under_row_images_that_change(shop: Shop, summary: lis
     before = {table: silver(shop, pipeline, table) for table in TABLES}
     lacking = shop.silver(pipeline, "t").where("_absent IS NOT NULL").count()
     assert lacking > 0, "some rows of silver lack columns"
-    for part in (Range(places[1], places[2]), Range(shop.start, places[1])):
+    for part in (Range(positions[1], positions[2]), Range(shop.start, positions[1])):
         replayed = backfill_source(
             shop.spark, pipeline, SOURCE, part, lambda _: True, options=BackfillOptions((SILVER,))
         )

@@ -65,7 +65,7 @@ TEXTS = {
     "CHANGE b d VARCHAR(12)": "CHANGE b d VARCHAR(12) CHARACTER SET latin1",
     "x VARCHAR(5))": "x VARCHAR(5)) CHARACTER SET latin1",
 }
-"""Where rows do not tell the character set of a text, its statement has to."""
+"""Position where rows do not tell the character set of a text, its statement has to."""
 TABLES = ("orders", "onward", "taken", "bag", "made")
 
 
@@ -138,7 +138,10 @@ def test_tables_that_only_a_dump_names_are_the_server_s(
 def test_a_dump_that_comes_later_or_is_another_one(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without one the tables stop; with one whose place is behind the files too; then it is taken in at its place."""
+    """Without one the tables stop.
+
+    With one whose position is behind the files too; then it is taken in at its position.
+    """
     with MySQLServer(tmp_path / "server", {"binlog_row_metadata": None}) as server, server.connect() as connection:
         execute(server, "CREATE DATABASE shop", "CREATE TABLE shop.t (a INT PRIMARY KEY, b VARCHAR(5), c INT)")
         execute(server, "CREATE TABLE shop.wrong (a INT)")
@@ -181,8 +184,8 @@ def test_a_dump_that_comes_later_or_is_another_one(
         assert start.position is not None
         assert end is not None
         assert end.position is not None
-        range_ = Range(start.position, end.position)
-        replayed = backfill_source(spark, pipeline, SOURCE, range_, lambda name: name.table == "t")
+        log_range = Range(start.position, end.position)
+        replayed = backfill_source(spark, pipeline, SOURCE, log_range, lambda name: name.table == "t")
         assert replayed.stopped == {}
         require_same(shop, pipeline, "t")
 

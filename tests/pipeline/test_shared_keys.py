@@ -64,11 +64,11 @@ def truth(operations: list[tuple[str, int, str, int, str]], left_out: tuple[str,
             keys[source].add(key)
             owners[key] = (source, name)
             continue
-        unseen = {key_ for owner, key_ in hidden if owner == source}
+        unseen = {key_value for owner, key_value in hidden if owner == source}
         collected = keys[source] if op == "truncate" else (keys[source] | unseen) & {key}
-        hidden -= {(source, key_) for key_ in (unseen if op == "truncate" else {key})}
-        for key_ in sorted(collected):
-            owners.pop(key_, None)
+        hidden -= {(source, key_value) for key_value in (unseen if op == "truncate" else {key})}
+        for key_value in sorted(collected):
+            owners.pop(key_value, None)
         keys[source] -= collected
     return owners
 
@@ -116,34 +116,36 @@ class World:
         return {row["id"]: (row["_source"], row["name"]) for row in records}
 
 
-def write(random_: random.Random, regions: list[Region], first: int, count: int) -> None:
+def write(generator: random.Random, regions: list[Region], first: int, count: int) -> None:
     for nth in range(first, first + count):
-        op = random_.choices(["put", "delete", "truncate"], [12, 5, 1])[0]
-        random_.choice(regions).apply(nth, op, random_.choice(KEYS))
+        op = generator.choices(["put", "delete", "truncate"], [12, 5, 1])[0]
+        generator.choice(regions).apply(nth, op, generator.choice(KEYS))
 
 
 def test_two_servers_that_write_the_same_keys(
     spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    random_ = random.Random(7)
+    generator = random.Random(7)
     with MySQLServer(tmp_path / "us", {"server_id": 2}) as server, server.connect() as connection:
         america = Database("america", server, connection)
         america.execute("CREATE DATABASE america")
         connection.select_db("america")
-        regions = [Region(source, schema, _end(schema)) for source, schema in (("eu", database), ("us", america))]
+        regions = [
+            Region(source, schema, _end_database(schema)) for source, schema in (("eu", database), ("us", america))
+        ]
         world = World(spark, tmp_path, regions)
         pipeline = world.pipeline()
         for region in regions:
             region.database.execute(CREATE)
         # One runs ahead of the other, then the other brings what is older and what is newer.
-        write(random_, regions, 0, 30)
+        write(generator, regions, 0, 30)
         world.run(pipeline, "us")
         assert world.rows(pipeline) == world.expected()
-        write(random_, regions, 30, 30)
+        write(generator, regions, 30, 30)
         world.run(pipeline, "eu")
         assert world.rows(pipeline) == world.expected()
         regions[0].apply(60, "truncate", 0)
-        write(random_, regions, 61, 20)
+        write(generator, regions, 61, 20)
         for nth, region in enumerate(regions):
             region.apply(90 + nth, "put", 2)
         world.run(pipeline, "us", "eu")
@@ -164,18 +166,18 @@ def test_two_servers_that_write_the_same_keys(
         assert _versions(pipeline) == before
 
         # A backfill changes nothing; by another rule it gives what a fresh run does, with rows that were hidden.
-        assert backfill(spark, pipeline, BackfillRequest("eu", regions[0].start, _end(database))).stopped == {}
+        assert backfill(spark, pipeline, BackfillRequest("eu", regions[0].start, _end_database(database))).stopped == {}
         assert _versions(pipeline) == before
         rule = {"tables": [f"{database.name}.people"], "insert-value-expr": "id = 2"}
         ruled = world.pipeline(row_filters={"no2": rule})
-        outcome = backfill(spark, ruled, BackfillRequest("eu", regions[0].start, _end(database)))
+        outcome = backfill(spark, ruled, BackfillRequest("eu", regions[0].start, _end_database(database)))
         assert outcome.stopped == {}
         fresh = world.pipeline("fresh", row_filters={"no2": rule})
         world.run(fresh, "eu", "us")
         assert world.rows(ruled) == world.rows(fresh) == world.expected(("eu", 2))
 
 
-def _end(database: Database) -> str:
+def _end_database(database: Database) -> str:
     file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
     return f"{file}:{offset}"
 

@@ -14,7 +14,7 @@ SEED = int(os.environ.get("STRATALOG_SEED", "1"))
 
 
 def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path, summary: list[str]) -> None:
-    account = soak(SECONDS, tmp_path, SEED, say=lambda line: None)
+    account = soak(SECONDS, tmp_path, SEED, print_line=lambda line: None)
     assert account.rows
     assert account.bytes
     assert (account.missing, account.doubled, account.different) == (0, 0, 0)

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS
-from tests.cluster.ways import Way
+from tests.cluster.deployments import Deployment
+from tests.fix_keeper import stop_process, wait_until
 from tests.fix_spark import LIGHT
-from tests.fix_standing import stop_process, wait_until
 from tests.ran import Ran
 from tests.waiting import wait_for
 
@@ -58,7 +58,7 @@ def sessions(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of temporary files, and so of sessions."""
     folder = tmp_path_factory.mktemp("standing")
     yield folder
@@ -66,55 +66,55 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(place: Path, tmp_path: Path) -> Callable[..., Ran]:
+def run(path: Path, tmp_path: Path) -> Callable[..., Ran]:
     """A run over the recorded demo into a new lake."""
-    way = Way(tmp_path / "way", SPARK, is_demo=True)
+    deployment = Deployment(tmp_path / "way", SPARK, is_demo=True)
 
     def run(**variables: str) -> Ran:
         shutil.rmtree(tmp_path / "way" / "lake", ignore_errors=True)
-        return command("run", "-c", way.config, folder=place, **variables)
+        return command("run", "-c", deployment.config, folder=path, **variables)
 
     return run
 
 
-def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], place: Path) -> None:
+def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], path: Path) -> None:
     first = run()
     assert first.status == 0, first.err
-    (server,) = sessions(place)
+    (server,) = sessions(path)
     assert (server["runs"], server["keep"]) == ([], 300)
     second = run()
     assert second.status == 0, second.err
     assert re.sub(r"\d+\.\d+", "", second.out) == re.sub(r"\d+\.\d+", "", first.out)
-    assert [item["pid"] for item in sessions(place)] == [server["pid"]]
+    assert [item["pid"] for item in sessions(path)] == [server["pid"]]
     daemons = subprocess.run(["ps", "--ppid", str(server["pid"]), "-o", "args="], capture_output=True, check=True)
     assert daemons.stdout.count(b"spark_jobs.runtime.python_daemon") == 1, daemons.stdout
 
 
 @pytest.mark.long
-def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], place: Path) -> None:
+def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], path: Path) -> None:
     run()
-    (server,) = sessions(place)
+    (server,) = sessions(path)
     stop_process(server["pid"])
     ended = run()
     assert ended.status == 0, ended.err
     assert "cannot be reached" in ended.err
-    assert [item["pid"] for item in sessions(place)] != [server["pid"]]
+    assert [item["pid"] for item in sessions(path)] != [server["pid"]]
     assert "Traceback" not in ended.err
 
 
 def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_another(
-    run: Callable[..., Ran], place: Path, tmp_path: Path
+    run: Callable[..., Ran], path: Path, tmp_path: Path
 ) -> None:
     assert run().status == 0
-    (server,) = sessions(place)
-    way = tmp_path / "way"
-    shutil.rmtree(way / "lake")
-    environment = os.environ | {"TMPDIR": str(place), "SALT": "salt"}
-    words = [sys.executable, "-m", "stratalog", "run", "-c", str(way / "pipeline.yaml")]
+    (server,) = sessions(path)
+    full_path = tmp_path / "way"
+    shutil.rmtree(full_path / "lake")
+    environment = os.environ | {"TMPDIR": str(path), "SALT": "salt"}
+    words = [sys.executable, "-m", "stratalog", "run", "-c", str(full_path / "pipeline.yaml")]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        wait_until(lambda: bool(sessions(place)[0]["runs"]), 60)
+        wait_until(lambda: bool(sessions(path)[0]["runs"]), 60)
         # The run stands still while its server is killed, or it might end before that.
-        wait_for("a file of bronze", lambda: any(way.rglob("*.parquet")), 60, pause=0.002)
+        wait_for("a file of bronze", lambda: any(full_path.rglob("*.parquet")), 60, pause=0.002)
         process.send_signal(signal.SIGSTOP)
         os.kill(server["pid"], signal.SIGKILL)
         process.send_signal(signal.SIGCONT)
@@ -122,21 +122,21 @@ def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_anoth
     assert process.returncode == 1
     assert "the Spark server that stays between runs" in errors
     assert "Traceback" not in errors
-    ended = command("run", "-c", way / "pipeline.yaml", folder=place)
+    ended = command("run", "-c", full_path / "pipeline.yaml", folder=path)
     assert ended.status == 0, ended.err
 
 
 @pytest.mark.long
-def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[..., Ran], place: Path) -> None:
+def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[..., Ran], path: Path) -> None:
     assert run().status == 0
-    before = {item["pid"] for item in sessions(place)}
+    before = {item["pid"] for item in sessions(path)}
     assert run(AWS_ACCESS_KEY_ID="another").status == 0
-    assert len(sessions(place)) == len(before) + 1
+    assert len(sessions(path)) == len(before) + 1
 
 
 @pytest.mark.long
 def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
-    run: Callable[..., Ran], place: Path, tmp_path: Path
+    run: Callable[..., Ran], path: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -147,21 +147,21 @@ def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
 
 
 @pytest.mark.dagster
-def test_dagster_attaches_too(run: Callable[..., Ran], place: Path, tmp_path: Path) -> None:
+def test_dagster_attaches_too(run: Callable[..., Ran], path: Path, tmp_path: Path) -> None:
     assert run().status == 0
-    before = sessions(place)
-    way = tmp_path / "way"
-    shutil.rmtree(way / "lake")
-    environment = os.environ | {"TMPDIR": str(place), "SALT": "salt", "DAGSTER_HOME": ""}
+    before = sessions(path)
+    full_path = tmp_path / "way"
+    shutil.rmtree(full_path / "lake")
+    environment = os.environ | {"TMPDIR": str(path), "SALT": "salt", "DAGSTER_HOME": ""}
     ended = subprocess.run(
         [sys.executable, "-c", STEPS],
         capture_output=True,
         text=True,
         check=False,
         env=environment,
-        cwd=way,
+        cwd=full_path,
         timeout=240,
     )
     assert ended.stdout.splitlines()[-1:] == ["True"], ended.stderr[-3000:]
-    assert [item["pid"] for item in sessions(place)] == [item["pid"] for item in before]
-    assert any(way.glob("lake/downstream/**/*.parquet"))
+    assert [item["pid"] for item in sessions(path)] == [item["pid"] for item in before]
+    assert any(full_path.glob("lake/downstream/**/*.parquet"))

@@ -59,20 +59,20 @@ def test_the_rows_before_a_statement_that_is_not_followed_are_in_the_lake(shop: 
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, total BIGINT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
     shop.run(pipeline)
     shop.execute("INSERT INTO t VALUES (3, 3)", "INSERT INTO t VALUES (10, 10), (11, 11)", "DELETE FROM t WHERE id = 1")
-    place = shop.end()
+    position = shop.end()
     shop.execute("ALTER TABLE t MODIFY total INT", "INSERT INTO t VALUES (12, 12)")
 
     _, outcome = shop.run(pipeline)
     (reason,) = outcome.stopped.values()
-    assert f"ALTER TABLE at {place} does not keep every value of column total" in reason
+    assert f"ALTER TABLE at {position} does not keep every value of column total" in reason
     assert shop.merged(pipeline, "t") == [(2, 2), (3, 3), (10, 10), (11, 11)]
-    assert [head.position for layer in layers(shop, pipeline, "t") if (head := layer.head())] == [place, place]
+    assert [head.position for layer in layers(shop, pipeline, "t") if (head := layer.head())] == [position, position]
     published = entry(shop, pipeline, "t")
     assert (published.state, published.reason, published.position, published.merged) == (
         "stopped",
         reason,
-        str(place),
-        str(place),
+        str(position),
+        str(position),
     )
 
     heads = versions(shop, pipeline, "t")
@@ -98,7 +98,7 @@ def test_the_transactions_before_a_row_that_cannot_be_taken_are_in_the_lake(shop
         "INSERT INTO t VALUES (1, 1), (2, 2)",
         "INSERT INTO u VALUES (1)",
     )
-    place = shop.end()
+    position = shop.end()
     shop.execute(
         PARTIAL[0],
         "BEGIN",
@@ -116,17 +116,17 @@ def test_the_transactions_before_a_row_that_cannot_be_taken_are_in_the_lake(shop
     assert outcome.stopped.keys() == {t}
     assert require_same(shop, pipeline, "u") == 2
     assert shop.merged(pipeline, "t") == [(1, 1), (2, 2)], "and not the half of a transaction"
-    assert entry(shop, pipeline, "t").position == str(place)
+    assert entry(shop, pipeline, "t").position == str(position)
     heads = versions(shop, pipeline, "t")
     _, repeated = shop.run(pipeline)
     assert (repeated.stopped, versions(shop, pipeline, "t")) == (outcome.stopped, heads)
 
-    for rows_ in ([(1, 1), (2, 2), (3, 3), (7, 7)], [(1, 1), (2, 2), (3, 3), (4, 4), (7, 7)]):
-        (event,) = [word for word in outcome.stopped[t].split() if word.startswith(place.file)][:1]
+    for all_rows in ([(1, 1), (2, 2), (3, 3), (7, 7)], [(1, 1), (2, 2), (3, 3), (4, 4), (7, 7)]):
+        (event,) = [word for word in outcome.stopped[t].split() if word.startswith(position.file)][:1]
         add(pipeline, SOURCE, plan_skip(pipeline, SOURCE, event.rstrip(":")))
-        shop.execute(f"INSERT INTO t VALUES ({len(rows_)}, {len(rows_)})") if len(rows_) == 4 else None
+        shop.execute(f"INSERT INTO t VALUES ({len(all_rows)}, {len(all_rows)})") if len(all_rows) == 4 else None
         _, outcome = shop.run(pipeline)
-        assert shop.merged(pipeline, "t") == rows_
+        assert shop.merged(pipeline, "t") == all_rows
     assert outcome.stopped == {}
 
 
@@ -180,28 +180,28 @@ FAULTS = {
 """By table what stops it."""
 
 
-def statements(random_: random.Random, steps: int) -> list[str]:
+def statements(generator: random.Random, steps: int) -> list[str]:
     """Rows of all tables, and in each somewhere what stops it."""
     groups: list[list[str]] = []
     for _ in range(steps):
-        table, key = random_.choice([*FAULTS]), random_.randrange(30)
+        table, key = generator.choice([*FAULTS]), generator.randrange(30)
         changes = [f"INSERT INTO {table} (id, v) VALUES ({key}, 0) ON DUPLICATE KEY UPDATE v = v + 1"]
-        changes += [f"DELETE FROM {table} WHERE id = {key + 1}"] * (random_.random() < 0.3)
-        groups.append(["BEGIN", *changes, "COMMIT"] if random_.random() < 0.5 else changes)
+        changes += [f"DELETE FROM {table} WHERE id = {key + 1}"] * (generator.random() < 0.3)
+        groups.append(["BEGIN", *changes, "COMMIT"] if generator.random() < 0.5 else changes)
     for fault in FAULTS.values():
-        groups.insert(random_.randrange(steps // 4, steps), fault)
+        groups.insert(generator.randrange(steps // 4, steps), fault)
     creates = [f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, d DATE)" for table in FAULTS]
     return [*creates, *(statement for group in groups for statement in group)]
 
 
 def boundaries(shop: Shop, pipeline: Pipeline) -> list[Position]:
-    """Where each transaction of the log ends, as bronze has it."""
+    """Positions where each transaction of the log ends, as bronze has it."""
     snapshot = bronze.BronzeSnapshot.of(lake_of(pipeline), SOURCE)
     slices = (
         bronze.read_all(shop.spark, snapshot.table, snapshot.version).where("kind <> 'control'").toArrow().to_batches()
     )
     slices_of_one = (
-        piece for slice_ in slices for at in range(slice_.num_rows) for piece in split(slice_.slice(at, 1))
+        piece for log_slice in slices for at in range(log_slice.num_rows) for piece in split(log_slice.slice(at, 1))
     )
     ends = (
         piece.select(["file", "stop"]).to_pylist()[0]
@@ -211,22 +211,22 @@ def boundaries(shop: Shop, pipeline: Pipeline) -> list[Position]:
     return sorted(Position(end["file"], end["stop"]) for end in ends)
 
 
-def cut_at(random_: random.Random, places: Sequence[Position], runs: int) -> list[Position]:
-    return sorted(random_.sample(places[:-1], runs - 1))
+def cut_at(generator: random.Random, positions: Sequence[Position], runs: int) -> list[Position]:
+    return sorted(generator.sample(positions[:-1], runs - 1))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1])
 def test_how_a_log_is_cut_into_runs_does_not_decide_what_is_in_the_lake(shop: Shop, seed: int) -> None:
-    random_ = random.Random(seed)
-    shop.execute("SET SESSION sql_mode = ''", *statements(random_, 60))
+    generator = random.Random(seed)
+    shop.execute("SET SESSION sql_mode = ''", *statements(generator, 60))
     condition = {"tables": [f"{shop.database.name}.asked"], "insert-value-expr": "d = '2001-01-01'"}
     rules = {"r": condition}
     at_once = shop.pipeline(row_filters=rules)
     run_up_to(shop, at_once)
-    places = boundaries(shop, at_once)
+    positions = boundaries(shop, at_once)
     in_pieces = shop.pipeline(lake=str(shop.folder / "pieces"), row_filters=rules)
-    for until in [*cut_at(random_, places, 3), None]:
+    for until in [*cut_at(generator, positions, 3), None]:
         run_up_to(shop, in_pieces, until)
     states = {table: state_of(shop, at_once, table) for table in FAULTS}
     assert [table for table, state in states.items() if state.state == "current"] == ["fine"]
@@ -242,7 +242,7 @@ def test_a_range_up_to_where_a_table_stands_inside_a_slice_is_done_again(shop: S
     shop.run(pipeline)
     start = shop.end()
     shop.execute("INSERT INTO t VALUES (1, 1)", "INSERT INTO t VALUES (2, 2)")
-    place = shop.end()
+    position = shop.end()
     shop.execute("SET SESSION sql_log_bin = 0", "ALTER TABLE t ADD w INT", "SET SESSION sql_log_bin = 1")
     shop.execute("INSERT INTO t VALUES (3, 3, 3)")
     _, outcome = shop.run(pipeline)
@@ -250,12 +250,12 @@ def test_a_range_up_to_where_a_table_stands_inside_a_slice_is_done_again(shop: S
     silver, _ = layers(shop, pipeline, "t")
     head = silver.head()
     assert head is not None
-    assert head.position == place
+    assert head.position == position
     bronze = lake_of(pipeline).bronze(SOURCE)
-    assert read_index(bronze, bronze.head().version).is_inside(place)  # type: ignore[union-attr]
+    assert read_index(bronze, bronze.head().version).is_inside(position)  # type: ignore[union-attr]
 
     shop.spark.sql(f"UPDATE {silver.sql} SET v = 0 WHERE id = 2")
-    replayed = backfill_source(shop.spark, pipeline, SOURCE, Range(start, place), lambda _: True)
+    replayed = backfill_source(shop.spark, pipeline, SOURCE, Range(start, position), lambda _: True)
     assert replayed.stopped == {}
     assert [job.rows for job in replayed.compacted] == [2]
     assert sorted((row["id"], row["v"]) for row in silver.read(shop.spark).collect()) == [(1, 1), (2, 2)]
@@ -268,10 +268,10 @@ def test_tables_that_stand_inside_slices_unpublished_are_planned_at_once(
     pipeline, names = shop.pipeline(), [f"t{number}" for number in range(5)]
     shop.execute(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in names))
     shop.run(pipeline)
-    places = {}
+    positions = {}
     for name in names:
         shop.execute(f"INSERT INTO {name} VALUES (1, 1)", f"INSERT INTO {name} VALUES (2, 2)")
-        places[name] = shop.end()
+        positions[name] = shop.end()
         shop.execute("SET SESSION sql_log_bin = 0", f"ALTER TABLE {name} ADD w INT", "SET SESSION sql_log_bin = 1")
         shop.execute(f"INSERT INTO {name} VALUES (3, 3, 3)")
     extract_source(shop.spark, pipeline, SOURCE)
@@ -287,7 +287,7 @@ def test_tables_that_stand_inside_slices_unpublished_are_planned_at_once(
     outcome = compact_source(shop.spark, pipeline, SOURCE)
     assert len(looked) == 2
     assert outcome.stopped == first.stopped
-    assert {name: layers(shop, pipeline, name)[0].head().position for name in names} == places  # type: ignore[union-attr]
+    assert {name: layers(shop, pipeline, name)[0].head().position for name in names} == positions  # type: ignore[union-attr]
 
 
 def test_a_table_whose_log_downstream_is_damaged_stops_alone(shop: Shop) -> None:

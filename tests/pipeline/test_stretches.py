@@ -20,7 +20,7 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.log_store import Store
-from tests.gtid_logs import A, Standing, land, write_log
+from tests.gtid_logs import A, ServerFolder, land, write_log
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +36,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     bronze = Lake(str(folder / "lake")).bronze("shop")
     for at, (files, base) in enumerate(((FIRST, "b"), (SECOND, "other"), (THIRD, "b")), 1):
         write_log(folder / str(at), files, base)
-        land(bronze, Standing(folder / str(at), f"{at}{A[1:]}", f"db{at}:3306"))
+        land(bronze, ServerFolder(folder / str(at), f"{at}{A[1:]}", f"db{at}:3306"))
     path = folder / "pipeline.yaml"
     path.write_text("lake: ./lake\nsources: {shop: {files: ./1}}\nretention: {bronze: 1d}\n")
     return load(path)
@@ -73,7 +73,7 @@ def test_a_name_that_occurs_in_several_stretches_is_refused(spark: SparkSession,
 
 
 @pytest.mark.parametrize(
-    "place, position",
+    "location, position",
     [
         (f"{A}:1-2", "b.000002:4"),
         (f"{A}:1-6", "2/other.000002:4"),
@@ -81,9 +81,9 @@ def test_a_name_that_occurs_in_several_stretches_is_refused(spark: SparkSession,
     ],
 )
 def test_gtids_and_times_are_looked_for_in_all_stretches(
-    spark: SparkSession, pipeline: Pipeline, place: str, position: str
+    spark: SparkSession, pipeline: Pipeline, location: str, position: str
 ) -> None:
-    assert str(range_in(lake_of(pipeline), "shop", place, None).start) == position
+    assert str(range_in(lake_of(pipeline), "shop", location, None).start) == position
 
 
 def test_what_lies_in_a_file_held_in_part_is_to_be_named_by_position(spark: SparkSession, pipeline: Pipeline) -> None:
@@ -131,5 +131,5 @@ def test_gc_removes_stretches_that_are_over(spark: SparkSession, pipeline: Pipel
         ids(spark, pipeline, "2/other.000002:4", None)
     third = [THIRD[0], ("a:1-2", [*THIRD[1][1], "a:10"])]
     write_log(pipeline.path.parent / "3", third)
-    onward = land(lake_of(pipeline).bronze("shop"), Standing(pipeline.path.parent / "3", f"3{A[1:]}", "db3:3306"))
+    onward = land(lake_of(pipeline).bronze("shop"), ServerFolder(pipeline.path.parent / "3", f"3{A[1:]}", "db3:3306"))
     assert not onward.opens, "the log index is still there"

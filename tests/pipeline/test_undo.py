@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.mysql, pytest.mark.slow]
 
 
 def end_of(database: Database) -> str:
-    """Where the log ends now, in a new file."""
+    """Position where the log ends now, in a new file."""
     return beginning_of(database)
 
 
@@ -37,7 +37,7 @@ def undo_of(pipeline: Pipeline, database: Database, tables: Sequence[str], **cho
 
 
 def executed(database: Database, undo: Undo) -> list[str]:
-    """The places of the conflicts that the script prints when it is run."""
+    """The positions of the conflicts that the script prints when it is run."""
     conflicts: list[str] = []
     with database.server.connect() as connection, connection.cursor() as cursor:
         for statement in "".join(undo.script()).split(";\n"):
@@ -49,7 +49,7 @@ def executed(database: Database, undo: Undo) -> list[str]:
 
 
 def predicted(database: Database, undo: Undo) -> list[str]:
-    """The places of the conflicts that the check names."""
+    """The positions of the conflicts that the check names."""
     with database.server.connect() as connection, connection.cursor() as cursor:
 
         def ask(query: str) -> list[tuple[object, ...]]:
@@ -58,7 +58,7 @@ def predicted(database: Database, undo: Undo) -> list[str]:
 
         for statement in SESSION:
             cursor.execute(statement)
-        return [step.place for step, _ in GuardCheck(ask).conflicts(undo.steps)]
+        return [step.location for step, _ in GuardCheck(ask).conflicts(undo.steps)]
 
 
 def rows(database: Database, table: str) -> list[tuple[Any, ...]]:

@@ -83,7 +83,7 @@ class Log:
         return self.shop.pipeline(sources={SOURCE: source}, tables=["shop.*"], **keys)
 
     def run(self, pipeline: Pipeline) -> dict[str, str]:
-        """Why tables stopped."""
+        """Reasons why tables stopped."""
         _, outcome = self.shop.run(pipeline)
         return {name.table: reason for name, reason in outcome.stopped.items()}
 
@@ -105,7 +105,7 @@ def log(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> 
         yield Log(shop, server, request.param, tmp_path / "log")
 
 
-def by_place(log: Log, pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
+def by_position(log: Log, pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
     """The downstream rows, what only ``_raw`` tells in its place."""
     frame = lake_of(pipeline).downstream("shop", table).read(log.shop.spark)
     names = [name for name in frame.columns if name not in merge_job.ADDED]
@@ -133,13 +133,13 @@ def sign_unknown(number: int | None, bits: int) -> int | str | None:
 def expected(log: Log) -> list[tuple[Any, ...]]:
     """The rows of ``t`` as they are to be by place: numbers of labels, and what the log tells of signs and texts."""
     rows = log.selected("t", "id, tiny, medium, big, name, HEX(old), e + 0, s + 0, d, CAST(at AS CHAR), HEX(b)")
-    return [_expected(row, tells_signs=log.build != "mysql-5.7") for row in rows]
+    return [_expected(row, has_signedness=log.build != "mysql-5.7") for row in rows]
 
 
-def _expected(row: tuple[Any, ...], *, tells_signs: bool) -> tuple[Any, ...]:
+def _expected(row: tuple[Any, ...], *, has_signedness: bool) -> tuple[Any, ...]:
     *numbers, name, old, e, s, d, at, b = row
     labels = [None if label is None else int(label) for label in (e, s)]
-    if tells_signs:
+    if has_signedness:
         texts = [old and bytes.fromhex(old).decode("latin1"), b and bytes.fromhex(b)]
     else:
         numbers = [sign_unknown(number, bits) for number, bits in zip(numbers, (32, 8, 24, 64), strict=True)]
@@ -174,8 +174,8 @@ def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log:
     assert stopped.keys() == {"t"}
     assert "nothing names the columns that the table had before it" in stopped["t"]
     assert "ALTER TABLE t DROP COLUMN name" in stopped["t"]
-    assert texts(by_place(log, pipeline, "t")) == truth
-    grown_rows = texts(by_place(log, pipeline, "grown"))
+    assert texts(by_position(log, pipeline, "t")) == truth
+    grown_rows = texts(by_position(log, pipeline, "grown"))
     negative = "-4" if log.build == "mysql-8.0" else "-4 or 4294967292"
     assert grown_rows == texts([(1, 2, "w"), (2, 3, "w"), (4, negative, "y")])
     assert lake_of(pipeline).downstream("shop", "grown").read(log.shop.spark).columns[:3] == ["@1", "@2", "w"]
@@ -195,11 +195,11 @@ def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log:
     head = lake_of(pipeline).bronze(SOURCE).head()
     assert head is not None
     assert head.position is not None
-    range_ = Range(Position("mysql-bin.000001", 4), head.position)
-    outcome = backfill_source(log.shop.spark, pipeline, SOURCE, range_, lambda name: name.table in ("t", "grown"))
+    log_range = Range(Position("mysql-bin.000001", 4), head.position)
+    outcome = backfill_source(log.shop.spark, pipeline, SOURCE, log_range, lambda name: name.table in ("t", "grown"))
     assert outcome.stopped == {}
-    assert texts(by_place(log, pipeline, "t")) == truth
-    assert texts(by_place(log, pipeline, "grown")) == grown_rows
+    assert texts(by_position(log, pipeline, "t")) == truth
+    assert texts(by_position(log, pipeline, "grown")) == grown_rows
     summary.append(f"{log.build}: {len(truth)} rows by number, as they were before DROP COLUMN")
 
 
@@ -215,7 +215,7 @@ def test_a_numbered_table_gets_its_names_where_it_is_made_anew_or_begun_anew(log
     pipeline = log.pipeline(on_unnamed="number")
     assert log.run(pipeline) == {}
     require_same(log.shop, pipeline, "anew")
-    assert len(by_place(log, pipeline, "late")) == 3
+    assert len(by_position(log, pipeline, "late")) == 3
     entries = {entry.table: entry.numbered for entry in publication.read(lake_of(pipeline), SOURCE)}
     assert entries == {"anew": None, "grown": True, "late": True, "named": None, "t": True}
 

@@ -108,8 +108,8 @@ def test_windows_before_and_behind_a_changed_key_are_folded(shop: Shop) -> None:
     head = lake.bronze(SOURCE).head()
     assert head is not None
     assert head.checkpoint is not None
-    range_ = Range(bronze.oldest(head.checkpoint), head.checkpoint.position)
-    backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
+    log_range = Range(bronze.oldest(head.checkpoint), head.checkpoint.position)
+    backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True)
     require_all(shop, pipeline)
     maintain(shop, pipeline)
     require_all(shop, pipeline)

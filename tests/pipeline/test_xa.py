@@ -194,9 +194,11 @@ def test_a_commit_whose_rows_bronze_does_not_hold(spark: SparkSession, tmp_path:
     assert [file.file for file in gc_source(spark, pipeline, SOURCE, ignored=["xa"], now=day(9)).files] == [file(1)]
     logs.write(3, COMMIT, insert(4, "c"), Commit())
     (reason,) = logs.run().stopped.values()
-    place = re.search(r"which XA COMMIT at (\S+) commits, was prepared before the log begins that bronze holds", reason)
-    assert place, reason
-    add(logs.pipeline(), SOURCE, plan_skip(logs.pipeline(), SOURCE, place[1]))
+    location = re.search(
+        r"which XA COMMIT at (\S+) commits, was prepared before the log begins that bronze holds", reason
+    )
+    assert location, reason
+    add(logs.pipeline(), SOURCE, plan_skip(logs.pipeline(), SOURCE, location[1]))
     assert logs.run().stopped == {}
     assert [row[0] for row in logs.rows("orders")] == [1, 3, 4]
 

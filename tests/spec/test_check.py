@@ -26,9 +26,9 @@ def test_each_guard_has_a_mutant_and_a_place_in_the_code(module: str) -> None:
 
 
 def test_what_the_page_names_of_the_code_is_there() -> None:
-    places = re.findall(r"`([a-z_/]+\.py)::(\w+)`", PAGE)
-    assert len(places) > 20
-    for path, name in places:
+    indexes = re.findall(r"`([a-z_/]+\.py)::(\w+)`", PAGE)
+    assert len(indexes) > 20
+    for path, name in indexes:
         text = (ROOT / "spark_jobs" / path).read_text(encoding="utf-8")
         assert re.search(rf"(def|class) {name}\b", text), f"{path} has no {name}"
 

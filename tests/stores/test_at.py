@@ -50,17 +50,17 @@ def test_rows_are_those_of_the_lake_in_a_folder(
         ran = stratalog("at", AT, "-c", stored.path, *tables, "--to", f"{target}/{form}", "--format", form)
         assert ran.status == 0, ran.err
         for table, expected in truth.items():
-            place = f"{target}/{form}/{table.replace('.', '/') if form == 'delta' else f'{table}.{form}'}"
-            assert f"{place}\t{len(expected)} rows of {table} at mysql-bin.000002:1713" in ran.out.splitlines()
+            folder = f"{target}/{form}/{table.replace('.', '/') if form == 'delta' else f'{table}.{form}'}"
+            assert f"{folder}\t{len(expected)} rows of {table} at mysql-bin.000002:1713" in ran.out.splitlines()
             if form == "parquet":
-                rows = pq.read_table(files.readable(files.stored_path(place))).sort_by("id")
+                rows = pq.read_table(files.readable(files.stored_path(folder))).sort_by("id")
                 assert rows == expected
             elif form == "delta":
-                parts = rows_of(place, 0, expected.column_names, None, rows=1000)
+                parts = rows_of(folder, 0, expected.column_names, None, rows=1000)
                 ids = sorted(identity for part in parts for identity in part.column("id").to_pylist())
                 assert ids == expected.column("id").to_pylist()
             else:
-                lines = files.stored_path(place).read_bytes().decode().splitlines()
+                lines = files.stored_path(folder).read_bytes().decode().splitlines()
                 assert sorted(json.loads(line)["id"] for line in lines) == expected.column("id").to_pylist()
     summary.append(f"tables at a position, of a lake on a store and to it: {sum(map(len, truth.values()))} rows equal")
 

@@ -33,8 +33,8 @@ def test_every_commit_of_two_racing_processes_is_there_once(
     path, chance = f"{bucket}/race", random.Random(1)
     commit(new_table(path, COLUMNS, {}))
 
-    def fault(method: str, place: str) -> str | None:
-        is_commit = method == "PUT" and "/_delta_log/" in place and place.partition("?")[0].endswith(".json")
+    def fault(method: str, folder: str) -> str | None:
+        is_commit = method == "PUT" and "/_delta_log/" in folder and folder.partition("?")[0].endswith(".json")
         return "lost" if is_commit and chance.random() < 0.05 else None
 
     with FaultyProxy(store_server.port, fault) as proxy:

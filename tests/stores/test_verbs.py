@@ -90,13 +90,13 @@ def contents(path: str, leaving: tuple[str, ...] = ()) -> Counter[str]:
     assert snapshot, path
     names = [name for name in snapshot.schema.names if name not in leaving]
     return Counter(
-        repr(sorted((name, _plain(cell)) for name, cell in row.items()))
+        repr(sorted((name, _comparable_cell(cell)) for name, cell in row.items()))
         for batch in rows_of(path, snapshot.version, names, None, rows=1000)
         for row in batch.to_pylist(maps_as_pydicts="lossy")
     )
 
 
-def _plain(cell: Any) -> Any:
+def _comparable_cell(cell: Any) -> Any:
     return sorted(cell.items()) if isinstance(cell, dict) else cell
 
 

@@ -14,7 +14,7 @@ ORDERS = ("shop", "orders")
 
 
 def revenue(orders: DataFrame) -> DataFrame:
-    """What came in, by day and currency."""
+    """Revenue by day and currency."""
     return (
         orders.where("status IN ('paid', 'sent')")
         .groupBy(F.to_date("placed").alias("day"), "currency")
@@ -33,7 +33,7 @@ def definitions(pipeline: Pipeline, resources: Mapping[str, Any] | None = None) 
         automation_condition=dg.AutomationCondition.eager(),
     )
     def report(spark: dg.ResourceParam[SparkSessions]) -> dg.MaterializeResult[None]:
-        """What came in, by day and currency; made anew when the orders have changed."""
+        """Revenue by day and currency; made anew when the orders have changed."""
         orders = lake_of(pipeline).downstream(*ORDERS)
         head = orders.head()
         assert head, "run the job sync first"

@@ -48,7 +48,7 @@ class Feed:
         self.base = offset
         """File offset of the buffer's first byte."""
         self.buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
-        """What was gathered and not forgotten, as of the last scan."""
+        """Bytes that were gathered and not forgotten, as of the last scan."""
         self._scanned = 0
         self._minimum = minimum
         self._missing_bytes = minimum
@@ -67,7 +67,7 @@ class Feed:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file's head has been read."""
+        """True if the file's head has been read."""
         return self._scanner is not None
 
     @property
@@ -88,7 +88,9 @@ class Feed:
         return self.base + self._scanned
 
     def cut(self, transaction: int | None) -> str | None:
-        """Why the file ends too early: it is empty, or ends inside its head, an event or a transaction; else None.
+        """Reason why the file ends too early.
+
+        It is empty, or ends inside its head, an event or a transaction; else None.
 
         transaction: where the transaction begins that is open at the end of what was scanned.
         """
@@ -112,7 +114,7 @@ class Feed:
 
     @property
     def undecided(self) -> bool:
-        """Whether what was scanned ends behind a GTID, before what tells which kind of transaction it begins."""
+        """True if what was scanned ends behind a GTID, before what tells which kind of transaction it begins."""
         return self._scanner is not None and self._scanner.undecided
 
     def add(self, chunk: Bytes) -> Iterator[Scan]:

@@ -40,31 +40,31 @@ class _Container:
 
     def find(self, leg: "_Leg") -> int:
         """The place of a member or cell. Raises DecodeError where there is none."""
-        place = self._place(leg)
-        if place is None or place >= len(self.values):
+        offset = self._offset_of(leg)
+        if offset is None or offset >= len(self.values):
             raise DecodeError(f"the document before has no {_text_of(leg)}")
-        return place
+        return offset
 
     def insert(self, leg: "_Leg", value: "_Node") -> None:
         """Adds a member that is not there, or a cell before the one of that number. Raises DecodeError."""
         if isinstance(leg, bytes):
             if not self.is_object or leg in self.keys:
                 raise DecodeError(f"the document before takes no further {_text_of(leg)}")
-            place = sum(_order(key) < _order(leg) for key in self.keys)
-            self.keys.insert(place, leg)
+            offset = sum(_order(key) < _order(leg) for key in self.keys)
+            self.keys.insert(offset, leg)
         else:
             if self.is_object:
                 raise DecodeError(f"the document before takes no further {_text_of(leg)}")
-            place = leg.insertion(len(self.values))
-        self.values.insert(place, value)
+            offset = leg.insertion(len(self.values))
+        self.values.insert(offset, value)
 
     def remove(self, leg: "_Leg") -> None:
-        place = self.find(leg)
-        del self.values[place]
+        offset = self.find(leg)
+        del self.values[offset]
         if self.is_object:
-            del self.keys[place]
+            del self.keys[offset]
 
-    def _place(self, leg: "_Leg") -> int | None:
+    def _offset_of(self, leg: "_Leg") -> int | None:
         if isinstance(leg, bytes):
             return self.keys.index(leg) if self.is_object and leg in self.keys else None
         return None if self.is_object else leg.index(len(self.values))
@@ -78,8 +78,8 @@ class _DiffCell:
     from_end: bool
 
     def index(self, length: int) -> int | None:
-        place = length - 1 - self.number if self.from_end else self.number
-        return place if place >= 0 else None
+        offset = length - 1 - self.number if self.from_end else self.number
+        return offset if offset >= 0 else None
 
     def insertion(self, length: int) -> int:
         return max(length - 1 - self.number, 0) if self.from_end else min(self.number, length)
@@ -94,7 +94,7 @@ _Node: TypeAlias = _Raw | _Container
 
 
 def _text_of(leg: _Leg) -> str:
-    """What a leg leads to; without a member's name, which may be as secret as values are."""
+    """Text that a leg leads to; without a member's name, which may be as secret as values are."""
     return "member of that name" if isinstance(leg, bytes) else str(leg)
 
 
@@ -104,11 +104,11 @@ def apply_diffs(document: bytes, diffs: bytes) -> bytes:
     document: type byte and value; diffs: as in the row, without the length in front.
     """
     root: _Node = (document[0], document[1:]) if document else (_LITERAL, b"\0")
-    for number, (operation, path, value) in enumerate(_read(diffs), 1):
-        *way, last = _legs(path)
+    for number, (operation, path, value) in enumerate(_read_diffs(diffs), 1):
+        *full_path, last = _legs(path)
         try:
             root = _opened(root)
-            _changed(_seek(root, way), operation, last, value)
+            _changed(_seek(root, full_path), operation, last, value)
         except DecodeError as error:
             raise DecodeError(f"diff {number}: {error}") from None
     kind, content = _encode(root)
@@ -124,46 +124,46 @@ def _changed(parent: _Container, operation: int, leg: _Leg, value: _Raw) -> None
         parent.values[parent.find(leg)] = value
 
 
-def _seek(node: _Container, way: list[_Leg]) -> _Container:
-    for leg in way:
-        place = node.find(leg)
-        child = _opened(node.values[place])
-        node.values[place] = child
+def _seek(node: _Container, path: list[_Leg]) -> _Container:
+    for leg in path:
+        offset = node.find(leg)
+        child = _opened(node.values[offset])
+        node.values[offset] = child
         node = child
     return node
 
 
-def _read(diffs: bytes) -> Iterator[tuple[int, bytes, _Raw]]:
+def _read_diffs(diffs: bytes) -> Iterator[tuple[int, bytes, _Raw]]:
     """(operation, path, value): operation 1, then path and value with their lengths, no value to REMOVE."""
-    place = 0
-    while place < len(diffs):
-        operation = diffs[place]
+    offset = 0
+    while offset < len(diffs):
+        operation = diffs[offset]
         if operation > REMOVE:
             raise DecodeError(f"JSON diff operation {operation} is not known")
-        path, place = _text(diffs, place + 1)
+        path, offset = _length_prefixed(diffs, offset + 1)
         value = b"\4\0"
         if operation != REMOVE:
-            value, place = _text(diffs, place)
+            value, offset = _length_prefixed(diffs, offset)
         if not value:
             raise DecodeError("a JSON diff without a value")
         yield operation, path, (value[0], value[1:])
 
 
-def _text(wire: bytes, place: int) -> tuple[bytes, int]:
-    """Bytes behind their length-encoded length, and the place after them."""
+def _length_prefixed(wire: bytes, offset: int) -> tuple[bytes, int]:
+    """Bytes behind their length-encoded length, and the offset after them."""
     sizes = {252: 2, 253: 3, 254: 8}
-    first = _slice(wire, place, 1)[0]
+    first = _slice(wire, offset, 1)[0]
     size = sizes.get(first, 0)
     if first >= 251 and not size:
         raise DecodeError(f"a JSON diff with a length that begins with {first}")
-    length = int.from_bytes(_slice(wire, place + 1, size), "little") if size else first
-    return _slice(wire, place + 1 + size, length), place + 1 + size + length
+    length = int.from_bytes(_slice(wire, offset + 1, size), "little") if size else first
+    return _slice(wire, offset + 1 + size, length), offset + 1 + size + length
 
 
-def _slice(wire: bytes, place: int, count: int) -> bytes:
-    piece = wire[place : place + count]
+def _slice(wire: bytes, offset: int, count: int) -> bytes:
+    piece = wire[offset : offset + count]
     if len(piece) < count:
-        raise DecodeError(f"JSON of {len(wire)} bytes ends before byte {place + count}")
+        raise DecodeError(f"JSON of {len(wire)} bytes ends before byte {offset + count}")
     return piece
 
 
@@ -175,15 +175,15 @@ _LEG = re.compile(
 def _legs(path: bytes) -> list[_Leg]:
     """``$.name."another"[3][last-1]`` in its legs; at least one, since no diff replaces a whole document."""
     legs: list[_Leg] = []
-    place = 1
-    while path[:1] == b"$" and place < len(path):
-        match = _LEG.match(path, place)
+    offset = 1
+    while path[:1] == b"$" and offset < len(path):
+        match = _LEG.match(path, offset)
         if match is None:
             break
         legs.append(_leg(match))
-        place = match.end()
-    if not legs or place < len(path):
-        raise DecodeError(f"a JSON path of {len(path)} bytes is not understood beyond byte {place}")
+        offset = match.end()
+    if not legs or offset < len(path):
+        raise DecodeError(f"a JSON path of {len(path)} bytes is not understood beyond byte {offset}")
     return legs
 
 
@@ -213,46 +213,50 @@ def _opened(node: _Node) -> _Container:
         raise DecodeError("the value before is neither object nor array")
     large, is_object = kind in {_LARGE_OBJECT, _LARGE_ARRAY}, kind in {_SMALL_OBJECT, _LARGE_OBJECT}
     width = 4 if large else 2
-    count = _number(content, 0, width)
-    place = 2 * width
-    named_entries = range(place, place + is_object * count * (width + 2), width + 2)
-    keys = [_slice(content, _number(content, at, width), _number(content, at + width, 2)) for at in named_entries]
-    place += is_object * count * (width + 2)
-    entries = range(place, place + count * (1 + width), 1 + width)
-    return _Container(is_object, keys, [_value(content, at, large=large) for at in entries])
+    count = _little_endian(content, 0, width)
+    offset = 2 * width
+    # Entries of the keys, then entries of the values.
+    named_entries = range(offset, offset + is_object * count * (width + 2), width + 2)
+    keys = [
+        _slice(content, _little_endian(content, at, width), _little_endian(content, at + width, 2))
+        for at in named_entries
+    ]
+    offset += is_object * count * (width + 2)
+    entries = range(offset, offset + count * (1 + width), 1 + width)
+    return _Container(is_object, keys, [_entry_value(content, at, large=large) for at in entries])
 
 
-def _number(content: bytes, place: int, width: int) -> int:
-    return int.from_bytes(_slice(content, place, width), "little")
+def _little_endian(content: bytes, offset: int, width: int) -> int:
+    return int.from_bytes(_slice(content, offset, width), "little")
 
 
-def _value(content: bytes, entry: int, *, large: bool) -> _Raw:
+def _entry_value(content: bytes, entry: int, *, large: bool) -> _Raw:
     """The value of an entry: a type, then the value itself or its offset."""
     kind = _slice(content, entry, 1)[0]
     if kind in _IN_ENTRY[large]:
         return kind, _slice(content, entry + 1, _SIZES[kind])
-    place = _number(content, entry + 1, 4 if large else 2)
-    return kind, _slice(content, place, _size(kind, content, place))
+    offset = _little_endian(content, entry + 1, 4 if large else 2)
+    return kind, _slice(content, offset, _size(kind, content, offset))
 
 
-def _size(kind: int, content: bytes, place: int) -> int:
+def _size(kind: int, content: bytes, offset: int) -> int:
     """Bytes of a value that stands by itself."""
     if kind in _SIZES:
         return _SIZES[kind]
     if kind <= _LARGE_ARRAY:
         width = 4 if kind in {_LARGE_OBJECT, _LARGE_ARRAY} else 2
-        return _number(content, place + width, width)
+        return _little_endian(content, offset + width, width)
     # Strings and opaque values have a length of seven bits a byte, the lowest first.
     if kind not in {_STRING, _OPAQUE}:
         raise DecodeError(f"JSON value type {kind} is not known")
-    begin = place + (kind == _OPAQUE)
+    begin = offset + (kind == _OPAQUE)
     length = shift = 0
     while True:
         byte = _slice(content, begin, 1)[0]
         length |= (byte & 0x7F) << shift
         begin, shift = begin + 1, shift + 7
         if byte < 0x80:
-            return begin - place + length
+            return begin - offset + length
         if shift > 28:
             raise DecodeError("a JSON string whose length does not end")
 
@@ -275,21 +279,21 @@ def _laid_out(keys: list[bytes], values: list[_Raw], *, large: bool) -> bytes | 
     # Small containers have offsets of two bytes, large ones of four.
     width, number = (4, "<I") if large else (2, "<H")
     body = b"".join(keys)
-    place = 2 * width + len(keys) * (width + 2) + len(values) * (1 + width)
-    size = place + len(body) + sum(len(content) for kind, content in values if kind not in _IN_ENTRY[large])
+    offset = 2 * width + len(keys) * (width + 2) + len(values) * (1 + width)
+    size = offset + len(body) + sum(len(content) for kind, content in values if kind not in _IN_ENTRY[large])
     if not large and size > _MOST_SMALL:
         return None
     # Entries of the keys, then entries of the values, each with the place of what does not fit into it.
     head = [struct.pack(number, len(values)), struct.pack(number, size)]
     for key in keys:
-        head += [struct.pack(number, place), struct.pack("<H", len(key))]
-        place += len(key)
+        head += [struct.pack(number, offset), struct.pack("<H", len(key))]
+        offset += len(key)
     rest = [body]
     for kind, content in values:
         if kind in _IN_ENTRY[large]:
             head.append(bytes([kind]) + content.ljust(width, b"\0"))
         else:
-            head += [bytes([kind]), struct.pack(number, place)]
+            head += [bytes([kind]), struct.pack(number, offset)]
             rest.append(content)
-            place += len(content)
+            offset += len(content)
     return b"".join(head + rest)

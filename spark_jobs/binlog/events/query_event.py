@@ -23,7 +23,7 @@ _DATABASE_LENGTH = 8
 _STATUS_LENGTH = 11
 
 
-def read_query(event: bytes, footer: int, place: str) -> tuple[str, str]:
+def read_query(event: bytes, footer: int, location: str) -> tuple[str, str]:
     """(default database, text) of a QUERY, EXECUTE_LOAD_QUERY or QUERY_COMPRESSED event. Raises DecodeError.
 
     The text is read in the client's character set, the database is UTF-8. Bytes that are not text of it are written as
@@ -35,28 +35,28 @@ def read_query(event: bytes, footer: int, place: str) -> tuple[str, str]:
     database = fixed + int.from_bytes(body[_STATUS_LENGTH : _STATUS_LENGTH + 2], "little")
     text = database + body[_DATABASE_LENGTH] + 1
     if text > len(body) or body[text - 1]:
-        raise DecodeError(f"{place}: Query event: its default database does not end where it should")
+        raise DecodeError(f"{location}: Query event: its default database does not end where it should")
     raw = body[text:]
     if meaning == kernels.QUERY_COMPRESSED:
         try:
             raw = inflated_record(raw)
         except DecodeError as error:
-            raise DecodeError(f"{place}: Query_compressed event: {error}") from None
-    return _text(body[database : text - 1]), _statement(raw, _by_code(body[fixed:database]))
+            raise DecodeError(f"{location}: Query_compressed event: {error}") from None
+    return _decoded_text(body[database : text - 1]), _statement_text(raw, _by_code(body[fixed:database]))
 
 
-def _statement(raw: bytes, variables: dict[int, bytes]) -> str:
+def _statement_text(raw: bytes, variables: dict[int, bytes]) -> str:
     """A statement's text. Those that the server builds are UTF-8, whatever set the client has."""
     sets = variables.get(_CHARSETS)
     if sets is None:
-        return _text(raw)
+        return _decoded_text(raw)
     if _BUILT.match(raw):
         with suppress(UnicodeDecodeError):
             return raw.decode()
     try:
         return statement_text(raw, charset_of(int.from_bytes(sets[:2], "little")))
     except Unsupported:
-        return _text(raw)
+        return _decoded_text(raw)
 
 
 _NAME = rb"`(?:[^`]|``)*`"
@@ -71,7 +71,7 @@ after a restart (sql/sql_base.cc, ``open_table_entry_fini``)."""
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a statement started: the value of CURRENT_TIMESTAMP in it.
+    """Start time of a statement: the value of CURRENT_TIMESTAMP in it.
 
     seconds: since 1970, UTC. micros: those of its second, which the log has where the statement asked for them. zone:
     its session's time_zone, as it was set, where the statement used it; SYSTEM is the server's own.
@@ -84,7 +84,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What decides how a statement reads and what it does. None: the log does not tell.
+    """Session state that decides how a statement reads and what it does. None: the log does not tell.
 
     sql_mode: bits as in sql/system_variables.h. collation: id of the client's, whose character set the text is in.
     explicit_timestamps: the server's explicit_defaults_for_timestamp. moment: when the statement started.
@@ -97,22 +97,22 @@ class Session:
 
     @property
     def is_strict(self) -> bool:
-        """Whether a value that does not fit is an error and not changed."""
+        """True if a value that does not fit is an error and not changed."""
         return bool((self.sql_mode or 0) & (_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES))
 
     @property
     def has_ansi_quotes(self) -> bool:
-        """Whether double quotes stand around names and not around text."""
+        """True if double quotes stand around names and not around text."""
         return bool((self.sql_mode or 0) & _ANSI_QUOTES)
 
     @property
     def has_real_as_float(self) -> bool:
-        """Whether REAL is FLOAT and not DOUBLE."""
+        """True if REAL is FLOAT and not DOUBLE."""
         return bool((self.sql_mode or 0) & _REAL_AS_FLOAT)
 
     @property
     def has_backslashes(self) -> bool:
-        """Whether a backslash escapes in a string."""
+        """True if a backslash escapes in a string."""
         return self.sql_mode is not None and not self.sql_mode & _NO_BACKSLASH_ESCAPES
 
 
@@ -130,9 +130,9 @@ _SQL_MODE, _CHARSETS, _ZONE, _DATABASES, _EXPLICIT_TIMESTAMPS = 1, 4, 5, 12, 16
 _MICROS, _MARIADB_MICROS = 13, 128
 
 
-def read_session(slice_: bytes) -> Session:
+def read_session(log_slice: bytes) -> Session:
     """The session of a slice's first QUERY event, as its status variables have it; they come in a fixed order."""
-    seconds, variables = _query_in(slice_)
+    seconds, variables = _query_in(log_slice)
     mode, sets, explicit = (variables.get(code) for code in (_SQL_MODE, _CHARSETS, _EXPLICIT_TIMESTAMPS))
     return Session(
         None if mode is None else int.from_bytes(mode, "little"),
@@ -147,31 +147,31 @@ def _moment(seconds: int, variables: dict[int, bytes]) -> Moment:
     return Moment(
         seconds,
         None if micros is None else int.from_bytes(micros, "little"),
-        None if zone is None else _text(zone[1:]),
+        None if zone is None else _decoded_text(zone[1:]),
     )
 
 
-def read_session_variables(slice_: bytes) -> dict[str, str]:
+def read_session_variables(log_slice: bytes) -> dict[str, str]:
     """The same: all that the event has, by the variable's name, as mysqlbinlog prints it.
 
     Character sets and collations are ids; sql_mode has names, and a number for bits that the servers do not share.
     """
     settings: dict[str, str] = {}
-    for code, value in _query_in(slice_)[1].items():
+    for code, value in _query_in(log_slice)[1].items():
         settings |= _PRINTED[code](value) if code in _PRINTED else {}
     return settings
 
 
-def _query_in(slice_: bytes) -> tuple[int | None, dict[int, bytes]]:
+def _query_in(log_slice: bytes) -> tuple[int | None, dict[int, bytes]]:
     """A slice's first QUERY event: its second, and its status variables by code, up to one that is not known or cut."""
-    at = len(MAGIC) if slice_.startswith(MAGIC) else 0
-    while len(slice_) >= at + HEADER:
-        meaning = EVENT_TYPES[slice_[at + 4]].meaning if slice_[at + 4] in EVENT_TYPES else None
-        length = int.from_bytes(slice_[at + 9 : at + 13], "little")
+    at = len(MAGIC) if log_slice.startswith(MAGIC) else 0
+    while len(log_slice) >= at + HEADER:
+        meaning = EVENT_TYPES[log_slice[at + 4]].meaning if log_slice[at + 4] in EVENT_TYPES else None
+        length = int.from_bytes(log_slice[at + 9 : at + 13], "little")
         if meaning in (kernels.QUERY, kernels.QUERY_COMPRESSED, kernels.LOAD_QUERY):
             fixed = HEADER + (26 if meaning == kernels.LOAD_QUERY else 13)
-            size = int.from_bytes(slice_[at + HEADER + _STATUS_LENGTH :][:2], "little")
-            return int.from_bytes(slice_[at : at + 4], "little"), _by_code(slice_[at + fixed : at + fixed + size])
+            size = int.from_bytes(log_slice[at + HEADER + _STATUS_LENGTH :][:2], "little")
+            return int.from_bytes(log_slice[at : at + 4], "little"), _by_code(log_slice[at + fixed : at + fixed + size])
         at += max(length, HEADER)
     return None, {}
 
@@ -229,13 +229,13 @@ def _sql_mode(value: bytes) -> dict[str, str]:
     return {"sql_mode": ",".join([*names, *([str(rest)] if rest else [])])}
 
 
-def _number(value: bytes) -> str:
+def _number_text(value: bytes) -> str:
     return str(int.from_bytes(value, "little"))
 
 
 def _charsets(value: bytes) -> dict[str, str]:
     names = ("character_set_client", "collation_connection", "collation_server")
-    return {name: _number(value[at : at + 2]) for name, at in zip(names, (0, 2, 4), strict=True)}
+    return {name: _number_text(value[at : at + 2]) for name, at in zip(names, (0, 2, 4), strict=True)}
 
 
 def _flags(value: bytes) -> dict[str, str]:
@@ -247,16 +247,16 @@ _PRINTED: dict[int, Callable[[bytes], dict[str, str]]] = {
     0: _flags,
     _SQL_MODE: _sql_mode,
     3: lambda value: {
-        "auto_increment_increment": _number(value[:2]),
-        "auto_increment_offset": _number(value[2:]),
+        "auto_increment_increment": _number_text(value[:2]),
+        "auto_increment_offset": _number_text(value[2:]),
     },
     _CHARSETS: _charsets,
-    _ZONE: lambda value: {"time_zone": _text(value[1:])},
-    8: lambda value: {"collation_database": _number(value)},
-    _EXPLICIT_TIMESTAMPS: lambda value: {"explicit_defaults_for_timestamp": _number(value)},
-    18: lambda value: {"default_collation_for_utf8mb4": _number(value)},
-    19: lambda value: {"sql_require_primary_key": _number(value)},
-    20: lambda value: {"default_table_encryption": _number(value)},
+    _ZONE: lambda value: {"time_zone": _decoded_text(value[1:])},
+    8: lambda value: {"collation_database": _number_text(value)},
+    _EXPLICIT_TIMESTAMPS: lambda value: {"explicit_defaults_for_timestamp": _number_text(value)},
+    18: lambda value: {"default_collation_for_utf8mb4": _number_text(value)},
+    19: lambda value: {"sql_require_primary_key": _number_text(value)},
+    20: lambda value: {"default_table_encryption": _number_text(value)},
 }
 
 
@@ -275,5 +275,5 @@ def _size(code: int, rest: bytes) -> int | None:
     return size if size <= len(rest) else None
 
 
-def _text(raw: bytes) -> str:
+def _decoded_text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")

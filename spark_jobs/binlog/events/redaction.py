@@ -53,14 +53,14 @@ _BY_TEXT = (9, 17, 18)
 
 
 class Rule(Protocol):
-    """What is not to be kept of a log."""
+    """Statements and values that are not to be kept of a log."""
 
     def holds(self, schema: str, table: str) -> bool:
-        """Whether rows of a table are redacted."""
+        """True if rows of a table are redacted."""
         ...
 
     def refusal(self, text: str, database: str) -> str | None:
-        """Why a statement can neither be kept nor redacted; None where it can be kept."""
+        """Reason why a statement can neither be kept nor redacted; None where it can be kept."""
         ...
 
 
@@ -81,7 +81,7 @@ def original(event: bytes, footer: int) -> int | None:
 
 
 def _is_blanked(code: int) -> bool:
-    """Whether events of a type may be blanked."""
+    """True if events of a type may be blanked."""
     return code in TEXTS or bool(MEANINGS[code] == kernels.ROWS)
 
 
@@ -122,12 +122,12 @@ def blanked_text(header: bytes, size: int) -> bytes:
     return head + _filler(bytes(_KEPT), TEXTS[0], size)
 
 
-def refuse_blanked(scan: Scan, maps: TableMaps, name: tuple[str, str], place: Callable[[int], str]) -> None:
+def refuse_blanked(scan: Scan, maps: TableMaps, name: tuple[str, str], location: Callable[[int], str]) -> None:
     """Raises Unsupported where rows of a table (schema, name) were blanked; place: of an event, as messages name it."""
     for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
         if maps.names[int(scan.table[event])] == name:
             raise Unsupported(
-                f"{place(event)}: {'.'.join(name)}: rows of it were left out here when the log was extracted, by "
+                f"{location(event)}: {'.'.join(name)}: rows of it were left out here when the log was extracted, by "
                 "redact: of the source, and nothing tells them any more; leave the table out of tables:, or begin the "
                 "source under another name without redact:"
             )
@@ -171,14 +171,14 @@ class Redactor:
         """Raises Unsupported for LOAD DATA in statement format, whose events hold rows."""
         texts = np.flatnonzero(np.isin(scan.code, _BY_TEXT))
         if len(texts):
-            place = f"{self._file}:{scan.base + int(scan.offset[texts[0]])}"
-            raise Unsupported(f"{place}: LOAD DATA in statement format: {NOT_JUDGED}")
+            location = f"{self._file}:{scan.base + int(scan.offset[texts[0]])}"
+            raise Unsupported(f"{location}: LOAD DATA in statement format: {NOT_JUDGED}")
 
-    def refuse(self, place: int, statement: tuple[str, str]) -> None:
+    def refuse(self, offset: int, statement: tuple[str, str]) -> None:
         """Raises Unsupported for a statement (its default database, its text) that the rule cannot judge."""
         reason = self.rule.refusal(statement[1], statement[0])
         if reason:
-            raise Unsupported(f"{self._file}:{place}: {reason}")
+            raise Unsupported(f"{self._file}:{offset}: {reason}")
 
     def pack(self, scan: Scan, event: int, size: int, frames: Iterator[bytes], footer: int) -> None:
         """Puts what is left of a compressed transaction into its place, by the first of several frames that fits.
@@ -194,9 +194,9 @@ class Redactor:
                 "binlog_transaction_compression_level_zstd to less, or binlog_transaction_compression to OFF, for who "
                 "writes these tables, and begin behind this position under another source name"
             )
-        event_ = scan.buffer[start : start + HEADER].tobytes() + body
-        event_ += zlib.crc32(event_).to_bytes(4, "little")[:footer]
-        scan.buffer[start : start + length] = np.frombuffer(event_, np.uint8)
+        logged_event = scan.buffer[start : start + HEADER].tobytes() + body
+        logged_event += zlib.crc32(logged_event).to_bytes(4, "little")[:footer]
+        scan.buffer[start : start + length] = np.frombuffer(logged_event, np.uint8)
 
 
 def frames_of(content: bytes) -> Iterator[bytes]:
@@ -233,8 +233,8 @@ def _payload(frame: bytes, size: int, room: int) -> bytes | None:
 
     What is left over is the content of a field that readers do not know, at least two bytes with its head.
     """
-    fields = ((1, _number(len(frame))), (2, _number(kernels.PAYLOAD_ZSTD)), (3, _number(size)))
-    head = b"".join(_number(field) + _number(len(value)) + value for field, value in fields)
+    fields = ((1, _length_encoded(len(frame))), (2, _length_encoded(kernels.PAYLOAD_ZSTD)), (3, _length_encoded(size)))
+    head = b"".join(_length_encoded(field) + _length_encoded(len(value)) + value for field, value in fields)
     remaining = room - len(head) - 1 - len(frame)
     if remaining < 0 or remaining == 1:
         return None
@@ -249,7 +249,7 @@ def _padding(size: int) -> bytes:
     return (bytes([_PAD_FIELD]) + prefix + (size - 2 - width).to_bytes(width, "little")).ljust(size, b"\0")
 
 
-def _number(value: int) -> bytes:
+def _length_encoded(value: int) -> bytes:
     """A length-encoded integer."""
     if value < 251:
         return bytes([value])
@@ -260,7 +260,9 @@ def _number(value: int) -> bytes:
 
 
 def same_but_redacted(first: bytes, second: bytes, footer: int) -> bool:
-    """Whether two runs of events from one place of a log, of one length, are the same but for what was blanked in them.
+    """True if two runs of events from one offset of a log.
+
+    Of one length, are the same but for what was blanked in them.
 
     They begin with an event, or with the magic bytes; the last event may be cut short. footer: bytes of checksum.
     """
@@ -297,12 +299,12 @@ def _same_event(first: bytes, second: bytes, length: int, footer: int) -> bool:
 
 
 def _have_same_rows(first: bytes, second: bytes, footer: int) -> bool:
-    """Whether one of two is a row event, and the other what is left of it without some rows (rows/erasure.py)."""
+    """True if one of two is a row event, and the other what is left of it without some rows (rows/erasure.py)."""
     return _has_lost_rows(first, second, footer) or _has_lost_rows(second, first, footer)
 
 
 def _has_lost_rows(full: bytes, rest: bytes, footer: int) -> bool:
-    """Whether ``rest`` is ``full`` without rows: a row event, a blank event, or both, as long as it.
+    """True if ``rest`` is ``full`` without rows: a row event, a blank event, or both, as long as it.
 
     What its images are must be bytes of the other's, in their order; of events cut short the head alone counts.
     """
@@ -326,7 +328,7 @@ def _has_lost_rows(full: bytes, rest: bytes, footer: int) -> bool:
 
 
 def _are_images_of(full: bytes, rest: bytes) -> bool:
-    """Whether a row event's images are bytes of another's, in their order, and its table and masks are the same."""
+    """True if a row event's images are bytes of another's, in their order, and its table and masks are the same."""
     try:
         (table, images), (rest_table, rest_images) = _images_of(full), _images_of(rest)
     except DecodeError:

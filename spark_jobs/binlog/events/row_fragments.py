@@ -53,46 +53,46 @@ class Group:
 
     @property
     def head(self) -> int:
-        """Where the body of the row event begins, from the beginning of the group."""
+        """Offset where the body of the row event begins, from the beginning of the group."""
         return self.fragments[0].content + HEADER - self.fragments[0].begin
 
 
-def group_at(buffer: NDArray[np.uint8], place: int, footer: int) -> Group | None:
-    """The fragments that begin at ``place``; None where not all of them are in the buffer.
+def group_at(buffer: NDArray[np.uint8], offset: int, footer: int) -> Group | None:
+    """The fragments that begin at ``offset``; None where not all of them are in the buffer.
 
     Raises ChecksumMismatch, DecodeError and Unsupported, whose messages say what, and not where.
     """
-    reading = _Reading(buffer, place, footer)
+    reading = _Reading(buffer, offset, footer)
     while not reading.is_whole:
         if not reading.take_next():
             return None
     reading.check()
-    return Group(reading.fragments, reading.at - place)
+    return Group(reading.fragments, reading.at - offset)
 
 
 class _Reading:
     """The fragments of a group as far as they were read."""
 
-    def __init__(self, buffer: NDArray[np.uint8], place: int, footer: int) -> None:
-        self.at = place
+    def __init__(self, buffer: NDArray[np.uint8], offset: int, footer: int) -> None:
+        self.at = offset
         self.fragments: list[Fragment] = []
-        self._buffer, self._begin, self._footer = buffer, place, footer
+        self._buffer, self._begin, self._footer = buffer, offset, footer
         self._size = self._count = self._sum = 0
         self._number_at = 0
-        """Where in the body the fragment's number is: before or after how many there are."""
+        """Offset of the fragment's number in the body: before or after how many there are."""
 
     @property
     def is_whole(self) -> bool:
         return bool(self.fragments) and len(self.fragments) == self._count
 
-    def _number(self, place: int, size: int = 4) -> int:
-        return int.from_bytes(self._buffer[place : place + size].tobytes(), "little")
+    def _little_endian(self, offset: int, size: int = 4) -> int:
+        return int.from_bytes(self._buffer[offset : offset + size].tobytes(), "little")
 
     def take_next(self) -> bool:
         """Reads one more fragment; False where it is not there yet."""
         if self.at + HEADER > len(self._buffer):
             return False
-        code, length = int(self._buffer[self.at + 4]), self._number(self.at + 9)
+        code, length = int(self._buffer[self.at + 4]), self._little_endian(self.at + 9)
         if code != FRAGMENT:
             self._verify_fragments()
             raise DecodeError(f"{self._missing}: a {type_name(code)} event is in its place")
@@ -123,7 +123,7 @@ class _Reading:
         has_size = bool(self._buffer[body + 8] & _HAS_SIZE)
         if not self.fragments:
             self._open(body, has_size=has_size)
-        number, count = self._number(body + self._number_at), self._number(body + 4 - self._number_at)
+        number, count = self._little_endian(body + self._number_at), self._little_endian(body + 4 - self._number_at)
         if number != len(self.fragments) + 1 or count != self._count or has_size != (not self.fragments):
             raise DecodeError(f"{self._missing}: fragment {number} of {count} is in its place")
         content = body + _FIXED + (_SIZE if has_size else 0)
@@ -135,12 +135,12 @@ class _Reading:
 
     def _open(self, body: int, *, has_size: bool) -> None:
         """Reads what the first fragment says of all."""
-        numbers = self._number(body), self._number(body + 4)
+        numbers = self._little_endian(body), self._little_endian(body + 4)
         if not has_size or 1 not in numbers or 0 in numbers:
             raise DecodeError(f"{_NAME}: its first fragment is missing, this is one of {numbers[0]} and {numbers[1]}")
         self._number_at = 4 * numbers.index(1)
-        self._count = self._number(body + 4 - self._number_at)
-        self._size = self._number(body + _FIXED, _SIZE)
+        self._count = self._little_endian(body + 4 - self._number_at)
+        self._size = self._little_endian(body + _FIXED, _SIZE)
         if self._size > LONGEST:
             raise Unsupported(
                 f"{_NAME} of {self._size} bytes: more than {LONGEST >> 30} GiB is not read; write fewer rows a "
@@ -148,7 +148,7 @@ class _Reading:
             )
 
     def check(self) -> None:
-        """What can only be told of all fragments."""
+        """Check that needs all fragments."""
         self._verify_fragments()
         if self._sum != self._size:
             raise DecodeError(f"{_NAME}: {self._size} bytes announced, {self._sum} found")
@@ -162,28 +162,28 @@ class _Reading:
     def _verify_fragments(self) -> None:
         for fragment in self.fragments:
             begin = self._begin + fragment.begin
-            self._verify(begin, self._number(begin + 9))
+            self._verify(begin, self._little_endian(begin + 9))
 
     def _verify(self, begin: int, length: int) -> None:
         if not self._footer:
             return
         stop = begin + length - self._footer
-        if zlib.crc32(self._buffer[begin:stop].data) != self._number(stop):
+        if zlib.crc32(self._buffer[begin:stop].data) != self._little_endian(stop):
             raise ChecksumMismatch(f"{_NAME}: the CRC32 of a fragment of {length} bytes does not fit its bytes")
 
 
-def group_length(wire: bytes | bytearray, place: int = 0) -> int:
-    """Bytes of the event at ``place``; of a group of fragments those of all of them, or as many as are there."""
-    at = place
-    while at + HEADER <= len(wire) and (at == place or _continues(wire, at)):
+def group_length(wire: bytes | bytearray, offset: int = 0) -> int:
+    """Bytes of the event at ``offset``; of a group of fragments those of all of them, or as many as are there."""
+    at = offset
+    while at + HEADER <= len(wire) and (at == offset or _continues(wire, at)):
         at += max(int.from_bytes(wire[at + 9 : at + 13], "little"), HEADER)
-        if wire[place + 4] != FRAGMENT:
+        if wire[offset + 4] != FRAGMENT:
             break
-    return at - place
+    return at - offset
 
 
 def _continues(wire: bytes | bytearray, at: int) -> bool:
-    """Whether a fragment is not the first of its row event."""
+    """True if a fragment is not the first of its row event."""
     return wire[at + 4] == FRAGMENT and not wire[min(at + HEADER + 8, len(wire) - 1)] & _HAS_SIZE
 
 

@@ -72,13 +72,13 @@ class TableMaps:
     def __len__(self) -> int:
         return len(self.events)
 
-    def add(self, event: bytes, footer: int, place: str) -> int:
+    def add(self, event: bytes, footer: int, location: str) -> int:
         """Registers a body not seen before; returns its ordinal. Raises DecodeError."""
         body = event[HEADER : len(event) - footer]
         try:
             name = map_name(body)
         except (IndexError, UnicodeDecodeError) as error:
-            raise DecodeError(f"{place}: TABLE_MAP: no schema and table name in it ({error})") from None
+            raise DecodeError(f"{location}: TABLE_MAP: no schema and table name in it ({error})") from None
         # The event is kept: its address goes to the kernel, which compares bodies without Python.
         ordinal = len(self.events)
         self.events.append(event)
@@ -92,15 +92,15 @@ class TableMaps:
         if 2 * len(self) > len(self.slots):
             self._rehash()
         else:
-            self._place(ordinal)
+            self._store_map(ordinal)
         return ordinal
 
     def _rehash(self) -> None:
         self.slots = np.full(2 * len(self.slots), -1, np.int32)
         for ordinal in range(len(self)):
-            self._place(ordinal)
+            self._store_map(ordinal)
 
-    def _place(self, ordinal: int) -> None:
+    def _store_map(self, ordinal: int) -> None:
         mask = len(self.slots) - 1
         slot = int(kernels.body_hash(*self.bodies[ordinal])) & mask
         while self.slots[slot] >= 0:
@@ -132,14 +132,14 @@ class Scan:
     end: int
     """Offset in the buffer after its last whole event, or where ``error`` is."""
     refused: tuple[type[DecodeError], str] | None = None
-    """Why the event at ``end`` cannot be passed; those before it are here."""
+    """Reason why the event at ``end`` cannot be passed; those before it are here."""
 
     def __len__(self) -> int:
         return len(self.offset)
 
     @property
     def error(self) -> DecodeError | None:
-        """What to raise of ``refused``, a new one each time.
+        """Error to raise of ``refused``, a new one each time.
 
         Kept here it would hold the frames that it came through, they this scan, and all their memory would wait for
         the garbage collector.
@@ -270,17 +270,17 @@ class EventScanner:
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What the next buffer's scan goes by: state, open maps, the transaction that is open, the maps known."""
+        """Arrays that the next buffer's scan starts from: state, open maps, the open transaction, the maps known."""
         return self._state, self._open, self._transaction.reshape(1, -1), self.maps.slots, self.maps.bodies
 
     @property
     def inside(self) -> bool:
-        """Whether a transaction is open after what was scanned."""
+        """True if a transaction is open after what was scanned."""
         return bool(self._state[kernels.S_PHASE] != kernels.OUTSIDE)
 
     @property
     def undecided(self) -> bool:
-        """Whether a transaction has begun and the QUERY that tells its kind has not come yet."""
+        """True if a transaction has begun and the QUERY that tells its kind has not come yet."""
         return bool(self._state[kernels.S_PHASE] == kernels.BEGUN)
 
     def scan(self, payload: Bytes, base: int, start: int = 0) -> Scan:
@@ -294,7 +294,7 @@ class EventScanner:
         self._state[kernels.S_EVENTS] = 0
         self._state[kernels.S_TRANSACTIONS] = self.inside
         scan.transactions[0] = self._transaction
-        while self._run(scan):
+        while self._run_kernel(scan):
             pass
         self._trim(scan)
         return scan
@@ -312,18 +312,18 @@ class EventScanner:
         self._state[kernels.S_PHASE] = kernels.OUTSIDE
         self._state[kernels.S_MAPS] = 0
 
-    def _run(self, scan: Scan) -> bool:
+    def _run_kernel(self, scan: Scan) -> bool:
         """Runs the kernel from ``found.end``; False once every whole event is done."""
         # The kernel continues from its state each time it comes back.
         cells = tuple(getattr(scan, name) for name in _EVENT_CELLS)
-        place = (scan.address, scan.end, len(scan.buffer), scan.base, self.format.footer, MEANINGS)
+        state = (scan.address, scan.end, len(scan.buffer), scan.base, self.format.footer, MEANINGS)
         tables = scan.transactions, self._open, self.maps.slots, self.maps.bodies
-        code, scan.end = kernels.scan(*place, self._state, cells, *tables)
+        code, scan.end = kernels.scan(*state, self._state, cells, *tables)
         if code == kernels.SCANNED:
             return False
         # Where it lacks a map or room it comes back for that; anything else ends the scan.
         if code == kernels.NEW_MAP:
-            self._add_map(_event_at(scan.buffer, scan.end), self._place_of(scan))
+            self._add_map(_event_at(scan.buffer, scan.end), self._location_of(scan))
         elif code == kernels.FRAGMENTS:
             return self._find_group(scan)
         elif code == kernels.MAPS_FULL:
@@ -342,17 +342,17 @@ class EventScanner:
         try:
             group = group_at(scan.buffer, scan.end, self.format.footer)
         except DecodeError as error:
-            scan.refused = type(error), f"{self._place_of(scan)}: {error}"
+            scan.refused = type(error), f"{self._location_of(scan)}: {error}"
             return False
         if group:
             self._state[[kernels.S_GROUP, kernels.S_GROUP_BODY]] = group.length, group.head
         return group is not None
 
-    def _add_map(self, event: bytes, place: str) -> None:
-        self.maps.add(event, self.format.footer, place)
+    def _add_map(self, event: bytes, location: str) -> None:
+        self.maps.add(event, self.format.footer, location)
 
-    def _place_of(self, scan: Scan) -> str:
-        """What names the place ``found.end`` in messages."""
+    def _location_of(self, scan: Scan) -> str:
+        """Location of ``found.end`` in messages."""
         return f"{self.file}:{scan.base + scan.end}"
 
     def _trim(self, scan: Scan) -> None:
@@ -370,22 +370,22 @@ class EventScanner:
             raise scan.error
         if scan.end != len(scan.buffer):
             remaining = len(scan.buffer) - scan.end
-            raise Truncated(f"{self._place_of(scan)}: an event reaches beyond the end: {remaining} bytes there")
+            raise Truncated(f"{self._location_of(scan)}: an event reaches beyond the end: {remaining} bytes there")
         return scan
 
     def _refused(self, outcome: int, scan: Scan) -> tuple[type[DecodeError], str]:
         """The kind of the error and its message, with file and offset, for an outcome of the kernel."""
-        place = self._place_of(scan)
+        location = self._location_of(scan)
         header = scan.buffer[scan.end : scan.end + HEADER].tobytes()
         code, length = header[4], int.from_bytes(header[9:13], "little")
         name = type_name(code)
         # What is damaged, what cannot be read, and what a log must not have.
         if outcome == kernels.BAD_CHECKSUM:
-            return ChecksumMismatch, f"{place}: {name} event of {length} bytes: its CRC32 does not fit its bytes"
+            return ChecksumMismatch, f"{location}: {name} event of {length} bytes: its CRC32 does not fit its bytes"
         if outcome == kernels.CANNOT_PASS:
-            return Unsupported, f"{place}: {name} event (type {code}): {_CANNOT_PASS.get(code, _TOO_OLD)}"
+            return Unsupported, f"{location}: {name} event (type {code}): {_CANNOT_PASS.get(code, _TOO_OLD)}"
         if outcome == kernels.NOT_KNOWN:
-            return Unsupported, f"{place}: event type {code} is not known and not marked as ignorable"
+            return Unsupported, f"{location}: event type {code} is not known and not marked as ignorable"
         start = scan.transactions[max(int(self._state[kernels.S_TRANSACTIONS]) - 1, 0), kernels.TX_START]
         texts = {
             kernels.BAD_LENGTH: f"of {length} bytes: its parts do not fit into that length",
@@ -393,7 +393,7 @@ class EventScanner:
             kernels.NOT_ENDED: f"inside the transaction begun at {start}, which has not ended",
             kernels.AGAIN_FORMAT: "in the middle of a file; is this a relay log? Only a server's own log is read",
         }
-        return DecodeError, f"{place}: {name} event (type {code}) {texts[outcome]}"
+        return DecodeError, f"{location}: {name} event (type {code}) {texts[outcome]}"
 
 
 _TOO_OLD = "logs this old are not read"
@@ -403,14 +403,14 @@ _CANNOT_PASS = {
 }
 
 
-def _event_at(buffer: NDArray[np.uint8], place: int) -> bytes:
-    length = int.from_bytes(buffer[place + 9 : place + 13].tobytes(), "little")
-    return buffer[place : place + length].tobytes()
+def _event_at(buffer: NDArray[np.uint8], offset: int) -> bytes:
+    length = int.from_bytes(buffer[offset + 9 : offset + 13].tobytes(), "little")
+    return buffer[offset : offset + length].tobytes()
 
 
-def first_event(buffer: NDArray[np.uint8], place: int) -> bytes:
-    """The bytes of the event at ``place``, as many as its length says or as there are."""
-    return _event_at(buffer, place) if len(buffer) >= place + HEADER else buffer[place:].tobytes()
+def first_event(buffer: NDArray[np.uint8], offset: int) -> bytes:
+    """The bytes of the event at ``location``, as many as its length says or as there are."""
+    return _event_at(buffer, offset) if len(buffer) >= offset + HEADER else buffer[offset:].tobytes()
 
 
 def open_slice(  # noqa: PLR0913 - a slice's columns
@@ -437,8 +437,8 @@ def open_slice(  # noqa: PLR0913 - a slice's columns
         raise DecodeError(f"{file}:{start}: a slice that begins inside a file needs a context, and has none")
     head = first_event(view(context), 0)
     description = FormatDescription.parse(head, f"{file}:{start}: context")
-    start_ = transaction_start if transaction_start is not None and transaction_start < start else None
-    scanner = EventScanner(file, description, maps, transaction_start=start_, committed_us=committed_us)
+    first_offset = transaction_start if transaction_start is not None and transaction_start < start else None
+    scanner = EventScanner(file, description, maps, transaction_start=first_offset, committed_us=committed_us)
     if len(context) > len(head):
         scanner.scan_all(context, start, len(head))
     return scanner, scanner.scan_all(buffer, start)

@@ -3,7 +3,7 @@
 Source: MySQL libs/mysql/binlog/event/binlog_event.h (LOG_EVENT_IGNORABLE_F, IGNORABLE_LOG_EVENT): readers pass over an
 event of that type.
 
-Put here: turning one event of a slice into such a one, and naming the event at a place. Not here: why
+Put here: turning one event of a slice into such a one, and naming the event at an offset. Not here: why
 (silver/quarantine.py).
 """
 
@@ -57,41 +57,43 @@ def passed_over(file: str, start: int, payload: Bytes, offsets: Collection[int])
     that begins it. An event that ends with its CRC32 gets the one that fits. Raises DecodeError where no event is.
     """
     buffer = bytearray(view(payload).tobytes())
-    places = list(_places(buffer, 0 if start else len(MAGIC)))
+    byte_offsets = list(_event_offsets(buffer, 0 if start else len(MAGIC)))
     for offset in offsets:
-        if offset - start not in places:
+        if offset - start not in byte_offsets:
             raise DecodeError(f"{file}:{offset}: an event is quarantined here, and none begins here")
-        at = places.index(offset - start)
-        for place in places[_first(buffer, places, at) : at + 1]:
-            _pass_over(buffer, place)
+        at = byte_offsets.index(offset - start)
+        for byte_offset in byte_offsets[_first(buffer, byte_offsets, at) : at + 1]:
+            _pass_over(buffer, byte_offset)
     return bytes(buffer)
 
 
-def _places(buffer: bytearray, place: int) -> Iterator[int]:
-    while place + HEADER <= len(buffer):
-        yield place
-        place += _length(buffer, place)
+def _event_offsets(buffer: bytearray, offset: int) -> Iterator[int]:
+    while offset + HEADER <= len(buffer):
+        yield offset
+        offset += _length(buffer, offset)
 
 
-def _length(buffer: bytearray, place: int) -> int:
-    return group_length(buffer, place)
+def _length(buffer: bytearray, offset: int) -> int:
+    return group_length(buffer, offset)
 
 
-def _first(buffer: bytearray, places: list[int], at: int) -> int:
+def _first(buffer: bytearray, offsets: list[int], at: int) -> int:
     """The first event that is ignored together with an event: itself, or a compressed transaction's GTID event."""
-    if MEANINGS[buffer[places[at] + _TYPE]] != kernels.PAYLOAD:
+    if MEANINGS[buffer[offsets[at] + _TYPE]] != kernels.PAYLOAD:
         return at
     gtids = (kernels.GTID, kernels.GTID_ANONYMOUS, kernels.GTID_TAGGED)
-    return next((index for index in range(at, -1, -1) if MEANINGS[buffer[places[index] + _TYPE]] in gtids), at)
+    return next((index for index in range(at, -1, -1) if MEANINGS[buffer[offsets[index] + _TYPE]] in gtids), at)
 
 
-def _pass_over(buffer: bytearray, place: int) -> None:
-    stop = place + _length(buffer, place)
-    body, footer = slice(place, stop - _FOOTER), slice(stop - _FOOTER, stop)
-    first = slice(place, place + int.from_bytes(buffer[place + _LENGTH : place + _LENGTH + 4], "little") - _FOOTER)
+def _pass_over(buffer: bytearray, offset: int) -> None:
+    stop = offset + _length(buffer, offset)
+    body, footer = slice(offset, stop - _FOOTER), slice(stop - _FOOTER, stop)
+    first = slice(offset, offset + int.from_bytes(buffer[offset + _LENGTH : offset + _LENGTH + 4], "little") - _FOOTER)
     checksum = buffer[first.stop : first.stop + _FOOTER]
     is_checked = zlib.crc32(buffer[first]).to_bytes(_FOOTER, "little") == checksum
-    buffer[place + _TYPE] = _IGNORABLE
-    buffer[place + _LENGTH : place + _LENGTH + 4] = (stop - place).to_bytes(4, "little")  # fragments become one event
+    buffer[offset + _TYPE] = _IGNORABLE
+    buffer[offset + _LENGTH : offset + _LENGTH + 4] = (stop - offset).to_bytes(
+        4, "little"
+    )  # fragments become one event
     if is_checked:
         buffer[footer] = zlib.crc32(buffer[body]).to_bytes(_FOOTER, "little")

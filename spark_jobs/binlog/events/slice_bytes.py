@@ -12,7 +12,7 @@ from spark_jobs.binlog.events.scanner import Bytes, EventScanner, Scan, TableMap
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SliceBytes:
-    """What is decoded of a slice.
+    """Decoded parts of a slice.
 
     start: the payload's offset in its file (0: it begins with the file's magic bytes). context, transaction_start: as
     the slice has them. committed_us (µs since 1970 UTC), gtid: of the slice, for rows of a transaction that began
@@ -54,9 +54,9 @@ class Scans:
     def __len__(self) -> int:
         return len(self._by_slice)
 
-    def of(self, file: str, slice_: SliceBytes) -> tuple[EventScanner, Scan]:
+    def of(self, file: str, log_slice: SliceBytes) -> tuple[EventScanner, Scan]:
         """A slice's events. Raises DecodeError and its kinds."""
-        opened = self._by_slice.get(slice_)
+        opened = self._by_slice.get(log_slice)
         if opened is None:
-            self._by_slice[slice_] = opened = slice_.opened(file, self.maps)
+            self._by_slice[log_slice] = opened = log_slice.opened(file, self.maps)
         return opened

@@ -52,13 +52,13 @@ class Column:
     declared: str | None = None
     """The type as declared, where type code and metadata tell less: ``uuid``, ``vector(3)``, an old ``time(3)``."""
     default: str | None = field(default=None, compare=False)
-    """What a row has whose INSERT gives the column no value, as an SQL literal of the lake; None: not known.
+    """Value of a row whose INSERT gives the column none, as an SQL literal of the lake; None: not known.
 
     No TABLE_MAP tells it, so definitions that differ in it alone are equal."""
     computed: bool | None = field(default=None, compare=False)
-    """Whether it is a generated column; None: not known. As ``default``."""
+    """True if it is a generated column; None: not known. As ``default``."""
     invisible: bool | None = field(default=None, compare=False)
-    """Whether SELECT * leaves it out; None: not known. As ``default``."""
+    """True if SELECT * leaves it out; None: not known. As ``default``."""
     label_bytes: tuple[bytes, ...] | None = field(default=None, compare=False)
     """Labels as the log has them, where it names no character set for them (MySQL 8.0.1 to 8.0.16) or one that is not
     known. ``labels`` has those that are printable ASCII, which text of UCS-2 may look like. Never stored."""
@@ -78,7 +78,7 @@ class Column:
         return self.type.arrow(self)
 
     def reading(self) -> ColumnReading:
-        """How its values are read. Raises as ``arrow``."""
+        """Reading of its values. Raises as ``arrow``."""
         return self.type.reading(self)
 
 
@@ -103,12 +103,12 @@ class TableDefinition:
     numbered: bool = False
 
     def has_names(self) -> bool:
-        """Whether the names of all columns are known."""
+        """True if the names of all columns are known."""
         return all(column.name is not None for column in self.columns)
 
     def column_names(self) -> list[str]:
-        """The names, ``@1``, ``@2``, … by place where unknown."""
-        return [f"@{place}" if column.name is None else column.name for place, column in enumerate(self.columns, 1)]
+        """The names, ``@1``, ``@2``, … by position where unknown."""
+        return [f"@{offset}" if column.name is None else column.name for offset, column in enumerate(self.columns, 1)]
 
     def __str__(self) -> str:
         parts = [f"{n} {column.sql_type}" for n, column in zip(self.column_names(), self.columns, strict=True)]
@@ -116,7 +116,7 @@ class TableDefinition:
 
 
 def same_layout(a: TableDefinition, b: TableDefinition) -> bool:
-    """Whether the row bytes of one can be read with the other: types and metadata equal, column by column."""
+    """True if the row bytes of one can be read with the other: types and metadata equal, column by column."""
     return [(c.type_code, c.meta) for c in a.columns] == [(c.type_code, c.meta) for c in b.columns]
 
 
@@ -125,16 +125,16 @@ class _ByteReader:
 
     def __init__(self, wire: bytes) -> None:
         self.wire = wire
-        self.place = 0
+        self.offset = 0
 
     def __bool__(self) -> bool:
-        return self.place < len(self.wire)
+        return self.offset < len(self.wire)
 
     def take(self, count: int) -> bytes:
-        content = self.wire[self.place : self.place + count]
+        content = self.wire[self.offset : self.offset + count]
         if len(content) < count:
             raise Truncated(f"{count} bytes wanted, {len(content)} left")
-        self.place += count
+        self.offset += count
         return content
 
     def number(self, size: int) -> int:
@@ -155,8 +155,8 @@ def _packed_numbers(wire: bytes) -> Iterator[int]:
         yield numbers.packed()
 
 
-def parse_table_map(event: bytes, head: FormatDescription, place: str) -> TableDefinition:
-    """From a whole TABLE_MAP event. ``place`` (``file:offset``) opens every message.
+def parse_table_map(event: bytes, head: FormatDescription, location: str) -> TableDefinition:
+    """From a whole TABLE_MAP event. ``offset`` (``file:offset``) opens every message.
 
     Raises Truncated, DecodeError, and Unsupported for a type number that is not known. Types that are known but not
     read in this version are refused when their column is decoded, not here. Unknown optional metadata is ignored.
@@ -165,13 +165,15 @@ def parse_table_map(event: bytes, head: FormatDescription, place: str) -> TableD
     try:
         name = TableName(*map_name(body))
     except (IndexError, UnicodeDecodeError):
-        raise DecodeError(f"{place}: TABLE_MAP: no schema and table name in it") from None
+        raise DecodeError(f"{location}: TABLE_MAP: no schema and table name in it") from None
     try:
         return _parse_body(name, body[8:], head.flavor == "mariadb", _year_counts(head))
     except DecodeError as error:
-        raise type(error)(f"{place}: TABLE_MAP of {name}: {error}") from None
+        raise type(error)(f"{location}: TABLE_MAP of {name}: {error}") from None
     except (ValueError, IndexError, KeyError) as error:
-        raise DecodeError(f"{place}: TABLE_MAP of {name}: its metadata does not fit its columns ({error!r})") from None
+        raise DecodeError(
+            f"{location}: TABLE_MAP of {name}: its metadata does not fit its columns ({error!r})"
+        ) from None
 
 
 @lru_cache(maxsize=1024)
@@ -208,13 +210,13 @@ def _plain_columns(codes: bytes, metadata: _ByteReader, nullable: bytes) -> list
             raise DecodeError(f"column {ordinal + 1} of type number {kind} has the metadata {meta.hex()}")
         columns.append(Column(None, kind, number, unsigned, may_be_null))
     if metadata:
-        raise DecodeError(f"{len(metadata.wire) - metadata.place} bytes of type metadata left over")
+        raise DecodeError(f"{len(metadata.wire) - metadata.offset} bytes of type metadata left over")
     return columns
 
 
 @dataclass(slots=True)
 class _OptionalMetadata:
-    """What TABLE_MAP's optional fields add to the columns, field by field."""
+    """Additions of TABLE_MAP's optional fields to the columns, field by field."""
 
     name: TableName
     columns: list[Column]
@@ -256,7 +258,7 @@ class _OptionalMetadata:
         if not candidates:
             raise Truncated(f"{len(content)} bytes of signedness do not fit the numeric columns")
         for ordinal in self._ordinals(lambda kind: kind.is_numeric and kind is not YEAR):
-            signs = {signs_.get(ordinal, False) for signs_ in candidates}
+            signs = {signs_by_column.get(ordinal, False) for signs_by_column in candidates}
             self.columns[ordinal] = replace(self.columns[ordinal], unsigned=signs.pop() if len(signs) == 1 else None)
 
     def _signs(self, content: bytes, year: bool) -> dict[int, bool]:
@@ -271,10 +273,10 @@ class _OptionalMetadata:
     def _default_charset(self, ordinals: list[int], content: bytes) -> None:
         default, *pairs = _packed_numbers(content)
         charsets = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        self._charsets(ordinals, (charsets.get(place, default) for place in range(len(ordinals))))
+        self._charsets(ordinals, (charsets.get(offset, default) for offset in range(len(ordinals))))
 
     def default_charset(self, content: bytes) -> None:
-        """One collation for most character columns, then pairs (place among these, collation) for the rest."""
+        """One collation for most character columns, then pairs (offset among these, collation) for the rest."""
         self._default_charset(self._textual(), content)
 
     def column_charsets(self, content: bytes) -> None:
@@ -345,7 +347,7 @@ def _label_texts(labels: list[bytes], collation: int | None) -> tuple[str, ...] 
 
 
 def _year_counts(head: FormatDescription) -> tuple[bool, ...]:
-    """Whether YEAR has a bit among the signs: in MariaDB, and in MySQL since log_event.cc uses field.h's list of types.
+    """True if YEAR has a bit among the signs: in MariaDB, and in MySQL since log_event.cc uses field.h's list of types.
 
     Seen without it in 8.0.12 and with it in 8.0.20; in between, both readings are tried.
     """

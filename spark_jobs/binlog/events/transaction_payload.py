@@ -30,7 +30,7 @@ _UNDECIDED = kernels.TX_XA | kernels.TX_ROLLED_BACK
 
 @dataclass(frozen=True, slots=True)
 class PayloadContents:
-    """What some payloads of a scan hold.
+    """Contents of some payloads of a scan.
 
     inner: their events; offsets are in a buffer of inflated bytes, with PADDING readable bytes behind. outer: for each
     its payload's event in the outer scan. is_whole: False for a part of one large payload, the first of which
@@ -44,7 +44,7 @@ class PayloadContents:
 
 
 class _PayloadScanner(EventScanner):
-    """Scans contents of payloads; names places by their payload, and keeps table maps as the file has them."""
+    """Scans contents of payloads; names offsets by their payload, and keeps table maps as the file has them."""
 
     def __init__(self, file: str, description: FormatDescription, maps: TableMaps) -> None:
         super().__init__(file, dataclasses.replace(description, checksum=False), maps)
@@ -52,18 +52,18 @@ class _PayloadScanner(EventScanner):
         self.offsets: NDArray[np.int64] = np.zeros(0, np.int64)
         """File offset of each payload event that is scanned."""
         self.starts: NDArray[np.int64] = np.zeros(0, np.int64)
-        """Where their contents begin, as ``Scan.base`` counts."""
+        """Offsets where their contents begin, as ``Scan.base`` counts."""
 
-    def _place_of(self, scan: Scan) -> str:
-        place = scan.base + scan.end
-        payload = max(int(np.searchsorted(self.starts, place, "right")) - 1, 0)
-        return f"{self.file}:{self.offsets[payload]}: {_NAME}: byte {place - self.starts[payload]} of its content"
+    def _location_of(self, scan: Scan) -> str:
+        offset = scan.base + scan.end
+        payload = max(int(np.searchsorted(self.starts, offset, "right")) - 1, 0)
+        return f"{self.file}:{self.offsets[payload]}: {_NAME}: byte {offset - self.starts[payload]} of its content"
 
-    def _add_map(self, event: bytes, place: str) -> None:
+    def _add_map(self, event: bytes, location: str) -> None:
         footer = 4 if self._checksum else 0
         event = event[:9] + (len(event) + footer).to_bytes(4, "little") + event[13:]
         event += zlib.crc32(event).to_bytes(4, "little")[:footer]
-        self.maps.add(event, footer, place)
+        self.maps.add(event, footer, location)
 
 
 class Payloads:
@@ -76,7 +76,7 @@ class Payloads:
         self._maps = maps
 
     def open(self, scan: Scan) -> Iterator[PayloadContents]:
-        """What the payload events of a scan hold, at most AT_ONCE bytes at a time unless one event is longer.
+        """Contents of the payload events of a scan, at most AT_ONCE bytes at a time unless one event is longer.
 
         Completes ``scan``: its transactions learn of XA and ROLLBACK inside, and a payload that holds a statement is
         marked as one. Raises DecodeError and its kinds, naming file:offset of the payload event.
@@ -98,19 +98,19 @@ class Payloads:
         offsets = scan.offset[events]
         good = int(kernels.payload_heads(scan.address + offsets, scan.length[events] - self._format.footer, heads))
         if good < len(events):
-            raise DecodeError(f"{self._place(scan, events[good])}: its header does not make sense")
+            raise DecodeError(f"{self._location(scan, events[good])}: its header does not make sense")
         kinds = heads[:, kernels.PH_TYPE]
         strange = np.flatnonzero((kinds != kernels.PAYLOAD_ZSTD) & (kinds != kernels.PAYLOAD_NONE))
         if len(strange):
             raise Unsupported(
-                f"{self._place(scan, events[strange[0]])}: compression type {kinds[strange[0]]} is not known"
+                f"{self._location(scan, events[strange[0]])}: compression type {kinds[strange[0]]} is not known"
             )
         plain = kinds == kernels.PAYLOAD_NONE
         heads[plain, kernels.PH_CLAIMED] = heads[plain, kernels.PH_SIZE]
         heads[:, kernels.PH_OFFSET] += offsets
         return heads
 
-    def _place(self, scan: Scan, event: int) -> str:
+    def _location(self, scan: Scan, event: int) -> str:
         return f"{self.file}:{scan.base + int(scan.offset[event])}: {_NAME}"
 
     def _together(self, scan: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> PayloadContents:
@@ -154,7 +154,7 @@ class Payloads:
                 try:
                     inflated_frames(scan.buffer, frames[k : k + 1], claimed[k : k + 1])
                 except zstandard.ZstdError as zstd_error:
-                    raise DecodeError(f"{self._place(scan, event)}: {zstd_error}") from None
+                    raise DecodeError(f"{self._location(scan, event)}: {zstd_error}") from None
             raise AssertionError("frames inflate one by one, but not together") from error
 
     def _in_parts(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[PayloadContents]:
@@ -200,25 +200,27 @@ class Payloads:
                     break
                 yield piece
         except zstandard.ZstdError as error:
-            raise DecodeError(f"{self._place(scan, event)}: {error}") from None
+            raise DecodeError(f"{self._location(scan, event)}: {error}") from None
         if claimed not in {-1, count}:
-            raise DecodeError(f"{self._place(scan, event)}: {claimed} bytes of content announced, another number found")
+            raise DecodeError(
+                f"{self._location(scan, event)}: {claimed} bytes of content announced, another number found"
+            )
 
     def _check(
         self, scan: Scan, events: NDArray[np.int64], edges: NDArray[np.int64], expected: NDArray[np.int64]
     ) -> None:
-        """Whether transactions begin or end where their payloads do."""
+        """Check whether transactions begin or end where their payloads do."""
         common = min(len(edges), len(expected))
         wrong = np.flatnonzero(edges[:common] != expected[:common])
         if len(wrong) or len(edges) != len(expected):
             event = events[min(int(wrong[0]) if len(wrong) else common, len(events) - 1)]
-            raise DecodeError(f"{self._place(scan, event)}: its content is not one whole transaction")
+            raise DecodeError(f"{self._location(scan, event)}: its content is not one whole transaction")
 
     def _note_statements(self, scan: Scan, inner: Scan, outer: NDArray[np.int64], *, in_parts: bool) -> None:
         """Marks payloads that hold statements. Beside rows, only those of XA and ROLLBACK can be told from outside."""
         if (inner.mark & kernels.MARK_ANY_TABLE).any():
             event = outer[int(np.argmax(inner.mark & kernels.MARK_ANY_TABLE != 0))]
-            raise DecodeError(f"{self._place(scan, event)}: it holds another one")
+            raise DecodeError(f"{self._location(scan, event)}: it holds another one")
         statements = np.unique(outer[(inner.mark & kernels.MARK_STATEMENT) != 0])
         if not len(statements):
             return
@@ -226,12 +228,12 @@ class Payloads:
         decided = (scan.transactions[scan.transaction[statements], kernels.TX_FLAGS] & _UNDECIDED) == 0
         mixed = statements[decided & ((changes[statements] > 1) | in_parts)]
         if len(mixed):
-            raise Unsupported(f"{self._place(scan, mixed[0])}: it holds a statement among other changes")
+            raise Unsupported(f"{self._location(scan, mixed[0])}: it holds a statement among other changes")
         scan.mark[statements] |= kernels.MARK_STATEMENT
 
 
-def payload_note(event: bytes, footer: int, _place: str) -> str:
-    """What SHOW BINLOG EVENTS says of a payload event; nothing where its header does not make sense."""
+def payload_note(event: bytes, footer: int, _location: str) -> str:
+    """Note of SHOW BINLOG EVENTS about a payload event; empty where its header does not make sense."""
     heads = np.zeros((1, kernels.PH_COLUMNS), np.int64)
     wire = np.frombuffer(event, np.uint8)
     if not kernels.payload_heads(np.array([kernels.address_of(wire)]), np.array([len(wire) - footer]), heads):
@@ -250,7 +252,7 @@ def _padded(content: bytes) -> NDArray[np.uint8]:
 
 
 def _edges(inner: Scan, mark: int) -> NDArray[np.int64]:
-    """Where events with a mark begin; where they end, for MARK_ENDS."""
+    """Offsets where events with a mark begin; where they end, for MARK_ENDS."""
     marked = (inner.mark & mark) != 0
     edges: NDArray[np.int64] = inner.base + inner.offset[marked]
     return edges + inner.length[marked] if mark == kernels.MARK_ENDS else edges

@@ -35,7 +35,9 @@ _QUERIES = (kernels.QUERY, kernels.LOAD_QUERY, kernels.QUERY_COMPRESSED)
 
 @dataclass(frozen=True, slots=True)
 class XaStep:
-    """What a slice does. xid: as the server writes it, ``X'6131',X'',1``; None where it is not told yet.
+    """Action of a slice on an XA transaction.
+
+    Xid: as the server writes it, ``X'6131',X'',1``; None where it is not told yet.
 
     part: it holds rows of a transaction that continues in the next slice. prepared: it ends such a transaction, and its
     rows wait for a decision. at once: it ends one that is committed with it. committed, rolled back: it decides one
@@ -52,7 +54,7 @@ class XaStep:
 def xa_step(
     file: str, start: int, context: bytes | None, payload: Bytes, transaction_start: int, *, inside: bool
 ) -> XaStep | None:
-    """What a slice does to rows that may not take effect; None where it is about none. Raises DecodeError.
+    """Action of a slice on rows that may not take effect; None where it is about none. Raises DecodeError.
 
     inside: whether the slice before it was a part of the transaction that this one continues.
     """
@@ -69,36 +71,36 @@ def xa_step(
 
 
 def _step(scan: Scan, footer: int, file: str) -> XaStep:
-    """What the events of one scan say. footer: bytes of checksum behind each."""
+    """Action of the events of one scan. footer: bytes of checksum after each."""
     statement = None
     marked = (scan.mark & kernels.MARK_STATEMENT != 0) | (scan.code == _XA_PREPARE)
     for event in np.flatnonzero(marked).tolist():
-        place = f"{file}:{scan.base + int(scan.offset[event])}"
+        location = f"{file}:{scan.base + int(scan.offset[event])}"
         if scan.code[event] == _XA_PREPARE:
-            return replace(_prepared(scan.bytes_of(event), footer, place), statement=statement)
+            return replace(_prepared(scan.bytes_of(event), footer, location), statement=statement)
         if EVENT_TYPES[int(scan.code[event])].meaning not in _QUERIES:
             continue
-        database, text = read_query(scan.bytes_of(event), footer, place)
+        database, text = read_query(scan.bytes_of(event), footer, location)
         if scan.mark[event] & kernels.MARK_ENDS:
-            return replace(_decision(text, place), statement=statement)
+            return replace(_decision(text, location), statement=statement)
         if statement is None and not _BOUNDS.match(text):
             statement = database, text
     return XaStep("part", None, statement)
 
 
-def _decision(text: str, place: str) -> XaStep:
+def _decision(text: str, location: str) -> XaStep:
     match = _DECIDES.fullmatch(text)
     if not match:
-        raise DecodeError(f"{place}: Query event: {text!r} is no end of an XA transaction that is known")
+        raise DecodeError(f"{location}: Query event: {text!r} is no end of an XA transaction that is known")
     return XaStep("committed" if match[1].upper() == "COMMIT" else "rolled back", match[2].lower().replace("x", "X"))
 
 
-def _prepared(event: bytes, footer: int, place: str) -> XaStep:
+def _prepared(event: bytes, footer: int, location: str) -> XaStep:
     """XA_PREPARE: one phase 1, format id 4, length of the global part 4, of the branch part 4, the two parts."""
     body = event[HEADER : len(event) - footer]
     lengths = [int.from_bytes(body[at : at + 4], "little") for at in (5, 9)]
     if len(body) < 13 or len(body) != 13 + sum(lengths):
-        raise DecodeError(f"{place}: XA_prepare event: its parts do not fit into its {len(event)} bytes")
+        raise DecodeError(f"{location}: XA_prepare event: its parts do not fit into its {len(event)} bytes")
     middle = 13 + lengths[0]
     xid = f"X'{body[13:middle].hex()}',X'{body[middle:].hex()}',{int.from_bytes(body[1:5], 'little')}"
     return XaStep("at once" if body[0] else "prepared", xid)

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept on disk: a folder whose name is the hash of this package's sources.
+"""Folder of compiled kernels on disk, whose name is the hash of this package's sources.
 
 numba keys a function's cache by the function's own file. A kernel contains the code of helpers in other files too, so
 after an edit of a helper alone the old code would run.
@@ -18,7 +18,7 @@ from typing import Any
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 PREFIX = "kernels-"
-"""How the folders' names begin."""
+"""Prefix of the folders' names."""
 
 
 @functools.cache
@@ -72,7 +72,7 @@ class _Locator:
         return self._line
 
 
-class _CachePlace(CompileResultCacheImpl):
+class _CacheFolder(CompileResultCacheImpl):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._locator = _Locator(self._locator)
@@ -81,7 +81,7 @@ class _CachePlace(CompileResultCacheImpl):
 class KernelCache(FunctionCache):
     """numba's cache of one function, in that folder."""
 
-    _impl_class = _CachePlace
+    _impl_class = _CacheFolder
 
     def save_overload(self, sig: Any, data: Any) -> None:
         # The folder is gone where a process with newer sources has removed it. Nobody would look for this code there.

@@ -36,22 +36,22 @@ def map_bytes(
     Rows with such a byte are marked in ``bad`` and left empty. ``out`` needs 3 bytes a byte and 8 more. Returns the
     number of marked rows.
     """
-    place = np.int64(0)
+    index = np.int64(0)
     count = 0
     for row in range(len(offsets) - 1):
-        new_offsets[row] = place
+        new_offsets[row] = index
         for i in range(offsets[row], offsets[row + 1]):
             byte = load8(address + i)
             if sizes[byte] == 0:
                 bad[row] = 1
                 break
-            store32(out + place, table[byte])
-            place += sizes[byte]
+            store32(out + index, table[byte])
+            index += sizes[byte]
         # A row with such a byte is left empty, and its room is used by the next one.
         if bad[row]:
-            place = np.int64(new_offsets[row])
+            index = np.int64(new_offsets[row])
             count += 1
-    new_offsets[len(offsets) - 1] = place
+    new_offsets[len(offsets) - 1] = index
     return count
 
 
@@ -59,7 +59,7 @@ NO_CHARACTER = np.uint32(0xFFFFFFFF)
 QUADS = 39420
 """Codes of four bytes that gb18030 has for the Basic Multilingual Plane, 8130 8130 to 8431 A439."""
 _QUADS_ABOVE = 189000
-"""The place among these codes of 9030 8130, which is U+10000."""
+"""The offset among these codes of 9030 8130, which is U+10000."""
 
 
 @kernel
@@ -91,11 +91,11 @@ def _quad(q: int, quads: Array) -> Any:
     third, fourth = np.int64(load8(q + 2)) - 0x81, np.int64(load8(q + 3)) - 0x30
     if first < 0 or third < 0 or third > 125 or fourth < 0 or fourth > 9:
         return NO_CHARACTER
-    place = ((first * 10 + second) * 126 + third) * 10 + fourth
-    if place < len(quads):
-        return quads[place]
-    if _QUADS_ABOVE <= place < _QUADS_ABOVE + 0x100000:
-        return np.uint32(0x10000 + place - _QUADS_ABOVE)
+    index = ((first * 10 + second) * 126 + third) * 10 + fourth
+    if index < len(quads):
+        return quads[index]
+    if _QUADS_ABOVE <= index < _QUADS_ABOVE + 0x100000:
+        return np.uint32(0x10000 + index - _QUADS_ABOVE)
     return NO_CHARACTER
 
 
@@ -131,28 +131,28 @@ def map_characters(
     sizes: bytes of a character by its first; pairs: code points by one or two bytes, big-endian, triples by the last
     two of three; quads as _quad takes them, empty in other sets than gb18030. Rows, results and room as in map_bytes.
     """
-    place = np.int64(0)
+    index = np.int64(0)
     count = 0
     for row in range(len(offsets) - 1):
-        new_offsets[row] = place
+        new_offsets[row] = index
         i, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         while i < end:
             # Eight ASCII characters at once.
             if i + 8 <= end and load64(address + i) & np.uint64(0x8080808080808080) == 0:
-                store64(out + place, load64(address + i))
+                store64(out + index, load64(address + i))
                 i += 8
-                place += 8
+                index += 8
                 continue
             point, size = _read_character(address + i, end - i, sizes, pairs, triples, quads)
             if point == NO_CHARACTER:
                 bad[row] = 1
                 break
             i += size
-            place += _put_character(out + place, point)
+            index += _put_character(out + index, point)
         if bad[row]:
-            place = np.int64(new_offsets[row])
+            index = np.int64(new_offsets[row])
             count += 1
-    new_offsets[len(offsets) - 1] = place
+    new_offsets[len(offsets) - 1] = index
     return count
 
 
@@ -171,10 +171,10 @@ def map_units(
 
     Rows, results and room as in map_bytes.
     """
-    place = np.int64(0)
+    index = np.int64(0)
     count = 0
     for row in range(len(offsets) - 1):
-        new_offsets[row] = place
+        new_offsets[row] = index
         i, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         while i < end:
             if i + width > end:
@@ -196,10 +196,10 @@ def map_units(
             if point > 0x10FFFF or 0xD800 <= point < 0xE000:
                 bad[row] = 1
                 break
-            place += _put_character(out + place, point)
+            index += _put_character(out + index, point)
         # A row that is not text takes no room: Python decides what becomes of its bytes.
         if bad[row]:
-            place = np.int64(new_offsets[row])
+            index = np.int64(new_offsets[row])
             count += 1
-    new_offsets[len(offsets) - 1] = place
+    new_offsets[len(offsets) - 1] = index
     return count

@@ -30,7 +30,7 @@ def _crc_tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 _CRC = _crc_tables()
 HAS_CLMUL = "pclmul" in FEATURES
-"""Whether this processor multiplies polynomials (x86 PCLMULQDQ); elsewhere the tables do the work."""
+"""True if this processor multiplies polynomials (x86 PCLMULQDQ); elsewhere the tables do the work."""
 
 
 def _power(exponent: int) -> int:
@@ -42,7 +42,7 @@ def _power(exponent: int) -> int:
 
 
 def _move(size: int) -> tuple[int, int]:
-    """What moves the low and the high half of 128 bits ``size`` bytes on."""
+    """Matrices that move the low and the high half of 128 bits ``size`` bytes on."""
     return _power(8 * size + 32), _power(8 * size - 32)
 
 
@@ -134,7 +134,7 @@ class _Folding:
         return ir.Constant(ir.IntType(64), number)
 
     def hidden(self, name: str, content: Any) -> Any:
-        """Where constants stand, which LLVM is kept from knowing.
+        """Address of constants, which LLVM is kept from knowing.
 
         It held them in registers through the whole scan and so stored them whenever that calls something; and where a
         process's stack happens to lie so that 64 of these bytes reach across two pages, that took as long as the rest.
@@ -142,16 +142,16 @@ class _Folding:
         table = cgutils.global_constant(self.builder, name, content)
         table.align = _BLOCK
         kind = ir.FunctionType(self.word(0).type, [self.word(0).type])
-        place = self.builder.ptrtoint(table, self.word(0).type)
-        return self.builder.asm(kind, "", "=r,0", [place], side_effect=True)
+        offset = self.builder.ptrtoint(table, self.word(0).type)
+        return self.builder.asm(kind, "", "=r,0", [offset], side_effect=True)
 
-    def block(self, place: Any) -> list[Any]:
+    def block(self, offset: Any) -> list[Any]:
         """The 64 bytes there."""
-        return [loaded(self.builder, self.builder.add(place, step), self.kind) for step in self.steps]
+        return [loaded(self.builder, self.builder.add(offset, step), self.kind) for step in self.steps]
 
-    def half(self, place: Any, distance: int) -> Any:
+    def half(self, offset: Any, distance: int) -> Any:
         """The 128 bits there."""
-        return loaded(self.builder, self.builder.add(place, self.word(distance)), ir.VectorType(ir.IntType(64), 2))
+        return loaded(self.builder, self.builder.add(offset, self.word(distance)), ir.VectorType(ir.IntType(64), 2))
 
     def first(self, address: Any, past: Any) -> tuple[list[Any], Any]:
         """(the first ``past + 1`` bytes with zeros before them, what to mix into the next block); 64 bytes are read."""
@@ -164,24 +164,27 @@ class _Folding:
         initial = map(builder.xor, masked, self.block(builder.add(mask, self.word(128))))
         return list(initial), self.half(mask, 192)
 
-    def folded(self, values: list[Any], rest: Any, place: Any, end: Any) -> Any:
-        """The state after the block ``values`` and those from ``place`` to ``end``; ``rest`` is mixed into the next."""
+    def folded(self, values: list[Any], rest: Any, offset: Any, end: Any) -> Any:
+        """The state after the block ``values`` and those from ``offset`` to ``end``.
+
+        ``rest`` is mixed into the next.
+        """
         builder, zeros, count = self.builder, ir.Constant(rest.type, [0, 0]), self.kind.count
         widened = ir.Constant(ir.VectorType(ir.IntType(32), count), [min(k, 2) for k in range(count)])
         far = loaded(builder, self.constants, self.kind)
 
         # A round folds the carried block over the next; what is mixed into its first bytes comes from before.
         def once(now: list[Any]) -> list[Any]:
-            *carried, rest, place = now
-            block = self.block(place)
+            *carried, rest, offset = now
+            block = self.block(offset)
             block[0] = builder.xor(block[0], builder.shuffle_vector(rest, zeros, widened))
             after = [
                 builder.xor(_moved(builder, vector, far), next_vector)
                 for vector, next_vector in zip(carried, block, strict=True)
             ]
-            return [*after, zeros, builder.add(place, self.word(_BLOCK))]
+            return [*after, zeros, builder.add(offset, self.word(_BLOCK))]
 
-        initial = [*values, rest, place]
+        initial = [*values, rest, offset]
         *values, _, _ = while_loop(builder, initial, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
         return self.merged(values)
 
@@ -195,13 +198,13 @@ class _Folding:
 
         # One round loads _BLOCKS blocks and folds the carried vectors over them; independent vectors hide the latency.
         def once(now: list[Any]) -> list[Any]:
-            *carried, place = now
-            loaded_vectors = [vector for step in steps for vector in self.block(builder.add(place, step))]
+            *carried, offset = now
+            loaded_vectors = [vector for step in steps for vector in self.block(builder.add(offset, step))]
             after = [
                 builder.xor(_moved(builder, folded_vector, far), next_vector)
                 for folded_vector, next_vector in zip(carried, loaded_vectors, strict=True)
             ]
-            return [*after, builder.add(place, self.word(_BLOCKS * _BLOCK))]
+            return [*after, builder.add(offset, self.word(_BLOCKS * _BLOCK))]
 
         initial.append(builder.add(address, self.word(_BLOCKS * _BLOCK)))
         *values, _ = while_loop(builder, initial, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
@@ -248,8 +251,8 @@ def _folding(size: int) -> tuple[Any, Any, Any]:
             folding = _Folding(builder, size)
             past = builder.and_(builder.sub(count, folding.word(1)), folding.word(_BLOCK - 1))
             values, rest = folding.first(address, past)
-            place = builder.add(builder.add(address, past), folding.word(1))
-            return folding.folded(values, rest, place, builder.add(address, count))
+            offset = builder.add(builder.add(address, past), folding.word(1))
+            return folding.folded(values, rest, offset, builder.add(address, count))
 
         return types.uint32(types.int64, types.int64), generate
 
@@ -277,9 +280,9 @@ def _folding(size: int) -> tuple[Any, Any, Any]:
 
 
 HAS_PAIR_CLMUL = {"pclmul", "vpclmulqdq", "avx2"} <= FEATURES
-"""Whether it multiplies two pairs of polynomials at once (VPCLMULQDQ on registers of 32 bytes)."""
+"""True if it multiplies two pairs of polynomials at once (VPCLMULQDQ on registers of 32 bytes)."""
 HAS_WIDE_CLMUL = {"pclmul", "vpclmulqdq", "avx512f", "avx512bw"} <= FEATURES
-"""Whether it multiplies four pairs at once (VPCLMULQDQ, AVX-512)."""
+"""True if it multiplies four pairs at once (VPCLMULQDQ, AVX-512)."""
 _fold, _fold_on, _fold_long = _folding(64 if HAS_WIDE_CLMUL else 32 if HAS_PAIR_CLMUL else 16)
 
 
@@ -312,7 +315,7 @@ _crc_state = _crc_folded if HAS_CLMUL else _crc_by_tables
 
 @part
 def _crc32(address: int, count: int, before: int) -> Any:
-    """What ``zlib.crc32`` gives for ``count`` bytes; ``before``: how many that stand before them may be read."""
+    """Result of ``zlib.crc32`` for ``count`` bytes; ``before``: how many that stand before them may be read."""
     return _crc_state(address, count, before) ^ np.uint32(0xFFFFFFFF)
 
 
@@ -321,14 +324,14 @@ crc32: Any = memory.crc32 if CHECKED else _crc32
 
 
 def _state_before_zeros(state: int, count: int) -> int:
-    """Which state becomes ``state`` by ``count`` bytes of zeros."""
+    """State that becomes ``state`` by ``count`` bytes of zeros."""
     for _ in range(8 * count):
         state = (state ^ 0xEDB88320) << 1 | 1 if state >> 31 else state << 1
     return state
 
 
 JOINT = _state_before_zeros(0xFFFFFFFF, 4) ^ 0xFFFFFFFF
-"""What a checksum is changed by (XOR) that joins its event to the next: after it the state is all ones then, with
+"""Value that a checksum is changed by (XOR) that joins its event to the next: after it the state is all ones then, with
 which every event begins.
 
 So joined, events that stand one after the other are one message whose CRC32 is 0 if each checksum fits: many short
@@ -345,8 +348,8 @@ def join_checksum(checksum: int) -> None:
 
 
 @part
-def separate_checksums(place: Any, after: int) -> None:
+def separate_checksums(offset: Any, after: int) -> None:
     """Gives the joined events that lie between two addresses their own checksums back."""
-    while place < after:
-        place += np.int64(load32(place + 9))
-        join_checksum(place - 4)
+    while offset < after:
+        offset += np.int64(load32(offset + 9))
+        join_checksum(offset - 4)

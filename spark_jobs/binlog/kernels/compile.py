@@ -1,4 +1,4 @@
-"""How kernels are compiled: numba's options, the decorators, what the processor has.
+"""Compilation of kernels: numba's options, the decorators, what the processor has.
 
 Put here: what every kernel shares at compile time. Not here: any kernel, any intrinsic.
 """
@@ -20,10 +20,10 @@ CHECKED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
 """NUMBA_DISABLE_JIT=1: kernels run as plain Python, and memory.py checks every byte that they touch."""
 
 address_of: Callable[[memory.Memory], int] = memory.note if CHECKED else memory.address
-"""Where an array's or a buffer's first byte lies: the only way in which memory becomes an address for a kernel."""
+"""Address of an array's or a buffer's first byte: the only way in which memory becomes an address for a kernel."""
 
 address_of_parts: Callable[[memory.Memory, Array, Array], int] = memory.note_parts if CHECKED else memory.part_address
-"""The same of memory in parts, places and sizes in bytes, where a kernel that leaves one has gone astray."""
+"""The same of memory in parts, offsets and sizes in bytes, where a kernel that leaves one has gone astray."""
 
 
 _OPTIONS: dict[str, Any] = {"boundscheck": False, "nogil": True, "error_model": "numpy", "_nrt": False}
@@ -61,7 +61,7 @@ def part(function: Callable[..., Any]) -> Any:
 
 
 def _features() -> set[str]:
-    """What this processor has beside the common; nothing where numba is told for which processor to compile."""
+    """Features of this processor besides the common ones; none where numba is told for which processor to compile."""
     if CHECKED or numba.config.CPU_NAME or numba.config.CPU_FEATURES:  # type: ignore[attr-defined]
         return set()
     return {name for name, here in llvmlite.binding.get_host_cpu_features().items() if here}

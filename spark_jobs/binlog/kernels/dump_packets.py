@@ -54,7 +54,7 @@ _ARTIFICIAL = np.uint16(0x20)  # LOG_EVENT_ARTIFICIAL_F
 
 @kernel
 def _judge_event(header: int, event: int, position: int, formats: int) -> Any:  # noqa: PLR0911 - one a kind
-    """What an event is to the dump, by its header: DUMP_MORE for one to keep, -1 for one to leave out, else why."""
+    """Decision of the dump about an event, by its header: DUMP_MORE to keep it, -1 to leave it out, else why."""
     code = load8(header + 4)
     log_pos = np.int64(load32(header + 13))
     made_up = load16(header + 17) & _ARTIFICIAL != 0
@@ -83,19 +83,19 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
     source: ``size`` bytes as they came, with the first that was not taken before in front; target: ``room`` bytes.
     Behind both, DUMP_PADDING more may be touched. A format event is written where the dump begins with the file.
     """
-    place = 0
+    offset = 0
     out = 0
     while True:
         # Bytes of the packet that is open: copied, or skipped where its event is not of the file.
         if state[D_PACKET] > 0:
-            count = min(state[D_PACKET], size - place)
+            count = min(state[D_PACKET], size - offset)
             if not state[D_LEFT_OUT]:
                 count = min(count, room - out, state[D_STOP] - state[D_POSITION])
                 if count > 0:
-                    copy_text(target + out, source + place, count)
+                    copy_text(target + out, source + offset, count)
                 out += count
                 state[D_POSITION] += count
-            place += count
+            offset += count
             state[D_PACKET] -= count
             state[D_EVENT] -= count
             if not state[D_LEFT_OUT]:
@@ -103,57 +103,57 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
                     state[D_BOUNDARY] = state[D_POSITION]
                     state[D_EVENTS] += 1
                 if state[D_POSITION] == state[D_STOP]:
-                    return DUMP_STOPPED, place, out
+                    return DUMP_STOPPED, offset, out
             if state[D_PACKET] > 0:
-                return DUMP_FULL if not state[D_LEFT_OUT] and out == room else DUMP_MORE, place, out
+                return DUMP_FULL if not state[D_LEFT_OUT] and out == room else DUMP_MORE, offset, out
         # A packet's header: three bytes of length, one of sequence. A packet of full length is followed by more of it.
-        if size - place < 4:
-            return DUMP_MORE, place, out
-        packet = source + place
+        if size - offset < 4:
+            return DUMP_MORE, offset, out
+        packet = source + offset
         length = np.int64(load32(packet) & np.uint32(LONGEST_PACKET))
         in_sequence = np.int64(load8(packet + 3)) == state[D_SEQUENCE]
         goes_on = np.int64(length == LONGEST_PACKET)
         if state[D_GOES_ON]:
             if not in_sequence:
-                return DUMP_SEQUENCE, place, out
+                return DUMP_SEQUENCE, offset, out
             if length > state[D_EVENT] or (not goes_on and length != state[D_EVENT]):
-                return DUMP_STRANGE, place, out
+                return DUMP_STRANGE, offset, out
             outcome = DUMP_MORE
-            place += 4
+            offset += 4
         # The first packet of an event has a status byte: error, end of dump, or an event.
         else:
             if length == 0:
-                return DUMP_STRANGE, place, out
-            if size - place < 4 + length and size - place < 5 + HEADER:
-                return DUMP_MORE, place, out
+                return DUMP_STRANGE, offset, out
+            if size - offset < 4 + length and size - offset < 5 + HEADER:
+                return DUMP_MORE, offset, out
             status = load8(packet + 4)
             event = np.int64(0)
             if status == np.uint8(0xFF):
                 outcome = DUMP_REFUSED
             elif not in_sequence:
-                return DUMP_SEQUENCE, place, out
+                return DUMP_SEQUENCE, offset, out
             elif status == np.uint8(0xFE) and length < 9:
                 outcome = DUMP_END
             elif status != np.uint8(0) or length <= HEADER:
-                return DUMP_STRANGE, place, out
+                return DUMP_STRANGE, offset, out
             else:
                 event = np.int64(load32(packet + 5 + 9))
                 if event < length - 1 or (event > length - 1 and not goes_on):
-                    return DUMP_STRANGE, place, out
+                    return DUMP_STRANGE, offset, out
                 outcome = _judge_event(packet + 5, event, state[D_POSITION], state[D_FORMATS])
             if outcome > DUMP_REFUSED:
-                return outcome, place, out
+                return outcome, offset, out
             # Events that Python has to look at are taken only when they are here as a whole.
             if outcome > DUMP_STOPPED:
                 if length > _WHOLE:
-                    return DUMP_STRANGE, place, out
-                if size - place < 4 + length:
-                    return DUMP_MORE, place, out
+                    return DUMP_STRANGE, offset, out
+                if size - offset < 4 + length:
+                    return DUMP_MORE, offset, out
                 if outcome == DUMP_FORMAT:
                     count = min(event, state[D_STOP] - state[D_POSITION])
                     if state[D_POSITION] == 4:
                         if count > room - out:
-                            return DUMP_FULL, place, out
+                            return DUMP_FULL, offset, out
                         copy_text(target + out, packet + 5, count)
                         out += count
                         state[D_POSITION] += count
@@ -163,11 +163,11 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
                     state[D_FORMATS] = 1
                 state[D_BEHIND] = length
                 state[D_SEQUENCE] = (state[D_SEQUENCE] + 1) & 0xFF
-                return outcome, place + 4 + length, out
+                return outcome, offset + 4 + length, out
             state[D_EVENT] = event
             state[D_LEFT_OUT] = np.int64(outcome < 0)
             length -= 1
-            place += 5
+            offset += 5
         state[D_PACKET] = length
         state[D_GOES_ON] = goes_on
         state[D_SEQUENCE] = (state[D_SEQUENCE] + 1) & 0xFF

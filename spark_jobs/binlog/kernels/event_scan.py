@@ -90,7 +90,7 @@ _BLANKED = 11  # bytes of a blanked row event's body at least: id 6, flags 2, th
 
 
 @part
-def _begin(transaction: Array, start: int, header: int) -> Any:
+def _begin_transaction(transaction: Array, start: int, header: int) -> Any:
     for k in range(TX_COLUMNS):
         transaction[np.uintp(k)] = 0
     transaction[TX_START] = start
@@ -99,7 +99,7 @@ def _begin(transaction: Array, start: int, header: int) -> Any:
 
 @part
 def _is_blanked_rows(header: int, count: int, meanings: Array) -> Any:
-    """Whether an IGNORABLE event is a row event whose content was left out when the log was extracted."""
+    """True if an IGNORABLE event is a row event whose content was left out when the log was extracted."""
     if count < _BLANKED or not load16(header + 17) & np.uint16(0x80):
         return False
     body = header + HEADER
@@ -121,7 +121,7 @@ def _note_rows(event: int, address: int, length: int, offset: int, commit: int, 
 def _meaning_of_others(header: int, count: int, meaning: int, at: int, phase: int, meanings: Array) -> Any:
     """(what it means, why it cannot be passed) for an event that is not of those a transaction is made of.
 
-    What it means is FORMAT, CONTROL, IGNORED, or ROWS where it is one whose content was left out; at: its place in the
+    What it means is FORMAT, CONTROL, IGNORED, or ROWS where it is one whose content was left out; at: its offset in the
     file.
     """
     code = load8(header + 4)
@@ -148,7 +148,7 @@ def _meaning_of_others(header: int, count: int, meaning: int, at: int, phase: in
 @part
 def walk(
     address: int,
-    place: Any,
+    offset: Any,
     size: int,
     base: int,
     checksum: int,
@@ -161,7 +161,7 @@ def walk(
     slots: Array,
     bodies: Array,
 ) -> Any:
-    """Walks events from ``place`` while whole ones are there; returns (outcome, place).
+    """Walks events from ``offset`` while whole ones are there; returns (outcome, offset).
 
     Either all events are noted and their checksums verified, or the row events that somebody wants are, as the row
     kernel wants to know of them, and checksums are joined (JOINT), for the caller to verify. What is not plain then
@@ -179,16 +179,16 @@ def walk(
     overhead = HEADER + checksum
     maps_at = open_maps.ctypes.data
     bodies_at = bodies.ctypes.data
-    while place + HEADER <= size:
+    while offset + HEADER <= size:
         if cells is not None and (n == len(cells[0]) or state[S_TRANSACTIONS] == len(transactions)):
             outcome = EVENTS_FULL
             break
-        header = address + place
+        header = address + offset
         length = np.int64(load32(header + 9))
         if length < overhead or length > LONGEST_EVENT:
             outcome = BAD_LENGTH
             break
-        if place + length > size:
+        if offset + length > size:
             break
         code = load8(header + 4)
         meaning = np.int64(meanings[np.uintp(code)])
@@ -203,13 +203,13 @@ def walk(
             body = header + state[S_GROUP_BODY]
             count = np.int64(8)
             state[S_GROUP] = 0
-        elif cells is not None and checksum and crc32(header, length - 4, place) != load32(header + length - 4):
+        elif cells is not None and checksum and crc32(header, length - 4, offset) != load32(header + length - 4):
             outcome = BAD_CHECKSUM
             break
         table = np.int64(-1)
         mark = 0
         if meaning <= IGNORED:
-            meaning, outcome = _meaning_of_others(header, count, meaning, base + place, state[S_PHASE], meanings)
+            meaning, outcome = _meaning_of_others(header, count, meaning, base + offset, state[S_PHASE], meanings)
             if outcome != SCANNED:
                 break
             if meaning != IGNORED and meaning != ROWS:  # noqa: PLR1714 - numba is slow at tuples
@@ -264,7 +264,7 @@ def walk(
                 row = state[S_TRANSACTIONS] - 1
             transaction = transactions[np.uintp(row)]
             if begins:
-                _begin(transaction, base + place, header)
+                _begin_transaction(transaction, base + offset, header)
                 state[S_PHASE] = BEGUN
                 mark |= MARK_BEGINS
             ends = False
@@ -282,7 +282,7 @@ def walk(
                             outcome = NOT_PLAIN
                             break
                         _note_rows(
-                            noted.ctypes.data + E_BYTES * n, header, length - checksum, base + place,
+                            noted.ctypes.data + E_BYTES * n, header, length - checksum, base + offset,
                             transaction[TX_COMMITTED], group,
                         )  # fmt: skip
                         n += 1
@@ -320,7 +320,7 @@ def walk(
                 mark |= MARK_IGNORED
             if ends:
                 mark |= MARK_ENDS
-                transaction[TX_STOP] = base + place + length
+                transaction[TX_STOP] = base + offset + length
                 state[S_PHASE] = OUTSIDE
                 state[S_MAPS] = 0
                 if rows is not None and (meaning == PAYLOAD or transaction[TX_FLAGS] & (TX_XA | TX_ROLLED_BACK)):
@@ -329,7 +329,7 @@ def walk(
         if cells is not None:
             offsets, lengths, codes, tables, owners, marks = cells
             event = np.uintp(n)  # of a signed one, numba asks whether it counts from the end
-            offsets[event] = place
+            offsets[event] = offset
             lengths[event] = length
             codes[event] = code
             tables[event] = table
@@ -338,18 +338,18 @@ def walk(
             n += 1
         elif checksum:
             join_checksum(header + length - 4)
-        place += length
+        offset += length
         if rows is not None and mark & (MARK_ENDS | MARK_CONTROL):
-            state[S_COMPLETE] = place
+            state[S_COMPLETE] = offset
             state[S_COMPLETE_EVENTS] = n
     state[S_EVENTS] = n
-    return outcome, place
+    return outcome, offset
 
 
 @kernel
 def scan(
     address: int,
-    place: Any,
+    offset: Any,
     size: int,
     base: int,
     checksum: int,
@@ -361,7 +361,7 @@ def scan(
     slots: Array,
     bodies: Array,
 ) -> Any:
-    """Notes every event from ``place`` on and verifies its checksum; arguments and result are walk's."""
+    """Notes every event from ``offset`` on and verifies its checksum; arguments and result are walk's."""
     return walk(
-        address, place, size, base, checksum, meanings, state, cells, None, transactions, open_maps, slots, bodies
+        address, offset, size, base, checksum, meanings, state, cells, None, transactions, open_maps, slots, bodies
     )

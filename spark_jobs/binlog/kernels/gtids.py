@@ -25,48 +25,48 @@ from spark_jobs.binlog.kernels.intrinsics import load8, load32, load48, load64
 
 
 @kernel
-def _varlen(place: int, end: int) -> Any:
-    """(value, place after it) of a variable-length integer; place -1 where it reaches beyond ``end``.
+def _varlen(offset: int, end: int) -> Any:
+    """(value, offset after it) of a variable-length integer; offset -1 where it reaches beyond ``end``.
 
     As many ones as the first byte ends in, so many bytes follow; eight of them are the number itself
     (libs/mysql/serialization/readme.md).
     """
-    if place >= end:
+    if offset >= end:
         return np.uint64(0), np.int64(-1)
-    first = load8(place)
+    first = load8(offset)
     extra = 0
     while extra < 8 and (first >> np.uint8(extra)) & np.uint8(1):
         extra += 1
-    if place + 1 + extra > end:
+    if offset + 1 + extra > end:
         return np.uint64(0), np.int64(-1)
     value = np.uint64(0)
     for k in range(extra):
-        value |= np.uint64(load8(place + 1 + k)) << np.uint64(8 * k)
+        value |= np.uint64(load8(offset + 1 + k)) << np.uint64(8 * k)
     if extra < 8:
         value = value << np.uint64(7 - extra) | np.uint64(first) >> np.uint64(extra + 1)
-    return value, place + 1 + extra
+    return value, offset + 1 + extra
 
 
 @kernel
-def _tagged_uuid(transaction: Array, place: int, end: int) -> Any:
+def _tagged_uuid(transaction: Array, offset: int, end: int) -> Any:
     """Sixteen variable-length integers, a byte each."""
     for k in range(16):
-        value, place = _varlen(place, end)
-        if place < 0:
-            return place
+        value, offset = _varlen(offset, end)
+        if offset < 0:
+            return offset
         transaction[TX_HIGH + k // 8] |= np.int64((value & np.uint64(255)) << np.uint64(8 * (k % 8)))
-    return place
+    return offset
 
 
 @kernel
-def _tag(transaction: Array, place: int, end: int) -> Any:
+def _tag(transaction: Array, offset: int, end: int) -> Any:
     """A length of at most 32 and as many characters."""
-    length, place = _varlen(place, end)
-    if place < 0 or length > np.uint64(32) or place + np.int64(length) > end:
+    length, offset = _varlen(offset, end)
+    if offset < 0 or length > np.uint64(32) or offset + np.int64(length) > end:
         return np.int64(-1)
     for k in range(np.int64(length)):
-        transaction[TX_TAG + k // 8] |= np.int64(load8(place + k)) << np.int64(8 * (k % 8))
-    return place + np.int64(length)
+        transaction[TX_TAG + k // 8] |= np.int64(load8(offset + k)) << np.int64(8 * (k % 8))
+    return offset + np.int64(length)
 
 
 @kernel
@@ -78,34 +78,34 @@ def read_tagged_gtid(transaction: Array, body: int, count: int) -> Any:
     """
     # The serialization's version and size, and the last field that a reader must know.
     end = body + count
-    version, place = _varlen(body, end)
-    if place < 0 or version != np.uint64(1):
+    version, offset = _varlen(body, end)
+    if offset < 0 or version != np.uint64(1):
         return False
-    size, place = _varlen(place, end)
-    if place < 0 or size != np.uint64(count):
+    size, offset = _varlen(offset, end)
+    if offset < 0 or size != np.uint64(count):
         return False
-    last_field, place = _varlen(place, end)
-    if place < 0 or last_field > np.uint64(11):
+    last_field, offset = _varlen(offset, end)
+    if offset < 0 or last_field > np.uint64(11):
         return False
     transaction[TX_GTID] = GTID_TAG
     # Fields by their number; those after 6 say nothing that is wanted here.
-    while place < end:
-        number, place = _varlen(place, end)
-        if place < 0:
+    while offset < end:
+        number, offset = _varlen(offset, end)
+        if offset < 0:
             return False
         if number > np.uint64(6):
             break
         if number == np.uint64(1):
-            place = _tagged_uuid(transaction, place, end)
+            offset = _tagged_uuid(transaction, offset, end)
         elif number == np.uint64(3):
-            place = _tag(transaction, place, end)
+            offset = _tag(transaction, offset, end)
         else:
-            value, place = _varlen(place, end)
+            value, offset = _varlen(offset, end)
             if number == np.uint64(2):
                 transaction[TX_NUMBER] = np.int64(value >> np.uint64(1))
             elif number == np.uint64(6):
                 transaction[TX_COMMITTED] = np.int64(value)
-        if place < 0:
+        if offset < 0:
             return False
     return transaction[TX_NUMBER] > 0
 

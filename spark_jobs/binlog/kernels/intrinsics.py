@@ -53,18 +53,18 @@ def _store(value_type: Any, bits: int) -> Any:
 
 
 def _load_at(result: Any, bits: int) -> Any:
-    """An intrinsic ``load_at(base, place) -> unsigned``: the number at a place of those that lie there side by side.
+    """An intrinsic ``load_at(base, offset) -> unsigned``: the number at an offset of those that lie there side by side.
 
-    In a loop over places LLVM takes several at once; of ``load(base + 8 * place)``, and ``store``, it makes gathers and
-    scatters where the processor has them (AVX-512), since it does not look through addresses that are computed as
+    In a loop over offsets LLVM takes several at once; of ``load(base + 8 * offset)``, and ``store``, it makes gathers
+    and scatters where the processor has them (AVX-512), since it does not look through addresses that are computed as
     numbers: slower than one after the other.
     """
     if CHECKED:
         plain = memory.load(bits // 8)
-        return lambda base, place: plain(base + bits // 8 * place)
+        return lambda base, offset: plain(base + bits // 8 * offset)
 
     @intrinsic
-    def load(_typing: Any, _base: Any, _place: Any) -> Any:
+    def load(_typing: Any, _base: Any, _offset: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             value = builder.load(_at(builder, bits, *arguments))
             value.align = 1
@@ -76,13 +76,13 @@ def _load_at(result: Any, bits: int) -> Any:
 
 
 def _store_at(value_type: Any, bits: int) -> Any:
-    """An intrinsic ``store_at(base, place, unsigned)``, as ``load_at``."""
+    """An intrinsic ``store_at(base, offset, unsigned)``, as ``load_at``."""
     if CHECKED:
         plain = memory.store(bits // 8)
-        return lambda base, place, value: plain(base + bits // 8 * place, value)
+        return lambda base, offset, value: plain(base + bits // 8 * offset, value)
 
     @intrinsic
-    def store(_typing: Any, _base: Any, _place: Any, _value: Any) -> Any:
+    def store(_typing: Any, _base: Any, _offset: Any, _value: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             builder.store(arguments[2], _at(builder, bits, *arguments[:2])).align = 1
             return context.get_dummy_value()
@@ -92,8 +92,8 @@ def _store_at(value_type: Any, bits: int) -> Any:
     return store
 
 
-def _at(builder: Any, bits: int, base: Any, place: Any) -> Any:
-    return builder.gep(builder.inttoptr(base, ir.IntType(bits).as_pointer()), [place])
+def _at(builder: Any, bits: int, base: Any, offset: Any) -> Any:
+    return builder.gep(builder.inttoptr(base, ir.IntType(bits).as_pointer()), [offset])
 
 
 def _copy(count: int) -> Any:

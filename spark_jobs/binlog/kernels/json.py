@@ -114,31 +114,31 @@ def json_text(
 ) -> Any:
     """The text of binary JSON documents, as CAST(… AS CHAR) has it. Returns 0, JSON_NO_ROOM or JSON_BAD.
 
-    state: the row, and the place in ``out``, to resume from; where it stopped. ``out`` may continue in a larger one.
+    state: the row, and the offset in ``out``, to resume from; where it stopped. ``out`` may continue in a larger one.
     stack: int64[JSON_DEPTH, 7]. A value without bytes is what an implicit default leaves: null (field.cc, val_json).
     """
-    place = state[1]
+    offset = state[1]
     for row in range(state[0], len(offsets) - 1):
         # The row's beginning is noted first, so that a call with more room can continue there.
-        new_offsets[row] = place
+        new_offsets[row] = offset
         state[0] = row
-        state[1] = place
+        state[1] = offset
         if nulls[row]:
             continue
         start, end = address + offsets[row], address + offsets[row + 1]
-        if place + JSON_ROOM > capacity:
+        if offset + JSON_ROOM > capacity:
             return JSON_NO_ROOM
         if start == end:
-            store32(out + place, np.uint32(0x6C6C756E))
-            place += 4
+            store32(out + offset, np.uint32(0x6C6C756E))
+            offset += 4
             continue
-        after = _put_document(start, end, out + place, out + capacity, stack)
+        after = _put_document(start, end, out + offset, out + capacity, stack)
         if after < 0:
             return after
         # A document's strings are copied as they are: the whole text is judged at once.
-        if not valid_utf8(out + place, after - out - place):
+        if not valid_utf8(out + offset, after - out - offset):
             return JSON_BAD
-        place = after - out
-    new_offsets[len(offsets) - 1] = place
-    state[1] = place
+        offset = after - out
+    new_offsets[len(offsets) - 1] = offset
+    state[1] = offset
     return 0

@@ -44,7 +44,7 @@ JSON_ROOM = 96
 """Bytes that the text of anything but a string or a blob fits into, punctuation included."""
 
 JSON_NO_ROOM, JSON_BAD = -1, -2
-"""In place of a place in the text: it did not fit; the bytes are no document."""
+"""In place of an offset in the text: it did not fit; the bytes are no document."""
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _BASE64_LINE = 76
@@ -56,7 +56,7 @@ _DATE_TYPE, _TIME_TYPE, _DATETIME_TYPE, _TIMESTAMP_TYPE = 10, 11, 12, 7
 
 @kernel
 def _plain_run(source: int, start: int, count: int) -> Any:
-    """The first place in [start, count) whose byte a JSON string must escape, or count."""
+    """The first offset in [start, count) whose byte a JSON string must escape, or count."""
     i = start
     low_bits, high_bits = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
     # Eight bytes at once: the high bit of a byte is set where it is a quote, a backslash or below 32.

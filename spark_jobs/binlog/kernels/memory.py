@@ -36,16 +36,16 @@ class _MemoryRange:
 
     __slots__ = ("end", "lives", "start", "writable")
 
-    def __init__(self, owner: Memory, place: int = 0, size: int | None = None) -> None:
+    def __init__(self, owner: Memory, offset: int = 0, size: int | None = None) -> None:
         is_array = isinstance(owner, np.ndarray)
-        self.start = address(owner) + place
+        self.start = address(owner) + offset
         self.end = self.start + (size if size is not None else owner.nbytes if is_array else owner.size)
         self.writable = bool(owner.flags.writeable if is_array else owner.is_mutable)
         self.lives = weakref.ref(owner)
 
 
 _ranges: list[_MemoryRange] = []
-"""What may be touched, what was touched last in front."""
+"""Ranges that may be touched, the most recently touched one in front."""
 _ranges_of: dict[int, list[_MemoryRange]] = {}
 """The same by the object's id, which another one may have later. Never empty: a whole, or parts."""
 _MANY = 256
@@ -85,7 +85,7 @@ _lock = threading.RLock()
 
 def _spare(size: int) -> pa.Buffer | None:
     with _lock:
-        fitting = [place for place, owner in _spares.items() if size <= owner.size <= 2 * size]
+        fitting = [offset for offset, owner in _spares.items() if size <= owner.size <= 2 * size]
         return _spares.pop(fitting[-1], None) if fitting else None
 
 
@@ -106,23 +106,23 @@ def note(memory: Memory) -> int:
     """As ``address``; its bytes may be touched from now on, for as long as the object lives."""
     ranges = _ranges_of.get(id(memory))
     if ranges is None or ranges[0].lives() is None:
-        _add(memory, [_MemoryRange(memory)])
+        _add_ranges(memory, [_MemoryRange(memory)])
     return address(memory)
 
 
-def part_address(memory: Memory, _places: Any, _sizes: Any) -> int:
+def part_address(memory: Memory, _offsets: Any, _sizes: Any) -> int:
     """As ``address``."""
     return address(memory)
 
 
-def note_parts(memory: Memory, places: Any, sizes: Any) -> int:
+def note_parts(memory: Memory, offsets: Any, sizes: Any) -> int:
     """As ``note``, of arrays of parts; nothing may be touched across their ends, nor between them."""
-    parts = zip(places.ravel().tolist(), sizes.ravel().tolist(), strict=True)
-    _add(memory, [_MemoryRange(memory, place, size) for place, size in parts] or [_MemoryRange(memory, 0, 0)])
+    parts = zip(offsets.ravel().tolist(), sizes.ravel().tolist(), strict=True)
+    _add_ranges(memory, [_MemoryRange(memory, offset, size) for offset, size in parts] or [_MemoryRange(memory, 0, 0)])
     return address(memory)
 
 
-def _add(memory: Memory, ranges: list[_MemoryRange]) -> None:
+def _add_ranges(memory: Memory, ranges: list[_MemoryRange]) -> None:
     if len(_ranges) > _MANY:
         _forget()
     _ranges_of[id(memory)] = ranges
@@ -133,34 +133,35 @@ def _forget() -> None:
     """Drops what is gone."""
     for key in [key for key, ranges in _ranges_of.items() if ranges[0].lives() is None]:
         del _ranges_of[key]
-    _ranges[:] = [range_ for ranges in _ranges_of.values() for range_ in ranges]
+    _ranges[:] = [log_range for ranges in _ranges_of.values() for log_range in ranges]
 
 
-def touch(place: int, count: int, *, write: bool = False) -> int:
+def touch(offset: int, count: int, *, write: bool = False) -> int:
     """Moves the range of these bytes to the front. Raises OutOfBounds where there is none."""
-    place = int(place)
+    offset = int(offset)
     # Most loads and stores are in the range of the one before.
     if _ranges:
         last = _ranges[0]
-        if last.start <= place and place + count <= last.end and last.writable >= write and last.lives() is not None:
-            return place
-    for k, range_ in enumerate(_ranges):
+        if last.start <= offset and offset + count <= last.end and last.writable >= write and last.lives() is not None:
+            return offset
+    for k, log_range in enumerate(_ranges):
         if (
-            range_.start <= place
-            and place + count <= range_.end
-            and range_.lives() is not None
-            and range_.writable >= write
+            log_range.start <= offset
+            and offset + count <= log_range.end
+            and log_range.lives() is not None
+            and log_range.writable >= write
         ):
             if k:
                 _ranges.insert(0, _ranges.pop(k))
-            return place
+            return offset
     # The message names the nearest ranges.
     near = sorted(
-        (range_ for range_ in _ranges if range_.lives() is not None), key=lambda range_: abs(range_.start - place)
+        (log_range for log_range in _ranges if log_range.lives() is not None),
+        key=lambda log_range: abs(log_range.start - offset),
     )[:2]
-    neighbours = ", ".join(f"[{range_.start:#x}, {range_.end:#x})" for range_ in near)
+    neighbours = ", ".join(f"[{log_range.start:#x}, {log_range.end:#x})" for log_range in near)
     raise OutOfBounds(
-        f"{'store to' if write else 'load of'} {count} bytes at {place:#x}; near: {neighbours or 'nothing'}"
+        f"{'store to' if write else 'load of'} {count} bytes at {offset:#x}; near: {neighbours or 'nothing'}"
     )
 
 
@@ -169,8 +170,8 @@ def load(size: int, *, big_endian: bool = False) -> Callable[[int], Any]:
     number = _UNSIGNED[size]
     order: Literal["big", "little"] = "big" if big_endian else "little"
 
-    def load(place: int) -> Any:
-        return number(int.from_bytes(ctypes.string_at(touch(place, size, write=False), size), order))
+    def load(offset: int) -> Any:
+        return number(int.from_bytes(ctypes.string_at(touch(offset, size, write=False), size), order))
 
     return load
 
@@ -178,9 +179,9 @@ def load(size: int, *, big_endian: bool = False) -> Callable[[int], Any]:
 def store(size: int) -> Callable[[int, Any], None]:
     """``store(address, number)`` of so many bytes, little-endian."""
 
-    def store(place: int, value: Any) -> None:
+    def store(offset: int, value: Any) -> None:
         wire = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-        ctypes.memmove(touch(place, size, write=True), wire, size)
+        ctypes.memmove(touch(offset, size, write=True), wire, size)
 
     return store
 
@@ -204,9 +205,9 @@ def read(descriptor: int, target: int, count: int) -> Any:
     return np.int64(len(content))
 
 
-def crc32(place: int, count: int, _before: int) -> Any:
+def crc32(offset: int, count: int, _before: int) -> Any:
     """zlib's own."""
-    return np.uint32(zlib.crc32(ctypes.string_at(touch(place, int(count)), int(count))))
+    return np.uint32(zlib.crc32(ctypes.string_at(touch(offset, int(count)), int(count))))
 
 
 def high64(left: Any, right: Any) -> Any:

@@ -42,13 +42,13 @@ _MORE = 1 << 62
 
 
 @kernel
-def lenenc(place: int, end: int) -> Any:
-    """(value, place after it) of a length-encoded integer; place -1 where there is none before ``end``."""
-    if place >= end:
+def lenenc(offset: int, end: int) -> Any:
+    """(value, offset after it) of a length-encoded integer; offset -1 where there is none before ``end``."""
+    if offset >= end:
         return np.int64(0), np.int64(-1)
-    first = np.int64(load8(place))
+    first = np.int64(load8(offset))
     if first < 251:
-        return first, place + 1
+        return first, offset + 1
     # 252, 253 and 254 announce two, three and eight bytes; 251 and 255 are no lengths.
     size = np.int64(0)
     if first == 252:
@@ -57,39 +57,39 @@ def lenenc(place: int, end: int) -> Any:
         size = np.int64(3)
     elif first == 254:
         size = np.int64(8)
-    if size == 0 or place + 1 + size > end:
+    if size == 0 or offset + 1 + size > end:
         return np.int64(0), np.int64(-1)
     value = np.int64(0)
     for k in range(size):
-        value |= np.int64(load8(place + 1 + k)) << (8 * k)
+        value |= np.int64(load8(offset + 1 + k)) << (8 * k)
     if value < 0 or value > _MORE:
         return np.int64(0), np.int64(-1)
-    return value, place + 1 + size
+    return value, offset + 1 + size
 
 
 @kernel
 def _payload_head(header: int, end: int, head: Array) -> Any:
     """Reads fields (number, length, content), all length-encoded, up to the number 0; whether they make sense."""
     head[PH_SIZE] = head[PH_TYPE] = head[PH_CLAIMED] = -1
-    place: Any = header + HEADER
+    offset: Any = header + HEADER
     while True:
-        field, place = lenenc(place, end)
-        if place < 0:
+        field, offset = lenenc(offset, end)
+        if offset < 0:
             return False
         if field == 0:
             break
-        length, place = lenenc(place, end)
-        if place < 0 or place + length > end:
+        length, offset = lenenc(offset, end)
+        if offset < 0 or offset + length > end:
             return False
         # Fields that a newer server adds are skipped by their length.
         if field <= 3:
-            value, after = lenenc(place, place + length)
+            value, after = lenenc(offset, offset + length)
             if after < 0:
                 return False
             head[field] = value
-        place += length
-    head[PH_OFFSET] = place - header
-    return head[PH_TYPE] >= 0 and head[PH_SIZE] == end - place
+        offset += length
+    head[PH_OFFSET] = offset - header
+    return head[PH_TYPE] >= 0 and head[PH_SIZE] == end - offset
 
 
 @kernel
@@ -107,7 +107,7 @@ def payload_heads(addresses: Array, lengths: Array, heads: Array) -> Any:
 
 @kernel
 def complete_events(marks: Array) -> Any:
-    """How many events there are up to the last one with which a transaction ends, or that stands outside any."""
+    """Number of events that there are up to the last one with which a transaction ends, or that stands outside any."""
     for event in range(len(marks) - 1, -1, -1):
         if marks[event] & (MARK_ENDS | MARK_CONTROL):
             return event + 1
@@ -157,7 +157,7 @@ def choose_rows(
 @kernel
 def gather_rows(
     events: Array,
-    places: Array,
+    offsets: Array,
     sizes: Array,
     codes: Array,
     owners: Array,
@@ -170,9 +170,9 @@ def gather_rows(
     chosen_codes: Array,
     chosen_owners: Array,
 ) -> Any:
-    """What the row kernel wants to know of the chosen events of a scan; the first that ends beyond ``readable``.
+    """Cells of the row kernel for the chosen events of a scan; the first that ends beyond ``readable``.
 
-    places, sizes, codes, owners, transactions: as scan filled them; base, checksum: as scan got them; address: of the
+    offsets, sizes, codes, owners, transactions: as scan filled them; base, checksum: as scan got them; address: of the
     buffer's first byte; readable: offset in it. gathered: [5, n] addresses, lengths without a checksum, offsets in the
     file, commit times, zeros.
     """
@@ -180,18 +180,18 @@ def gather_rows(
     for k in range(len(events)):
         at = np.uintp(k)
         event = np.uintp(events[at])
-        place = places[event]
+        offset = offsets[event]
         length = sizes[event] - checksum
         owner = owners[event]
-        gathered[0, at] = address + place
+        gathered[0, at] = address + offset
         gathered[1, at] = length
-        gathered[2, at] = base + place
+        gathered[2, at] = base + offset
         gathered[3, at] = transactions[np.uintp(owner), TX_COMMITTED]
         gathered[4, at] = 0
         chosen_codes[at] = codes[event]
         chosen_owners[at] = owner
         # The row kernel reads beyond an event: those at the buffer's end need a copy.
-        if place + length > readable and late == len(events):
+        if offset + length > readable and late == len(events):
             late = k
     return late
 

@@ -38,12 +38,13 @@ from spark_jobs.binlog.kernels.row_decode import decode_rows
     P_SCANNED,  # bytes that were scanned, P_DONE and those that are scanned again
     P_OPEN,  # whether this pass has rows of the transaction that is open after it
 ) = range(9)
-"""What is known between two calls of take_passes, cells of int64."""
+"""State between two calls of take_passes, cells of int64."""
 P_CELLS = 9
 
 PASSES_FULL, PASSES_STOPPED, PASSES_OVER, PASSES_NEWS = range(4)
-"""Why take_passes came back: P_BASE is behind ``until``; the row kernel has; nothing more could be read, or there is no
-room for it; what Python has to see first. The last two leave the pass as if never scanned, its bytes in the memory."""
+"""Reason why take_passes came back: P_BASE is behind ``until``; the row kernel has; nothing more could be read, or
+there is no room for it; what Python has to see first. The last two leave the pass as if never scanned, its bytes in the
+memory."""
 
 
 @part
@@ -75,41 +76,41 @@ def _take_up(
     state[S_EVENTS] = 0
     state[S_COMPLETE] = 0
     base = passes[P_BASE]
-    place = np.int64(0)
+    offset = np.int64(0)
     while True:
         before = passes[P_FILLED]
         after = min(before + step, room)
         while passes[P_FILLED] < after:
             count = read_bytes(descriptor, address + passes[P_FILLED], after - passes[P_FILLED])
             if count < 0:
-                return PASSES_OVER, place  # where a signal came it is Python's turn
+                return PASSES_OVER, offset  # where a signal came it is Python's turn
             if count == 0:
                 break
             passes[P_FILLED] += count
         if passes[P_FILLED] == before:
-            return PASSES_OVER, place
-        verified = place
-        outcome, place = walk(
-            address, place, passes[P_FILLED], base, checksum, meanings, state, None, rows, transaction, open_maps,
+            return PASSES_OVER, offset
+        verified = offset
+        outcome, offset = walk(
+            address, offset, passes[P_FILLED], base, checksum, meanings, state, None, rows, transaction, open_maps,
             slots, bodies,
         )  # fmt: skip
-        if outcome != SCANNED or (checksum and crc32(address + verified, place - verified, verified)):
-            return PASSES_NEWS, place
+        if outcome != SCANNED or (checksum and crc32(address + verified, offset - verified, verified)):
+            return PASSES_NEWS, offset
         if state[S_PHASE] != OUTSIDE and transaction[0, TX_FLAGS] & (TX_XA | TX_ROLLED_BACK):
-            return PASSES_NEWS, place
+            return PASSES_NEWS, offset
         boundary = state[S_COMPLETE]
         events = state[S_COMPLETE_EVENTS] if boundary else np.int64(0)
         passes[P_ENDING] = base + boundary if boundary else passes[P_ENDED]
         passes[P_OPEN] = 0
-        if base + place - passes[P_ENDING] > limit:
+        if base + offset - passes[P_ENDING] > limit:
             passes[P_OPEN] = state[S_EVENTS] > events
             events = state[S_EVENTS]
-            boundary = place
+            boundary = offset
         if boundary:
             passes[P_EVENTS] = events
             passes[P_DONE] = boundary
-            passes[P_SCANNED] = place
-            return PASSES_FULL, place
+            passes[P_SCANNED] = offset
+            return PASSES_FULL, offset
 
 
 @kernel

@@ -175,15 +175,15 @@ def _put_decimal(precision: int, scale: int, q: int, length: int, out: int) -> A
     # A group ends where nine digits, counted from the point on either side, do.
     flip = np.int64(0xFFFFFFFF) if negative else np.int64(0)
     begin = out
-    place = np.int64(0)
-    while place < precision:
-        if place < integral:
-            count = integral - place - (integral - place - 1) // 9 * 9
-            digit = point - (integral - place)
+    offset = np.int64(0)
+    while offset < precision:
+        if offset < integral:
+            count = integral - offset - (integral - offset - 1) // 9 * 9
+            digit = point - (integral - offset)
             first, last = q, point
         else:
-            count = min(precision - place, np.int64(9))
-            digit = point + 1 + (place - integral)
+            count = min(precision - offset, np.int64(9))
+            digit = point + 1 + (offset - integral)
             first, last = point, end
         value = np.int64(0)
         for k in range(count):
@@ -195,14 +195,14 @@ def _put_decimal(precision: int, scale: int, q: int, length: int, out: int) -> A
                 value += character
         _store_big(out, value ^ flip, _bytes_of(count))
         out += _bytes_of(count)
-        place += count
+        offset += count
     store8(begin, load8(begin) ^ np.uint8(0x80))
     return out
 
 
 @part
 def _continues(q: int, end: int) -> Any:
-    """Whether a number has more characters: digits, a point, an exponent."""
+    """True if a number has more characters: digits, a point, an exponent."""
     if q >= end:
         return False
     character = load8(q)
@@ -224,16 +224,16 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
         _store_little(out, length, size)
         copy_text(out + size, q, length)
         return out + size + length
-    place = out + size
+    offset = out + size
     quoted = escaped = False
     for k in range(length):
         character = load8(q + k)
         if character == np.uint8(10):
-            store16(place, np.uint16(0x6E5C))  # a backslash and an n
-            place += 2
+            store16(offset, np.uint16(0x6E5C))  # a backslash and an n
+            offset += 2
         else:
-            store8(place, character)
-            place += 1
+            store8(offset, character)
+            offset += 1
         if quoted:
             if escaped:
                 escaped = False
@@ -249,10 +249,10 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
             and load8(q + k - 1) == np.uint8(45)
             and not _continues(q + k + 1, q + length)
         ):
-            store16(place, np.uint16(0x302E))  # a point and a zero
-            place += 2
-    _store_little(out, place - out - size, size)
-    return place
+            store16(offset, np.uint16(0x302E))  # a point and a zero
+            offset += 2
+    _store_little(out, offset - out - size, size)
+    return offset
 
 
 @kernel
@@ -315,7 +315,7 @@ def put_row(q: int, length: int, out: int, cells: Array, columns: int) -> Any:
     q = bits + ((columns + 9) >> 3)
     if q > end or load8(bits - 1) != np.uint8(0):
         return np.int64(-1)
-    # Null bits move two places down; values follow.
+    # Null bits move two offsets down; values follow.
     size = (columns + 7) >> 3
     for k in range(size):
         after = load8(bits + k + 1) if bits + k + 1 < q else np.uint8(0)
@@ -339,36 +339,36 @@ def put_rows(  # noqa: PLR0911 - one return a reason
     source: ``size`` bytes as they came, of ``capacity`` at most; target: ``room`` bytes. Behind both, RESULT_PADDING
     more may be touched.
     """
-    place = 0
+    offset = 0
     out = 0
     while True:
-        if size - place < 4:
-            return RESULT_MORE, place, out
-        packet = source + place
+        if size - offset < 4:
+            return RESULT_MORE, offset, out
+        packet = source + offset
         length = np.int64(load32(packet) & np.uint32(_LONGEST))
         state[Q_PACKET] = length
         if np.int64(load8(packet + 3)) != state[Q_SEQUENCE]:
-            return RESULT_SEQUENCE, place, out
+            return RESULT_SEQUENCE, offset, out
         if length == 0:
-            return RESULT_STRANGE, place, out
+            return RESULT_STRANGE, offset, out
         if length + 4 > capacity or length == _LONGEST:
-            return RESULT_LONG, place, out
-        if size - place < 4 + length:
-            return RESULT_MORE, place, out
+            return RESULT_LONG, offset, out
+        if size - offset < 4 + length:
+            return RESULT_MORE, offset, out
         # A row begins with a zero; what does not ends the result.
         status = load8(packet + 4)
         if status != np.uint8(0):
             if status == np.uint8(0xFF) or (status == np.uint8(0xFE) and length < 9):
                 state[Q_SEQUENCE] = (state[Q_SEQUENCE] + 1) & 0xFF
                 outcome = RESULT_REFUSED if status == np.uint8(0xFF) else RESULT_END
-                return outcome, place + 4 + length, out
-            return RESULT_STRANGE, place, out
+                return outcome, offset + 4 + length, out
+            return RESULT_STRANGE, offset, out
         if row_room(length, columns) > room - out:
-            return RESULT_FULL, place, out
+            return RESULT_FULL, offset, out
         after = put_row(packet + 4, length, target + out, cells, columns)
         if after < 0:
-            return RESULT_STRANGE, place, out
+            return RESULT_STRANGE, offset, out
         out = int(after - target)
-        place += int(4 + length)
+        offset += int(4 + length)
         state[Q_SEQUENCE] = (state[Q_SEQUENCE] + 1) & 0xFF
         state[Q_ROWS] += 1

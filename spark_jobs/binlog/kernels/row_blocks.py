@@ -27,9 +27,9 @@ from spark_jobs.binlog.kernels.row_cells import (
     B_KEPT,
     B_KEPTS,
     B_NULLS,
+    B_OFFSETS,
     B_OPS,
     B_ORDINALS,
-    B_PLACES,
     B_ROWS,
     B_SOURCES,
     B_STEPS,
@@ -52,8 +52,8 @@ from spark_jobs.binlog.kernels.row_values import zero_slot
 @part
 def mark_null(nulls: int, marked: int, column: int) -> None:
     """Says that a slot holds a mark under a null."""
-    place = nulls + 8 * (column >> 6)
-    store64(place, load64(place) | np.uint64(1) << np.uint64(column & 63))
+    offset = nulls + 8 * (column >> 6)
+    store64(offset, load64(offset) | np.uint64(1) << np.uint64(column & 63))
     store8(marked + column, np.uint8(1))
 
 
@@ -77,8 +77,8 @@ def clear_before(block: int, first: int, after: int) -> None:
         elif after == first + 1:
             zero_slot(slot + width * first, width)
         else:
-            for place in range(width * first, width * after):
-                store8_at(slot, place, np.uint8(0))
+            for offset in range(width * first, width * after):
+                store8_at(slot, offset, np.uint8(0))
 
 
 @part
@@ -104,15 +104,15 @@ def text_room(block: int) -> Any:
 def put_row_cells(
     block: int, first: int, after: int, op: Any, offset: int, commit: int, event: int, ordinal: int
 ) -> None:
-    """What each of an event's rows has beside its columns; ordinal: of row ``first`` within the event."""
+    """Cells of each of an event's rows besides its columns; ordinal: of row ``first`` within the event."""
     ops = cell(block, B_OPS)
-    places = cell(block, B_PLACES)
+    offsets = cell(block, B_OFFSETS)
     committed = cell(block, B_COMMITTED)
     sources = cell(block, B_SOURCES)
     ordinals = cell(block, B_ORDINALS)
     if after == first + 1:  # a loop's vectors are for more
         store8(ops + first, op)
-        store64(places + 8 * first, np.uint64(offset))
+        store64(offsets + 8 * first, np.uint64(offset))
         store64(committed + 8 * first, np.uint64(commit))
         if sources:
             store32(sources + 4 * first, np.uint32(event))
@@ -121,7 +121,7 @@ def put_row_cells(
     for k in range(first, after):
         store8_at(ops, k, op)
     for k in range(first, after):
-        store64_at(places, k, np.uint64(offset))
+        store64_at(offsets, k, np.uint64(offset))
     for k in range(first, after):
         store64_at(committed, k, np.uint64(commit))
     if sources:

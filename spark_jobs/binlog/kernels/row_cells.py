@@ -28,9 +28,10 @@ PADDED = 28  # a length of 1 byte, then bytes; parameter 0: the length to which 
 SKIP_1, SKIP_2, SKIP_3, SKIP_4 = 32, 33, 34, 35  # lengths as above, nothing kept
 
 DONE, BLOCK_FULL, CUT_SHORT, BAD_VALUE, PARTIAL_IMAGE, OTHER_COLUMN_COUNT = 0, 1, 2, 3, 4, 5
-"""Why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[4]`` (-1: the row's null bitmap)."""
+"""Reason why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[4]`` (-1: the row's null
+bitmap)."""
 
-R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH, R_USUAL = range(8)
+R_ROWS, R_EVENT, R_OFFSET, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH, R_USUAL = range(8)
 """Cells of decode_rows' state: see there."""
 R_CELLS = 8
 
@@ -49,7 +50,7 @@ R_CELLS = 8
     B_ROOM,  # bytes of text there is room for at least; below 32: to be counted
     B_MARKED,  # address of marked[program, column]: 1 where slots hold marks
     B_OPS,  # addresses of what each row has beside its columns
-    B_PLACES,
+    B_OFFSETS,
     B_ORDINALS,
     B_COMMITTED,
     B_SOURCES,  # the row's event; 0 where nobody asks for it
@@ -62,7 +63,7 @@ R_CELLS = 8
 B_CELLS = 22
 
 STEP_KIND, STEP_SLOT, STEP_WIDTH, STEP_TEXT, STEP_USED, STEP_CAPACITY, STEP_PARAMETERS = range(7)
-"""What the row kernel does with one column, cells of int64: its kind, the address of its slots and their width, the
+"""Action of the row kernel on one column, cells of int64: its kind, the address of its slots and their width, the
 address of its text, bytes of it used, bytes there are; then six parameters of the kind."""
 STEP_CELLS = 12
 STEP_BYTES = 8 * STEP_CELLS
@@ -93,6 +94,6 @@ CALENDAR: tuple[int, int] = address_of(MONTH_START), address_of(MONTH_LENGTH)
 
 
 @part
-def cell(step: int, place: int) -> Any:
+def cell(step: int, offset: int) -> Any:
     """One cell of a step, by the step's address: far cheaper than indexing an array of three dimensions."""
-    return np.int64(load64(step + 8 * place))
+    return np.int64(load64(step + 8 * offset))

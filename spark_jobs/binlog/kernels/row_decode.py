@@ -42,8 +42,8 @@ from spark_jobs.binlog.kernels.row_cells import (
     R_EVENT,
     R_FRESH,
     R_MASKS,
+    R_OFFSET,
     R_ORDINAL,
-    R_PLACE,
     R_ROWS,
     R_USUAL,
     cell,
@@ -61,7 +61,7 @@ def _run_usual(code: int, q: int, end: int, n: int, block: int, state: Array, st
     rows = cell(block, B_CAPACITY)
     run_generated(code, q, end, n, rows, cell(block, B_STEPS), cell(block, B_NULLS), rows, state_at)
     if state[R_ROWS] <= n:
-        state[R_PLACE] = q
+        state[R_OFFSET] = q
         return n
     if cell(block, B_HAS_BEFORE) and not is_update:
         clear_before(block, n, state[R_ROWS])
@@ -101,7 +101,7 @@ def decode_rows(
     month_start, month_length: addresses of these tables.
     """
     event = state[R_EVENT]
-    q = state[R_PLACE]
+    q = state[R_OFFSET]
     ordinal = state[R_ORDINAL]
     masks = state[R_MASKS]
     fresh = state[R_FRESH]
@@ -180,7 +180,7 @@ def decode_rows(
             usual = 0
         if usual and q < end:  # here and not in the loop alone: what that prepares takes longer than one usual row
             n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
-            q = state[R_PLACE]
+            q = state[R_OFFSET]
         while q < end or (masks and fresh):
             if n == rows:
                 reason = BLOCK_FULL
@@ -194,7 +194,7 @@ def decode_rows(
             fresh = np.int64(0)
             if usual and q < end and n < rows:
                 n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
-                q = state[R_PLACE]
+                q = state[R_OFFSET]
         if n > first:
             ordinal += n - first
             fresh = np.int64(0)
@@ -205,7 +205,7 @@ def decode_rows(
         event += 1
         q = np.int64(0)
     state[R_EVENT] = event
-    state[R_PLACE] = q
+    state[R_OFFSET] = q
     state[R_ORDINAL] = ordinal
     state[R_MASKS] = masks
     state[R_FRESH] = fresh

@@ -48,18 +48,18 @@ def _past_image(q: int, end: int, present: int, columns: int, sizes: Array, spot
     if q > end:
         return np.int64(-1)
     # Null bits are of present columns alone.
-    place = 0
+    offset = 0
     for c in range(columns):
         spots[c] = 0
         if _is_set(present, c):
-            if _is_set(bits, place):
+            if _is_set(bits, offset):
                 spots[c] = -1
             else:
                 spots[c] = q
                 q = _past_field(q, end, sizes[c])
                 if q < 0:
                     return q
-            place += 1
+            offset += 1
     return q
 
 
@@ -121,11 +121,11 @@ CELL_COLUMNS = 5
 
 
 @kernel
-def _put_bytes(out: int, place: int, source: int, count: int) -> Any:
-    """Copies to ``out + place`` unless ``out`` is 0, and returns the place after it."""
+def _put_bytes(out: int, offset: int, source: int, count: int) -> Any:
+    """Copies to ``out + place`` unless ``out`` is 0, and returns the offset after it."""
     if out:
-        memmove(out + place, source, count)
-    return place + count
+        memmove(out + offset, source, count)
+    return offset + count
 
 
 @kernel
@@ -153,19 +153,19 @@ def plain_updates(
     """
     bitmap_bytes = (columns + 7) >> 3
     cell = np.int64(0)
-    place = np.int64(0)
+    offset = np.int64(0)
     # Each event gets the head of the partial one; its type code changes at the end.
     for event in range(len(addresses)):
         failed[0], failed[1] = event, -1
-        starts[event] = place
+        starts[event] = offset
         header = addresses[event]
         end = header + lengths[event]
         first = rows_head(header, end, columns)
         q = first + 2 * bitmap_bytes
         if first < 0 or q > end:
             return np.int64(-1)
-        event_start = place
-        place = _put_bytes(out, place, header, q - header)
+        event_start = offset
+        offset = _put_bytes(out, offset, header, q - header)
         row = np.int64(0)
         # A row: the before image as it is, then the after image with whole documents in the place of diffs.
         while q < end:
@@ -174,7 +174,7 @@ def plain_updates(
             q = _past_image(q, end, first, columns, sizes, before)
             if q < 0:
                 return np.int64(-1)
-            place = _put_bytes(out, place, start, q - start)
+            offset = _put_bytes(out, offset, start, q - start)
             q, bits = _past_shared(q, end, documents)
             if q < 0:
                 return np.int64(-1)
@@ -193,27 +193,27 @@ def plain_updates(
                         cells[cell, CELL_COLUMN] = c
                         cells[cell, CELL_BEFORE] = before[c]
                         cells[cell, CELL_DIFFS] = after[c]
-                    place = _put_bytes(out, place, start, after[c] - start)
+                    offset = _put_bytes(out, offset, start, after[c] - start)
                     start = _past_field(after[c], end, sizes[c])
                     if cell < len(contents):
                         if out:
-                            store32(out + place, np.uint32(contents[cell, 1]))
-                        place = _put_bytes(out, place + 4, contents[cell, 0], contents[cell, 1])
+                            store32(out + offset, np.uint32(contents[cell, 1]))
+                        offset = _put_bytes(out, offset + 4, contents[cell, 0], contents[cell, 1])
                     cell += 1
                 document += 1
-            place = _put_bytes(out, place, start, q - start)
+            offset = _put_bytes(out, offset, start, q - start)
             row += 1
         # Type UPDATE_ROWS, and the length that the event has now.
         if out:
             store8(out + event_start + 4, np.uint8(31))
-            store32(out + event_start + 9, np.uint32(place - event_start))
-    starts[len(addresses)] = place
+            store32(out + event_start + 9, np.uint32(offset - event_start))
+    starts[len(addresses)] = offset
     return cell
 
 
 @part
 def is_full(bitmap: int, columns: int) -> Any:
-    """Whether all of the first ``columns`` bits are set."""
+    """True if all of the first ``columns`` bits are set."""
     while columns >= 64:
         if load64(bitmap) != ~np.uint64(0):
             return False
@@ -227,7 +227,7 @@ def is_full(bitmap: int, columns: int) -> Any:
 def spread_masks(mask: int, bits: int, end: int, columns: int, target: int) -> Any:
     """Null bits of a partial image's columns into null bits of all: a column that the mask leaves out counts as null.
 
-    Returns the place after ``bits``, beyond ``end`` where they are cut. ``target`` has whole words of 8 bytes.
+    Returns the offset after ``bits``, beyond ``end`` where they are cut. ``target`` has whole words of 8 bytes.
     """
     position = 0
     word = np.uint64(0)
@@ -247,21 +247,21 @@ def spread_masks(mask: int, bits: int, end: int, columns: int, target: int) -> A
 
 @kernel
 def image_masks(addresses: Array, columns: int, masks: Array) -> None:
-    """Which columns the images of row events hold, a set bit for each, from events that decode_rows has been through.
+    """Columns in the images of row events, a set bit for each, from events that decode_rows has been through.
 
     masks: uint64[event, 2, word], zeroed; 0: the row's image, 1: an update's before image.
     """
     size = (columns + 7) >> 3
     for k in range(len(addresses)):
         code = load8(addresses[k] + 4)
-        place = addresses[k] + 27
+        offset = addresses[k] + 27
         if code >= 30:
-            place += np.int64(load16(place))
-        place += 3 if load8(place) > 250 else 1
+            offset += np.int64(load16(offset))
+        offset += 3 if load8(offset) > 250 else 1
         is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
         for image in range(2 if is_update else 1):
             program = 1 if is_update and image == 0 else 0
             for c in range(columns):
-                bit = (load8(place + (c >> 3)) >> np.uint8(c & 7)) & np.uint8(1)
+                bit = (load8(offset + (c >> 3)) >> np.uint8(c & 7)) & np.uint8(1)
                 masks[k, program, c >> 6] |= np.uint64(bit) << np.uint64(c & 63)
-            place += size
+            offset += size

@@ -175,10 +175,10 @@ def decode_by_steps(
                         reason = CUT_SHORT
                         column = c
                         break
-                    place = cell(step, STEP_USED)
-                    store32(slot + 4 * n, np.uint32(place))
-                    copy_text(cell(step, STEP_TEXT) + place, q, length)
-                    store64(step + 8 * STEP_USED, np.uint64(place + length))
+                    offset = cell(step, STEP_USED)
+                    store32(slot + 4 * n, np.uint32(offset))
+                    copy_text(cell(step, STEP_TEXT) + offset, q, length)
+                    store64(step + 8 * STEP_USED, np.uint64(offset + length))
                     q += length
                 elif kind == SKIP:
                     q += cell(step, STEP_PARAMETERS)
@@ -292,10 +292,10 @@ def decode_by_steps(
                         reason = CUT_SHORT
                         column = c
                         break
-                    place = cell(step, STEP_USED)
-                    store32(slot + 4 * n, np.uint32(place))
-                    memmove(cell(step, STEP_TEXT) + place, q, length)
-                    store64(step + 8 * STEP_USED, np.uint64(place + length))
+                    offset = cell(step, STEP_USED)
+                    store32(slot + 4 * n, np.uint32(offset))
+                    memmove(cell(step, STEP_TEXT) + offset, q, length)
+                    store64(step + 8 * STEP_USED, np.uint64(offset + length))
                     q += length
                 elif kind == PADDED:
                     length = np.int64(load8(q))
@@ -304,12 +304,12 @@ def decode_by_steps(
                         reason = CUT_SHORT if q + length > end else BAD_VALUE
                         column = c
                         break
-                    place = cell(step, STEP_USED)
-                    store32(slot + 4 * n, np.uint32(place))
-                    memmove(cell(step, STEP_TEXT) + place, q, length)
+                    offset = cell(step, STEP_USED)
+                    store32(slot + 4 * n, np.uint32(offset))
+                    memmove(cell(step, STEP_TEXT) + offset, q, length)
                     for k in range(length, cell(step, STEP_PARAMETERS)):
-                        store8(cell(step, STEP_TEXT) + place + k, np.uint8(0))
-                    store64(step + 8 * STEP_USED, np.uint64(place + cell(step, STEP_PARAMETERS)))
+                        store8(cell(step, STEP_TEXT) + offset + k, np.uint8(0))
+                    store64(step + 8 * STEP_USED, np.uint64(offset + cell(step, STEP_PARAMETERS)))
                     q += length
                 elif kind == SKIP_3:
                     q += 3 + (np.int64(load16(q)) | np.int64(load8(q + 2)) << 16)

@@ -53,7 +53,7 @@ _XA_START = (_spelled(b"START"), _spelled(b"BEGIN"), _spelled(b"END"))
 
 @part
 def query_class(text: int, count: int) -> Any:  # noqa: PLR0911 - one a keyword
-    """Which of Q_OTHER … the ``count`` bytes of a QUERY's text are. The server writes these words itself, bare."""
+    """Class (Q_OTHER …) of the ``count`` bytes of a QUERY's text. The server writes these words itself, bare."""
     # By length first: these two are most of a log.
     if count == 5 and _word(text, 5) == np.uint64(_BEGIN):
         return Q_BEGIN

@@ -67,7 +67,7 @@ def find_map(address: int, count: int, slots: Array, bodies: Array) -> Any:
 
 @part
 def recent_map(address: int, count: int, state: Array, bodies: int, table_id: int) -> Any:
-    """As find_map, where the body is that of the last map of the same id (or of one that shares its place).
+    """As find_map, where the body is that of the last map of the same id (or of one that shares its offset).
 
     bodies: the address of what find_map has.
     """

@@ -1,4 +1,4 @@
-"""Whether text is UTF-8 or ASCII, by blocks where the processor looks up many bytes at once.
+"""Check whether text is UTF-8 or ASCII, by blocks where the processor looks up many bytes at once.
 
 Put here: judging text. Not here: converting it (charset_text.py).
 """
@@ -20,11 +20,11 @@ _SHUFFLES = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: 
 
 
 HAS_SHUFFLE = "ssse3" in FEATURES
-"""Whether this processor looks up sixteen bytes at once (x86 PSHUFB); elsewhere each character is looked at."""
+"""True if this processor looks up sixteen bytes at once (x86 PSHUFB); elsewhere each character is looked at."""
 
 
 def _utf8_errors() -> tuple[list[int], list[int], list[int]]:
-    """What may be wrong with two bytes side by side: by the first's high half, its low half, the second's high half.
+    """Errors of two bytes side by side: by the first's high half, its low half, the second's high half.
 
     It is wrong where all three say so. Source: Keiser and Lemire, Validating UTF-8 In Less Than One Instruction Per
     Byte (2020), figures 4 and 5.
@@ -65,7 +65,7 @@ def _utf8_blocks(size: int) -> Any:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), size), list(range(size - count, 2 * size - count)))
             return builder.shuffle_vector(before, block, mask)
 
-        # Bytes two and three places back say whether a continuation byte has to stand here.
+        # Bytes two and three offsets back say whether a continuation byte has to stand here.
         first = earlier(1)
         halves = builder.lshr(first, all_of(4)), builder.and_(first, all_of(15)), builder.lshr(block, all_of(4))
         lookups = [called(_SHUFFLES[size], *pair) for pair in zip(tables, halves, strict=True)]
@@ -81,8 +81,8 @@ def _utf8_blocks(size: int) -> Any:
 
             def looked(values: list[Any]) -> list[Any]:
                 at, before, errors = values
-                place = builder.add(arguments[0], builder.mul(at, ir.Constant(word, size)))
-                block = loaded(builder, place, some_bytes)
+                offset = builder.add(arguments[0], builder.mul(at, ir.Constant(word, size)))
+                block = loaded(builder, offset, some_bytes)
                 return [
                     builder.add(at, ir.Constant(word, 1)),
                     block,
@@ -134,7 +134,7 @@ def _in_blocks(address: int, count: int) -> Any:
 
 @kernel
 def valid_utf8(address: int, count: int) -> Any:
-    """Whether the bytes are UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF."""
+    """True if the bytes are UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF."""
     i = np.int64(0)
     if HAS_SHUFFLE and count >= _LONG:
         i = _in_blocks(address, count)
@@ -179,7 +179,7 @@ def valid_utf8(address: int, count: int) -> Any:
 
 @kernel
 def is_ascii(address: int, count: int) -> Any:
-    """Whether no byte has its highest bit set."""
+    """True if no byte has its highest bit set."""
     union = np.uint64(0)
     i = np.int64(0)
     while i < count & ~7:

@@ -43,16 +43,16 @@ BLOCK_BYTES = 32 << 20
 
 MOMENT = pa.timestamp("us", "UTC")
 _OWN = ((pa.int64(), 8), (MOMENT, 8), (pa.int32(), 4), (pa.uint8(), 1))
-"""What every change has beside its columns, in a block's memory: offset, commit time, ordinal, operation; each with its
-bytes."""
-_OWN_CELLS = (kernels.B_PLACES, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS)
+"""Cells of every change besides its columns, in a block's memory: offset, commit time, ordinal, operation; each with
+its bytes."""
+_OWN_CELLS = (kernels.B_OFFSETS, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS)
 _ADDRESSES = slice(min(_OWN_CELLS), max(_OWN_CELLS) + 1)
 RAW = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(slots=True)
 class _RowStatistics:
-    """What this process knows of a layout's rows."""
+    """Statistics that this process has of a layout's rows."""
 
     expected: Numbers
     """Bytes of text to make room for, a row: what the last block had, by program and column."""
@@ -68,31 +68,31 @@ class _RowStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _BlockLayout:
-    """Where the parts of a block lie in its memory.
+    """Addresses of the parts of a block in its memory.
 
-    places, sizes: bytes [program, 0: slots 1: text, column]; own_places: places of what rows have beside columns, and
+    offsets, sizes: bytes [program, 0: slots 1: text, column]; own_places: offsets of what rows have beside columns, and
     the end.
     """
 
     rows: int
     room: int
     sizes: Numbers
-    places: Numbers
-    own_places: list[int]
+    offsets: Numbers
+    own_offsets: list[int]
 
     @classmethod
     def of(cls, rows: int, room: int, sizes: Numbers) -> "_BlockLayout":
         rounded = (sizes + PADDING - 1) & -PADDING
-        places = np.cumsum(rounded).reshape(sizes.shape) - rounded
-        own_places = int(rounded.sum()) + np.cumsum([0, *(width * rows for _, width in _OWN)])
-        return cls(rows, room, sizes, places, own_places.tolist())
+        offsets = np.cumsum(rounded).reshape(sizes.shape) - rounded
+        own_offsets = int(rounded.sum()) + np.cumsum([0, *(width * rows for _, width in _OWN)])
+        return cls(rows, room, sizes, offsets, own_offsets.tolist())
 
     def addresses(self, memory: pa.Buffer) -> int:
         """That of the memory, of whose parts alone a kernel is told."""
         if not kernels.CHECKED:
             return kernels.address_of(memory)
-        own_places = np.array(self.own_places)
-        starts, lengths = np.append(self.places, own_places[:-1]), np.append(self.sizes, np.diff(own_places))
+        own_offsets = np.array(self.own_offsets)
+        starts, lengths = np.append(self.offsets, own_offsets[:-1]), np.append(self.sizes, np.diff(own_offsets))
         return kernels.address_of_parts(memory, starts, lengths)
 
 
@@ -123,7 +123,7 @@ class DecodePlan:
         self.statistics = _statistics.setdefault(self.programs, _RowStatistics(np.full((2, count), 32.0)))
         self._variable = np.flatnonzero((self.is_text == 1) & (self.bounded == 0))
         self._kept_before = count + np.array(self.ordinals[BEFORE], np.int64)
-        self.cells = self._cells()
+        self.cells = self._kernel_cells()
         self._code: Code | None = None
         self._described: tuple[_BlockLayout, Numbers, Numbers] | None = None
 
@@ -138,8 +138,8 @@ class DecodePlan:
             self.is_text[program, ordinal] = reading.is_text
             self.bounded[program, ordinal] = reading.bounded
 
-    def _cells(self) -> Numbers:
-        """What describes every block of the table to the kernel."""
+    def _kernel_cells(self) -> Numbers:
+        """Cells that describe every block of the table to the kernel."""
         cells = np.zeros(kernels.B_CELLS, np.int64)
         cells[kernels.B_COLUMNS], cells[kernels.B_WORDS] = len(self.readings), self.words
         cells[kernels.B_VARIABLE], cells[kernels.B_VARIABLES] = kernels.address_of(self._variable), len(self._variable)
@@ -187,14 +187,14 @@ class DecodePlan:
         return layout
 
     def described(self, layout: "_BlockLayout") -> tuple[Numbers, Numbers]:
-        """Steps and cells of a block, with places in its memory where addresses are to be."""
+        """Steps and cells of a block, with offsets in its memory where addresses are to be."""
         last = self._described  # of whoever asked last, in whatever thread
         if last is None or last[0] is not layout:
             steps, cells = self.steps.copy(), self.cells.copy()
-            steps[:, :, kernels.STEP_SLOT], steps[:, :, kernels.STEP_TEXT] = layout.places[:, 0], layout.places[:, 1]
+            steps[:, :, kernels.STEP_SLOT], steps[:, :, kernels.STEP_TEXT] = layout.offsets[:, 0], layout.offsets[:, 1]
             steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
             cells[kernels.B_CAPACITY] = layout.rows
-            cells[[*_OWN_CELLS]] = layout.own_places[:-1]
+            cells[[*_OWN_CELLS]] = layout.own_offsets[:-1]
             self._described = last = layout, steps, cells
         return last[1:]
 
@@ -219,7 +219,7 @@ def plan_of(definition: TableDefinition, before: Literal["key", "all"]) -> Decod
 
 
 class Scratch:
-    """What a block needs only while it is filled: a decoder's blocks, one after the other, write it over."""
+    """Memory that a block needs only while it is filled: a decoder's blocks, one after the other, write it over."""
 
     def __init__(self) -> None:
         self._nulls: Numbers = np.empty(0, np.uint64)
@@ -254,7 +254,7 @@ def _zeros(size: int) -> pa.Buffer:
 
 
 def _generated(steps: Numbers, definition: TableDefinition) -> tuple[ColumnStep, ...]:
-    """What generated code has to know of a program's steps."""
+    """Description of a program's steps for generated code."""
     pairs = zip(steps.tolist(), definition.columns, strict=True)
     return tuple(
         ColumnStep(
@@ -298,7 +298,7 @@ class Block:
         self.file = file
         self.cells = cells
         layout = self._layout = plan.layout(rows, room)
-        self.memory = pa.py_buffer(fresh(layout.own_places[-1] + PADDING))
+        self.memory = pa.py_buffer(fresh(layout.own_offsets[-1] + PADDING))
         address = layout.addresses(self.memory)
         steps, described = plan.described(layout)
         self.steps = steps.copy()
@@ -316,7 +316,7 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many are filled."""
+        """Number of filled rows."""
         return int(self.cells[kernels.B_ROWS])
 
     def cut(self, rows: int) -> None:
@@ -325,20 +325,20 @@ class Block:
 
     @property
     def is_partial(self) -> bool:
-        """Whether rows of it came without all columns."""
+        """True if rows of it came without all columns."""
         return bool(self.cells[kernels.B_PARTIAL])
 
-    def place(self, row: int) -> str:
-        """What names a row in messages: its event's place, and its number in there."""
+    def location(self, row: int) -> str:
+        """Location of a row in messages: its event's location, and its number in there."""
         offset, _, ordinal, _ = self.own_arrays()
         return f"{self.file}:{offset[row]}: row {ordinal[row]}"
 
     def own_arrays(self) -> list[pa.Array]:
         """Offset, commit time, ordinal and operation of the rows."""
-        rows, own_places = self.rows, self._layout.own_places
+        rows, own_offsets = self.rows, self._layout.own_offsets
         return [
-            pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * width)], 0)
-            for (kind, width), place in zip(_OWN, own_places, strict=False)
+            pa.Array.from_buffers(kind, rows, [None, self.memory.slice(offset, rows * width)], 0)
+            for (kind, width), offset in zip(_OWN, own_offsets, strict=False)
         ]
 
     def close(self) -> None:
@@ -349,7 +349,7 @@ class Block:
 
     @property
     def has_before(self) -> bool:
-        """Whether a row has a before image that is kept."""
+        """True if a row has a before image that is kept."""
         return bool(self.cells[kernels.B_HAS_BEFORE])
 
     def validities(self, program: int, rows: int) -> dict[int, tuple[pa.Buffer, int]]:
@@ -370,7 +370,7 @@ class Block:
     def filled(self, program: int, rows: int) -> Iterator[tuple[int, Filled]]:
         """(ordinal, column) of the block's rows, for every column kept."""
         validities, no_validity = self.validities(program, rows), (None, 0)
-        slots, texts = self._layout.places[program].tolist()
+        slots, texts = self._layout.offsets[program].tolist()
         sizes = self.steps[program, :, kernels.STEP_USED].tolist()
         marked = self.marked[program].tolist()
         readings, memory = self.plan.readings, self.memory
@@ -403,13 +403,13 @@ def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
     if not exact:
         return None
     # Texts of all columns in the order of their rows; a row's entries follow each other.
-    places = np.concatenate([raw.rows for raw in exact.values()])
+    byte_offsets = np.concatenate([raw.rows for raw in exact.values()])
     names = np.repeat(np.arange(len(exact)), [len(raw.rows) for raw in exact.values()])
-    order = np.argsort(places, kind="stable")
+    order = np.argsort(byte_offsets, kind="stable")
     texts = pa.concat_arrays([raw.texts for raw in exact.values()]).take(pa.array(order))
     keys = pa.array(exact, pa.string()).take(pa.array(names[order]))
     # The offsets of a map array: how many entries each row has.
-    counts = np.bincount(places, minlength=rows)
+    counts = np.bincount(byte_offsets, minlength=rows)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
     entries = pa.StructArray.from_arrays(

@@ -33,8 +33,8 @@ class PassedEvents:
     def groups(self) -> Numbers:
         return self.cells[:, kernels.E_GROUP]
 
-    def place(self, event: int) -> str:
-        """What names an event in messages."""
+    def location(self, event: int) -> str:
+        """Location of an event in messages."""
         return f"{self.file}:{self.cells[event, kernels.E_OFFSET]}"
 
 
@@ -54,7 +54,7 @@ class PlainPasses:
         self._saved = np.empty_like(open_maps), np.empty_like(transaction)
         capacity = self._room // kernels.HEADER + 1
         self._rows = fresh(kernels.E_BYTES * capacity).view(np.int64)[: kernels.E_CELLS * capacity]
-        """What is noted of a pass's row events: kernels.E_CELLS of each."""
+        """Notes of a pass's row events: kernels.E_CELLS of each."""
         self.state = np.zeros(kernels.R_CELLS, np.int64)
         """The row kernel's."""
         self._passes = np.zeros(kernels.P_CELLS, np.int64)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Which columns the images of a block hold, apart from what is NULL in them.
+    """Columns in the images of a block, apart from what is NULL in them.
 
     Every row of an event has the event's columns, and a table sees a handful of sets of them: so the sets are kept once
     and a row has the number of its set. Where every image is whole there is no Presence at all, and nothing is spent.
@@ -40,7 +40,7 @@ class Changes:
     offset: pa.Array
     """int64: where the row's event starts in its file."""
     row: pa.Array
-    """int32: its place within the event."""
+    """int32: its offset within the event."""
     committed_at: pa.Array
     """timestamp[us, UTC] of the transaction."""
     gtid: pa.Array | None
@@ -70,13 +70,13 @@ class Changes:
 
     def take(self, rows: pa.Array) -> "Changes":
         """The changes of some rows, by number in ascending order."""
-        return self._rows(lambda values: values.take(rows), rows.to_numpy())
+        return self._selected(lambda values: values.take(rows), rows.to_numpy())
 
     def slice(self, first: int, rows: int) -> "Changes":
         """Some of the changes that follow each other, without a copy: slices of Arrow arrays share their buffers."""
-        return self._rows(lambda values: values.slice(first, rows), slice(first, first + rows))
+        return self._selected(lambda values: values.slice(first, rows), slice(first, first + rows))
 
-    def _rows(self, rows_of: Callable[[Any], Any], index: Any) -> "Changes":
+    def _selected(self, rows_of: Callable[[Any], Any], index: Any) -> "Changes":
         """Some rows of all columns. index: the same rows, as numpy takes them."""
 
         def column_rows(values: Any) -> Any:

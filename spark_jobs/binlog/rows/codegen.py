@@ -35,7 +35,7 @@ _UNCHECKED = 48
 
 @dataclass(frozen=True, slots=True)
 class ColumnStep:
-    """What is done with one column: the cells of a kernel's step that do not depend on the block."""
+    """Step for one column: the cells of a kernel's step that do not depend on the block."""
 
     kind: int
     width: int
@@ -106,12 +106,12 @@ class _Function:
         # A row: the images one after the other, each from where the one before it ended.
         b.position_at_end(body)
         self.filled: dict[tuple[int, int], Any] = dict(phis)
-        place: Any = q
+        offset: Any = q
         for program, steps in images:
-            place = self._image(program, steps, place)
+            offset = self._image(program, steps, offset)
         for text in texts:
             phis[text].add_incoming(self.filled[text], b.block)
-        q.add_incoming(place, b.block)
+        q.add_incoming(offset, b.block)
         self.n.add_incoming(self.add(self.n, 1), b.block)
         b.branch(head)
 
@@ -120,7 +120,7 @@ class _Function:
         for text in texts:
             self.store(phis[text], self._cell(*text, kernels.STEP_USED))
         self.store(self.n, self.add(state, 8 * kernels.R_ROWS))
-        self.store(q, self.add(state, 8 * kernels.R_PLACE))
+        self.store(q, self.add(state, 8 * kernels.R_OFFSET))
         b.ret_void()
 
     def _phi(self, block: Any, value: Any) -> Any:
@@ -171,7 +171,7 @@ class _Function:
             self.prefetch(self.add(at, _AHEAD))
         # Columns that are never NULL need no branch.
         if not step.nullable:
-            return self._value(program, c, step, q, at)
+            return self._value_code(program, c, step, q, at)
         absent, present, after = (b.append_basic_block(name) for name in ("absent", "present", "after"))
         is_null = b.trunc(b.lshr(word, self.word(c & 63)), _BIT)
         b.cbranch(is_null, absent, present)
@@ -183,26 +183,26 @@ class _Function:
             self.store(ir.Constant(ir.IntType(8 * step.width), 0), at)
         b.branch(after)
         b.position_at_end(present)
-        place = self._value(program, c, step, q, at)
+        offset = self._value_code(program, c, step, q, at)
         filled = b.block
         b.branch(after)
-        # Either way the text's end and the place in the row continue from here.
+        # Either way the text's end and the offset in the row continue from here.
         b.position_at_end(after)
         if before is not None:
-            filled_ = self._phi(absent, before)
-            filled_.add_incoming(self.filled[program, c], filled)
-            self.filled[program, c] = filled_
+            filled_columns = self._phi(absent, before)
+            filled_columns.add_incoming(self.filled[program, c], filled)
+            self.filled[program, c] = filled_columns
         merged = self._phi(absent, q)
-        merged.add_incoming(place, filled)
+        merged.add_incoming(offset, filled)
         return merged
 
-    def _value(self, program: int, c: int, step: ColumnStep, q: Any, at: Any) -> Any:
+    def _value_code(self, program: int, c: int, step: ColumnStep, q: Any, at: Any) -> Any:
         if step.is_text:
-            place, self.filled[program, c] = self._text(step, q, at, self.filled[program, c], (program, c))
-            return place
+            offset, self.filled[program, c] = self._text_code(step, q, at, self.filled[program, c], (program, c))
+            return offset
         return _VALUES[step.kind](self, q, at, *step.parameters)
 
-    def _text(self, step: ColumnStep, q: Any, at: Any, filled: Any, text: tuple[int, int]) -> tuple[Any, Any]:
+    def _text_code(self, step: ColumnStep, q: Any, at: Any, filled: Any, text: tuple[int, int]) -> tuple[Any, Any]:
         """Code of a value of variable length; returns what follows it, in the log and in the text."""
         b = self.builder
         # The length, of one to four bytes, then the bytes themselves.
@@ -303,7 +303,7 @@ _Value = Callable[..., Any]
 """(function, address of the value, address of its slot, the kind's parameters) -> address after the value."""
 
 
-def _number(size: int, bits: int) -> _Value:
+def _integer_code(size: int, bits: int) -> _Value:
     """Little-endian bytes into a slot of at least as many bits, zeros above."""
 
     def emit(f: _Function, q: Any, at: Any, *_: int) -> Any:
@@ -324,7 +324,7 @@ def _int24(f: _Function, q: Any, at: Any, *_: int) -> Any:
 
 
 def _sized_little(f: _Function, q: Any, at: Any, size: int, *_: int) -> Any:
-    return _number(size, 64)(f, q, at)
+    return _integer_code(size, 64)(f, q, at)
 
 
 def _sized_big(bits: int) -> _Value:
@@ -434,16 +434,16 @@ def _decimal(bits: int) -> _Value:
         flip = b.select(negative, f.word(0xFFFFFFFF), f.word(0))
         groups = [(lead, lead_scale), *[(4, 1_000_000_000)] * full_groups, (tail, tail_scale)]
         value: Any = ir.Constant(wide, 0)
-        place, sign = q, 0x80000000
+        offset, sign = q, 0x80000000
         # Groups of nine digits in four bytes, the first and the last with fewer.
         for count, scale in groups:
             if not count:
                 continue
-            raw = b.xor(b.xor(f.load_big(32, place), f.word(sign)), flip)
+            raw = b.xor(b.xor(f.load_big(32, offset), f.word(sign)), flip)
             part = b.lshr(raw, f.word(32 - 8 * count))
             f.leave_if(b.icmp_unsigned(">=", part, f.word(scale)))
             value = b.add(b.mul(value, ir.Constant(wide, scale)), part if bits == 64 else b.zext(part, wide))
-            place, sign = f.add(place, count), 0
+            offset, sign = f.add(offset, count), 0
         value = b.select(negative, b.neg(value), value)
         f.store(b.sext(value, ir.IntType(128)) if bits == 64 else value, at)
         return f.add(q, size)
@@ -473,15 +473,15 @@ def _skip_counted(size: int) -> _Value:
 _VALUES: dict[int, _Value] = {
     kernels.SKIP: _skip,
     **{
-        kind: _number(size, 8 * size)
+        kind: _integer_code(size, 8 * size)
         for kind, size in zip(range(kernels.COPY_1, kernels.COPY_8 + 1), (1, 2, 4, 8), strict=True)
     },
-    kernels.UINT8_TO_16: _number(1, 16),
-    kernels.UINT16_TO_32: _number(2, 32),
-    kernels.UINT32_TO_64: _number(4, 64),
-    kernels.UINT64_TO_128: _number(8, 128),
+    kernels.UINT8_TO_16: _integer_code(1, 16),
+    kernels.UINT16_TO_32: _integer_code(2, 32),
+    kernels.UINT32_TO_64: _integer_code(4, 64),
+    kernels.UINT64_TO_128: _integer_code(8, 128),
     kernels.INT24_TO_32: _int24,
-    kernels.UINT24_TO_32: _number(3, 32),
+    kernels.UINT24_TO_32: _integer_code(3, 32),
     kernels.LITTLE_TO_64: _sized_little,
     kernels.BIG_TO_64: _sized_big(64),
     kernels.BIG_TO_128: _sized_big(128),

@@ -21,13 +21,13 @@ from spark_jobs.binlog.kernels.memory import rounded
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, DecodePlan, Scratch, plan_of
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.event_columns import EventColumns, event_columns
-from spark_jobs.binlog.rows.placed_events import (
-    PlacedEvents,
+from spark_jobs.binlog.rows.located_events import (
+    LocatedEvents,
     RowSource,
     inner_events,
     leads,
+    locate,
     outer_events,
-    place_of,
     written_rows,
 )
 from spark_jobs.binlog.rows.row_events import RowEvents, merged, plain, rows_in
@@ -46,20 +46,20 @@ _UNDECIDED = {
 }
 
 
-def _require_same(expected: TableDefinition, logged: TableDefinition, place_: str) -> None:
+def _require_same(expected: TableDefinition, logged: TableDefinition, location_of: str) -> None:
     """Raises DecodeError where a TABLE_MAP differs from the definition, Unsupported where that cannot be told."""
     if not same_layout(logged, expected):
-        raise DecodeError(f"{place_}: the log's table is not the one expected: {logged} instead of {expected}")
+        raise DecodeError(f"{location_of}: the log's table is not the one expected: {logged} instead of {expected}")
     pairs = zip(expected.columns, logged.columns, expected.column_names(), strict=True)
     for expected_column, logged_column, name in pairs:
-        place = f"{place_}: {expected.name}.{name}"
+        location = f"{location_of}: {expected.name}.{name}"
         try:
             different = next(_differences(expected_column, logged_column), None)
         except Unsupported as error:
-            raise Unsupported(f"{place}: {error}") from None
+            raise Unsupported(f"{location}: {error}") from None
         if different:
             attribute, expected_value, logged_value = different
-            raise DecodeError(f"{place}: {attribute} {logged_value} in the log, {expected_value} expected")
+            raise DecodeError(f"{location}: {attribute} {logged_value} in the log, {expected_value} expected")
 
 
 def _differences(expected: Column, logged: Column) -> Iterator[tuple[str, object, object]]:
@@ -76,7 +76,7 @@ def _differences(expected: Column, logged: Column) -> Iterator[tuple[str, object
 
 
 def _labels(expected: Column, logged: Column) -> object:
-    """What a TABLE_MAP says of labels: the known ones, where their bytes in it are those."""
+    """Labels of a TABLE_MAP: the known ones, where their bytes in it are those."""
     if logged.label_bytes is None or expected.labels is None:
         return logged.labels
     return expected.labels if are_labels(logged.label_bytes, expected.labels, expected.charset) else logged.label_bytes
@@ -134,7 +134,7 @@ class Decoder:
         self.definition = definition
         self._name = definition.name.schema, definition.name.table
         self.is_mariadb = False
-        """Whether the last slice is of MariaDB's log."""
+        """Check whether the last slice is of MariaDB's log."""
         self._partial = partial
         self._accepted = kernels.TX_XA if prepared else 0
         self._logged = logged
@@ -144,7 +144,7 @@ class Decoder:
         self._gtids = gtids
         self._flags = flags
         self.is_lasting = not (gtids or flags or partial)
-        """Whether rows in a block can do without what they came from."""
+        """Check whether rows in a block can do without what they came from."""
         self._scans = scans
         self._maps = scans.maps if scans is not None else TableMaps() if maps is None else maps
         self._owned = np.zeros(0, np.int8)
@@ -170,8 +170,8 @@ class Decoder:
         gtid: str | None = None,
     ) -> Iterator[Changes]:
         """The table's changes in one slice, in log order: as ``decode_slices`` with one."""
-        slice_ = SliceBytes(start, context, payload, transaction_start, committed_us, gtid)
-        return self.decode_slices(file, [slice_])
+        chunk = SliceBytes(start, context, payload, transaction_start, committed_us, gtid)
+        return self.decode_slices(file, [chunk])
 
     def decode_slices(self, file: str, slices: Iterable[SliceBytes]) -> Iterator[Changes]:
         """The table's changes in slices of one file, in log order; rows of several slices may come together.
@@ -183,10 +183,10 @@ class Decoder:
 
     def _of_slices(self, file: str, slices: Iterable[SliceBytes]) -> Iterator[Changes]:
         """The blocks that slices fill."""
-        for slice_ in slices:
-            scanner, scan = slice_.opened(file, self._maps) if self._scans is None else self._scans.of(file, slice_)
+        for chunk in slices:
+            scanner, scan = chunk.opened(file, self._maps) if self._scans is None else self._scans.of(file, chunk)
             self.is_mariadb = scanner.format.flavor == "mariadb"
-            yield from self._filled(self._events(file, scan, scanner.format), scan, slice_.gtid)
+            yield from self._filled(self._events(file, scan, scanner.format), scan, chunk.gtid)
 
     def decode_scan(
         self, file: str, scan: Scan, head: FormatDescription, *, gtid: str | None = None
@@ -218,21 +218,21 @@ class Decoder:
             for _, changes in fill([self], self._cells_at, RowSource(events, scan, gtid)):
                 yield changes
 
-    def decode_images(self, place: str, event: NDArray[np.uint8], length: int) -> Iterator[Changes]:
+    def decode_images(self, location: str, event: NDArray[np.uint8], length: int) -> Iterator[Changes]:
         """Rows of this table that no log holds, as inserts: an event of ``written_head`` and full row images.
 
-        ``place`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
+        ``location`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
         """
         assert not self._gtids
         no_scan = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
-        yield from self._decoded(iter([written_rows(place, event, length)]), no_scan, None)
+        yield from self._decoded(iter([written_rows(location, event, length)]), no_scan, None)
 
     def _events(self, file: str, scan: Scan, head: FormatDescription) -> Iterator[RowEvents]:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
         if not self._redacted:
-            refuse_blanked(scan, self._maps, self._name, lambda event: place_of(file, scan, event))
+            refuse_blanked(scan, self._maps, self._name, lambda event: locate(file, scan, event))
         rows = np.flatnonzero(scan.mark & kernels.MARK_ROWS)
-        own_rows = rows[self._own_events(scan.table[rows], head, lambda row: place_of(file, scan, rows[row]))]
+        own_rows = rows[self._own_events(scan.table[rows], head, lambda row: locate(file, scan, rows[row]))]
         ahead = 0  # rows of a payload in parts that earlier parts had
         for opened in Payloads(file, head, self._maps).open(scan):
             last = opened.outer[-1] if len(opened.outer) else -1
@@ -240,8 +240,8 @@ class Decoder:
             inner, after = self._inside(file, scan, opened, head)
             ahead = 0 if opened.begins else ahead
             inner.leads[:1] += ahead
-            events_ = merged(outer_events(file, scan, before, head.footer), inner)
-            for events in self._readable(events_, scan):
+            row_events = merged(outer_events(file, scan, before, head.footer), inner)
+            for events in self._readable(row_events, scan):
                 yield events
                 ahead = events.rows_after
             ahead = after + (ahead if len(inner) or not opened.begins else 0)
@@ -254,16 +254,16 @@ class Decoder:
         yield from plain(events.part(slice(refused[0])) if len(refused) else events, self.definition)
         if len(refused):
             text = next(text for flag, text in _UNDECIDED.items() if flags[refused[0]] & flag)
-            raise Unsupported(f"{events.place(refused[0])}: {self.definition.name}: {text}")
+            raise Unsupported(f"{events.location(refused[0])}: {self.definition.name}: {text}")
 
     def _inside(self, file: str, scan: Scan, opened: PayloadContents, head: FormatDescription) -> tuple[RowEvents, int]:
         """This table's row events inside payloads, and the other tables' rows after the last of them."""
         if not self._redacted:
-            places = opened.outer
-            refuse_blanked(opened.inner, self._maps, self._name, lambda event: place_of(file, scan, places[event]))
+            offsets = opened.outer
+            refuse_blanked(opened.inner, self._maps, self._name, lambda event: locate(file, scan, offsets[event]))
         rows = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
         tables, outer = opened.inner.table[rows], opened.outer[rows]
-        is_own = self._own_events(tables, head, lambda row: place_of(file, scan, outer[row]))
+        is_own = self._own_events(tables, head, lambda row: locate(file, scan, outer[row]))
         events = inner_events(file, scan, opened, rows[is_own])
         foreign = ~is_own & (np.isin(outer, outer[is_own]) | (not opened.is_whole))
         if not foreign.any():  # rows of other tables count for the numbers of the rows after them
@@ -277,11 +277,11 @@ class Decoder:
 
     def _count(self, events: RowEvents, ordinal: int, head: FormatDescription) -> Numbers:
         if ordinal not in self._foreign:
-            self._foreign[ordinal] = parse_table_map(self._maps.events[ordinal], head, events.place(0))
+            self._foreign[ordinal] = parse_table_map(self._maps.events[ordinal], head, events.location(0))
         return rows_in(events, self._foreign[ordinal])
 
-    def _own_events(self, tables: Numbers, head: FormatDescription, place: Callable[[int], str]) -> Numbers:
-        """Which ordinals of table maps are this table's; ``place`` names that of a place in ``tables``."""
+    def _own_events(self, tables: Numbers, head: FormatDescription, location: Callable[[int], str]) -> Numbers:
+        """Ordinals of this table's table maps; ``location`` names that of an offset in ``tables``."""
         count = len(self._owned)
         if len(self._maps) > count:
             self._owned = np.concatenate([self._owned, np.zeros(len(self._maps) - count, np.int8)])
@@ -292,20 +292,20 @@ class Decoder:
             ordinals, first = np.unique(tables, return_index=True)
             for ordinal, at in zip(ordinals.tolist(), first.tolist(), strict=True):
                 if self._owned[ordinal] == _UNKNOWN:
-                    self._owned[ordinal] = self._accept(ordinal, place(at), head)
+                    self._owned[ordinal] = self._accept(ordinal, location(at), head)
             owned = self._owned[tables]
         return owned.view(np.bool_)
 
-    def _accept(self, ordinal: int, place_: str, head: FormatDescription) -> bool:
+    def _accept(self, ordinal: int, location_of: str, head: FormatDescription) -> bool:
         """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open.
 
         False where its rows are left to another decoder.
         """
-        definition = parse_table_map(self._maps.events[ordinal], head, place_)
+        definition = parse_table_map(self._maps.events[ordinal], head, location_of)
         # A decoder of one TABLE_MAP takes it alone, another takes every map of the same layout.
         if self._logged is not None:
             return definition == self._logged
-        _require_same(self.definition, definition, place_)
+        _require_same(self.definition, definition, location_of)
         if self._plan is None:
             pairs = zip(self.definition.columns, definition.columns, strict=True)
             columns = tuple(_completed(expected, logged) for expected, logged in pairs)
@@ -337,10 +337,10 @@ class Decoder:
             if self._plan:
                 self._plan.ended()
 
-    def open(self, events: PlacedEvents, event: int) -> None:
+    def open(self, events: LocatedEvents, event: int) -> None:
         """Opens the block that the rows of an event go into, where there is none or the one before was full."""
         if self._plan is None:
-            self._plan = self._compiled(events.place(event))
+            self._plan = self._compiled(events.location(event))
         # A block that is empty has room for the text of this event, whatever it is.
         room = rounded(int(events.lengths[event]) + TEXT_SLACK)
         rows = self._plan.rows(self._rows)
@@ -352,11 +352,11 @@ class Decoder:
         """Bytes of the block that is open."""
         return self._block.memory.size if self._block else 0
 
-    def _compiled(self, place: str) -> DecodePlan:
+    def _compiled(self, location: str) -> DecodePlan:
         try:
             return plan_of(self.definition, self._before)
         except Unsupported as error:
-            raise Unsupported(f"{place}: {error}") from None
+            raise Unsupported(f"{location}: {error}") from None
 
     def _finished(self, block: Block, origin: RowSource | None) -> tuple[Changes | None, list[DecodeError]]:
         """A block's rows up to the first with a value that its type has not, and what is to be said of that, if any."""
@@ -366,7 +366,7 @@ class Decoder:
             try:
                 return self._changes(block, origin), failed
             except BadValue as bad:
-                failed = [DecodeError(f"{block.place(bad.row)}: {self.definition.name}.{bad.text}")]
+                failed = [DecodeError(f"{block.location(bad.row)}: {self.definition.name}.{bad.text}")]
                 block.cut(bad.row)
         return None, failed
 
@@ -383,22 +383,22 @@ class Decoder:
         presence = added.present, added.before_present, added.flags
         return Changes(op, offset, row, committed_at, added.gtid, after, before, raw, before_raw, *presence)
 
-    def error(self, reason: int, events: PlacedEvents, state: Numbers) -> DecodeError:
-        """Why the row kernel stopped there."""
+    def error(self, reason: int, events: LocatedEvents, state: Numbers) -> DecodeError:
+        """Reason why the row kernel stopped there."""
         event, row, ordinal = (int(state[cell]) for cell in (kernels.R_EVENT, kernels.R_ORDINAL, kernels.R_COLUMN))
         name = self.definition.name
-        place = events.place(event)
+        location = events.location(event)
         if reason == kernels.PARTIAL_IMAGE:
             return PartialImage(
-                f"{place}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and start "
-                f"from a position behind it"
+                f"{location}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and "
+                f"start from a position behind it"
             )
         if reason == kernels.OTHER_COLUMN_COUNT:
-            return DecodeError(f"{place}: {name}: a row event whose column count is not its TABLE_MAP's")
+            return DecodeError(f"{location}: {name}: a row event whose column count is not its TABLE_MAP's")
         column = "its null bits" if ordinal < 0 else _described(self.definition, ordinal)
         if reason == kernels.BAD_VALUE:
-            return DecodeError(f"{place}: row {row} of {name}: {column}: the bytes are no value of the type")
-        return Truncated(f"{place}: row {row} of {name}: {column}: the row ends beyond its event")
+            return DecodeError(f"{location}: row {row} of {name}: {column}: the bytes are no value of the type")
+        return Truncated(f"{location}: row {row} of {name}: {column}: the row ends beyond its event")
 
 
 def _described(definition: TableDefinition, ordinal: int) -> str:
@@ -408,9 +408,9 @@ def _described(definition: TableDefinition, ordinal: int) -> str:
 def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Iterator[tuple[Decoder, Changes]]:
     """Decodes row events into the blocks of some decoders; yields those that become full, each with its decoder.
 
-    blocks: addresses of the decoders' cells; the events' groups are places in both. What is in blocks that are not full
-    stays there until ``rest`` or until all have OPEN bytes, but for decoders whose changes tell more than the rows do
-    (``is_lasting``): these end with the events. Raises DecodeError and its kinds, after the changes before.
+    blocks: addresses of the decoders' cells; the events' groups are offsets in both. What is in blocks that are not
+    full stays there until ``rest`` or until all have OPEN bytes, but for decoders whose changes tell more than the rows
+    do (``is_lasting``): these end with the events. Raises DecodeError and its kinds, after the changes before.
     """
     events = origin.events
     failed: list[DecodeError] = []  # a name for it would keep this frame, which it leads to, and all blocks in a cycle
@@ -436,7 +436,7 @@ def make_room(
     decoders: Sequence[Decoder],
     size: int,
     reason: int,
-    events: PlacedEvents,
+    events: LocatedEvents,
     state: Numbers,
     *,
     origin: RowSource | None = None,
@@ -460,7 +460,7 @@ def make_room(
 
 
 def rest_of(decoders: Iterable[Decoder], origin: RowSource | None = None) -> Iterator[tuple[Decoder, Changes]]:
-    """What is in the blocks of all of them; raises the first DecodeError after that."""
+    """Rest of the changes in the blocks of all of them; raises the first DecodeError after that."""
     failed: list[DecodeError] = []
     for decoder in decoders:
         try:

@@ -76,13 +76,13 @@ class SliceEraser:
     maps: TableMaps
 
     @classmethod
-    def of(cls, file: str, slice_: SliceBytes) -> Self:
+    def of(cls, file: str, log_slice: SliceBytes) -> Self:
         """Raises DecodeError and its kinds."""
         maps = TableMaps()
-        return cls(file, *slice_.opened(file, maps), maps)
+        return cls(file, *log_slice.opened(file, maps), maps)
 
     def transactions_of(self, offsets: Collection[int]) -> set[int]:
-        """Where the transactions begin that events at these offsets of the file belong to."""
+        """Position where the transactions begin that events at these offsets of the file belong to."""
         scan = self.scan
         is_one = np.isin(scan.base + scan.offset, [*offsets]) & (scan.transaction >= 0)
         return {*map(int, scan.transactions[scan.transaction[is_one], kernels.TX_START])}
@@ -99,14 +99,18 @@ class SliceEraser:
         scan, footer = self.scan, self.scanner.format.footer
         # The rows by their events, and the texts of their transactions.
         owners = np.append(scan.transactions[:, kernels.TX_START], -1)[scan.transaction]  # -1 of events of none
-        places = (scan.base + scan.offset).tolist()
+        indexes = (scan.base + scan.offset).tolist()
         numbers_by_offset: dict[int, set[int]] = {}
         for offset, row in rows:
             numbers_by_offset.setdefault(offset, set()).add(row)
-        at = {event: numbers_by_offset[place] for event, place in enumerate(places) if place in numbers_by_offset}
+        at = {
+            event: numbers_by_offset[byte_offset]
+            for event, byte_offset in enumerate(indexes)
+            if byte_offset in numbers_by_offset
+        }
         texts = np.flatnonzero(np.isin(scan.code, TEXTS) & np.isin(owners, [*transactions])).tolist()
         erasing = _Erasing(self, scan, np.arange(len(scan)), footer)
-        erasing.erase({event: at_ for event, at_ in at.items() if scan.code[event] != _PAYLOAD}, texts)
+        erasing.erase({event: at_position for event, at_position in at.items() if scan.code[event] != _PAYLOAD}, texts)
         packed = {event: numbers for event, numbers in at.items() if scan.code[event] == _PAYLOAD}
         if packed:
             self._erase_in_payloads(erasing, packed)
@@ -114,9 +118,9 @@ class SliceEraser:
         events = len(erasing.parts) + erasing.inside
         return ErasedSlice(erasing.content(), events, erasing.size, erasing.added, tables)
 
-    def definition(self, scan: Scan, event: int, place: str) -> TableDefinition:
+    def definition(self, scan: Scan, event: int, location: str) -> TableDefinition:
         """The table of a row event. place: the event's, for messages."""
-        return parse_table_map(self.maps.events[int(scan.table[event])], self.scanner.format, place)
+        return parse_table_map(self.maps.events[int(scan.table[event])], self.scanner.format, location)
 
     def place(self, event: int) -> str:
         """The place of an event of the file, as messages name it."""
@@ -176,7 +180,7 @@ class _Erasing:
 
     @property
     def added(self) -> int:
-        """How many more events there are than before."""
+        """Number of more events that there are than before."""
         return sum(len(parts) - 1 for parts in self.parts.values())
 
     def event(self, event: int) -> bytes:
@@ -227,16 +231,16 @@ class _Erasing:
             raise Unsupported(f"{self._place(event)}: {error}") from None
 
     def _taken_apart(self, event: int) -> "RowEvent":
-        place = self._place(event)
+        location = self._place(event)
         if self.scan.code[event] == FRAGMENT:
             raise Unsupported(
-                f"{place}: a row event in fragments, which is not written again without some of its rows; wait for "
+                f"{location}: a row event in fragments, which is not written again without some of its rows; wait for "
                 "retention.bronze to remove it"
             )
         try:
-            return RowEvent.of(self.event(event), self.footer, self.slice_.definition(self.scan, event, place))
+            return RowEvent.of(self.event(event), self.footer, self.slice_.definition(self.scan, event, location))
         except DecodeError as error:
-            raise type(error)(f"{place}: {error}") from None
+            raise type(error)(f"{location}: {error}") from None
 
     def _place(self, event: int) -> str:
         return self.slice_.place(event if self.payload is None else self.payload)
@@ -259,7 +263,7 @@ class _Erasing:
             end = int.from_bytes(self.event(event)[13:17], "little")
             events = b""
             for number, part in enumerate(parts):
-                later = sum(len(part_) + self.footer for part_ in parts[number + 1 :])
+                later = sum(len(log_part) + self.footer for log_part in parts[number + 1 :])
                 size = (len(part) + self.footer).to_bytes(4, "little")
                 plain = part[:9] + size + max(end - later, 0).to_bytes(4, "little") + part[17:]
                 events += plain + zlib.crc32(plain).to_bytes(4, "little")[: self.footer]
@@ -373,8 +377,8 @@ class _Walk:
         present = [size for size, is_present in zip(sizes, mask, strict=True) if is_present]
         nulls = self.content[at : at + (len(present) + 7) // 8]
         at += (len(present) + 7) // 8
-        for place, size in enumerate(present):
-            if place // 8 < len(nulls) and nulls[place // 8] >> (place % 8) & 1:
+        for offset, size in enumerate(present):
+            if offset // 8 < len(nulls) and nulls[offset // 8] >> (offset % 8) & 1:
                 continue
             at += size if size >= 0 else int.from_bytes(self.content[at : at - size], "little") - size
         return at

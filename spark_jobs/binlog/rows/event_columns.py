@@ -13,12 +13,12 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.scanner import HEADER, Scan
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, Block
 from spark_jobs.binlog.rows.changes import Presence
-from spark_jobs.binlog.rows.placed_events import RowSource
+from spark_jobs.binlog.rows.located_events import RowSource
 from spark_jobs.binlog.rows.row_events import RowEvents
 from spark_jobs.binlog.types.base import Numbers
 
 _FLAGS = HEADER + 6
-"""Where the flags are in a row event: behind its table's id."""
+"""Position where the flags are in a row event: behind its table's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +46,28 @@ def event_columns(block: Block, origin: RowSource, *, gtids: bool, flags: bool) 
 
 def _presence(events: RowEvents, source: Numbers, columns: int) -> list[Presence]:
     """Of the rows' own images, and of their before images; source: the event of each row."""
-    sources, places = np.unique(source, return_inverse=True)
+    sources, indexes = np.unique(source, return_inverse=True)
     masks = np.zeros((len(sources), 2, (columns + 63) // 64), np.uint64)
     kernels.image_masks(events.addresses[sources], columns, masks)
     presences = []
     for program in (ROW, BEFORE):
         sets, numbers = np.unique(masks[:, program], axis=0, return_inverse=True)
         bits = np.unpackbits(sets.view(np.uint8), axis=1, count=columns, bitorder="little")
-        presences.append(Presence(bits.astype(np.bool_), numbers.reshape(-1)[places].astype(np.int32)))
+        presences.append(Presence(bits.astype(np.bool_), numbers.reshape(-1)[indexes].astype(np.int32)))
     return presences
 
 
 def _flags(events: RowEvents, source: Numbers) -> pa.Array:
     """Of the events of rows. source: the event of each."""
-    sources, places = np.unique(source, return_inverse=True)
+    sources, indexes = np.unique(source, return_inverse=True)
     flags = [int.from_bytes(string_at(int(at) + _FLAGS, 2), "little") for at in events.addresses[sources]]
-    return pa.array(np.array(flags, np.uint16)[places])
+    return pa.array(np.array(flags, np.uint16)[indexes])
 
 
 def _gtids(scan: Scan, transactions: Numbers, gtid: str | None) -> pa.Array:
     """One GTID a row; rows of a transaction that began before the slice have the given one."""
-    owners, places = np.unique(transactions, return_inverse=True)
+    owners, indexes = np.unique(transactions, return_inverse=True)
     texts = [
         gtid if scan.transactions[t, kernels.TX_GTID] == kernels.GTID_GIVEN else scan.gtid(t) for t in owners.tolist()
     ]
-    return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), pa.array(texts, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(indexes.astype(np.int32)), pa.array(texts, pa.string()))

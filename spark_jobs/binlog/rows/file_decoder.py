@@ -25,7 +25,7 @@ from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.rows.bulk_passes import PlainPasses
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder, fill, make_room, rest_of
-from spark_jobs.binlog.rows.placed_events import RowSource, outer_events
+from spark_jobs.binlog.rows.located_events import RowSource, outer_events
 from spark_jobs.errors import DecodeError, Unsupported
 
 PASS = 4 << 20
@@ -84,16 +84,16 @@ class FileDecoder:
         self._is_wanted = wanted
         # With GTIDs or masks of columns a block ends with the pass that these are of.
         self._is_plain = not (gtids or partial)
-        """Whether rows are decoded in log order, not a table at a time; until some are met that are not plain."""
+        """Check whether rows are decoded in log order, not a table at a time; until some are met that are not plain."""
         self._feed = Feed(file, 0, None, minimum=min(PASS, AT_ONCE) if self._is_plain else AT_ONCE, reuse=True)
         self._ended = 0
         """Offset after the last complete transaction or control event that was decoded."""
         self._handed = 0
         """Offset up to which changes were handed out, those of the transaction that is open there too."""
         self._last = -1
-        """Whose the last rows are that were chosen from a scan: a row of its transactions, -1 where there were none."""
+        """Owner of the last rows that were chosen from a scan: a row of its transactions, -1 where there were none."""
         self._is_early = False
-        """Whether rows of the transaction that is open were decoded, which may yet end in a ROLLBACK."""
+        """Check whether rows of the transaction that is open were decoded, which may yet end in a ROLLBACK."""
         # No closure over self: memory as large as a pass would wait for the garbage collector.
         self._new = functools.partial(
             Decoder, before=before, rows=rows, gtids=gtids, partial=partial, maps=self._feed.maps
@@ -103,7 +103,7 @@ class FileDecoder:
         self._by_map: NDArray[np.int64] = np.empty(0, np.int64)
         """By ordinal of a table map: which of the decoders reads its rows, -1 for none."""
         self._blocks: NDArray[np.int64] = np.empty(0, np.int64)
-        """Where each decoder's block is described."""
+        """Cells that describe each decoder's block."""
 
     @property
     def pending(self) -> int:
@@ -115,7 +115,7 @@ class FileDecoder:
 
         Raises DecodeError and its kinds, naming file:offset. The chunk may be reused once the iterator is exhausted.
         """
-        yield from self._told_before(self._advanced(self._feed.add(chunk)))
+        yield from self._changes_before_damage(self._advanced(self._feed.add(chunk)))
 
     def read(self, file: Readable) -> Iterator[tuple[TableDefinition, Changes]]:
         """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one, and faster.
@@ -123,17 +123,19 @@ class FileDecoder:
         file: opened with ``open(path, "rb", buffering=0)``; of others ``readinto`` is called. Raises as ``feed``, and
         OSError.
         """
-        yield from self._told_before(self._read(file))
+        yield from self._changes_before_damage(self._read_changes(file))
         yield from self.finish()
 
     def finish(self) -> Iterator[tuple[TableDefinition, Changes]]:
         """Yields the changes not handed out yet of transactions that are complete; see ``pending`` for the others."""
         if self._feed.waiting:
-            yield from self._told_before(self._advanced(self._feed.scan()))
+            yield from self._changes_before_damage(self._advanced(self._feed.scan()))
         for decoder, changes in self._handed_out():
             yield decoder.definition, changes
 
-    def _told_before(self, steps: Iterator[tuple[Decoder, Changes]]) -> Iterator[tuple[TableDefinition, Changes]]:
+    def _changes_before_damage(
+        self, steps: Iterator[tuple[Decoder, Changes]]
+    ) -> Iterator[tuple[TableDefinition, Changes]]:
         """The same, and before a DecodeError is raised what blocks hold of the rows before it."""
         try:
             for decoder, changes in steps:
@@ -144,7 +146,7 @@ class FileDecoder:
                     yield decoder.definition, changes
             raise
 
-    def _read(self, file: Readable) -> Iterator[tuple[Decoder, Changes]]:
+    def _read_changes(self, file: Readable) -> Iterator[tuple[Decoder, Changes]]:
         descriptor = file.fileno() if isinstance(file, io.FileIO) else -1
         if self._is_plain and descriptor >= 0:
             self._feed.want(READ)
@@ -190,26 +192,26 @@ class FileDecoder:
             self._feed.keep(size)
 
     def _handed_out(self) -> Iterator[tuple[Decoder, Changes]]:
-        """What is in blocks that are not full. Raises DecodeError after that."""
+        """Changes in blocks that are not full. Raises DecodeError after that."""
         yield from rest_of(self._decoders)
         self.complete, self._handed = self._ended, self._feed.base
 
     def _decoded(self, scan: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
         """The changes in the first ``ready`` events, as far as they fill blocks."""
         self._note_maps(scan)
-        places, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
+        offsets, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
         events = scan.mark, scan.code, scan.table, scan.transactions, self._by_map
-        count, kinds = kernels.choose_rows(ready, *events, places, groups)
-        self._last = int(scan.transaction[places[count - 1]]) if count else -1
+        count, kinds = kernels.choose_rows(ready, *events, offsets, groups)
+        self._last = int(scan.transaction[offsets[count - 1]]) if count else -1
         if kinds:
             yield from self._handed_out()
-            yield from self._decoded_apart(scan, ready, kinds, places[:count], groups[:count])
+            yield from self._decoded_apart(scan, ready, kinds, offsets[:count], groups[:count])
             return
-        rows = outer_events(self.file, scan, places[:count], self._feed.format.footer, groups[:count])
+        rows = outer_events(self.file, scan, offsets[:count], self._feed.format.footer, groups[:count])
         yield from fill(self._decoders, self._blocks, RowSource(rows, scan, None))
 
     def _decoded_apart(
-        self, scan: Scan, ready: int, kinds: int, places: NDArray[np.int64], groups: NDArray[np.int64]
+        self, scan: Scan, ready: int, kinds: int, offsets: NDArray[np.int64], groups: NDArray[np.int64]
     ) -> Iterator[tuple[Decoder, Changes]]:
         """The same where not all are plain row events of transactions that took effect, a table at a time."""
         self._is_plain = False  # where there is one such there are many, and each step takes longer
@@ -222,7 +224,7 @@ class FileDecoder:
             self._refuse_blanked(scan.first(ready))
         for number in np.unique(groups).tolist():
             decoder = self._decoders[number]
-            rows = outer_events(self.file, scan, places[groups == number], self._feed.format.footer)
+            rows = outer_events(self.file, scan, offsets[groups == number], self._feed.format.footer)
             for changes in decoder.decode_events(rows, scan):
                 yield decoder, changes
 
@@ -266,8 +268,8 @@ class FileDecoder:
             number = -1
             if self._is_wanted is None or self._is_wanted(TableName(*maps.names[ordinal])):
                 event = int(np.argmax(scan.table == ordinal))
-                place = f"{self.file}:{scan.base + int(scan.offset[event])}"
-                definition = parse_table_map(maps.events[ordinal], self._feed.format, place)
+                location = f"{self.file}:{scan.base + int(scan.offset[event])}"
+                definition = parse_table_map(maps.events[ordinal], self._feed.format, location)
                 number = self._numbers.setdefault(definition, len(self._decoders))
                 if number == len(self._decoders):
                     self._decoders.append(self._new(definition, logged=definition))

@@ -30,7 +30,7 @@ PLAIN = np.array([PLAIN_ROWS.get(code, code) for code in range(256)])
 """The plain event of each type."""
 _UPDATES = [code for code, plain_code in PLAIN_ROWS.items() if plain_code in (24, 31)]
 _TYPE = 4
-"""Where the type is in an event."""
+"""Offset of the type in an event."""
 JSON_CODE = 245
 
 
@@ -40,7 +40,7 @@ class RowEvents:
 
     file: str
     addresses: Numbers
-    """Where an event begins, PADDING readable bytes behind its end."""
+    """Address where an event begins, with PADDING readable bytes after its end."""
     lengths: Numbers
     """Without a checksum."""
     codes: Numbers
@@ -54,17 +54,17 @@ class RowEvents:
     leads: Numbers
     """Rows of other tables between an event of the same payload and this one."""
     groups: Numbers
-    """Whose rows they are, 0 where all are one table's."""
+    """Owner of the rows, 0 where all are one table's."""
     buffers: list[object] = field(default_factory=list)
-    """What the addresses point into."""
+    """Arrays that the addresses point into."""
     rows_after: int = 0
     """Set by who decodes them: rows of the last payload up to its last event here."""
 
     def __len__(self) -> int:
         return len(self.addresses)
 
-    def place(self, event: int) -> str:
-        """What names an event in messages."""
+    def location(self, event: int) -> str:
+        """Location of an event in messages."""
         return f"{self.file}:{self.offsets[event]}"
 
     def cells(self) -> Numbers:
@@ -114,12 +114,12 @@ def plain(events: RowEvents, definition: TableDefinition) -> Iterator[RowEvents]
     if not (events.codes >= PARTIAL_UPDATE).any():
         yield events
         return
-    for run in _inflated(_joined(events), definition):
+    for run in _inflated(_joined_fragments(events), definition):
         _apply_partial(run, definition)
         yield run
 
 
-def _joined(events: RowEvents) -> RowEvents:
+def _joined_fragments(events: RowEvents) -> RowEvents:
     """Those that were logged in fragments as the events that they are; the others as they are."""
     groups = np.flatnonzero(events.codes == FRAGMENT)
     if not len(groups):
@@ -151,11 +151,11 @@ def sizes_of(definition: TableDefinition) -> Numbers:
     )
 
 
-def _sizes_at(place: str, definition: TableDefinition) -> Numbers:
+def _sizes_at(location: str, definition: TableDefinition) -> Numbers:
     try:
         return sizes_of(definition)
     except DecodeError as error:
-        raise type(error)(f"{place}: {error}") from None
+        raise type(error)(f"{location}: {error}") from None
 
 
 _FIXED = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8, 4: 4, 5: 8, 13: 1, 10: 3, 14: 3, 7: 4, 11: 3, 12: 8}
@@ -195,12 +195,12 @@ def _documents(definition: TableDefinition) -> Numbers:
 
 def rows_in(events: RowEvents, definition: TableDefinition) -> Numbers:
     """int64: the rows of each event of a table, counted without decoding any. Raises Truncated, Unsupported."""
-    sizes = _sizes_at(events.place(0), definition)
+    sizes = _sizes_at(events.location(0), definition)
     spots, counts = np.zeros(len(sizes), np.int64), np.zeros(len(events), np.int64)
     images = events.addresses, events.lengths, len(sizes), sizes, _documents(definition)
     good = int(kernels.count_rows(*images, spots, counts))
     if good < len(events):
-        raise Truncated(f"{events.place(good)}: {definition.name}: its rows do not end with their event")
+        raise Truncated(f"{events.location(good)}: {definition.name}: its rows do not end with their event")
     return counts
 
 
@@ -260,7 +260,7 @@ def _replaced(events: RowEvents, within: slice, packed: _Packed, records: list[b
     run = events.part(within)
     if not records:
         return run
-    # Heads and records interleaved in a new buffer, at the places that the lengths give.
+    # Heads and records interleaved in a new buffer, at the offsets that the lengths give.
     wire, contents = np.frombuffer(packed.wire, np.uint8), np.frombuffer(b"".join(records) or b"\0", np.uint8)
     heads, sizes = packed.records - packed.starts, np.array([len(content) for content in records])
     lengths = heads + sizes
@@ -269,17 +269,17 @@ def _replaced(events: RowEvents, within: slice, packed: _Packed, records: list[b
     out = kernels.address_of(buffer)
     kernels.interleave(kernels.address_of(wire), packed.starts, heads, kernels.address_of(contents), sizes, out)
     # The events of the range refer to that buffer, with the code of the plain type.
-    places = packed.events - within.start
+    offsets = packed.events - within.start
     run.addresses, run.lengths, run.codes = (array.copy() for array in (run.addresses, run.lengths, run.codes))
-    run.codes[places] = buffer[starts + _TYPE] = PLAIN[run.codes[places]]
-    run.addresses[places] = out + starts
-    run.lengths[places] = lengths
+    run.codes[offsets] = buffer[starts + _TYPE] = PLAIN[run.codes[offsets]]
+    run.addresses[offsets] = out + starts
+    run.lengths[offsets] = lengths
     run.buffers.append(buffer)
     return run
 
 
 def _subject(events: RowEvents, event: int, definition: TableDefinition) -> str:
-    return f"{events.place(event)}: {definition.name}: {type_name(int(events.codes[event]))} event"
+    return f"{events.location(event)}: {definition.name}: {type_name(int(events.codes[event]))} event"
 
 
 def _apply_partial(events: RowEvents, definition: TableDefinition) -> None:
@@ -303,26 +303,26 @@ class _Rewriting:
 
     def __init__(self, events: RowEvents, partial: Numbers, definition: TableDefinition) -> None:
         self.events, self.partial, self.definition = events, partial, definition
-        self.sizes = _sizes_at(events.place(int(partial[0])), definition)
+        self.sizes = _sizes_at(events.location(int(partial[0])), definition)
         self.documents = _documents(definition)
 
     def rewritten(self) -> tuple[Numbers, Numbers]:
         """The rewritten events, PADDING behind them, and where each begins; one start more than events."""
         starts = np.zeros(len(self.partial) + 1, np.int64)
         no_documents = np.zeros((0, 2), np.int64)
-        count = self._run(np.zeros((0, kernels.CELL_COLUMNS), np.int64), no_documents, starts, 0)
+        count = self._copy_contents(np.zeros((0, kernels.CELL_COLUMNS), np.int64), no_documents, starts, 0)
         cells = np.zeros((count, kernels.CELL_COLUMNS), np.int64)
-        self._run(cells, no_documents, starts, 0)
+        self._copy_contents(cells, no_documents, starts, 0)
         documents = [self._document(cell) for cell in cells.tolist()]
         contents = np.array([[0, len(document)] for document in documents], np.int64).reshape(-1, 2)
         joined = np.frombuffer(b"".join(documents) or b"\0", np.uint8)
         contents[:, 0] = kernels.address_of(joined) + np.cumsum(contents[:, 1]) - contents[:, 1]
-        self._run(cells, contents, starts, 0)
+        self._copy_contents(cells, contents, starts, 0)
         buffer = np.zeros(int(starts[-1]) + PADDING, np.uint8)
-        self._run(cells, contents, starts, kernels.address_of(buffer))
+        self._copy_contents(cells, contents, starts, kernels.address_of(buffer))
         return buffer, starts
 
-    def _run(self, cells: Numbers, contents: Numbers, starts: Numbers, out: int) -> int:
+    def _copy_contents(self, cells: Numbers, contents: Numbers, starts: Numbers, out: int) -> int:
         failed = np.zeros(2, np.int64)
         columns = len(self.sizes)
         table = columns, self.sizes, self.documents
@@ -330,28 +330,30 @@ class _Rewriting:
         room = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
         count = int(kernels.plain_updates(*events, *table, cells, contents, starts, *room, out, failed))
         if count < 0:
-            place = self.events.place(int(self.partial[failed[0]]))
+            location = self.events.location(int(self.partial[failed[0]]))
             row = f"row {failed[1]} of " if failed[1] >= 0 else ""
-            raise Truncated(f"{place}: {row}{self.definition.name}: a partial update whose parts do not fit its event")
+            raise Truncated(
+                f"{location}: {row}{self.definition.name}: a partial update whose parts do not fit its event"
+            )
         return count
 
     def _document(self, cell: list[int]) -> bytes:
         """The document after a cell's diffs."""
         event, row, column, before, diffs = cell
-        place = f"{self.events.place(int(self.partial[event]))}: row {row} of {self.definition.name}: "
-        place += self.definition.column_names()[column]
+        location = f"{self.events.location(int(self.partial[event]))}: row {row} of {self.definition.name}: "
+        location += self.definition.column_names()[column]
         if before == 0:
             raise Unsupported(
-                f"{place}: a partial update of JSON, and the row before does not hold the document; with "
+                f"{location}: a partial update of JSON, and the row before does not hold the document; with "
                 f"binlog_row_value_options=PARTIAL_JSON the server needs binlog_row_image=FULL"
             )
         if before < 0:
-            raise DecodeError(f"{place}: a partial update of a document that was NULL")
+            raise DecodeError(f"{location}: a partial update of a document that was NULL")
         size = -int(self.sizes[column])
         try:
             return apply_diffs(_prefixed(before, size), _prefixed(diffs, size))
         except DecodeError as error:
-            raise DecodeError(f"{place}: {error}") from None
+            raise DecodeError(f"{location}: {error}") from None
 
 
 def _prefixed(address: int, size: int) -> bytes:

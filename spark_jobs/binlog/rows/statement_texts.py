@@ -18,24 +18,24 @@ from spark_jobs.binlog.events.scanner import HEADER, Scan, TableMaps
 from spark_jobs.binlog.events.slice_bytes import SliceBytes
 from spark_jobs.binlog.events.table_map import TableDefinition, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
-from spark_jobs.binlog.rows.placed_events import inner_events
+from spark_jobs.binlog.rows.located_events import inner_events
 from spark_jobs.binlog.rows.row_events import rows_in
 from spark_jobs.binlog.types.base import Numbers
 
 _ROWS_QUERY, _ANNOTATE_ROWS = 29, 160
-_Place = tuple[int, int]
+_RowOffset = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class SliceTexts:
     """The texts of one slice. places: (offset of the event, its first row) of each row event, in order."""
 
-    places: tuple[_Place, ...]
+    offsets: tuple[_RowOffset, ...]
     texts: tuple[str | None, ...]
 
     def text(self, offset: int, row: int) -> str | None:
         """The statement that made a row; None where the log does not have it."""
-        at = bisect_right(self.places, (offset, row)) - 1
+        at = bisect_right(self.offsets, (offset, row)) - 1
         return self.texts[at] if at >= 0 else None
 
 
@@ -49,27 +49,27 @@ class StatementTexts:
     _text: str | None = None
     """Of the statement that is open after the last slice."""
 
-    def of_slice(self, file: str, slice_: SliceBytes) -> SliceTexts:
+    def of_slice(self, file: str, log_slice: SliceBytes) -> SliceTexts:
         """The texts of a slice. Raises DecodeError."""
-        scanner, scan = slice_.opened(file, self._maps)
-        texts: dict[_Place, str | None] = {}
+        scanner, scan = log_slice.opened(file, self._maps)
+        texts: dict[_RowOffset, str | None] = {}
         before: str | None = None  # of a payload that comes in parts, the statement that is open between two of them
         rows = 0
         for opened in Payloads(file, scanner.format, self._maps).open(scan):
             if opened.begins:
                 before, rows = None, 0
-            places = self._inner_places(file, scan, opened, scanner.format, rows)
-            before = _noted(opened.inner, 0, before, places, texts)
-            rows = places.rows
-        offsets = _Places(np.flatnonzero(scan.mark & kernels.MARK_ROWS), scan.base + scan.offset, None)
+            byte_offsets = self._inner_offsets(file, scan, opened, scanner.format, rows)
+            before = _noted(opened.inner, 0, before, byte_offsets, texts)
+            rows = byte_offsets.rows
+        offsets = _EventOffsets(np.flatnonzero(scan.mark & kernels.MARK_ROWS), scan.base + scan.offset, None)
         self._text = _noted(scan, scanner.format.footer, self._text, offsets, texts)
         ordered = sorted(texts)
-        return SliceTexts(tuple(ordered), tuple(texts[place] for place in ordered))
+        return SliceTexts(tuple(ordered), tuple(texts[offset] for offset in ordered))
 
-    def _inner_places(
+    def _inner_offsets(
         self, file: str, scan: Scan, opened: PayloadContents, head: FormatDescription, rows: int
-    ) -> "_Places":
-        """Where rows inside payloads stand: at the payload's offset, counted over all of its tables.
+    ) -> "_EventOffsets":
+        """Offsets of rows inside payloads: at the payload's offset, counted over all of its tables.
 
         rows: those of earlier parts of the same payload.
         """
@@ -80,15 +80,15 @@ class StatementTexts:
             own_events = inner_events(file, scan, opened, events[is_own])
             if ordinal not in self._definitions:
                 event = self._maps.events[ordinal]
-                self._definitions[ordinal] = parse_table_map(event, head, own_events.place(0))
+                self._definitions[ordinal] = parse_table_map(event, head, own_events.location(0))
             counts[is_own] = rows_in(own_events, self._definitions[ordinal])
         offsets = scan.base + scan.offset[opened.outer]
-        return _Places(events, offsets, counts, rows)
+        return _EventOffsets(events, offsets, counts, rows)
 
 
 @dataclass(slots=True)
-class _Places:
-    """Where row events of a scan stand. offsets: by event of the scan. counts: rows of each row event inside payloads.
+class _EventOffsets:
+    """Offsets of row events of a scan. offsets: by event of the scan. counts: rows of each row event inside payloads.
 
     rows: those of the last payload up to the last event that was asked for.
     """
@@ -98,8 +98,8 @@ class _Places:
     counts: Numbers | None
     rows: int = 0
 
-    def all_places(self) -> Iterator[tuple[int, _Place]]:
-        """Each row event's number in the scan, and its place."""
+    def all_offsets(self) -> Iterator[tuple[int, _RowOffset]]:
+        """Each row event's number in the scan, and its offset."""
         last = None
         for at, event in enumerate(self.events.tolist()):
             offset = int(self.offsets[event])
@@ -113,9 +113,11 @@ class _Places:
             self.rows += int(self.counts[at])
 
 
-def _noted(scan: Scan, footer: int, text: str | None, places: _Places, texts: dict[_Place, str | None]) -> str | None:
+def _noted(
+    scan: Scan, footer: int, text: str | None, offsets: _EventOffsets, texts: dict[_RowOffset, str | None]
+) -> str | None:
     """Adds the texts of a scan's row events; the text that is open behind them. text: the one that is before."""
-    rows = dict(places.all_places())
+    rows = dict(offsets.all_offsets())
     is_text = (scan.code == _ROWS_QUERY) | (scan.code == _ANNOTATE_ROWS)
     marks = kernels.MARK_BEGINS | kernels.MARK_ROWS
     for event in np.flatnonzero(is_text | (scan.mark & marks != 0)).tolist():

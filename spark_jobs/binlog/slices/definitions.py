@@ -32,7 +32,7 @@ class Definitions:
         for opened in Payloads(file, scanner.format, self._maps).open(scan):
             inside = _first_uses(opened.inner, scan.offset[opened.outer])
             first_use = inside | {
-                ordinal: min(place, inside.get(ordinal, place)) for ordinal, place in first_use.items()
+                ordinal: min(offset, inside.get(ordinal, offset)) for ordinal, offset in first_use.items()
             }
         ordinals = sorted(first_use, key=lambda ordinal: (first_use[ordinal], ordinal))
         ordinals += [ordinal for ordinal in range(len(self._maps)) if unused and ordinal not in first_use]
@@ -43,14 +43,14 @@ class Definitions:
         return list(dict.fromkeys(self._parsed[ordinal] for ordinal in ordinals))
 
 
-def _first_uses(scan: Scan, places: NDArray[np.int64]) -> dict[int, int]:
+def _first_uses(scan: Scan, offsets: NDArray[np.int64]) -> dict[int, int]:
     """The place of the first row event of each table map; a redacted one is of its table still."""
     rows = (scan.mark & kernels.MARK_ROWS) != 0
     rows |= (scan.code == IGNORABLE) & (scan.table >= 0)
     ordinals, first = np.unique(scan.table[rows], return_index=True)
     return {
-        ordinal: place
-        for ordinal, place in zip(ordinals.tolist(), places[rows][first].tolist(), strict=True)
+        ordinal: offset
+        for ordinal, offset in zip(ordinals.tolist(), offsets[rows][first].tolist(), strict=True)
         if ordinal >= 0
     }
 

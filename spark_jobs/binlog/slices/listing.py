@@ -1,4 +1,4 @@
-"""What SHOW BINLOG EVENTS would show, for files: every event with its type, transaction, table and a note.
+"""Events of files as SHOW BINLOG EVENTS would show them: every event with its type, transaction, table and a note.
 
 And the account of a file: its events and bytes by type, which add up to its size.
 
@@ -52,7 +52,7 @@ class Event:
 
 
 class TableNotes(Protocol):
-    """What a caller knows of tables, and follows by the statements of the log."""
+    """Notes on tables that a caller has, and follows by the statements of the log."""
 
     def read(self, text: str, database: str, session: Session) -> None:
         """Takes the next statement."""
@@ -169,14 +169,14 @@ def _treatment(code: int) -> Literal["decoded", "counted"]:
 
 
 def _transaction_at_end(scan: Scan) -> int | None:
-    """Where the transaction begins that is open after the last event of a scan."""
+    """Offset where the transaction begins that is open after the last event of a scan."""
     if not len(scan) or scan.mark[-1] & (kernels.MARK_ENDS | kernels.MARK_CONTROL) or scan.transaction[-1] < 0:
         return None
     return int(scan.transactions[scan.transaction[-1], kernels.TX_START])
 
 
 def _last(feed: Feed) -> Iterator[Scan]:
-    """What is complete when the file has ended."""
+    """Last slices, which are complete when the file has ended."""
     yield from feed.scan()
 
 
@@ -225,45 +225,45 @@ def _group(scan: Scan, number: int, footer: int) -> Group:
 
 
 def _columns(scan: Scan, number: int, feed: Feed, tables: TableNotes, *, inside: bool) -> str:
-    """What a TABLE_MAP's note has of its columns; a statement is followed, and has nothing."""
-    event, place = scan.head_of(number, _LONGEST_NOTE), f"{feed.file}:{scan.base + int(scan.offset[number])}"
+    """Columns as a TABLE_MAP's note has them; a statement is followed, and has nothing."""
+    event, location = scan.head_of(number, _LONGEST_NOTE), f"{feed.file}:{scan.base + int(scan.offset[number])}"
     meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
     if meaning == kernels.TABLE_MAP:
-        definition = parse_table_map(feed.maps.events[int(scan.table[number])], feed.format, place)
+        definition = parse_table_map(feed.maps.events[int(scan.table[number])], feed.format, location)
         return f" ({tables.columns(definition)})"
     if meaning in (kernels.QUERY, kernels.QUERY_COMPRESSED) and len(event) == int(scan.length[number]):
-        database, text = read_query(event, 0 if inside else feed.format.footer, place)
+        database, text = read_query(event, 0 if inside else feed.format.footer, location)
         tables.read(text, database, read_session(event))
     return ""
 
 
 def _event(scan: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bool = False) -> Event:
     event, length = scan.head_of(number, _LONGEST_NOTE), int(scan.length[number])
-    place = scan.base + int(scan.offset[number])
+    offset = scan.base + int(scan.offset[number])
     table = int(scan.table[number])
     footer = 0 if inside else feed.format.footer
     is_blanked = event[4] == IGNORABLE and original(scan.bytes_of(number), footer) is not None
     return Event(
-        offset=place,
+        offset=offset,
         type=_REDACTED if is_blanked else type_name(event[4]),
         server_id=int.from_bytes(event[5:9], "little"),
-        stop=place + length,
+        stop=offset + length,
         transaction=gtid,
         table=".".join(feed.maps.names[table]) if table >= 0 else None,
-        note=_redacted(event, footer) if is_blanked else _note(event, footer, f"{feed.file}:{place}", length),
+        note=_redacted(event, footer) if is_blanked else _note(event, footer, f"{feed.file}:{offset}", length),
     )
 
 
-def _note(event: bytes, footer: int, place: str, length: int) -> str:
+def _note(event: bytes, footer: int, location: str, length: int) -> str:
     """event: as much of it as a note is made of; length: of the whole event."""
     meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
     note = _NOTES.get(event[4]) or _NOTES_BY_MEANING.get(meaning)
     if length == len(event) or meaning == kernels.ROWS:
-        return note(event, footer, place) if note else ""
+        return note(event, footer, location) if note else ""
     size = f"({length} bytes)"
     if note is None or note in _OF_ALL or meaning == kernels.QUERY_COMPRESSED:
         return size
-    return f"{note(event, 0, place)} … {size}"
+    return f"{note(event, 0, location)} … {size}"
 
 
 def _redacted(event: bytes, footer: int) -> str:
@@ -275,22 +275,22 @@ def _body(event: bytes, footer: int) -> bytes:
     return event[HEADER : len(event) - footer]
 
 
-def _format(event: bytes, _footer: int, _place: str) -> str:
+def _format(event: bytes, _footer: int, _location: str) -> str:
     version = event[HEADER + 2 : HEADER + 52].split(b"\0")[0].decode("ascii", "replace")
     return f"Server ver: {version}, Binlog ver: {int.from_bytes(event[HEADER : HEADER + 2], 'little')}"
 
 
-def _query(event: bytes, footer: int, place: str) -> str:
-    database, text = read_query(event, footer, place)
+def _query(event: bytes, footer: int, location: str) -> str:
+    database, text = read_query(event, footer, location)
     return f"use `{database}`; {text}" if database and text not in ("BEGIN", "COMMIT", "ROLLBACK") else text
 
 
-def _rotate(event: bytes, footer: int, _place: str) -> str:
+def _rotate(event: bytes, footer: int, _location: str) -> str:
     body = _body(event, footer)
     return f"{body[8:].decode('utf-8', 'replace')};pos={int.from_bytes(body[:8], 'little')}"
 
 
-def _xid(event: bytes, footer: int, _place: str) -> str:
+def _xid(event: bytes, footer: int, _location: str) -> str:
     return f"COMMIT /* xid={int.from_bytes(_body(event, footer)[:8], 'little')} */"
 
 
@@ -298,43 +298,43 @@ def _table_id(event: bytes) -> int:
     return int.from_bytes(event[HEADER : HEADER + 6], "little")
 
 
-def _large_transaction(event: bytes, footer: int, _place: str) -> str:
+def _large_transaction(event: bytes, footer: int, _location: str) -> str:
     body = _body(event, footer)
     return f"terminating event offset {int.from_bytes(body[1:9], 'little')}" if len(body) >= 10 else ""
 
 
-def _table_map(event: bytes, footer: int, _place: str) -> str:
+def _table_map(event: bytes, footer: int, _location: str) -> str:
     return f"table_id: {_table_id(event)} ({'.'.join(map_name(_body(event, footer)))})"
 
 
-def _rows(event: bytes, _footer: int, _place: str) -> str:
+def _rows_text(event: bytes, _footer: int, _location: str) -> str:
     head = row_head(event) if event[4] == FRAGMENT else event[HEADER : HEADER + 8]
     ends = int.from_bytes(head[6:], "little") & 1
     return f"table_id: {int.from_bytes(head[:6], 'little')}{' flags: STMT_END_F' if ends else ''}"
 
 
-def _rows_query(event: bytes, footer: int, _place: str) -> str:
+def _rows_query(event: bytes, footer: int, _location: str) -> str:
     return "# " + _body(event, footer)[1:].decode("utf-8", "backslashreplace")
 
 
-def _annotation(event: bytes, footer: int, _place: str) -> str:
+def _annotation(event: bytes, footer: int, _location: str) -> str:
     return _body(event, footer).decode("utf-8", "backslashreplace")
 
 
-def _previous_gtids(event: bytes, footer: int, place: str) -> str:
+def _previous_gtids(event: bytes, footer: int, location: str) -> str:
     body = _body(event, footer)
     try:
         return str(MysqlGtids.decode(body))
     except NoGtids as error:
-        raise DecodeError(f"{place}: PREVIOUS_GTIDS: {error}") from None
+        raise DecodeError(f"{location}: PREVIOUS_GTIDS: {error}") from None
 
 
-def _gtid_list(event: bytes, footer: int, place: str) -> str:
+def _gtid_list(event: bytes, footer: int, location: str) -> str:
     """MariaDB: a count in 28 bits, then domain 4, server 4, number 8 for each."""
     body = _body(event, footer)
     count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
     if len(body) < 4 + 16 * count:
-        raise DecodeError(f"{place}: GTID_LIST: {len(body)} bytes are not the {count} GTIDs that it announces")
+        raise DecodeError(f"{location}: GTID_LIST: {len(body)} bytes are not the {count} GTIDs that it announces")
     entries = [struct.unpack_from("<IIQ", body, 4 + 16 * k) for k in range(count)]
     return ",".join("-".join(map(str, entry)) for entry in entries)
 
@@ -357,7 +357,7 @@ _NOTES_BY_MEANING: dict[int, _Note] = {
     kernels.LOAD_QUERY: _query,
     kernels.QUERY_COMPRESSED: _query,
     kernels.TABLE_MAP: _table_map,
-    kernels.ROWS: _rows,
+    kernels.ROWS: _rows_text,
     kernels.XID: _xid,
     kernels.PAYLOAD: payload_note,
 }

@@ -1,4 +1,4 @@
-"""Where the transactions of a slice begin and end, and what the headers of its events say.
+"""Bounds of the transactions of a slice, and what the headers of its events say.
 
 Source: MySQL libs/mysql/binlog/event/statement_events.h (thread of a QUERY), control_events.h (Xid_event).
 
@@ -48,7 +48,7 @@ class SliceMarks:
     start: int
     marks: tuple[Mark, ...]
     starts: tuple[int, ...]
-    """Where transactions begin whose threads are ``threads``."""
+    """Offsets where transactions begin whose threads are ``threads``."""
     threads: tuple[int | None, ...]
 
     def stamp(self, offset: int) -> tuple[int, int]:
@@ -62,12 +62,12 @@ class SliceMarks:
         return self.threads[at] if at >= 0 else None
 
 
-def transaction_starts(file: str, slice_: SliceBytes, scans: Scans) -> NDArray[np.int64]:
+def transaction_starts(file: str, log_slice: SliceBytes, scans: Scans) -> NDArray[np.int64]:
     """The offsets in the file where the transactions of a slice begin, without one that began before it.
 
     Raises DecodeError.
     """
-    _, scan = scans.of(file, slice_)
+    _, scan = scans.of(file, log_slice)
     begins: NDArray[np.int64] = scan.base + scan.offset[(scan.mark & kernels.MARK_BEGINS) != 0]
     return begins
 
@@ -98,7 +98,7 @@ class Marks:
             starts, connections = [transaction_start, *starts], [self._thread, *connections]
         self._thread = connections[-1] if connections else None
         gtid = batch.column("gtid")[at].as_py()  # of a transaction that began before the slice
-        return SliceMarks(payload, start, tuple(_marks(scan, gtid, xids)), tuple(starts), tuple(connections))
+        return SliceMarks(payload, start, tuple(_slice_marks(scan, gtid, xids)), tuple(starts), tuple(connections))
 
     def _note(self, scan: Scan, owners: np.ndarray, threads: dict[int, int], xids: dict[int, int]) -> None:
         """Adds the threads and XIDs of transactions, by their row in the outer scan."""
@@ -111,19 +111,19 @@ class Marks:
                 threads.setdefault(owner, int.from_bytes(body[:4], "little"))
 
 
-def _marks(scan: Scan, gtid: str | None, xids: dict[int, int]) -> Iterator[Mark]:
+def _slice_marks(scan: Scan, gtid: str | None, xids: dict[int, int]) -> Iterator[Mark]:
     """The marks of a scan, in order; a statement of its own is that alone."""
     edges = kernels.MARK_BEGINS | kernels.MARK_ENDS | kernels.MARK_STATEMENT
     statements = {*scan.transaction[(scan.mark & kernels.MARK_STATEMENT) != 0].tolist()}
     for event in np.flatnonzero(scan.mark & edges).tolist():
         owner, mark = int(scan.transaction[event]), int(scan.mark[event])
         is_given = scan.transactions[owner, kernels.TX_GTID] == kernels.GTID_GIVEN
-        place = (scan.base + int(scan.offset[event]), gtid if is_given else scan.gtid(owner))
+        position = (scan.base + int(scan.offset[event]), gtid if is_given else scan.gtid(owner))
         if owner in statements:
             if mark & kernels.MARK_STATEMENT:
-                yield Mark("statement", *place)
+                yield Mark("statement", *position)
             continue
         if mark & kernels.MARK_BEGINS:
-            yield Mark("begin", *place)
+            yield Mark("begin", *position)
         if mark & kernels.MARK_ENDS:
-            yield Mark("end", *place, xids.get(owner))
+            yield Mark("end", *position, xids.get(owner))

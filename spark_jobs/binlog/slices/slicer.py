@@ -104,7 +104,10 @@ class Slicer:
         self._waiting: list[pa.RecordBatch] = []
         self._redactor = Redactor(file, redact, self._feed.maps) if redact else None
         self._has_blanked = False
-        """Whether there may be blanked events; most logs have none, and are not searched for them slice by slice."""
+        """Check whether there may be blanked events.
+
+        Most logs have none, and are not searched for them slice by slice.
+        """
         self._packed: dict[int, list[int]] = {}
         """Of blanked events inside a payload the ordinals of their table maps, -1 of texts; by its file offset."""
 
@@ -119,7 +122,7 @@ class Slicer:
         return self._feed.fed_to - self.complete
 
     def cut(self) -> str | None:
-        """Why the file ends too early, after finish(); None where all of it is complete."""
+        """Reason why the file ends too early, after finish(); None where all of it is complete."""
         event = self._feed.scanned_to
         return self._feed.cut(self.complete if self.complete < event else None)
 
@@ -144,7 +147,7 @@ class Slicer:
             self._redact(self._redactor, scan)
         self._has_blanked = self._has_blanked or bool(self._packed) or bool((scan.code == IGNORABLE).any())
         self._inside = np.concatenate([self._inside, inside])
-        index = _joined(self._index, scan)
+        index = _joined_scans(self._index, scan)
         ends = np.flatnonzero(index.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
         if len(ends):
             self.complete = index.base + int(index.offset[ends[-1]] + index.length[ends[-1]])
@@ -160,15 +163,15 @@ class Slicer:
             if packing:
                 packing.add(opened)
             self._note_blanked(scan, opened)
-            places = scan.base + scan.offset[opened.outer]
+            offsets = scan.base + scan.offset[opened.outer]
             maps = inner.code == _MAP_CODE
-            pairs.append(np.column_stack([places[maps], inner.table[maps]]))
+            pairs.append(np.column_stack([offsets[maps], inner.table[maps]]))
             # From the last to the first, so that the first statement of a payload is the one that stays.
             for event in np.flatnonzero(inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
-                place = int(places[event])
-                self._statements[place] = read_query(inner.bytes_of(event), 0, f"{self.file}:{place}")
+                offset = int(offsets[event])
+                self._statements[offset] = read_query(inner.bytes_of(event), 0, f"{self.file}:{offset}")
                 if self._redactor:
-                    self._redactor.refuse(place, self._statements[place])
+                    self._redactor.refuse(offset, self._statements[offset])
         if packing:
             packing.finish()
         return np.concatenate(pairs)
@@ -179,25 +182,25 @@ class Slicer:
         for event in np.flatnonzero(inner.code == IGNORABLE).tolist():
             table = int(inner.table[event])
             if table >= 0 or original(inner.bytes_of(event), 0) is not None:
-                place = scan.base + int(scan.offset[opened.outer[event]])
-                self._packed.setdefault(place, []).append(table)
+                offset = scan.base + int(scan.offset[opened.outer[event]])
+                self._packed.setdefault(offset, []).append(table)
 
     def _redact(self, redactor: Redactor, scan: Scan) -> None:
         """Blanks what a scan has outside of payloads. Raises Unsupported for statements that cannot be judged."""
         redactor.refuse_texts(scan)
         for event in np.flatnonzero(scan.mark & kernels.MARK_STATEMENT).tolist():
-            place = scan.base + int(scan.offset[event])
-            if place not in self._statements:
-                redactor.refuse(place, read_query(scan.bytes_of(event), self.format.footer, f"{self.file}:{place}"))
+            offset = scan.base + int(scan.offset[event])
+            if offset not in self._statements:
+                redactor.refuse(offset, read_query(scan.bytes_of(event), self.format.footer, f"{self.file}:{offset}"))
         redactor.blank(scan, self.format.footer)
 
     def _note_maps(self, scan: Scan, inside: NDArray[np.int64]) -> None:
         """Remembers the TABLE_MAP events whose bodies were new in this scan, until their slice is handed out."""
         for ordinal in range(self._maps_noted, len(self._feed.maps)):
-            places = np.concatenate(
+            offsets = np.concatenate(
                 [scan.base + scan.offset[scan.table == ordinal][:1], inside[inside[:, 1] == ordinal, 0][:1]]
             )
-            self._news.append((int(places.min()), self._feed.maps.events[ordinal]))
+            self._news.append((int(offsets.min()), self._feed.maps.events[ordinal]))
         self._news.sort(key=lambda news: news[0])
         self._maps_noted = len(self._feed.maps)
 
@@ -218,12 +221,12 @@ class Slicer:
     def _describe(self, index: Scan, first: int, after: int, kind: int) -> "_Slice":
         """The row of the slice of events [first, after)."""
         # The slice is that of its first event's transaction, and ends with its last one's.
-        offset, last = _start(index, first), after - 1
+        offset, last = _slice_start(index, first), after - 1
         mark = index.mark[first:after]
         owner, final = int(index.transaction[first]), int(index.transaction[last])
         start = int(index.transactions[owner, kernels.TX_START]) if owner >= 0 else index.base + offset
         second, _, server_id = struct.unpack("<IBI", index.head_of(last, 9))
-        text = self._text(index, first, after, start) if kind == kernels.SLICE_STATEMENT else (None, None)
+        text = self._statement_text(index, first, after, start) if kind == kernels.SLICE_STATEMENT else (None, None)
         return _Slice(
             first=offset,
             after=int(index.offset[last] + index.length[last]),
@@ -232,7 +235,7 @@ class Slicer:
             gtid=index.gtid(final) if final >= 0 else None,
             committed_at=int(index.transactions[final, kernels.TX_COMMITTED]) if final >= 0 else second * 1_000_000,
             kind=_KINDS[kind],
-            tables=self._tables(index, first, after),
+            tables=self._slice_tables(index, first, after),
             database=text[0],
             statement=text[1],
             events=after - first,
@@ -244,7 +247,7 @@ class Slicer:
         )
 
     def _redacted(self, index: Scan, first: int, after: int) -> dict[str, object] | None:
-        """What events [first, after) lack, as REDACTED has it."""
+        """Redactions in events [first, after), as REDACTED has them."""
         if not self._has_blanked:
             return None
         # Blanked events of their own, then those inside of payloads.
@@ -264,14 +267,14 @@ class Slicer:
         tables = [{"schema": schema, "table": table} for schema, table in names]
         return {"events": len(blanked), "bytes": size, "tables": tables} if blanked else None
 
-    def _tables(self, index: Scan, first: int, after: int) -> list[dict[str, str]]:
+    def _slice_tables(self, index: Scan, first: int, after: int) -> list[dict[str, str]]:
         begin, end = index.base + index.offset[first], index.base + index.offset[after - 1]
         inside = self._inside[slice(*np.searchsorted(self._inside[:, 0], [begin, end + 1])), 1]
         ordinals = np.flatnonzero(np.bincount(np.concatenate([index.table[first:after], inside]) + 1)[1:])
         names = sorted({self._feed.maps.names[ordinal] for ordinal in ordinals})
         return [{"schema": schema, "table": table} for schema, table in names]
 
-    def _text(self, index: Scan, first: int, after: int, start: int) -> tuple[str, str]:
+    def _statement_text(self, index: Scan, first: int, after: int, start: int) -> tuple[str, str]:
         """Database and text of the first statement; a later part of one transaction carries those of its first.
 
         MariaDB begins an XA transaction by a flag of its GTID; one that holds no QUERY, or another one, says
@@ -280,9 +283,9 @@ class Slicer:
         statements = np.flatnonzero(index.mark[first:after] & kernels.MARK_STATEMENT)
         if len(statements):
             event = first + int(statements[0])
-            place = index.base + int(index.offset[event])
-            inside = self._statements.pop(place, None)
-            text = inside or read_query(index.bytes_of(event), self.format.footer, f"{self.file}:{place}")
+            offset = index.base + int(index.offset[event])
+            inside = self._statements.pop(offset, None)
+            text = inside or read_query(index.bytes_of(event), self.format.footer, f"{self.file}:{offset}")
             is_xa = index.transactions[index.transaction[event], kernels.TX_FLAGS] & kernels.TX_XA
             if is_xa and not text[1].upper().startswith("XA"):
                 text = text[0], "XA START"
@@ -384,8 +387,8 @@ class _Slice:
     redacted: dict[str, object] | None
 
 
-def _start(index: Scan, event: int) -> int:
-    """Where the slice of this first event begins in the buffer: the magic bytes belong to the first one."""
+def _slice_start(index: Scan, event: int) -> int:
+    """Offset where the slice of this first event begins in the buffer: the magic bytes belong to the first one."""
     offset = int(index.offset[event])
     return 0 if index.base + offset == 4 else offset
 
@@ -414,7 +417,7 @@ def _payload(rows: list[_Slice], buffer: NDArray[np.uint8]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(buffer)])
 
 
-def _joined(before: Scan, scan: Scan) -> Scan:
+def _joined_scans(before: Scan, scan: Scan) -> Scan:
     """One index over ``scan``'s buffer, which begins with ``before``'s bytes.
 
     An open transaction stands last in ``before`` and first in ``scan``; the later row knows more of it.
@@ -437,9 +440,9 @@ def _joined(before: Scan, scan: Scan) -> Scan:
 
 
 def _tail(index: Scan, first: int) -> Scan:
-    """What is left from event ``first`` on, over a buffer of its own bytes."""
+    """Scan of the events from ``first`` on, over a buffer of its own bytes."""
     # Offsets and ordinals count from the tail's own beginning.
-    begin = _start(index, first) if first < len(index) else index.end
+    begin = _slice_start(index, first) if first < len(index) else index.end
     owners = index.transaction[first:]
     transactions = owners[owners >= 0]
     lowest = int(transactions[0]) if len(transactions) else len(index.transactions)

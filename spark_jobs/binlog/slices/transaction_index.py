@@ -1,6 +1,6 @@
-"""The transactions of a file as flat columns, and what its head says: to find a place by GTID or time.
+"""The transactions of a file as flat columns, and what its head says: to find an offset by GTID or time.
 
-Put here: the walk over one file for that. Not here: which file it is, or what the place is for (source/seek.py).
+Put here: the walk over one file for that. Not here: which file it is, or what the offset is for (source/seek.py).
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ class FileHead:
 
     @property
     def is_exact(self) -> bool:
-        """Whether its transactions carry the µs of their commit: MySQL from 8.0.1 on. Others have a whole second."""
+        """True if its transactions carry the µs of their commit: MySQL from 8.0.1 on. Others have a whole second."""
         numbers = self.format.server_version.split("-")[0].split(".")
         return self.format.flavor == "mysql" and [int(number) for number in numbers if number.isdigit()] >= [8, 0, 1]
 
@@ -131,8 +131,8 @@ class Commits:
     def _by_origin(self) -> Iterator[tuple[tuple[str, str], NDArray[np.intp]]]:
         """Rows by source and tag: few of these have many rows."""
         rows = np.flatnonzero(np.isin(self._column(kernels.TX_GTID), (kernels.GTID_MYSQL, kernels.GTID_TAG)))
-        places = [kernels.TX_HIGH, kernels.TX_LOW, *range(kernels.TX_TAG, kernels.TX_COLUMNS)]
-        names = self.columns[rows][:, places]
+        offsets = [kernels.TX_HIGH, kernels.TX_LOW, *range(kernels.TX_TAG, kernels.TX_COLUMNS)]
+        names = self.columns[rows][:, offsets]
         kinds, of = np.unique(names, axis=0, return_inverse=True)
         for kind in range(len(kinds)):
             own_rows = rows[of.ravel() == kind]

@@ -69,7 +69,7 @@ TYPES: dict[int, ColumnType] = {
 }
 
 EITHER_SIGN = "either sign"
-"""What an integer is declared as of which nothing tells the sign, and which is to be read all the same."""
+"""Declaration of an integer of which nothing tells the sign, and which is to be read all the same."""
 DECLARED: dict[tuple[str, int], ColumnType] = {
     ("uuid", STRING_CODE): UUID,
     ("inet4", STRING_CODE): INET4,
@@ -83,7 +83,7 @@ OLD_TWINS = {17: 7, 18: 12, 19: 11}
 
 
 def type_of(code: int, declared: str | None) -> ColumnType:
-    """How a column is read, given its type code and what a definition declares it as (``uuid``, ``vector(3)``)."""
+    """Type of a column, given its type code and what a definition declares it as (``uuid``, ``vector(3)``)."""
     name = (declared or "").partition("(")[0]
     return DECLARED.get((name, code)) or TYPES[code]
 

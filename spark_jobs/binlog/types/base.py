@@ -1,8 +1,8 @@
-"""What it takes to read a column: the words that every type family is written in.
+"""Vocabulary of column types: the words that every type family is written in.
 
 A type is compiled once a table into a Reading: what the row kernel does with the column's bytes (a kind and its
 parameters), and what is done with the filled slots once a block (``finish``). A new type is a class with the methods of
-ColumnType in the file of its family, and its place in TYPES (types/__init__.py).
+ColumnType in the file of its family, and its offset in TYPES (types/__init__.py).
 
 Put here: the shapes that families share. Not here: any one type.
 """
@@ -26,7 +26,7 @@ WITH_LENGTH = {
     3: (kernels.TEXT_3, kernels.SKIP_3),
     4: (kernels.TEXT_4, kernels.SKIP_4),
 }
-"""What the row kernel does with bytes behind their length, and to pass over them, by the bytes of the length."""
+"""Actions of the row kernel on bytes after their length, and to pass over them, by the bytes of the length."""
 MOST_TEXT = 2**31 - 8
 """Bytes of one column's text in one block: Arrow's offsets have 32 bits."""
 
@@ -41,7 +41,7 @@ class BadValue(Exception):
 
 
 class TypedColumn(Protocol):
-    """What a type needs to know of a column; table.Column is one."""
+    """Facts that a type needs about a column; table.Column is one."""
 
     @property
     def type_code(self) -> int: ...
@@ -59,7 +59,7 @@ class TypedColumn(Protocol):
 
 @dataclass(slots=True)
 class Filled:
-    """What the kernel left for one column of one block.
+    """Output of the kernel for one column of one block.
 
     slots: ``rows`` values of the kind's width, or ``rows + 1`` int32 offsets into ``text``.
     validity: Arrow's bitmap, None where ``nulls`` is 0. marked: some slots hold marks (kernels.DATE_MARK, TIME_MARK).
@@ -74,7 +74,7 @@ class Filled:
 
     @property
     def text_address(self) -> int:
-        """Where the text lies; 0 where there is none."""
+        """Address of the text; 0 where there is none."""
         return kernels.address_of(self.text) if self.text else 0
 
     def numbers(self, kind: str) -> Numbers:
@@ -131,7 +131,7 @@ Finish: TypeAlias = Callable[[Filled], Finished]
 
 @dataclass(frozen=True, slots=True)
 class ColumnReading:
-    """How one column is read.
+    """Reading of one column.
 
     kind, skip: what the row kernel does to read it, or to pass over it; parameters: see kernels. width: bytes of a slot
     (4 for the offsets of text). bounded: the most text bytes a row gives, or 0 where only the event's length bounds it.
@@ -175,9 +175,9 @@ class ColumnType(ABC):
 
     meta_size: int = 0
     is_numeric: ClassVar[bool] = False
-    """Whether TABLE_MAP's signedness bits may count it."""
+    """True if TABLE_MAP's signedness bits may count it."""
     is_character: ClassVar[bool] = False
-    """Whether TABLE_MAP's character sets count it."""
+    """True if TABLE_MAP's character sets count it."""
     has_labels: ClassVar[bool] = False
 
     def meta(self, wire: bytes) -> int:
@@ -185,7 +185,7 @@ class ColumnType(ABC):
         return int.from_bytes(wire, "little")
 
     def allows(self, meta: int) -> bool:  # noqa: ARG002 - every type is asked alike
-        """Whether a server writes such metadata; with others its values have no layout."""
+        """True if a server writes such metadata; with others its values have no layout."""
         return True
 
     @abstractmethod

@@ -237,11 +237,11 @@ UTF: dict[str, tuple[int, bool, bool]] = {
 
 def _ranges(*parts: tuple[int, str]) -> dict[int, str]:
     """Consecutive codes and their characters; U+FFFD: a code without a character."""
-    return {first + place: letter for first, letters in parts for place, letter in enumerate(letters)}
+    return {first + index: letter for first, letters in parts for index, letter in enumerate(letters)}
 
 
 _IBM = "ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ＇＂㈱№℡炻仼僴凬匇匤﨎咊坙﨏塚增寬峵嵓﨑德悅愠敎昻晥晴朗栁﨓﨔橫櫢淸淲瀨凞猪甁皂皞益礰礼神祥福竧靖精綠緖羽荢﨟薰蘒﨡蠇諸譿賴赶﨣﨤逸郞都鄕﨧﨨閒隆﨩霻靍靑飯飼館馞髙魲鶴黑"
-"""What eucjpms has in rows 83 and 84 of its second plane, from cell 83 on: IBM's extensions."""
+"""Characters of eucjpms in rows 83 and 84 of its second plane, from cell 83 on: IBM's extensions."""
 _CP932_HOLES = _ranges(*((byte, "\ufffd") for byte in (0x80, 0xA0, 0xFD, 0xFE, 0xFF)))
 _BIG5 = _ranges(
     *((code, "\ufffd") for code in (0xA15A, 0xA1C3, 0xA1C5, 0xA1FE, 0xA240, 0xA2CC, 0xA2CE)), (0xF9D6, "碁銹裏墻恒粧嫺")

@@ -45,7 +45,7 @@ def width_of(charset: str) -> int:
 
 
 def finish_for(charset: str | None) -> Finish:
-    """How a column of text is finished. None: the set is unknown, and text is what is valid UTF-8."""
+    """Finish of a column of text. None: the set is unknown, and text is what is valid UTF-8."""
     if charset is None or charset in UTF8:
         return _finish_utf8
     convert, ascii_alike = _converter(charset)
@@ -93,7 +93,7 @@ def statement_text(wire: bytes, charset: str | None) -> str:
 
 
 def has_escapes(text: str) -> bool:
-    """Whether a statement has, or may have, bytes that are no text of its client's character set."""
+    """True if a statement has, or may have, bytes that are no text of its client's character set."""
     return _ESCAPE.search(text) is not None
 
 
@@ -101,7 +101,7 @@ _ESCAPE = re.compile(r"\\x[89a-f][0-9a-f]")
 
 
 def are_labels(wire: tuple[bytes, ...], labels: tuple[str, ...], collation: int | None) -> bool:
-    """Whether bytes are the given labels, in the collation's character set; without a collation: in any set."""
+    """True if bytes are the given labels, in the collation's character set; without a collation: in any set."""
     if len(wire) != len(labels):
         return False
     if collation is not None:
@@ -133,7 +133,7 @@ def _converted(convert: _Conversion, offsets: Numbers, address: int) -> tuple[Nu
 
 @cache
 def _converter(charset: str) -> tuple[_Conversion, bool]:
-    """How text of a set becomes UTF-8, and whether the bytes 0 to 127 are ASCII in it."""
+    """Converter of text of a set to UTF-8, and whether the bytes 0 to 127 are ASCII in it."""
     if charset in SINGLE_BYTE:
         table, sizes = _byte_table(charset)
         return _single_byte(table, sizes), SINGLE_BYTE[charset].startswith(_ASCII)

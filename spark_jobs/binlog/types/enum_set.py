@@ -21,7 +21,7 @@ def _quoted(name: str, column: TypedColumn) -> str:
 
 
 def _as_number(filled: Filled) -> Finished:
-    """Where labels are unknown, the number is all there is; as text, so that the column keeps its type."""
+    """Numbers in place of unknown labels; as text, so that the column keeps its type."""
     return pc.cast(filled.array(pa.uint64()), pa.string()), None
 
 

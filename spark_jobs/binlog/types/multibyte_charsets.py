@@ -22,7 +22,7 @@ _CELLS = range(0xA1, 0xFF)
 
 @dataclass(frozen=True, slots=True)
 class CharsetTable:
-    """What kernels.map_characters takes: bytes of a character by its first, code points by its bytes."""
+    """Tables for kernels.map_characters: bytes of a character by its first, code points by its bytes."""
 
     sizes: Numbers
     pairs: Numbers
@@ -112,15 +112,15 @@ def _user_defined() -> Iterator[tuple[int, int]]:
 
 
 def _quads(charset: str) -> Numbers:
-    """Characters of four bytes in the Basic Multilingual Plane, by their place in the order of these codes."""
+    """Characters of four bytes in the Basic Multilingual Plane, by their offset in the order of these codes."""
     points = np.full(kernels.QUADS, kernels.NO_CHARACTER, np.uint32)
-    for place in range(kernels.QUADS):
-        rest, fourth = divmod(place, 10)
+    for index in range(kernels.QUADS):
+        rest, fourth = divmod(index, 10)
         rest, third = divmod(rest, 126)
         first, second = divmod(rest, 10)
         stored = bytes([0x81 + first, 0x30 + second, 0x81 + third, 0x30 + fourth])
         exception = EXCEPTIONS[charset].get(int.from_bytes(stored, "big"))
         point = ord(exception) if exception else _character(stored, CODECS[charset])
         if point is not None:
-            points[place] = point
+            points[index] = point
     return points

@@ -1,4 +1,4 @@
-"""What a format of row changes is.
+"""Interface of a format of row changes.
 
 Put here: the interface, and what formats share. Not here: one format.
 """
@@ -49,7 +49,7 @@ class ChangeLine:
 
 @dataclass(frozen=True, slots=True)
 class SliceContext:
-    """What lines of one slice have in common. committed: when, where another transaction committed its rows.
+    """Context that lines of one slice share. committed: when, where another transaction committed its rows.
 
     marks: of formats that ask for them. either_sign: ordinals of the table's integer columns of which nothing tells
     whether they are UNSIGNED; their values are read as signed.
@@ -80,13 +80,13 @@ class Format(ABC):
     """Writes changes as lines. One of a feed, whose slices it is given in order."""
 
     needs_marks: ClassVar[bool] = True
-    """Whether it writes what events say beside rows."""
+    """True if it writes what events say beside rows."""
     has_statements: ClassVar[bool] = False
-    """Whether DDL statements are written where nobody says so."""
+    """True if DDL statements are written where nobody says so."""
     allows_statements: ClassVar[bool] = False
-    """Whether it has a form for DDL statements."""
+    """True if it has a form for DDL statements."""
     allows_transactions: ClassVar[bool] = False
-    """Whether it has a form for begins and ends of transactions."""
+    """True if it has a form for begins and ends of transactions."""
 
     @abstractmethod
     def lines(
@@ -107,13 +107,13 @@ class Format(ABC):
         yield from lines
 
     def rest(self) -> Iterator[ChangeLine]:
-        """What is held back, at the end of a feed, or of a transaction that no event ends."""
+        """Rest of the lines, at the end of a feed, or of a transaction that no event ends."""
         yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnTexts:
-    """How a column's values are written. text: of a value; exact: of the text of what its typed column cannot hold."""
+    """Texts of a column's values. text: of a value; exact: of the text of what its typed column cannot hold."""
 
     name: str
     column: Column

@@ -81,7 +81,7 @@ class _Message:
     """Columns that any row so far has changed: canal keeps one set for all rows of an event."""
 
     def continues(self, op: int, offset: int, row: int) -> bool:
-        """Whether a change is the next row of the event."""
+        """True if a change is the next row of the event."""
         return (op, offset, row) == (self.op, self.offset, self.first_row + len(self.rows))
 
     def add(self, before: Texts, after: Texts) -> None:
@@ -117,13 +117,13 @@ class CanalFormat(Format):
         for part in portions(changes):
             after = texts_of(columns, part.after, part.raw, part.present)
             before = texts_of(columns, part.before, part.before_raw, part.before_present)
-            places = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
+            positions = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
             # An event's rows may lie in two portions: its message is open until another row comes.
-            for at, place in enumerate(places):
-                if message and not message.continues(*place):
+            for at, position in enumerate(positions):
+                if message and not message.continues(*position):
                     yield self._line(context, definition, message)
                     message = None
-                message = message or _Message(*place, columns)
+                message = message or _Message(*position, columns)
                 message.add(before[at], after[at])
         if message:
             yield self._line(context, definition, message)
@@ -203,7 +203,7 @@ def _object(row: Texts) -> str:
 
 
 def _exact(column: Column) -> Text:
-    """What a typed column cannot hold: bytes that are no text as the Latin-1 letters of them, dates as they are."""
+    """Values that a typed column cannot hold: bytes that are no text as their Latin-1 letters, dates as they are."""
     if column.type.is_character:
         return lambda text: bytes.fromhex(text).decode("latin-1")
     return lambda text: text.partition(" or ")[0]

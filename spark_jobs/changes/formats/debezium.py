@@ -57,9 +57,9 @@ class DebeziumFormat(Format):
             after = [*map(json_object, texts_of(columns, part.after, part.raw, part.present))]
             before = [*map(json_object, texts_of(columns, part.before, part.before_raw, part.before_present))]
             moved = _moved(definition, part)
-            places = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
+            positions = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
             commits = [*zip(gtids_of(part), part.committed_at.to_pylist(), strict=True)]
-            for at, (op, offset, row) in enumerate(places):
+            for at, (op, offset, row) in enumerate(positions):
                 source = _source(context, definition, offset, row, commits[at])
                 if op == UPDATE and moved[at]:
                     yield ChangeLine(offset, row, (_envelope(before[at], "null", source, "d"),), part=FIRST_OF_TWO)
@@ -99,7 +99,7 @@ _UNIT = datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC) - _EPOCH
 
 
 def _moved(definition: TableDefinition, part: Changes) -> list[bool]:
-    """Which updates change the key."""
+    """Mask of the updates that change the key."""
     is_moved = [False] * len(part)
     for ordinal in definition.key or ():
         pairs = zip(part.before.column(ordinal).to_pylist(), part.after.column(ordinal).to_pylist(), strict=True)

@@ -57,10 +57,10 @@ def _spool() -> SpooledTemporaryFile[bytes]:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The lines of the transaction that is being read: place, and the two parts that its id stands between."""
+    """The lines of the transaction that is being read: position, and the two parts that its id stands between."""
 
     spool: SpooledTemporaryFile[bytes] = field(default_factory=_spool)
-    places: list[tuple[int, int, int, int]] = field(default_factory=list)
+    positions: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Offset, row, bytes of the first part, bytes of the second."""
 
     def __del__(self) -> None:
@@ -87,8 +87,8 @@ class MaxwellFormat(Format):
         for part in portions(changes):
             after = texts_of(columns, part.after, part.raw, part.present)
             before = texts_of(columns, part.before, part.before_raw, part.before_present)
-            places = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
-            for at, (op, offset, row) in enumerate(places):
+            positions = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
+            for at, (op, offset, row) in enumerate(positions):
                 seconds, _ = context.marks.stamp(offset)
                 data, old = after[at], before[at]
                 # Columns that only the image before has (row images without all columns) are data, not old.
@@ -115,20 +115,20 @@ class MaxwellFormat(Format):
     def _keep(self, line: ChangeLine) -> None:
         head, tail = (piece.encode() for piece in line.pieces)
         self._waiting.spool.write(head + tail)
-        self._waiting.places.append((line.offset, line.row, len(head), len(tail)))
+        self._waiting.positions.append((line.offset, line.row, len(head), len(tail)))
 
     def _released(self, xid: int | None) -> Iterator[ChangeLine]:
         waiting, self._waiting = self._waiting, _Waiting()
         waiting.spool.seek(0)
-        for at, (offset, row, *sizes) in enumerate(waiting.places, 1):
+        for at, (offset, row, *sizes) in enumerate(waiting.positions, 1):
             head, tail = (waiting.spool.read(size).decode() for size in sizes)
             number = "" if xid is None else f',"xid":{xid}'
-            is_last = at == len(waiting.places)
+            is_last = at == len(waiting.positions)
             yield ChangeLine(offset, row, (head, number, ',"commit":true' if is_last else "", tail))
 
 
 def _exact(column: Column) -> Text:
-    """What a typed column cannot hold: dates as they are, bytes that are no text with marks for what is none."""
+    """Values that a typed column cannot hold: dates as they are, bytes that are no text with marks for what is none."""
     if column.type.is_character:
         return lambda text: quoted(bytes.fromhex(text).decode("utf-8", "replace"))
     return lambda text: text.partition(" or ")[0] if " or " in text else quoted(text)

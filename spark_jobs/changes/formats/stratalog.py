@@ -51,14 +51,14 @@ class StratalogFormat(Format):
         # What all lines of a table have in common is text once.
         name = definition.name
         names = f'"schema": {text_of(name.schema)}, "table": {text_of(name.table)}'
-        begin = _begin(context)
+        begin = _begin_line(context)
         for part in portions(changes):
             after = images(definition, part.after, part.raw, part.present)
             before = images(definition, part.before, part.before_raw, part.before_present)
             times = _times(part, context.committed)
-            places = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
+            positions = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
             rest = zip(_gtids(part), times, before, after, _unsigned(definition, context, part), strict=True)
-            for (op, offset, row), (gtid, time, old, new, tail) in zip(places, rest, strict=True):
+            for (op, offset, row), (gtid, time, old, new, tail) in zip(positions, rest, strict=True):
                 head = (
                     f'{begin}{offset}, "row": {row}, "gtid": {gtid}, "committed_at": "{time}", {names}, '
                     f'"op": "{OPERATIONS[op]}", "before": '
@@ -69,17 +69,17 @@ class StratalogFormat(Format):
     def statement(self, context: SliceContext, entry: StatementEntry) -> str:
         schema, table = (text_of(name) for name in (entry.schema, entry.table))
         return (
-            f'{_begin(context)}{entry.offset}, "row": 0, "gtid": {text_of(entry.gtid)}, '
+            f'{_begin_line(context)}{entry.offset}, "row": 0, "gtid": {text_of(entry.gtid)}, '
             f'"committed_at": {text_of(instant(entry.committed_at, 6))}, "schema": {schema}, "table": {table}, '
             f'"op": "ddl", "database": {text_of(entry.database)}, "statement": {text_of(entry.text)}}}\n'
         )
 
     def edge(self, context: SliceContext, mark: Mark) -> str:
         op, xid = ("begin", "") if mark.kind == "begin" else ("commit", f', "xid": {text_of(mark.xid)}')
-        return f'{_begin(context)}{mark.offset}, "row": 0, "gtid": {text_of(mark.gtid)}, "op": "{op}"{xid}}}\n'
+        return f'{_begin_line(context)}{mark.offset}, "row": 0, "gtid": {text_of(mark.gtid)}, "op": "{op}"{xid}}}\n'
 
 
-def _begin(context: SliceContext) -> str:
+def _begin_line(context: SliceContext) -> str:
     return f'{{"source": {text_of(context.source)}, "file": {text_of(context.file)}, "offset": '
 
 
@@ -106,7 +106,7 @@ def _line(head: str, before: Image, after: Image, tail: str) -> Iterable[str]:
 
 
 def _times(changes: Changes, committed: datetime | None) -> list[str]:
-    """When each row was committed, as text."""
+    """Commit time of each row, as text."""
     times = pa.array([committed], changes.committed_at.type) if committed else changes.committed_at
     texts: list[str] = instants(times, 6).to_pylist()
     return texts * len(changes) if committed else texts

@@ -53,7 +53,7 @@ class _Wkb:
         return f"({', '.join(self._point(order) for _ in range(count))})" if count else "EMPTY"
 
     def _point(self, order: str) -> str:
-        return " ".join(_number(self._take(f"{order}d")) for _ in range(2))
+        return " ".join(_plain_number(self._take(f"{order}d")) for _ in range(2))
 
 
 def wkt_of(wkb: bytes) -> str:
@@ -62,6 +62,6 @@ def wkt_of(wkb: bytes) -> str:
     return f"{name} {body}"
 
 
-def _number(value: float) -> str:
+def _plain_number(value: float) -> str:
     """Plain digits, without a fraction where there is none."""
     return str(int(value)) if value == int(value) else f"{value:.15f}".rstrip("0")

@@ -54,7 +54,7 @@ class ValueDifference:
 
 @dataclass(slots=True)
 class SecondReading:
-    """What was compared of a source."""
+    """Result of comparing a source by a second decoder."""
 
     source: str
     changes: int = 0
@@ -68,7 +68,7 @@ class SecondReading:
 
     @property
     def is_equal(self) -> bool:
-        """Whether no value differs."""
+        """True if no value differs."""
         return not self.different
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class SecondReading:
         )
 
     def lines(self) -> list[str]:
-        """What differs, and what was not compared, each a line."""
+        """Differences, and what was not compared, a line each."""
         rest = self.different - len(self.differences)
         differences = [*map(str, self.differences), *([f"… and {rest} more"] if rest else [])]
         return differences + [f"not compared: {count} {reason}" for reason, count in sorted(self.excluded.items())]
@@ -116,8 +116,8 @@ def read_twice(
     snapshot = BronzeSnapshot.of(lake, source)
     sample = Sample(is_wanted, changes)
     comparison = _Comparison(pipeline, SecondReading(source), HistoryDefinitions(partial(by_table, lake, source)))
-    for slice_ in newest_slices(snapshot, sample):
-        comparison.take(slice_, sample)
+    for log_slice in newest_slices(snapshot, sample):
+        comparison.take(log_slice, sample)
     comparison.reading.excluded.update(sample.passed)
     return comparison.reading
 
@@ -128,16 +128,16 @@ class _Comparison:
     reading: SecondReading
     definitions: HistoryDefinitions
 
-    def take(self, slice_: SampledSlice, sample: Sample) -> None:
+    def take(self, log_slice: SampledSlice, sample: Sample) -> None:
         """Compares the events of a slice that the sample wants. Raises DecodeError."""
-        peer = PeerDecoder(slice_.head)
+        peer = PeerDecoder(log_slice.head)
         tables: dict[bytes, _TableComparison] = {}
         # What the package cannot read is counted, and does not end the comparison.
-        for event in slice_.events:
+        for event in log_slice.events:
             if not sample.wants(event):
                 continue
             if event.map_wire not in tables:
-                tables[event.map_wire] = self._table(slice_, event)
+                tables[event.map_wire] = self._comparison_of(log_slice, event)
             table = tables[event.map_wire]
             if not all(map(is_readable, table.definition.columns)):
                 self.reading.excluded[TYPES] += 1
@@ -154,24 +154,24 @@ class _Comparison:
         for table in tables.values():
             table.compare()
 
-    def _table(self, slice_: SampledSlice, event: RawEvent) -> "_TableComparison":
+    def _comparison_of(self, log_slice: SampledSlice, event: RawEvent) -> "_TableComparison":
         """The comparison of rows that are logged with the event's TABLE_MAP."""
-        position = replace(slice_.position, offset=event.offset)
-        logged = parse_table_map(event.map_wire, slice_.head, f"{position.file}:{position.offset}")
+        position = replace(log_slice.position, offset=event.offset)
+        logged = parse_table_map(event.map_wire, log_slice.head, f"{position.file}:{position.offset}")
         definition = self.definitions.complete(logged, position)
         rules = filters_of(self.pipeline.filters, self.reading.source, logged.name).names()
         definition = read_as_signed(definition, open_signs(definition))
-        return _TableComparison(self.reading, slice_, logged, definition, is_hidden=bool(rules))
+        return _TableComparison(self.reading, log_slice, logged, definition, is_hidden=bool(rules))
 
 
 @dataclass(frozen=True, slots=True)
 class _ImagePair:
     """One image of a row by both. exact: the text of values that typed columns cannot hold, by column name.
 
-    absent: by place, whether the log leaves the column out; None where it has all.
+    absent: by position, whether the log leaves the column out; None where it has all.
     """
 
-    place: tuple[int, int, str]
+    position: tuple[int, int, str]
     """Offset of the event, row, and which image."""
     values: list[Any]
     exact: dict[str, str]
@@ -190,7 +190,7 @@ class _TableComparison:
     definition: TableDefinition
     is_hidden: bool
     rows: dict[int, list[PeerRow]] = field(default_factory=dict)
-    """What the package read, by offset of the event."""
+    """Rows that the package read, by offset of the event."""
 
     def compare(self) -> None:
         """Decodes the same events, and compares."""
@@ -229,7 +229,7 @@ class _TableComparison:
             absent = (image.absent is not None and bool(image.absent[at]), at in image.peer_absent)
             if any(absent):
                 if not all(absent):
-                    self._differ(image.place, name, ("absent", "present") if absent[0] else ("present", "absent"))
+                    self._differ(image.position, name, ("absent", "present") if absent[0] else ("present", "absent"))
                 continue
             value, peer, exact = image.values[at], image.peer[at], image.exact.get(name)
             reason = fault(column, value, exact, peer)
@@ -238,21 +238,21 @@ class _TableComparison:
                 continue
             self.reading.values += 1
             if not is_equal(column, value, peer):
-                self._differ(image.place, name, (repr(value), repr(peer)))
+                self._differ(image.position, name, (repr(value), repr(peer)))
 
-    def _differ(self, place: tuple[int, int, str], column: str, values: tuple[str, str]) -> None:
+    def _differ(self, log_position: tuple[int, int, str], column: str, values: tuple[str, str]) -> None:
         self.reading.different += 1
         if len(self.reading.differences) < SHOWN:
-            offset, row, image = place
+            offset, row, image = log_position
             position = replace(self.slice.position, offset=offset)
             visible = None if self.is_hidden else values
             difference = ValueDifference(position, row, image, self.definition.name, column, visible)
             self.reading.differences.append(difference)
 
 
-def _images(changes: Changes, at: int, place: tuple[int, int, int], peer: PeerRow) -> Iterator[_ImagePair]:
+def _images(changes: Changes, at: int, position: tuple[int, int, int], peer: PeerRow) -> Iterator[_ImagePair]:
     """The images of a row by both. place: offset of its event, row, operation."""
-    offset, row, op = place
+    offset, row, op = position
     images = [("before" if op == DELETE else "after", changes.after, changes.raw, changes.present)]
     if op == UPDATE:
         images.append(("before", changes.before, changes.before_raw, changes.before_present))

@@ -56,13 +56,13 @@ class RawEvent:
 
     @property
     def kind(self) -> str:
-        """What it does to rows."""
+        """Operation on rows."""
         return KINDS[self.code]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """A row's images, their values by place. absent: which columns of an image the log leaves out."""
+    """A row's images, their values by position. absent: which columns of an image the log leaves out."""
 
     before: list[Any] | None
     after: list[Any] | None
@@ -105,7 +105,7 @@ class PeerDecoder:
             if not (self._reads_metadata and table.optional_metadata.column_name_list):
                 self._complete(table.columns, definition)
             self._map = event.map_wire
-        return [_row(event.kind, row) for row in self._wrapped(event.wire).rows]
+        return [_peer_row(event.kind, row) for row in self._wrapped(event.wire).rows]
 
     def _complete(self, columns: list[Any], definition: TableDefinition) -> None:
         for column, name, declared in zip(columns, definition.column_names(), definition.columns, strict=True):
@@ -157,7 +157,7 @@ def _packed(wire: bytes, at: int) -> tuple[int, int]:
     return (int.from_bytes(wire[at + 1 : at + 1 + size], "little") if size else first), at + 1 + size
 
 
-def _row(kind: str, row: dict[str, Any]) -> PeerRow:
+def _peer_row(kind: str, row: dict[str, Any]) -> PeerRow:
     if kind == "update":
         before, after = row["before_values"], row["after_values"]
         return PeerRow(

@@ -1,4 +1,4 @@
-"""Which row events the second reader gets: the newest, and of every table one of every kind.
+"""Row events for the second reader: the newest, and of every table one of every kind.
 
 Put here: choosing slices and events. Not here: reading them (peer.py, compare.py).
 """
@@ -32,12 +32,12 @@ class SampledSlice:
 
     @property
     def position(self) -> Position:
-        """Where it begins."""
+        """Position where it begins."""
         return Position(*(self.cells.column(name)[0].as_py() for name in ("file", "start", "stretch")))
 
     @property
     def cells_of_log(self) -> tuple[str, int, bytes | None, bytes]:
-        """What a decoder wants of it."""
+        """Slice as a decoder wants it."""
         file, start, context, payload = (self.cells.column(name)[0].as_py() for name in _READ)
         return file, start, context, payload
 
@@ -49,15 +49,15 @@ class Sample:
     is_wanted: Callable[[TableName], bool]
     budget: int
     kinds: set[tuple[TableName, str]] = field(default_factory=set)
-    """What was chosen of each table."""
+    """Slices chosen for each table."""
     passed: dict[str, int] = field(default_factory=dict)
 
     def lacks(self, table: TableName) -> bool:
-        """Whether a table has shown no event yet."""
+        """True if a table has shown no event yet."""
         return not any((table, kind) in self.kinds for kind in KINDS.values())
 
     def lacks_kinds(self, table: TableName) -> bool:
-        """Whether a table has not shown every kind of event."""
+        """True if a table has not shown every kind of event."""
         return any((table, kind) not in self.kinds for kind in KINDS.values())
 
     def of_slice(self, cells: pa.RecordBatch) -> SampledSlice:
@@ -68,7 +68,7 @@ class Sample:
         return SampledSlice(cells, head, self._row_events(head, start, context, payload))
 
     def wants(self, event: RawEvent) -> bool:
-        """Whether an event is to be compared, as of what was compared already."""
+        """True if an event is to be compared, as of what was compared already."""
         return self.budget > 0 or (event.table, event.kind) not in self.kinds
 
     def took(self, event: RawEvent, changes: int) -> None:
@@ -113,10 +113,10 @@ def newest_slices(snapshot: BronzeSnapshot, sample: Sample) -> Iterator[SampledS
         is_needed = sample.budget > 0 or any(map(sample.lacks, names))
         if names and (is_needed or (extra > 0 and any(map(sample.lacks_kinds, names)))):
             extra -= not is_needed
-            yield sample.of_slice(_cells(index, row))
+            yield sample.of_slice(_slice_batch(index, row))
 
 
-def _cells(index: SliceIndex, row: int) -> pa.RecordBatch:
-    slice_ = index.slices.slice(row, 1).to_pylist()[0]
-    stored = index.files.group(slice_["data_file"], slice_["row_group"], tuple(COLUMNS))
-    return stored.slice(slice_["row"], 1).select(ARROW.names).cast(ARROW).combine_chunks().to_batches()[0]
+def _slice_batch(index: SliceIndex, row: int) -> pa.RecordBatch:
+    log_slice = index.slices.slice(row, 1).to_pylist()[0]
+    stored = index.files.group(log_slice["data_file"], log_slice["row_group"], tuple(COLUMNS))
+    return stored.slice(log_slice["row"], 1).select(ARROW.names).cast(ARROW).combine_chunks().to_batches()[0]

@@ -33,11 +33,11 @@ JSON_OPAQUE = "JSON with DECIMAL, dates, times or bytes in it"
 TYPES = "types that the package does not read (VECTOR, compressed columns)"
 UNREAD = "events that the package cannot read"
 FAULTS = (ZERO_DATES, NEGATIVE_TIME, YEAR_ZERO, INVALID_TEXT, CHARSETS, LABELS, JSON_OPAQUE, TYPES, UNREAD)
-"""Why a value is not compared; docs/verify.md lists them."""
+"""Reason why a value is not compared; docs/verify.md lists them."""
 
 
 def fault(column: Column, value: Any, exact: str | None, peer: Any) -> str | None:  # noqa: PLR0911 - one a fault
-    """Why a value cannot be compared, of FAULTS; None where it can.
+    """Reason why a value cannot be compared, of FAULTS; None where it can.
 
     Args:
         column: Its definition.
@@ -65,12 +65,12 @@ def fault(column: Column, value: Any, exact: str | None, peer: Any) -> str | Non
 
 
 def is_readable(column: Column) -> bool:
-    """Whether the package knows the column's type; without that it reads no row of the table."""
+    """True if the package knows the column's type; without that it reads no row of the table."""
     return column.type_code in _EQUAL
 
 
 def is_equal(column: Column, value: Any, peer: Any) -> bool:
-    """Whether two values without a known fault are the same."""
+    """True if two values without a known fault are the same."""
     if column.type_code == _SET:
         return _is_same_set(value, peer)
     if value is None or peer is None:  # the JSON value null is None to the package, too
@@ -128,7 +128,7 @@ def _is_same_time(_: Column, value: str, peer: timedelta) -> bool:
 
 
 def _is_same_text(column: Column, value: str | bytes, peer: str | bytes) -> bool:
-    """Where no character set is known, the package has bytes; of no bytes it makes text always."""
+    """Texts are equal: where no character set is known, the package has bytes; of no bytes it makes text always."""
     if isinstance(value, str):
         return value == peer if isinstance(peer, str) else value.encode() == peer
     if not isinstance(peer, bytes):

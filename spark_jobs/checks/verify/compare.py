@@ -48,7 +48,7 @@ MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 class ServerSide(ComparedSide, Protocol):
     """The server's side."""
 
-    def beside_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]: ...
+    def extra_values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class KeyDifference:
     columns: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """How it differs, and the key."""
+        """Difference, and the key."""
         key = ", ".join(f"{name}={value}" for name, value in self.key.items())
         return f"{self.kind} {key}"
 
@@ -86,7 +86,7 @@ class KeyDifference:
 
 @dataclass(frozen=True, slots=True)
 class TableComparison(DifferingRows):
-    """What comparing a table has found, in rows."""
+    """Result of comparing a table, in rows."""
 
     source: int
     lake: int
@@ -102,10 +102,10 @@ class TableComparison(DifferingRows):
 
 
 class Lag(Protocol):
-    """What a comparison needs to tell lag from difference."""
+    """Facts that a comparison needs to tell lag from difference."""
 
     def end(self) -> Position:
-        """Where the server's log ends now."""
+        """Position where the server's log ends now."""
         ...
 
     def caught_up(self, position: Position) -> ComparedSide:
@@ -131,15 +131,15 @@ class SettledKeys:
 
 
 def buckets_for(rows: int) -> int:
-    """How many buckets a table of so many rows is compared in."""
+    """Number of buckets that a table of so many rows is compared in."""
     return min(max(_FEWEST, rows // _BUCKET), _MOST)
 
 
 def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, buckets: int) -> TableComparison:
     """Compares a table. ``since``: where the log ended some time before now; the lake holds at least that."""
     lake = lag.caught_up(since)
-    with ThreadPoolExecutor(1) as beside:  # each side has machines of its own, or at least a core
-        walking = beside.submit(source.buckets, buckets)
+    with ThreadPoolExecutor(1) as executor:  # each side has machines of its own, or at least a core
+        walking = executor.submit(source.buckets, buckets)
         here = lake.buckets(buckets)
         source_buckets = walking.result()
     differing = source_buckets.unlike(here)
@@ -154,8 +154,8 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
     unread_buckets = np.setdiff1d(differing, looked_at)
     unread = len(open_[_READ_AGAIN:]) + int(np.maximum(source_buckets.rows, here.rows)[unread_buckets].sum())
     log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:_READ_AGAIN]))
-    counts_ = replace(counts, unread=unread, older=len(older))
-    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], counts=counts_)
+    counted = replace(counts, unread=unread, older=len(older))
+    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], counts=counted)
 
 
 def _bounded(differing: np.ndarray, source_buckets: Buckets, here: Buckets) -> list[int]:
@@ -252,7 +252,9 @@ class _ValueComparison:
     def looked_at(self, keys: Collection[bytes]) -> Callable[[ComparedSide], dict[bytes, Unlike]]:
         # The server is asked once; the lake is asked again after every round, as it catches up.
         source_values = self.source.values_of(keys)
-        beside = self.source.beside_of(keys) if any(column.beside for column in self.layout.columns) else {}
+        extra_value = (
+            self.source.extra_values_of(keys) if any(column.extra_value for column in self.layout.columns) else {}
+        )
 
         def against(lake: ComparedSide) -> dict[bytes, Unlike]:
             lake_values = lake.values_of(keys)
@@ -261,7 +263,7 @@ class _ValueComparison:
                 rows, lake_rows = source_values.get(key, []), lake_values.get(key, [])
                 # One row on each side is compared by values; otherwise the numbers of rows differ.
                 if len(rows) == len(lake_rows) == 1:
-                    self.columns[key] = self._unlike(rows[0], lake_rows[0], beside.get(key, [()])[0])
+                    self.columns[key] = self._unlike(rows[0], lake_rows[0], extra_value.get(key, [()])[0])
                     if not self.columns[key]:
                         continue
                 if rows or lake_rows:
@@ -274,7 +276,7 @@ class _ValueComparison:
         columns = self.columns.get(difference.key, {}) if difference.kind == DIFFERENT else {}
         return KeyDifference(difference.kind, self.layout.shown_key(difference.key), columns)
 
-    def _unlike(self, row: Values, lake_row: Values, beside: Values) -> dict[str, tuple[str | None, str | None]]:
+    def _unlike(self, row: Values, lake_row: Values, extra_value: Values) -> dict[str, tuple[str | None, str | None]]:
         differences = {}
         for at, column in enumerate(self.layout.columns):
             in_source, in_lake = row[at], lake_row[at]
@@ -284,7 +286,7 @@ class _ValueComparison:
             if (
                 in_source is None
                 or in_lake is None
-                or not form.is_equal(in_source, in_lake, beside[at] if beside else None)
+                or not form.is_equal(in_source, in_lake, extra_value[at] if extra_value else None)
             ):
                 differences[column.name] = (column.display(in_source), column.display(in_lake))
         return differences

@@ -33,12 +33,12 @@ from spark_jobs.operations.verified import DIFFERS, EQUAL, NOT_COMPARED
 from spark_jobs.source.server import Server
 
 _ANYWHERE = Position("delivered.000001", 4)
-"""What stands for a position where none is asked for."""
+"""Stand-in for a position where none is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryVerdict:
-    """What is known of one table of a delivery, in rows.
+    """Result for one table of a delivery, in rows.
 
     state: ``equal``, ``differs``, or ``not compared``, and ``reason`` says why. missing: keys that the target lacks.
     extra: keys that only the target has. differences: the first of the keys, with the target's and the lake's values.
@@ -114,14 +114,14 @@ class _ComparedDelivery:
     def outcome(self, name: str) -> dict[str, Any]:
         """The fields of the verdict. Raises TableStopped where the table cannot be compared."""
         self._require_delivered(name)
-        layout_ = self._layout()
-        if not layout_.key:
+        digest_layout = self._layout()
+        if not digest_layout.key:
             return self._counted()
         # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
-        target = ServerRows(self.session, layout_)
-        lag = _NoLag(LakeRows(self.spark, self.table.table, layout_))
+        target = ServerRows(self.session, digest_layout)
+        lag = _NoLag(LakeRows(self.spark, self.table.table, digest_layout))
         rows = self.session.estimate(self.table.schema, self.table.name)
-        comparison = compare(layout_, target, lag, _ANYWHERE, buckets_for(rows))
+        comparison = compare(digest_layout, target, lag, _ANYWHERE, buckets_for(rows))
         self._require_delivered(name)
         return {
             "state": DIFFERS if comparison.differing else EQUAL,
@@ -177,7 +177,7 @@ class _ComparedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class _NoLag:
-    """What compare.py asks of a log, where both sides stand still."""
+    """Log interface of compare.py, where both sides stand still."""
 
     lake: LakeRows
 

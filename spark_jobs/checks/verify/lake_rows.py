@@ -18,7 +18,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.runtime.spark_session import session_over
-from spark_jobs.silver.table import Op, before_sql, place_sql
+from spark_jobs.silver.table import Op, before_sql, position_sql
 from spark_jobs.text.sql import identifier
 
 _KEY = "__stratalog_key"
@@ -40,11 +40,11 @@ class LakeRows:
         _require_columns(table, layout)
 
     def count(self) -> int:
-        return self._rows().count()
+        return self._compared_rows().count()
 
     def buckets(self, count: int) -> Buckets:
         """Buckets of the lake's rows by a hash of their keys: counts and XORs of digests, in one aggregation."""
-        keyed = self._rows().selectExpr(
+        keyed = self._compared_rows().selectExpr(
             f"{self.layout.lake_bucket(count)} AS bucket", f"{self.layout.lake_digest} AS digest"
         )
         sums = keyed.groupBy("bucket").agg(F.count(F.lit(1)).alias("rows"), F.expr("bit_xor(digest)").alias("digest"))
@@ -58,14 +58,16 @@ class LakeRows:
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
         bucket = F.expr(self.layout.lake_bucket(count))
-        return self._digests(self._rows().where(bucket.isin([int(bucket) for bucket in buckets])))
+        return self._digests(self._compared_rows().where(bucket.isin([int(bucket) for bucket in buckets])))
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
-        return self._digests(self._having(self._rows(), keys))
+        return self._digests(self._having(self._compared_rows(), keys))
 
     def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
         listed = [f"{column.lake_value} AS c{at}" for at, column in enumerate(self.layout.columns)]
-        answer = self._having(self._rows(), keys).selectExpr(f"{self.layout.lake_key} AS key", *listed).toArrow()
+        answer = (
+            self._having(self._compared_rows(), keys).selectExpr(f"{self.layout.lake_key} AS key", *listed).toArrow()
+        )
         by_key: dict[bytes, list[Values]] = {}
         for key, *values in zip(*(column.to_pylist() for column in answer.columns), strict=True):
             by_key.setdefault(key, []).append(tuple(values))
@@ -73,10 +75,10 @@ class LakeRows:
 
     def stored_keys(self, keys: Collection[bytes], names: Sequence[str]) -> pa.Table:
         """Columns of the rows of some keys, as they are stored."""
-        rows = self._having(self._rows(), keys).selectExpr(*map(identifier, names))
+        rows = self._having(self._compared_rows(), keys).selectExpr(*map(identifier, names))
         return self.table.collect_arrow(rows)
 
-    def _rows(self) -> DataFrame:
+    def _compared_rows(self) -> DataFrame:
         return self.table.read(self.spark, self.version).where(self.current)
 
     def _digests(self, rows: DataFrame) -> pa.Table:
@@ -88,7 +90,7 @@ class LakeRows:
 
 
 class SilverRows:
-    """What silver remembers of a table's keys."""
+    """Rows of a table's keys in silver."""
 
     def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout) -> None:
         self.spark = _session(spark, table)
@@ -97,7 +99,7 @@ class SilverRows:
         _require_columns(table, layout)
 
     def any_since(self, since: Position) -> bool:
-        """Whether any row of the table changed at or after a position."""
+        """True if any row of the table changed at or after a position."""
         return not self._since(since).isEmpty()
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
@@ -113,7 +115,7 @@ class SilverRows:
 
     def _since(self, since: Position) -> DataFrame:
         at = before_sql(since)
-        return self.table.read(self.spark).where(f"_window_stop > {place_sql(since)} AND _position > {at}")
+        return self.table.read(self.spark).where(f"_window_stop > {position_sql(since)} AND _position > {at}")
 
     def _keys(self, rows: DataFrame, keys: Collection[bytes]) -> set[bytes]:
         plain = rows.where(f"_op <> '{Op.TRUNCATE}'")

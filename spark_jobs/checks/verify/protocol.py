@@ -1,4 +1,4 @@
-"""What the two sides of a comparison answer, in one shape.
+"""Answers of the two sides of a comparison, in one shape.
 
 Put here: the shapes. Not here: how either side answers (server_rows.py, lake_rows.py), or comparing (compare.py).
 """

@@ -41,8 +41,8 @@ class DigestColumn:
         return _filled(self.form.server, self.name)
 
     @property
-    def beside(self) -> str | None:
-        return self.form.beside and _filled(self.form.beside, self.name)
+    def extra_value(self) -> str | None:
+        return self.form.extra_value and _filled(self.form.extra_value, self.name)
 
     @property
     def lake(self) -> str:
@@ -74,7 +74,7 @@ class DigestColumn:
         return text.decode() if self.form.long and _BRIEFLY.fullmatch(text) else self.form.display(text)
 
     def server_part(self, *, in_full: bool) -> str:
-        """What CONCAT takes of it; ``in_full``: a long value too, and not its SHA-256."""
+        """Argument of CONCAT for it; ``in_full``: a long value too, and not its SHA-256."""
         if self.form.counted and (in_full or not self.form.long):
             return f"COALESCE(CONCAT(OCTET_LENGTH({self.server}), ':', {self.server}), '-')"
         return f"COALESCE({self._short(self.server)}, ''), ','"
@@ -184,10 +184,10 @@ def layout(
     their numbers. unknown: columns that are not compared. Raises TableStopped where the columns differ, and for a type
     that is not compared.
     """
-    columns_ = [name for name in lake if name not in ADDED]
+    table_columns = [name for name in lake if name not in ADDED]
     names = [row["name"] for row in listed]
-    if names != columns_:
-        raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(columns_)}")
+    if names != table_columns:
+        raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(table_columns)}")
     columns = tuple(_column(row, lake[row["name"]]) for row in listed if row["name"] not in unknown)
     by_name = {column.name: column for column in columns}
     return DigestLayout(

@@ -32,9 +32,9 @@ _FIRST = 20_000
 _LEAST, _MOST = 1_000, 500_000
 """Rows in one statement of a walk."""
 _SECONDS = 1.0
-"""What such a statement should take; the next one's rows follow from it."""
+"""Time that such a statement should take; the next one's rows follow from it."""
 _RANGE = "\0"
-"""What stands for a range of keys in a statement; no name has it."""
+"""Placeholder for a range of keys in a statement; no name has it."""
 _QUIET = 2.0
 """Seconds between two lines about how far a walk is."""
 _AT_ONCE = 200
@@ -78,7 +78,7 @@ class ServerSession:
             raise SourceError(refusal(self.server.name, self.server.settings, error)) from error
 
     def end(self, stretch: int) -> Position:
-        """Where the log ends now.
+        """Position where the log ends now.
 
         What stands before may not be visible to other sessions for a moment: servers log a transaction before its
         storage engine commits it.
@@ -109,7 +109,7 @@ class ServerSession:
         return int(rows[0][0] or 0) if rows else 0
 
     def count(self, schema: str, table: str) -> int:
-        """How many rows a table has."""
+        """Number of rows that a table has."""
         return int(self.rows(f"SELECT COUNT(*) FROM {identifier(schema)}.{identifier(table)}")[0][0])
 
 
@@ -153,9 +153,9 @@ class ServerRows:
         columns = [column.server_value for column in self.layout.columns]
         return self._values(columns, keys)
 
-    def beside_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
-        """What ``Form.beside`` of each column gives, None where it has none."""
-        return self._values([column.beside or "NULL" for column in self.layout.columns], keys)
+    def extra_values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+        """Result of each column's extra value, None where it has none."""
+        return self._values([column.extra_value or "NULL" for column in self.layout.columns], keys)
 
     def _values(self, columns: list[str], keys: Collection[bytes]) -> dict[bytes, list[Values]]:
         by_key: dict[bytes, list[Values]] = {}

@@ -46,7 +46,7 @@ from spark_jobs.operations.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NO
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
-from spark_jobs.pipeline.run import bring_forward, extract_source
+from spark_jobs.pipeline.run import extract_source, merge_forward
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
@@ -63,7 +63,7 @@ _MANY = 100_000
 """Rows of a table from which it is said that it is begun."""
 _TRIES = 5
 _COUNTED = 5
-"""How often the rows of a table without a key are counted before it is said to change all the time."""
+"""Number of counts of a keyless table's rows before it is said to change all the time."""
 
 _CHANGED = {1054, 1146}
 """Numbers of a server's errors: unknown column, no such table. The table was altered while it was read."""
@@ -147,7 +147,7 @@ class _ComparedSource:
         self.stretch: int | None = None
 
     def end(self) -> Position:
-        """Where the server's log ends now. Raises SourceError where bronze continues with another log."""
+        """Position where the server's log ends now. Raises SourceError where bronze continues with another log."""
         head = self.lake.bronze(self.name).head()
         stretch = head.position.stretch if head and head.position else 1
         self.stretch = self.stretch or stretch
@@ -159,15 +159,17 @@ class _ComparedSource:
         """Does what a run does, up to a position and no further where nobody else has gone further."""
         if self.position and self.position >= position:
             return
-        outcome = retry_on_conflict(lambda: self._run(position))  # another run may bring the same tables forward
+        outcome = retry_on_conflict(
+            lambda: self._compare_tables(position)
+        )  # another run may bring the same tables forward
         self.entries = {TableName(*entry.name): entry for entry in outcome.entries}
         self.position = outcome.position
 
-    def _run(self, position: Position) -> Outcome:
+    def _compare_tables(self, position: Position) -> Outcome:
         head = self.lake.bronze(self.name).head()
         if head is None or head.position is None or head.position < position:
             extract_source(self.spark, self.pipeline, self.name, until=position)
-        outcome = bring_forward(self.spark, self.pipeline, self.name)
+        outcome = merge_forward(self.spark, self.pipeline, self.name)
         self.end()
         return outcome
 
@@ -210,7 +212,7 @@ class _ComparedSource:
         return _ComparedTable(self, name, into).verdict(since)
 
     def has_all(self, name: TableName) -> bool:
-        """Whether no row of a table can be missing for being older than the log: it was loaded, or made in it."""
+        """True if no row of a table can be missing for being older than the log: it was loaded, or made in it."""
         entry = self.entries.get(name)
         return bool(entry and entry.complete) or name in self.created
 
@@ -269,34 +271,37 @@ class _ComparedTable:
         for tries_left in reversed(range(_TRIES)):
             listed = self.source.session.columns(self.name.schema, self.name.table)
             try:
-                standing = self._standing()
-                omitted = {*types_of(standing.retired), *MODE_COLUMNS[self.into.mode]}
+                state = self._definition_in_log()
+                omitted = {*types_of(state.retired), *MODE_COLUMNS[self.into.mode]}
                 columns = {column: kind for column, kind in self.downstream.columns().items() if column not in omitted}
-                self.unknown = self._older(restarts_of(standing.retired))
-                return layout(self.name, listed, columns, self._key(), self.unknown)
+                self.unknown = self._older(restarts_of(state.retired))
+                return layout(self.name, listed, columns, self._key_columns(), self.unknown)
             except TableStopped:
                 if not tries_left:
                     raise
                 self.source.catch_up(self.end())
         raise AssertionError
 
-    def _key(self) -> tuple[str, ...]:
+    def _key_columns(self) -> tuple[str, ...]:
         head = self.silver.head()
         return silver.stored_columns(self.silver, head).key if head and head.checkpoint else ()
 
-    def _older(self, loads_: Mapping[str, Position]) -> dict[str, int]:
-        """How many downstream rows are older than the restart of each retired column.
+    def _older(self, load_positions: Mapping[str, Position]) -> dict[str, int]:
+        """Number of downstream rows that are older than the restart of each retired column.
 
         Columns without such rows are omitted.
         """
-        if not loads_:
+        if not load_positions:
             return {}
-        counts = (f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in loads_.items())
+        counts = (
+            f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}"
+            for name, at in load_positions.items()
+        )
         current = self.downstream.read(self.source.spark).where(CURRENT_ROWS[self.into.mode])
         rows = current.selectExpr(*counts).collect()[0]
-        return {name: rows[name] for name in loads_ if rows[name]}
+        return {name: rows[name] for name in load_positions if rows[name]}
 
-    def _standing(self) -> TableState:
+    def _definition_in_log(self) -> TableState:
         commit = SilverCommit.of_head(self.silver.head())
         return TableState.of(commit) if commit else TableState(None)
 
@@ -315,7 +320,7 @@ class _ComparedTable:
                 f"has every change as a row (mode: {self.into.mode}), and the server has the current rows alone: not "
                 "compared"
             )
-        if self._standing().is_numbered:
+        if self._definition_in_log().is_numbered:
             raise TableStopped("its columns have no names (on_unnamed: number), and no key is known: not compared")
         self._require_going()
         is_there = bool(self.source.session.columns(self.name.schema, self.name.table))
@@ -355,7 +360,7 @@ class _ComparedTable:
         head = self.downstream.head()
         if head is None:
             return {"state": DROPPED}
-        if not self._standing().is_dropped:
+        if not self._definition_in_log().is_dropped:
             raise TableStopped(
                 "the server has no such table, or does not show it to this user; the log did not drop it"
             )

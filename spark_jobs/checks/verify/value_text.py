@@ -40,24 +40,24 @@ _NO_LOSS = ("latin1",)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a value becomes text."""
+    """Conversion of a value to text."""
 
     server: str
     lake: str
     """SQL over ``{c}``, on the lake's side over ``{raw}`` too; NULL where the value is."""
     types: str
-    """What the lake's column may be, as a regular expression."""
+    """Column types of the lake that it may be, as a regular expression."""
     counted: bool = False
-    """Whether the text may hold any bytes."""
+    """True if the text may hold any bytes."""
     long: bool = False
-    """Whether it may be large, so that rows are hashed over its SHA-256."""
+    """True if it may be large, so that rows are hashed over its SHA-256."""
     literal: Callable[[bytes], str] = lambda text: f"'{text.decode()}'"
     """The SQL of a value, of its text."""
     display: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
     """For people."""
-    beside: str | None = None
+    extra_value: str | None = None
     """A further expression of the server, for ``is_equal``: whether two texts that differ are one value."""
-    is_equal: IsEqual = lambda _first, _second, _beside: False
+    is_equal: IsEqual = lambda _first, _second, _extra_value: False
 
 
 def form_of(column: Mapping[str, Any]) -> Form:
@@ -70,15 +70,15 @@ def form_of(column: Mapping[str, Any]) -> Form:
         plain = _FIXED[kind]
         return replace(plain, server="{c} + 0") if "zerofill" in column["declared"] else plain
     if kind in _TEXTS:
-        return replace(_text(charset), long=kind.endswith("text"))
+        return replace(_text_form(charset), long=kind.endswith("text"))
     if kind in ("enum", "set"):
-        return replace(_text("latin1"), literal=_text(charset).literal)
+        return replace(_text_form("latin1"), literal=_text_form(charset).literal)
     if kind in ("datetime", "timestamp"):
         return _moment(int(column["fraction"] or 0), "TIMESTAMP_NTZ" if kind == "datetime" else "TIMESTAMP")
     raise Unsupported(f"values of type {column['declared']} are not compared")
 
 
-def _number(types: str, server: str = "{c}") -> Form:
+def _number_form(types: str, server: str = "{c}") -> Form:
     return Form(server, "cast({c} AS STRING)", types, literal=bytes.decode)
 
 
@@ -94,7 +94,7 @@ def _hex(text: bytes) -> str:
     return f"x'{text.hex()}'"
 
 
-def _text(charset: str) -> Form:
+def _text_form(charset: str) -> Form:
     as_utf8 = "CAST(CONVERT({c} USING utf8mb4) AS BINARY)"
 
     def literal(text: bytes) -> str:
@@ -118,19 +118,19 @@ def _text(charset: str) -> Form:
         plain,
         server=f"IF({is_text}, {as_utf8}, CONCAT({_hex(_NO_TEXT)}, {content}))",
         lake="coalesce(cast({c} AS BINARY), concat(X'ff', unhex({raw})))",
-        beside=as_utf8,
+        extra_value=as_utf8,
         is_equal=_same_text,
         display=_shown_text,
     )
 
 
-def _same_text(first: bytes, second: bytes, beside: bytes | None) -> bool:
-    """Whether text that does not come back as the same bytes is the lake's: some sets have a character twice.
+def _same_text(first: bytes, second: bytes, extra_value: bytes | None) -> bool:
+    """True if text that does not come back as the same bytes is the lake's: some sets have a character twice.
 
     A server puts ? for bytes that are no text, and 0x3F is ? wherever it occurs in such a set.
     """
-    is_text = first[:1] == _NO_TEXT and beside is not None and beside.count(b"?") == first.count(b"?")
-    return is_text and beside == second
+    is_text = first[:1] == _NO_TEXT and extra_value is not None and extra_value.count(b"?") == first.count(b"?")
+    return is_text and extra_value == second
 
 
 def _shown_text(text: bytes) -> str:
@@ -138,7 +138,7 @@ def _shown_text(text: bytes) -> str:
 
 
 def _same_json(first: bytes, second: bytes, _: bytes | None) -> bool:
-    """Whether two documents are equal as values: servers before MySQL 9 print some numbers and base64 otherwise.
+    """True if two documents are equal as values: servers before MySQL 9 print some numbers and base64 otherwise.
 
     Before 8.0.24 the line ends of base64 are no escapes, which JSON has not: ``strict`` would refuse them.
     """
@@ -221,9 +221,9 @@ _PLAIN = Form("CAST({c} AS CHAR)", "{c}", "STRING")
 _DATE = Form("CAST({c} AS CHAR)", "coalesce({raw}, cast({c} AS STRING))", "DATE")
 _WHOLE = r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(20,0\)"
 _FIXED = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), _number(_WHOLE)),
-    **dict.fromkeys(("bit", "year"), _number(_WHOLE, "{c} + 0")),
-    "decimal": _number(r"DECIMAL\(\d+,\d+\)|STRING"),
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), _number_form(_WHOLE)),
+    **dict.fromkeys(("bit", "year"), _number_form(_WHOLE, "{c} + 0")),
+    "decimal": _number_form(r"DECIMAL\(\d+,\d+\)|STRING"),
     **dict.fromkeys(("float", "double"), _FLOAT),
     "date": _DATE,
     "time": _PLAIN,

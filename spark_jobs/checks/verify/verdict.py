@@ -1,4 +1,4 @@
-"""What a comparison says of one table, in rows and for people.
+"""Result of comparing one table, in rows and for people.
 
 Put here: states, counts and lines. Not here: comparing (tables.py, compare.py), or printing (spark_jobs/cli/check.py).
 """
@@ -40,13 +40,13 @@ class FoundKeys:
 
     @property
     def are_counted(self) -> bool:
-        """Whether rows have no key, and were counted."""
+        """True if rows have no key, and were counted."""
         return not self.layout.key
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict(DifferingRows):
-    """What is known of one table, in rows.
+    """Result for one table, in rows.
 
     state: ``equal``; ``differs``; ``changing``: nothing differs for sure, but some rows changed whenever they were
     read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
@@ -76,12 +76,12 @@ class Verdict(DifferingRows):
 
     @property
     def summary(self) -> str:
-        """What was compared."""
+        """Summary of the comparison."""
         return f"{self.table} into {self.into}" if self.into else str(self.table)
 
     @property
     def is_right(self) -> bool:
-        """Whether the lake has what it should have."""
+        """True if the lake has what it should have."""
         return self.state in (EQUAL, DROPPED)
 
     @property
@@ -138,7 +138,7 @@ def _or_null(value: str | None) -> str:
 
 
 def verified_of(verdicts: Sequence[Verdict]) -> list[Verified]:
-    """What is kept of a table's verdicts, the worst of them; none of a table that has none."""
+    """Record of a table's verdicts, the worst of them; none of a table that has none."""
     if not verdicts:
         return []
     worst = max(verdicts, key=lambda verdict: (_SEVERITY.index(verdict.state), verdict.differing))

@@ -1,4 +1,4 @@
-"""Which transactions conflict, and in which order the changes of several of them are written together.
+"""Conflicts between transactions, and the order in which the changes of several of them are written together.
 
 Put here: groups of transactions by keys that they have in common, and levels of changes. Not here: what the keys of a
 change are (unique_keys.py), or who writes a group (plan.py).

@@ -1,4 +1,4 @@
-"""What rules leave of changes: those that are kept, with the columns that are seen.
+"""Changes after rules: those that are kept, with the columns that are seen.
 
 Put here: both images of changes as a downstream table has rows. Not here: the rules (config/filters.py), or what they
 make of changes and rows (silver/row_filters.py, silver/column_masks.py).
@@ -38,15 +38,15 @@ class SeenChanges:
 class Judge:
     """Applies the rules about one table.
 
-    marks: the columns that say whose rows they are, in a table of several sources.
+    provenance: the columns that say whose rows they are, in a table of several sources.
     """
 
     job: CompactionJob
-    marks: Mapping[str, str]
+    provenance: Mapping[str, str]
 
     @property
     def leaves_out(self) -> bool:
-        """Whether changes may be left out: a later one may be of a row that was never written, or that is there."""
+        """True if changes may be left out: a later one may be of a row that was never written, or that is there."""
         return self.job.filters.judges_rows or bool(self.job.filters.skips)
 
     def columns(self, state: TableState) -> silver.Columns:
@@ -60,7 +60,7 @@ class Judge:
         return self.job.columns_seen(state.definition)
 
     def judged(self, table: TableChanges) -> SeenChanges:
-        """What is left of changes of one definition. Raises TableStopped."""
+        """Changes of one definition after rules. Raises TableStopped."""
         state, all_changes = table.state, table.changes
         columns, definition = self.columns(state), state.definition
         assert definition
@@ -83,13 +83,13 @@ class Judge:
         image = image if len(rows) == len(image) else image.take(pa.array(rows))
         image = masks.apply(image) if masks else image
         image = image.select([*columns.types, RAW])
-        for name, value in self.marks.items():
+        for name, value in self.provenance.items():
             image = image.append_column(name, pa.repeat(pa.scalar(value), len(image)))
         return image
 
 
 def _kept_mask(judge: ChangeJudge, table: TableChanges) -> NDArray[np.bool_]:
-    """Which changes no rule filters."""
+    """Mask of the changes that no rule filters."""
     masks = []
     for changes, file in zip(table.changes, table.file_names, strict=True):
         rows = judge.remaining(changes, file)

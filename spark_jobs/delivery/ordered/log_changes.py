@@ -37,15 +37,15 @@ class Piece:
     step: int
     changes: Changes
     order: Order
-    """Where the slice takes effect."""
+    """Position where the slice takes effect."""
     begin: Position
-    """Where the transaction begins that the slice begins in: before the slice, where it continues one."""
+    """Position where the transaction begins that the slice begins in: before the slice, where it continues one."""
     transactions: Numbers
     """Of each change: the offset where its transaction begins."""
 
     @property
     def last_transaction(self) -> Order:
-        """Where the transaction of the last change begins."""
+        """Position where the transaction of the last change begins."""
         return self.begin.stretch, self.begin.number, int(self.transactions[-1])
 
 
@@ -177,14 +177,15 @@ def _piece(run: SliceRun, scans: Scans, changes: Changes, owner: tuple[int, int]
     if run.effect is not None:
         constant = np.full(len(changes), run.effect.offset, np.int64)
         return Piece(*owner, changes, run.effect.order, run.effect, constant)
-    (slice_,) = run.slices
-    assert slice_.transaction_start is not None
-    begin, place = (
-        Position(run.origin.file, offset, run.origin.stretch) for offset in (slice_.transaction_start, slice_.start)
+    (log_slice,) = run.slices
+    assert log_slice.transaction_start is not None
+    begin, position = (
+        Position(run.origin.file, offset, run.origin.stretch)
+        for offset in (log_slice.transaction_start, log_slice.start)
     )
-    starts = np.concatenate([[begin.offset], transaction_starts(run.origin.file, slice_, scans)])
+    starts = np.concatenate([[begin.offset], transaction_starts(run.origin.file, log_slice, scans)])
     transactions = starts[np.searchsorted(starts[1:], changes.offset.to_numpy(), side="right")]
-    return Piece(*owner, changes, place.order, begin, transactions)
+    return Piece(*owner, changes, position.order, begin, transactions)
 
 
 def _portion(logged: Logged, pieces: Sequence[Piece], end: Position) -> Portion:
@@ -198,15 +199,15 @@ def _of_table(logged: Logged, table: int, step: int, pieces: Sequence[Piece]) ->
     files = [np.full(len(piece.changes), (piece.order[0] << 40) + piece.order[1], np.int64) for piece in pieces]
     return TableChanges(
         table,
-        logged.jobs[table].steps[step].standing,
+        logged.jobs[table].steps[step].state,
         tuple(piece.changes for piece in pieces),
         tuple(piece.begin.file for piece in pieces),
         np.concatenate(files),
-        _joined(pieces, lambda piece: piece.changes.offset.to_numpy()),
-        _joined(pieces, lambda piece: piece.changes.row.to_numpy().astype(np.int64)),
-        _joined(pieces, lambda piece: piece.transactions),
+        _joined_numbers(pieces, lambda piece: piece.changes.offset.to_numpy()),
+        _joined_numbers(pieces, lambda piece: piece.changes.row.to_numpy().astype(np.int64)),
+        _joined_numbers(pieces, lambda piece: piece.transactions),
     )
 
 
-def _joined(pieces: Sequence[Piece], values: Callable[[Piece], Numbers]) -> Numbers:
+def _joined_numbers(pieces: Sequence[Piece], values: Callable[[Piece], Numbers]) -> Numbers:
     return np.concatenate([values(piece) for piece in pieces])

@@ -1,7 +1,7 @@
 """A source's log into a target, window by window: ``apply: ordered``.
 
-Put here: what a target lacks of the log, executing windows, statements in their places, and progress. Not here: what a
-window is (plan.py), or the first copy of a table (table_delivery.py).
+Put here: what a target lacks of the log, executing windows, statements in their positions, and progress. Not here: what
+a window is (plan.py), or the first copy of a table (table_delivery.py).
 
 The progress row of a log is in ``stratalog.checkpoint`` under the source's name without a schema, and counts
 windows. A window of one part is one transaction, with that row. One of several is opened in the row first; each part
@@ -33,7 +33,7 @@ from spark_jobs.log.position import Position
 
 log = logging.getLogger(__name__)
 
-_SAY_EVERY = 5.0
+_REPORT_SECONDS = 5.0
 """Seconds between two lines of progress."""
 
 
@@ -91,19 +91,19 @@ class LogDelivery:
                 portion = planned(step, self.targets, lambda stretch, number: files[stretch](number))
                 for window in windows(portion, sizes):
                     pending()
-                    pending = self._begin(window)
+                    pending = self._begin_window(window)
         pending()
 
     def settle(self, notes: list[str], end: Position, fills: Sequence[str] = ()) -> None:
         """Moves the row to the end of what was delivered, with what is noted of tables, in one transaction."""
         rows = [RowStatement(fill.encode(), self.source, "filled", None) for fill in fills]
         rows += [RowStatement(note.encode(), rows_of.TABLE, "found", 1) for note in notes]
-        self._commit(rows, self._next(end), 0)
+        self._commit_statements(rows, self._next(end), 0)
 
     def _next(self, position: Position) -> RowStep:
         return RowStep("", (self.progress.version or 0) + 1, str(position), {}, self.tables)
 
-    def _begin(self, window: LogWindow) -> Callable[[], None]:
+    def _begin_window(self, window: LogWindow) -> Callable[[], None]:
         """Begins to write a window; what is returned waits for its end."""
         is_again = self.progress.exit_version is not None
         if not window.rows and not is_again:
@@ -120,43 +120,43 @@ class LogDelivery:
         else:
             self._open(step, self._plan(window))
         pending = [
-            self.submit(partial(self._part, window, number, step, is_safe=is_safe))
+            self.submit(partial(self._write_part, window, number, step, is_safe=is_safe))
             for number in range(len(window.parts))
             if str(number) not in self.progress.parts
         ]
         return partial(self._end_parts, pending, window, step)
 
     def _resumed(self, window: LogWindow, step: RowStep) -> bool:
-        """Whether an open window is written by statements that may be repeated; where its parts are others, wholly."""
+        """True if an open window is written by statements that may be repeated; where its parts are others, wholly."""
         plan = self._plan(window)
         is_same = self.progress.plan is not None and self.progress.plan.digest == plan.digest
         if is_same and self.progress.plan and not self.progress.plan.is_repeated:
             return False  # its parts were committed with their numbers, or not at all
         # Which rows its parts had is not known any more; where none remain, there is nothing to be repeated.
         if window.rows and not (window.is_keyed and self.settings.safe_mode != "off"):
-            cause, way = self._cause_and_remedy(window)
+            cause, method = self._cause_and_remedy(window)
             raise DeliveryError(
                 f"delivery {self.delivery}: {self.source}: the window up to {self.progress.exit_position} was begun "
-                f"{cause}, so the rest of it is not known; put that back until the window is complete, or {way}"
+                f"{cause}, so the rest of it is not known; put that back until the window is complete, or {method}"
             )
         if not is_same:
             self._open(step, replace(plan, is_repeated=True))
         return True
 
     def _cause_and_remedy(self, window: LogWindow) -> tuple[str, str]:
-        """Why the parts of an open window are others, and what to do where it cannot be written again as a whole."""
+        """Reason why the parts of an open window differ, and what to do where it cannot be written again as a whole."""
         present = {(table.name.schema, table.name.table) for table in self.logged.tables}
         missing = sorted(self.progress.plan.tables - present) if self.progress.plan else []
         listed = ", ".join(f"{schema}.{name}" for schema, name in missing)
         cause = f"with {listed}, which the delivery does not have any more" if missing else (
             "under other rules, with other keys at the target, or by another release of Stratalog"
         )  # fmt: skip
-        way = (
+        method = (
             "set safe_mode: auto, by which it is written again as a whole"
             if window.is_keyed
             else "deliver the tables without a key from the beginning: stratalog deliver --reload"
         )
-        return cause, way
+        return cause, method
 
     def _plan(self, window: LogWindow) -> WindowPlan:
         names = frozenset((table.name.schema, table.name.table) for table in self.logged.tables)
@@ -169,7 +169,9 @@ class LogDelivery:
         commit(self.connection, work, self.progress.fence)
         self.progress = replace(self.progress, parts=frozenset())
 
-    def _part(self, window: LogWindow, number: int, step: RowStep, connection: Connection, *, is_safe: bool) -> int:
+    def _write_part(
+        self, window: LogWindow, number: int, step: RowStep, connection: Connection, *, is_safe: bool
+    ) -> int:
         rows = len(window.parts[number])
         statement = rows_of.part_complete(self.id, self.progress, step.version, str(number), rows)
         work = TargetTransaction(
@@ -198,7 +200,7 @@ class LogDelivery:
         self._commit_by(self.connection, [], step, 0)
         self._complete(window, step)
 
-    def _commit(self, statements: list[RowStatement], step: RowStep, rows: int) -> None:
+    def _commit_statements(self, statements: list[RowStatement], step: RowStep, rows: int) -> None:
         self._commit_by(self.connection, statements, step, rows)
         self._moved(step)
 
@@ -218,7 +220,7 @@ class LogDelivery:
         for table, rows in window.counts().items():
             self.counts[table] = self.counts.get(table, 0) + rows
         now = time.monotonic()
-        if now - self._reported_at >= _SAY_EVERY:
+        if now - self._reported_at >= _REPORT_SECONDS:
             self._reported_at = now
             log.info(
                 "delivery %s: %s: %s changes, up to %s",

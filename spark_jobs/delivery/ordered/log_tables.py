@@ -28,7 +28,7 @@ from spark_jobs.silver.planning_context import PlanningContext, filters_of
 from spark_jobs.silver.rename_lineage import RenameLineage, own_base
 from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.silver.timeline.build import build
-from spark_jobs.silver.timeline.inputs import place_of_rows
+from spark_jobs.silver.timeline.inputs import position_of_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class OrderedTable:
     end: Position
 
 
-def require_ordered(tables: Iterable[LakeTable], place: str) -> None:
+def require_ordered(tables: Iterable[LakeTable], label: str) -> None:
     """Raises DeliveryError for tables whose rows several logs write."""
     for table in tables:
         if table.into.is_shared:
             raise DeliveryError(
-                f"{place}: {table} has keys that several sources share, and their logs have no common order; leave it "
+                f"{label}: {table} has keys that several sources share, and their logs have no common order; leave it "
                 "out of tables:, or deliver it by apply: net"
             )
 
@@ -72,16 +72,17 @@ def require_log_alone(lake: Lake, source: str, table: OrderedTable, version: int
     version: of silver, as it was delivered; None where that is not known.
     """
     origin = lake.silver(source, table.name.schema, table.name.table)
-    beside = {
+    kinds_elsewhere = {
         CommitKind.LOAD: "loaded",
         CommitKind.MEND: "mended",
         CommitKind.REDO: "replayed",
         CommitKind.RESET: "rebuilt",
     }
     for _, commit in origin.since(version) if version is not None else ():
-        if commit.kind in beside:
+        if commit.kind in kinds_elsewhere:
             raise DeliveryError(
-                f"{source}: {table.name}: its rows in the lake were {beside[CommitKind(commit.kind)]} since they were "
+                f"{source}: {table.name}: its rows in the lake were {kinds_elsewhere[CommitKind(commit.kind)]} since "
+                "they were "
                 "delivered, which the log does not say; deliver the table from the beginning: stratalog deliver "
                 f"--reload --table {table.into} --yes"
             )
@@ -109,16 +110,16 @@ class Logged:
         context = PlanningContext.of(pipeline, lake, snapshot)
         cuts = {within.start, within.stop, *(table.since for table in tables)}
         index, scan = scan_effective(snapshot.table, snapshot.version, within, snapshot.oldest, cuts)
-        inputs = replace(RenameLineage(context).inputs(index), place=place_of_rows(index))
+        inputs = replace(RenameLineage(context).inputs(index), first_row_position=position_of_rows(index))
         jobs = []
         for table in tables:
-            range_ = Range(min(max(within.start, table.since), within.stop), within.stop)
+            log_range = Range(min(max(within.start, table.since), within.stop), within.stop)
             origin = lake.silver(source, table.name.schema, table.name.table)
-            standing = standing_at(origin, range_.start)
-            own_inputs = replace(inputs, base=partial(own_base, origin, standing), why_not=_WHY_NOT)
+            state = state_at(origin, log_range.start)
+            own_inputs = replace(inputs, base=partial(own_base, origin, state), why_not=_WHY_NOT)
             with about(f"{source}: {table.name}"):
-                contents = build(scan, table.name, range_, standing, own_inputs)
-            window = Window(snapshot.table, snapshot.version, (range_,), xa=scan.xa)
+                contents = build(scan, table.name, log_range, state, own_inputs)
+            window = Window(snapshot.table, snapshot.version, (log_range,), xa=scan.xa)
             filters = filters_of(context.filters, source, table.name)
             jobs.append(
                 CompactionJob(source, table.name, window, contents.steps, origin, origin.head(), 0, filters=filters)
@@ -126,8 +127,8 @@ class Logged:
         return cls(snapshot, within, index, tuple(tables), tuple(jobs))
 
 
-def standing_at(table: Table, position: Position) -> TableState | None:
-    """How a table stands at a position, by the newest commit of silver that is not after it; None without one."""
+def state_at(table: Table, position: Position) -> TableState | None:
+    """State of a table at a position, by the newest commit of silver that is not after it; None without one."""
     commits = (SilverCommit.of(commit) for _, commit in table.since(-1))
     commit = next((commit for commit in commits if commit.position <= position), None)
     return TableState.of(commit) if commit else None

@@ -25,7 +25,7 @@ from spark_jobs.delivery.ordered.causality import KeyGroups, levels
 from spark_jobs.delivery.ordered.log_changes import Portion, TableChanges
 from spark_jobs.delivery.ordered.target_state import TargetState
 from spark_jobs.delivery.ordered.unique_keys import NONE, Keys
-from spark_jobs.delivery.statements import RowStatement, Way, Writer
+from spark_jobs.delivery.statements import RowStatement, WriteMethod, Writer
 from spark_jobs.delivery.table_delivery import STATEMENTS
 from spark_jobs.log.position import Position
 
@@ -36,7 +36,7 @@ Rows = NDArray[np.int64]
 
 
 class Action(IntEnum):
-    """What is done to a row, in the order in which a level's statements are executed."""
+    """Action on a row, in the order in which a level's statements are executed."""
 
     DELETE = 0
     UPSERT = 1
@@ -64,7 +64,7 @@ class TableTexts:
     has_own_columns: bool
     has_second_index: bool
     is_partial: bool
-    """Whether changes were left out: a row may not be there."""
+    """True if changes were left out: a row may not be there."""
     keys: list[list[int]]
 
     @classmethod
@@ -80,8 +80,8 @@ class TableTexts:
         # The row before: of an update its before image, of a delete the only one; of an insert the row itself counts
         # for nothing.
         images = pa.concat_tables([changes_seen.after, changes_seen.before])
-        places = np.arange(len(changes_seen.op))
-        old = images.take(pa.array(np.where(is_update, places + len(places), places)))
+        indexes = np.arange(len(changes_seen.op))
+        old = images.take(pa.array(np.where(is_update, indexes + len(indexes), indexes)))
         old_keys, new_keys = writer.key_texts(old), writer.key_texts(changes_seen.after)
         is_moved = is_update & pc.not_equal(old_keys, new_keys).to_numpy(zero_copy_only=False)
         if not writer.key:
@@ -99,15 +99,15 @@ class TableTexts:
             target.has_own_columns and bool(writer.key),
             bool(writer.key) and target.target.unique > 1,
             target.judge.leaves_out,
-            _listed(before_keys, after_keys, is_insert=changes_seen.op == INSERT, is_delete=is_delete),
+            _keys_of_changes(before_keys, after_keys, is_insert=changes_seen.op == INSERT, is_delete=is_delete),
         )
         return texts, changes_seen.rows
 
     def clearing(self, rows: Rows) -> Iterator[RowStatement]:
         """Deletes what may be there of these changes, which are made again: their values may be other rows' by now."""
         if self.has_second_index and len(rows):
-            places = pa.array(rows)
-            images = pa.concat_tables([self.before.take(places), self.after.take(places)])
+            indexes = pa.array(rows)
+            images = pa.concat_tables([self.before.take(indexes), self.after.take(indexes)])
             yield from self.writer.delete(images, is_again=True)
 
     def statements(self, rows: Rows, *, is_safe: bool) -> Iterator[tuple[Action, "Iterator[RowStatement]"]]:
@@ -123,24 +123,27 @@ class TableTexts:
         if deleted.any():
             yield Action.DELETE, self._deletes(rows[deleted], is_safe=is_safe)
         if updated.any():
-            way = Way.UPSERT if is_safe or self.is_partial else Way.UPDATE
-            yield Action.UPSERT, self._writes(rows[updated], way)
+            method = WriteMethod.UPSERT if is_safe or self.is_partial else WriteMethod.UPDATE
+            yield Action.UPSERT, self._writes(rows[updated], method)
         if moves_by_update and is_moved.any():
             moved = pa.array(rows[is_moved])
             updates = self.writer.update(self.after.take(moved), self.old_keys.take(moved))
             yield Action.MOVE, (replace(update, is_at_most=self.is_partial) for update in updates)
         if inserted.any():
-            yield Action.INSERT, self._writes(rows[inserted], Way.REPEATED_INSERT if is_safe else Way.INSERT)
+            yield (
+                Action.INSERT,
+                self._writes(rows[inserted], WriteMethod.REPEATED_INSERT if is_safe else WriteMethod.INSERT),
+            )
 
     def _deletes(self, rows: Rows, *, is_safe: bool) -> Iterator[RowStatement]:
-        places = pa.array(rows)
+        indexes = pa.array(rows)
         if is_safe:
-            return self.writer.delete(self.before.take(places), is_again=True)
-        return self.writer.delete_texts(self.old_keys.take(places), is_at_most=self.is_partial)
+            return self.writer.delete(self.before.take(indexes), is_again=True)
+        return self.writer.delete_texts(self.old_keys.take(indexes), is_at_most=self.is_partial)
 
-    def _writes(self, rows: Rows, way: Way) -> Iterator[RowStatement]:
+    def _writes(self, rows: Rows, method: WriteMethod) -> Iterator[RowStatement]:
         texts = self.values.take(pa.array(rows))
-        return self.writer.write_texts(texts, way, lambda place: self.after.slice(int(rows[place]), 1))
+        return self.writer.write_texts(texts, method, lambda index: self.after.slice(int(rows[index]), 1))
 
     def _by_key(self, rows: Rows) -> Rows:
         """The changes in the order of their key, in which servers write them with a tenth to a third less work."""
@@ -152,7 +155,7 @@ class TableTexts:
         return ordered
 
 
-def _listed(
+def _keys_of_changes(
     before: Sequence[Keys], after: Sequence[Keys], *, is_insert: NDArray[np.bool_], is_delete: NDArray[np.bool_]
 ) -> list[list[int]]:
     """Of each change the keys of its images."""
@@ -178,7 +181,7 @@ class PlannedPortion:
     bounds: tuple[int, ...]
     begins: tuple[Position, ...]
     end: Position
-    places: tuple[Rows, Rows, Rows]
+    positions: tuple[Rows, Rows, Rows]
     """File, offset and row in the event."""
 
 
@@ -192,12 +195,12 @@ def planned(portion: Portion, targets: Sequence[TargetState], file_of: Callable[
         columns.append(
             [np.full(len(rows), number, np.int64), np.arange(len(rows)), *(values[rows] for values in cells)]
         )
-    table, row, file, offset, place, transaction = (
+    table, row, file, offset, index, transaction = (
         (np.concatenate(values) for values in zip(*columns, strict=True)) if columns else (np.zeros(0, np.int64),) * 6
     )
     # All tables' changes in the log's order, and where a transaction begins among them.
-    order = np.lexsort((place, offset, file))
-    file, offset, place, transaction = file[order], offset[order], place[order], transaction[order]
+    order = np.lexsort((index, offset, file))
+    file, offset, index, transaction = file[order], offset[order], index[order], transaction[order]
     starts = np.flatnonzero((np.diff(file) != 0) | (np.diff(transaction) != 0)) + 1
     firsts = [0, *starts.tolist()] if len(order) else []
     begins = []
@@ -206,8 +209,8 @@ def planned(portion: Portion, targets: Sequence[TargetState], file_of: Callable[
         begins.append(Position(file_of(stretch, number), int(transaction[at]), stretch))
     table, row = table[order], row[order]
     keys = [texts[number].keys[at] for number, at in zip(table.tolist(), row.tolist(), strict=True)]
-    bounds, places = (*firsts, len(order)), (file, offset, place)
-    return PlannedPortion(tuple(texts), table, row, keys, bounds, tuple(begins), portion.end, places)
+    bounds, indexes = (*firsts, len(order)), (file, offset, index)
+    return PlannedPortion(tuple(texts), table, row, keys, bounds, tuple(begins), portion.end, indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +231,7 @@ class LogWindow:
         return sum(map(len, self.parts))
 
     def counts(self) -> dict[int, int]:
-        """How many changes it has of each table."""
+        """Number of changes that it has of each table."""
         numbers = Counter(self.portion.table[np.concatenate(self.parts)].tolist()) if self.parts else Counter[int]()
         return {self.portion.tables[table].number: count for table, count in numbers.items()}
 
@@ -240,14 +243,14 @@ class LogWindow:
         for part in self.parts:
             digest.update(b"part")
             # A change is one row of an event of the log, for one table of the target.
-            for column in self.portion.places:
+            for column in self.portion.positions:
                 digest.update(column[part].tobytes())
             digest.update(b"".join(names[number] for number in self.portion.table[part].tolist()))
         return digest.hexdigest()
 
     @property
     def is_keyed(self) -> bool:
-        """Whether all rows are found by a key."""
+        """True if all rows are found by a key."""
         return all(table.writer.key for table in self.portion.tables)
 
     def statements(self, part: int, *, is_safe: bool) -> Iterator[RowStatement]:
@@ -270,7 +273,7 @@ class LogWindow:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large windows are. joined: rows of a group up to which groups are joined. window: rows of one at most."""
+    """Sizes of windows. joined: rows of a group up to which groups are joined. window: rows of one at most."""
 
     batch: int
     workers: int

@@ -19,7 +19,7 @@ from spark_jobs.delivery import progress as rows_of
 from spark_jobs.delivery.lake_table import LakeTable, Origin
 from spark_jobs.delivery.ordered.judgement import Judge
 from spark_jobs.delivery.ordered.log_delivery import LogDelivery, log_id
-from spark_jobs.delivery.ordered.log_tables import Logged, OrderedTable, reached, require_log_alone, standing_at
+from spark_jobs.delivery.ordered.log_tables import Logged, OrderedTable, reached, require_log_alone, state_at
 from spark_jobs.delivery.ordered.target_state import TargetState
 from spark_jobs.delivery.progress import Names, Progress, TableId
 from spark_jobs.delivery.table_delivery import Delivered
@@ -28,7 +28,7 @@ from spark_jobs.delivery.target_table import Dialect
 from spark_jobs.delivery.transactions import TargetTransaction, commit, execute_alone
 from spark_jobs.delivery.workers import Workers
 from spark_jobs.delta.snapshot import snapshot_of
-from spark_jobs.downstream.multi_source import MARKS
+from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.errors import DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
@@ -100,17 +100,17 @@ class _Run:
     ended: set[tuple[Origin, Name]] = field(default_factory=set)
     """Source tables of which the target has all that is published of them."""
     stopped: dict[Name, str] = field(default_factory=dict)
-    """Why which tables are not delivered with the others."""
+    """Tables that are not delivered with the others, with the reason."""
 
     def deliver(self, source: str) -> None:
         """Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
         lake, name, connection = lake_of(self.pipeline), self.workers.name, self.connection
         rows = {table: row for table, (row, _) in rows_of.listed(connection, name).items()}
         stored = rows.get(("", source), Progress(0))
-        reached_ = stored.exit_position or stored.position
+        reached_position = stored.exit_position or stored.position
         tables = self._logged(source, rows)
-        if reached_:
-            tables = self._complete_tables(source, rows, tables, Position.parse(reached_))
+        if reached_position:
+            tables = self._complete_tables(source, rows, tables, Position.parse(reached_position))
         if not tables:
             return
         begin = Position.parse(stored.position) if stored.position else min(table.since for table in tables)
@@ -133,15 +133,15 @@ class _Run:
         # A window that is open is completed first, since its parts are planned by its own end.
         began, progress = (
             time.monotonic(),
-            self._joined(rows_of.claim(connection, log_id(name, source)), source, tables),
+            self._progress_with_tables(rows_of.claim(connection, log_id(name, source)), source, tables),
         )
         ends = [Position.parse(progress.exit_position)] if progress.exit_position else []
         delivery: LogDelivery | None = None
         for until in (*ends, max([end, *ends])):
-            planned = progress.plan.tables if progress.plan else _names(tables)
-            members = [table for table in tables if _names([table]) <= planned]
+            planned = progress.plan.tables if progress.plan else _table_names(tables)
+            members = [table for table in tables if _table_names([table]) <= planned]
             delivery = self._delivery(source, Range(begin, until), members, progress)
-            delivery.tables = _names(tables)
+            delivery.tables = _table_names(tables)
             delivery.deliver()
             self._note(delivery, time.monotonic() - began)
             begin, progress = until, delivery.progress
@@ -168,7 +168,7 @@ class _Run:
 
     def _require_complete(self, source: str, rows: dict[Name, Progress], table: OrderedTable, begin: Position) -> None:
         log_row, row = rows["", source], rows[table.into.schema, table.into.name]
-        is_followed = not log_row.position or log_row.tables is None or _names([table]) <= log_row.tables
+        is_followed = not log_row.position or log_row.tables is None or _table_names([table]) <= log_row.tables
         is_current = row.version == table.into.version and table.end >= begin
         if is_followed or is_current or table.since >= begin:
             return
@@ -178,9 +178,9 @@ class _Run:
             f"published up to there: stratalog deliver --reload --table {table.into} --yes"
         )
 
-    def _joined(self, progress: Progress, source: str, tables: Sequence[OrderedTable]) -> Progress:
+    def _progress_with_tables(self, progress: Progress, source: str, tables: Sequence[OrderedTable]) -> Progress:
         """Notes tables that the log's position is about from here on; those that went stay until it moves."""
-        names = _names(tables) | (progress.tables or frozenset())
+        names = _table_names(tables) | (progress.tables or frozenset())
         if names == progress.tables:
             return progress
         row = log_id(self.workers.name, source)
@@ -213,17 +213,17 @@ class _Run:
         for number, (table, job) in enumerate(zip(logged.tables, logged.jobs, strict=True)):
             into = (table.into.schema, table.into.name)
             owner = (source, table.name.schema, table.name.table)
-            marks = dict(zip(MARKS, owner, strict=True)) if table.into.into.is_merged else {}
+            provenance = dict(zip(PROVENANCE, owner, strict=True)) if table.into.into.is_merged else {}
             targets.append(
                 TargetState(
-                    place=str(table.into),
+                    label=str(table.into),
                     settings=workers.settings,
                     number=number,
                     into=table.into,
-                    judge=Judge(job, marks),
+                    judge=Judge(job, provenance),
                     connection=self.connection,
                     before=rows[into][0].columns,
-                    state=standing_at(job.table, max(within.start, table.since)),
+                    state=state_at(job.table, max(within.start, table.since)),
                     is_helper=lambda name: self.pipeline.scope.why_helper(name.schema, name.table) is not None,
                     seed=_seed(into),
                     execute=partial(execute_alone, self.connection, log_id(workers.name, source), progress.fence),
@@ -232,7 +232,7 @@ class _Run:
         return LogDelivery(workers.name, workers.settings, logged, targets, progress, self.connection, workers.submit)
 
     def _note(self, delivery: LogDelivery, seconds: float) -> None:
-        """What was done with tables so far."""
+        """Note the results of tables so far."""
         for number, target in enumerate(delivery.targets):
             table = TableId(self.workers.name, target.into.schema, target.into.name)
             delivered = Delivered(
@@ -274,7 +274,7 @@ class _Run:
         return notes
 
 
-def _names(tables: Sequence[OrderedTable]) -> Names:
+def _table_names(tables: Sequence[OrderedTable]) -> Names:
     return frozenset((table.name.schema, table.name.table) for table in tables)
 
 

@@ -54,7 +54,7 @@ class UniqueKeys:
 
     @property
     def has_key(self) -> bool:
-        """Whether rows are identified by an index; otherwise by all of their columns."""
+        """True if rows are identified by an index; otherwise by all of their columns."""
         return bool(self.target.key(self.columns))
 
     def of(self, rows: pa.Table) -> list[Keys]:
@@ -72,13 +72,13 @@ class UniqueKeys:
         known_columns = [column for column in columns if column is not None]
         if len(known_columns) < len(parts):
             return np.full(len(rows), self._seed(number), np.uint64)
-        literals_ = [_flat(array) for array in key_literals(rows, known_columns)]
+        literal_list = [_flat(array) for array in key_literals(rows, known_columns)]
         is_null = np.zeros(len(rows), np.bool_)
-        for array in literals_:
+        for array in literal_list:
             is_null |= pc.equal(array, NULL).to_numpy(zero_copy_only=False)
         values = [
             self._compared(rows, column, part, array)
-            for column, part, array in zip(known_columns, parts, literals_, strict=True)
+            for column, part, array in zip(known_columns, parts, literal_list, strict=True)
         ]
         keys = self._hashed(rows, values, number)
         keys[is_null] = NONE
@@ -131,7 +131,7 @@ def weights_of(connection: Connection) -> Weights:
 
     def weights(collation: str, texts: pa.Array) -> pa.Array:
         charset = collation.partition("_")[0]
-        weights_: list[str] = []
+        weight_columns: list[str] = []
         values = texts.to_pylist()
         for begin in range(0, len(values), _AT_ONCE):
             # Each with its number, since a UNION promises no order.
@@ -141,7 +141,7 @@ def weights_of(connection: Connection) -> Weights:
                 for at, text in enumerate(values[begin : begin + _AT_ONCE])
             )
             rows = connection.ask(" UNION ALL ".join(queries))
-            weights_ += [str(row["weight"]) for row in sorted(rows, key=lambda row: int(row["at"]))]
-        return pa.array(weights_, pa.string())
+            weight_columns += [str(row["weight"]) for row in sorted(rows, key=lambda row: int(row["at"]))]
+        return pa.array(weight_columns, pa.string())
 
     return weights

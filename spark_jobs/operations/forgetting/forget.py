@@ -1,12 +1,12 @@
-"""Rows of some keys of one table erased from the lake, place by place: ``stratalog forget``.
+"""Rows of some keys of one table erased from the lake, table by table: ``stratalog forget``.
 
-Put here: what is refused, the order of the places, and the report. Not here: what is done in a place (logged_rows.py,
-lake_rows.py), or how it is printed (cli/forget.py).
+Put here: what is refused, the order of the tables, and the report. Not here: what is done in a table
+(logged_rows.py, lake_rows.py), or how it is printed (cli/forget.py).
 
 Bronze goes first, in one commit, and its older files with it: from then on no replay finds the rows. Each layer above
 it gets a commit, so that what others have planned while the rows were there loses. Files of older versions go at the
 end, once every table is published without the rows. What is killed on the way is finished by doing it again: each step
-asks what its place has, and not what an earlier step has done.
+asks what its table has, and not what an earlier step has done.
 """
 
 import logging
@@ -53,11 +53,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ForgottenIn:
-    """What a place has of the keys, or had before it was erased.
+    """The rows of the keys in bronze or in a table, as they are or were before the erasure.
 
-    place: bronze, or the path of a table in the lake. events, bytes: of bronze, of events that are not the server's own
-    any more. rows: of a table, in its newest version, and marked: those that are deleted there already. old_files: of
-    older versions.
+    place: bronze, or the path of a table in the lake. events, bytes: of bronze, of events that are not the server's
+    own any more. rows: of a table, in its newest version, and marked: those that are deleted there already. old_files:
+    of older versions.
     """
 
     place: str
@@ -69,7 +69,7 @@ class ForgottenIn:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing of the keys."""
+        """True if there is nothing of the keys."""
         return not (self.events or self.rows or self.marked or self.old_files)
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Forgotten:
             "table": str(self.table),
             "keys": self.keys,
             "applied": is_applied,
-            "places": [place.to_json() for place in self.places],
+            "places": [holder.to_json() for holder in self.places],
             "holders": list(self.holders),
         }
 
@@ -141,7 +141,7 @@ class _Forgetting:
     _holders: list[str] = field(default_factory=list)
 
     def run(self, *, is_applied: bool) -> Forgotten:
-        places = [*self._places()]
+        holders = [*self._places()]
         if is_applied:
             self._deliver()
             retry_on_conflict(self._erase_log, wait=CONFLICT_WAIT)
@@ -151,21 +151,21 @@ class _Forgetting:
             self._publish()
             self._deliver()
             self._remove_old()
-        return Forgotten(self.source, self.name, len(self.key_texts), tuple(places), tuple(self._holders))
+        return Forgotten(self.source, self.name, len(self.key_texts), tuple(holders), tuple(self._holders))
 
     def _places(self) -> Iterator[ForgottenIn]:
-        """What each place has now. Raises TableStopped, ConfigError for what cannot be forgotten."""
+        """The rows that each table has now. Raises TableStopped, ConfigError for what cannot be forgotten."""
         keys = self._keys()
         yield self._in_bronze(*self._in_log())
-        for path, keys_ in self._tables(keys):
+        for path, key_list in self._tables(keys):
             snapshot = snapshot_of(path)
-            if snapshot is not None and {*keys_.names} <= {*snapshot.schema.names}:
-                held_rows = HeldRows.of(snapshot, keys_)
-                old_files = len(lake_rows.files_that_hold(snapshot, keys_))
+            if snapshot is not None and {*key_list.names} <= {*snapshot.schema.names}:
+                held_rows = HeldRows.of(snapshot, key_list)
+                old_files = len(lake_rows.files_that_hold(snapshot, key_list))
                 yield ForgottenIn(path, rows=held_rows.rows, marked=held_rows.marked, old_files=old_files)
             elif snapshot is not None:
                 raise TableStopped(
-                    f"{path} lacks the columns of the key ({', '.join(keys_.columns)}), so that nothing tells its "
+                    f"{path} lacks the columns of the key ({', '.join(key_list.columns)}), so that nothing tells its "
                     "rows; move it away, so that the next run rebuilds it with them, and forget again"
                 )
 
@@ -183,8 +183,8 @@ class _Forgetting:
             yield target.path, self._keys_in(target, keys)
 
     def _keys_in(self, target: Target, keys: ForgottenKeys) -> ForgottenKeys:
-        marks = view(Table(target.path, self._lake.plain), self._owner).marks
-        return keys.marked(marks) if marks else keys
+        provenance = view(Table(target.path, self._lake.plain), self._owner).provenance
+        return keys.marked(provenance) if provenance else keys
 
     @property
     def _lake(self) -> Lake:

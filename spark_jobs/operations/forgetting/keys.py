@@ -19,8 +19,8 @@ from spark_jobs.errors import LakeError
 class ForgottenKeys:
     """Keys of one table.
 
-    columns: those of the key. rows: the values of each key in their order. marks: columns, and the values by which rows
-    of the table are told from others of a downstream table.
+    columns: those of the key. rows: the values of each key in their order. provenance: columns, and the values by which
+    rows of the table are told from others of a downstream table.
     """
 
     columns: tuple[str, ...]
@@ -33,9 +33,9 @@ class ForgottenKeys:
         cells = [keys.column(name).to_pylist() for name in columns]
         return cls(tuple(columns), tuple(zip(*cells, strict=True)))
 
-    def marked(self, marks: Mapping[str, str]) -> "ForgottenKeys":
+    def marked(self, provenance: Mapping[str, str]) -> "ForgottenKeys":
         """The same keys among rows with these marks."""
-        return replace(self, marks=tuple(marks.items()))
+        return replace(self, marks=tuple(provenance.items()))
 
     @property
     def names(self) -> list[str]:
@@ -43,7 +43,7 @@ class ForgottenKeys:
         return [*self.columns, *(name for name, _ in self.marks)]
 
     def has(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Which rows have one of the keys."""
+        """Rows that have one of the keys."""
         is_one: Any = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
         for key in self.rows:
             pairs = [*zip(self.columns, key, strict=True), *self.marks]
@@ -58,7 +58,7 @@ class ForgottenKeys:
         return rows.filter(pc.invert(self.has(rows)))
 
     def may_be_in(self, file: DataFile, schema: TableSchema) -> bool:
-        """Whether a file may have one of the keys, as far as its statistics tell."""
+        """True if a file may have one of the keys, as far as its statistics tell."""
         try:
             bounds = [file.bounds(schema, name) for name in self.columns]
             return any(
@@ -74,7 +74,7 @@ class ForgottenKeys:
 
 
 def _equal(cells: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
-    """Which cells are a value; none where their type does not hold it."""
+    """Cells that are a value; none where their type does not hold it."""
     try:
         scalar = pa.scalar(value, cells.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):

@@ -50,10 +50,10 @@ class HeldRows:
             if not keys.may_be_in(file, snapshot.schema):
                 continue
             rows = data_files.read_columns(snapshot.path, file, keys.names, snapshot.schema)
-            places = np.flatnonzero(keys.has(rows).to_numpy())
-            if not len(places):
+            positions = np.flatnonzero(keys.has(rows).to_numpy())
+            if not len(positions):
                 continue
-            dead = np.isin(places, deletion_vectors.row_numbers(snapshot.path, file.deletion_vector))
+            dead = np.isin(positions, deletion_vectors.row_numbers(snapshot.path, file.deletion_vector))
             files.append(file)
             alive += int(np.count_nonzero(~dead))
             marked += int(np.count_nonzero(dead))

@@ -44,7 +44,7 @@ class LoggedRows:
 
     rows: by file the offset of each change's event and its number there. other_keys: keys that their rows had before or
     after. living: keys whose rows are not deleted at the end. newest: where the last of the changes takes effect, as
-    ``Position.order``. by_statement: places of statements that change rows of the table and do not say which.
+    ``Position.order``. by_statement: positions of statements that change rows of the table and do not say which.
     """
 
     snapshot: BronzeSnapshot
@@ -67,18 +67,20 @@ class LoggedRows:
             logged.other_keys |= {key for key in (change.old_key, change.new_key) if key} - trace.choice.seeds
             born.pop(change.old_key or "", None)
             if change.new_key:
-                born[change.new_key] = traced.place
-            logged.newest = traced.place[:3]
+                born[change.new_key] = traced.position
+            logged.newest = traced.position[:3]
         # A statement that empties the table deletes rows, too.
         emptied = [position.order for position in trace.life.emptied]
-        logged.living = {key for key, place in born.items() if not any(order > place[:3] for order in emptied)}
+        logged.living = {
+            key for key, log_position in born.items() if not any(order > log_position[:3] for order in emptied)
+        }
         logged.by_statement = tuple(logged.position for logged in trace.life.unlogged)
         logged.names = frozenset(trace.life.names)
         return logged
 
     @property
     def changes(self) -> int:
-        """How many changes."""
+        """Number of changes."""
         return sum(map(len, self.rows.values()))
 
 
@@ -89,7 +91,7 @@ class _Slices:
     files: DataFiles
 
     def of(self, binlog_files: Iterable[File]) -> Iterator[dict[str, Any]]:
-        """The places of slices of binlog files, without their bytes."""
+        """The positions of slices of binlog files, without their bytes."""
         file_names = {*binlog_files}
         for part in self.files.read(None, _COLUMNS):
             rows = part.columns.to_pylist()
@@ -97,22 +99,22 @@ class _Slices:
                 if (row["stretch"], row["file"]) in file_names:
                     yield {**row, "data_file": part.file, "row_group": group, "row": number}
 
-    def eraser(self, slice_: Mapping[str, Any]) -> SliceEraser:
+    def eraser(self, log_slice: Mapping[str, Any]) -> SliceEraser:
         """A slice opened. Raises DecodeError, LakeError."""
-        stored = self.files.group(slice_["data_file"], slice_["row_group"], _SLICE)
-        cells = stored.slice(slice_["row"], 1).combine_chunks().to_batches()[0]
+        stored = self.files.group(log_slice["data_file"], log_slice["row_group"], _SLICE)
+        cells = stored.slice(log_slice["row"], 1).combine_chunks().to_batches()[0]
         payload = bytes_at(cells.column("payload"), 0)
         context = cells.column("context")[0].as_py()
         return SliceEraser.of(
-            slice_["file"], SliceBytes(slice_["start"], context, payload, slice_["transaction_start"])
+            log_slice["file"], SliceBytes(log_slice["start"], context, payload, log_slice["transaction_start"])
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedSlices:
-    """New contents of slices, by place; as ``FileGroup.edit`` it puts them in."""
+    """New contents of slices, by position; as ``FileGroup.edit`` it puts them in."""
 
-    by_place: Mapping[Place, ErasedSlice]
+    by_position: Mapping[Place, ErasedSlice]
     data_files: frozenset[str] = frozenset()
     """Paths of the data files with some."""
 
@@ -124,32 +126,32 @@ class ErasedSlices:
         listed = [*slices.of(logged.rows)]
         # Which transactions have them: their statements' texts go, too, and may stand in earlier slices.
         starts: dict[File, set[int]] = {}
-        for slice_, offsets in ((slice_, _within(logged, slice_)) for slice_ in listed):
+        for log_slice, offsets in ((log_slice, _within(logged, log_slice)) for log_slice in listed):
             if offsets:
-                begins = slices.eraser(slice_).transactions_of({offset for offset, _ in offsets})
-                starts.setdefault((slice_["stretch"], slice_["file"]), set()).update(begins)
+                begins = slices.eraser(log_slice).transactions_of({offset for offset, _ in offsets})
+                starts.setdefault((log_slice["stretch"], log_slice["file"]), set()).update(begins)
         erased: dict[Place, ErasedSlice] = {}
         paths = set()
-        for slice_ in listed:
-            begins, rows = starts.get((slice_["stretch"], slice_["file"]), set()), _within(logged, slice_)
-            is_of_one = slice_["transaction_start"] in begins or any(
-                slice_["start"] <= begin < slice_["stop"] for begin in begins
+        for log_slice in listed:
+            begins, rows = starts.get((log_slice["stretch"], log_slice["file"]), set()), _within(logged, log_slice)
+            is_of_one = log_slice["transaction_start"] in begins or any(
+                log_slice["start"] <= begin < log_slice["stop"] for begin in begins
             )
             if not rows and not is_of_one:
                 continue
-            new = slices.eraser(slice_).erased(rows, begins)
+            new = slices.eraser(log_slice).erased(rows, begins)
             if new.events:
-                erased[slice_["stretch"], slice_["number"], slice_["start"]] = new
-                paths.add(files.paths[slice_["data_file"]])
+                erased[log_slice["stretch"], log_slice["number"], log_slice["start"]] = new
+                paths.add(files.paths[log_slice["data_file"]])
         return cls(erased, frozenset(paths))
 
     @property
     def events(self) -> int:
-        return sum(slice_.events for slice_ in self.by_place.values())
+        return sum(log_slice.events for log_slice in self.by_position.values())
 
     @property
     def bytes(self) -> int:
-        return sum(slice_.size for slice_ in self.by_place.values())
+        return sum(log_slice.size for log_slice in self.by_position.values())
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         """Slices of bronze with the new contents."""
@@ -166,12 +168,12 @@ class ErasedSlices:
         return pa.Table.from_pylist(records, schema=rows.schema)
 
     def _of(self, record: Mapping[str, Any]) -> ErasedSlice | None:
-        return self.by_place.get((record["stretch"], record["number"], record["start"]))
+        return self.by_position.get((record["stretch"], record["number"], record["start"]))
 
 
-def _within(logged: LoggedRows, slice_: Mapping[str, Any]) -> set[tuple[int, int]]:
-    rows = logged.rows.get((slice_["stretch"], slice_["file"]), set())
-    return {(offset, row) for offset, row in rows if slice_["start"] <= offset < slice_["stop"]}
+def _within(logged: LoggedRows, log_slice: Mapping[str, Any]) -> set[tuple[int, int]]:
+    rows = logged.rows.get((log_slice["stretch"], log_slice["file"]), set())
+    return {(offset, row) for offset, row in rows if log_slice["start"] <= offset < log_slice["stop"]}
 
 
 def _noted(before: Mapping[str, Any] | None, new: ErasedSlice) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def _noted(before: Mapping[str, Any] | None, new: ErasedSlice) -> dict[str, Any]
 
 def erase(logged: LoggedRows, erased: ErasedSlices) -> None:
     """Puts slices without rows in the place of those with them, in one commit. Raises LostRace, LakeError."""
-    if not erased.by_place:
+    if not erased.by_position:
         return
     # Each data file with such slices is written again; the others stay.
     table, head = logged.snapshot.table, logged.snapshot.head
@@ -231,11 +233,11 @@ def files_that_hold(logged: LoggedRows, snapshot: Snapshot) -> list[Any]:
 def _holds(
     record: Mapping[str, Any], current: Mapping[Place, bytes], oldest: Place, logged: LoggedRows, *, is_removed: bool
 ) -> bool:
-    place = record["stretch"], record["number"], record["start"]
-    if place in current:
-        return bool(record["payload"] != current[place])
+    position = record["stretch"], record["number"], record["start"]
+    if position in current:
+        return bool(record["payload"] != current[position])
     names = {TableName(table["schema"], table["table"]) for table in record["tables"] or ()}
-    return is_removed and place < oldest and bool(names & logged.names)
+    return is_removed and position < oldest and bool(names & logged.names)
 
 
 def _redacted_payloads(logged: LoggedRows) -> dict[Place, bytes]:

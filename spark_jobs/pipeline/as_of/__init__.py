@@ -1,5 +1,5 @@
 """Tables of a source as they were at a position of its log.
 
 Put here: which state the lake still has before a position, what the log adds to it, reading and writing the result.
-Not here: how places become positions (bronze/seek.py), decoding and merging (engine/), or options (cli/at.py).
+Not here: how locations become positions (bronze/seek.py), decoding and merging (engine/), or options (cli/at.py).
 """

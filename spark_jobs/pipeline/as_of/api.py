@@ -59,7 +59,7 @@ def as_of(  # noqa: PLR0913 - the ways in which rows are chosen
     spark: SparkSession | None = None,
     folder: str | None = None,
 ) -> pa.Table | DataFrame:
-    """A table as it was at a place of its source's log: in memory, by key; or a DataFrame of rows in a folder.
+    """A table as it was at a location of its source's log: in memory, by key; or a DataFrame of rows in a folder.
 
     Starts no JVM. With ``spark`` and ``folder`` this process writes the rows there, a row group at a time, as a Delta
     table that Spark reads; the folder is the caller's to remove. Otherwise nothing is written.
@@ -76,8 +76,8 @@ def as_of(  # noqa: PLR0913 - the ways in which rows are chosen
         folder: a new one, as ``s3a://bucket/prefix`` too, that both this process and Spark's executors reach.
 
     Raises:
-        ConfigError: what is given names no table, place, key, condition or folder.
-        SourceError: the stored log does not have the place.
+        ConfigError: what is given names no table, location, key, condition or folder.
+        SourceError: the stored log does not have the location.
         LakeError: the table was not there then, or the lake cannot tell its rows of then; the message says why.
     """
     name = _source(pipeline, source, table)

@@ -48,7 +48,7 @@ class SilverVersions:
 
     @property
     def began_in_log(self) -> bool:
-        """Whether the log has the beginning of the table, whose first window so knows all of its rows."""
+        """True if the log has the beginning of the table, whose first window so knows all of its rows."""
         return bool(self.commits) and TableState.of(self.commits[-1][1]).is_complete
 
     def base(self, at: Position, filters: TableFilters, held_from: Position, *, is_raw: bool) -> Base | None:
@@ -86,7 +86,7 @@ class SilverVersions:
             if is_current and not is_replaced and _has_rules(commit, filters, is_raw=is_raw):
                 yield version, commit
             if commit.kind == CommitKind.REDO:
-                starts = [range_.start for range_ in commit.ranges]
+                starts = [log_range.start for log_range in commit.ranges]
                 redone = min(([redone] if redone else []) + starts, default=None)
 
 

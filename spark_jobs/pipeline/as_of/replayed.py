@@ -106,7 +106,7 @@ class Replay:
             downstream_job.commit(unit, merged)
 
     def _plan(self, bases: Mapping[TableName, Base | None]) -> Plan:
-        """What the log has between the bases and the position. Without a base, from where bronze begins."""
+        """Plan of the log between the bases and the position. Without a base, from the beginning of bronze."""
         end = replace(self.snapshot, checkpoint=replace(self.snapshot.checkpoint, position=self.at))
         is_anew = any(base is None for base in bases.values())
         positions = [base.commit.position for base in bases.values() if base]

@@ -1,4 +1,4 @@
-"""A request for tables at a place of their log, to be written to a folder, and what is wrong with it.
+"""A request for tables at a location of their log, to be written to a folder, and what is wrong with it.
 
 Put here: the request, as a form names it. Not here: the work (tables_at.py), files (row_files.py).
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
-from spark_jobs.log.location import parse_place
+from spark_jobs.log.location import parse_location
 from spark_jobs.pipeline.as_of.row_files import FORMATS, target_of
 from spark_jobs.pipeline.as_of.table_rows import RowQuery
 from spark_jobs.pipeline.as_of.tables_at import SourceAt, tables_at
@@ -18,10 +18,10 @@ from spark_jobs.pipeline.table_choice import tables_in_scope, wrong_tables
 
 @dataclass(frozen=True, slots=True)
 class TablesRequest:
-    """Which tables, at which place, and where their rows are written.
+    """Which tables, at which location, and where their rows are written.
 
     Attributes:
-        source: whose log the place is in.
+        source: whose log the location is in.
         at: a position, a GTID set or a time.
         tables: names and patterns, at least one.
         to: a new folder, on this machine or on an object store.
@@ -49,7 +49,7 @@ class TablesRequest:
         problems: dict[str, str] = {}
         texts = {"at": self.at, "tables": "".join(self.tables), "to": self.to}
         problems |= {key: "missing" for key, text in texts.items() if not text.strip()}
-        problems |= {} if "at" in problems else _problems(lambda: parse_place(self.at), "at")
+        problems |= {} if "at" in problems else _problems(lambda: parse_location(self.at), "at")
         problems |= {} if "to" in problems else _problems(lambda: target_of(self.to, pipeline))
         problems |= _problems(self._query)
         if self.form not in FORMATS:

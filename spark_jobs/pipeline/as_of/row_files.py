@@ -40,7 +40,7 @@ Plain = Callable[[Any], Any]
 
 
 def plain_of(kind: pa.DataType) -> Plain:  # noqa: PLR0911 - one a kind of type
-    """What turns a value of a type, not NULL, into what json.dumps takes."""
+    """Function that turns a value of a type, not NULL, into what json.dumps takes."""
     # Types that JSON has no form for are text or objects.
     if pa.types.is_decimal(kind):
         return int if kind == _UNSIGNED else "{:f}".format
@@ -69,10 +69,10 @@ def texts(rows: pa.Table) -> Iterator[list[str | None]]:
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
     plain = plain_of(column.type)
-    return [None if value is None else _text(plain(value)) for value in column.to_pylist()]
+    return [None if value is None else _cell_text(plain(value)) for value in column.to_pylist()]
 
 
-def _text(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if isinstance(value, dict) and value.keys() == {"base64"}:
         return str(value["base64"])
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -164,7 +164,7 @@ def target_of(text: str, pipeline: Pipeline) -> StoredPath:
 
 
 def _is_within(inner: str, outer: str) -> bool:
-    """Whether an address is another's, or below it."""
+    """True if an address is another's, or below it."""
     folders = [local_path(address) for address in (inner, outer)]
     if folders[0] is not None and folders[1] is not None:
         return folders[0].resolve().is_relative_to(folders[1].resolve())

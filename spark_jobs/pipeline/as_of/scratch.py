@@ -28,11 +28,11 @@ class ScratchLake(Lake):
     def __init__(self, lake: Lake, folder: Path, names: Collection[TableName]) -> None:
         super().__init__(lake.root, plain=lake.plain)
         self._folder = folder
-        self._places = {name: f"{number}" for number, name in enumerate(names)}
+        self._positions = {name: f"{number}" for number, name in enumerate(names)}
 
     def silver(self, source: str, schema: str, table: str) -> Table:
         name = TableName(schema, table)
-        return self._table_of(_SILVER, name) if name in self._places else super().silver(source, schema, table)
+        return self._table_of(_SILVER, name) if name in self._positions else super().silver(source, schema, table)
 
     def merged(self, name: TableName) -> Table:
         """The current rows of a source table, wherever its routes lead downstream."""
@@ -63,4 +63,4 @@ class ScratchLake(Lake):
             copy_version(version, self._path(layer, name))
 
     def _path(self, layer: str, name: TableName) -> Path:
-        return self._folder / layer / self._places[name]
+        return self._folder / layer / self._positions[name]

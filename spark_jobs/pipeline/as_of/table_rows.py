@@ -35,7 +35,7 @@ KeyValues = str | Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """Which rows are asked for: those of some keys, and those for which a condition is TRUE; all without either."""
+    """Rows that are asked for: those of some keys, and those for which a condition is TRUE; all without either."""
 
     keys: tuple[KeyValues, ...] = ()
     condition: Condition | None = None
@@ -172,7 +172,9 @@ def wanted_keys(keys: Sequence[KeyValues], schema: TableSchema, key: Sequence[st
         names = ", ".join(key)
         raise ConfigError({"key": f"the key of {table} is ({names}): give {len(key)} values, not {len(wrong)}"})
     key_columns = enumerate(map(schema.column, key))
-    columns = [pa.array([_value(values[at], column, table) for values in rows_of_values]) for at, column in key_columns]
+    columns = [
+        pa.array([_key_value(values[at], column, table) for values in rows_of_values]) for at, column in key_columns
+    ]
     rows = pa.table(columns, names=list(key)).append_column(_RAW, pa.nulls(len(keys), _EXACT))
     return Keys(_distinct(rows, key), key)
 
@@ -184,7 +186,7 @@ def _distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows.take(pa.array(list(first.values()), pa.int64()))
 
 
-def _value(value: Any, column: DeltaColumn, table: str) -> pa.Scalar:
+def _key_value(value: Any, column: DeltaColumn, table: str) -> pa.Scalar:
     """A value of a key's column, from text of any type."""
     kind = column.arrow(physical=False).type
     try:
@@ -195,7 +197,7 @@ def _value(value: Any, column: DeltaColumn, table: str) -> pa.Scalar:
 
 
 def located(version: Snapshot, keys: Keys) -> Iterator[Hit]:
-    """Where a version has rows of some keys, by statistics and by the indexes that it has. Raises LakeError."""
+    """Row numbers of some keys in a version, by statistics and by the indexes that it has. Raises LakeError."""
     return hits(version.path, version.files, version.schema, keys, builds_index=False)
 
 

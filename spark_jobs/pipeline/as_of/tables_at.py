@@ -1,4 +1,4 @@
-"""Tables of a source as they were at a place of its log: which ones, at which position, and why one is not known.
+"""Tables of a source as they were at a location of its log: which ones, at which position, and why one is not known.
 
 Put here: the question, and its answer while a temporary folder lasts. Not here: the states that the lake has
 (bases.py), the work (replayed.py), or rows (table_rows.py).
@@ -64,31 +64,31 @@ def tables_at(
     pipeline: Pipeline,
     source: str,
     tables: Sequence[str],
-    place: str | Position,
+    location: str | Position,
     *,
     choice: RowQuery | None = None,
     is_raw: bool = False,
 ) -> Iterator[SourceAt]:
-    """Tables as they were at a place, to be read inside the ``with`` block. Starts no JVM.
+    """Tables as they were at a location, to be read inside the ``with`` block. Starts no JVM.
 
     Args:
         pipeline: the configuration.
-        source: whose log the place is in.
+        source: whose log the location is in.
         tables: names and patterns, as ``shop.orders`` or ``shop.*``.
-        place: a position, a GTID set or a time; inside a transaction it is where that begins.
+        location: a position, a GTID set or a time; inside a transaction it is where that begins.
         choice: which rows are asked for; all without it.
         is_raw: whether rows are as the source had them, without the rules of the configuration.
 
     Raises:
-        ConfigError: a place or a table that is none.
-        SourceError: a place that the stored log does not have.
+        ConfigError: a location or a table that is none.
+        SourceError: a location that the stored log does not have.
         LakeError: NotKnown for a table that is asked for by its name, where it was not there then, or the lake cannot
             tell its rows.
     """
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.of(lake, source)
-    names = _names(pipeline, source, tables)
-    at = position_of(snapshot, place)
+    names = _chosen_tables(pipeline, source, tables)
+    at = position_of(snapshot, location)
     if is_raw:
         pipeline = pipeline.model_copy(update={"event_rules": {}, "row_rules": {}, "column_rules": {}})
     # A table that a pattern names may be absent; one that is named, or all of them, may not.
@@ -105,9 +105,9 @@ def tables_at(
         yield source_at
 
 
-def position_of(snapshot: BronzeSnapshot, place: str | Position) -> Position:
-    """The transaction boundary at a place, or before it. Raises ConfigError, SourceError, LakeError."""
-    at = LogSeeker(snapshot).position(place)
+def position_of(snapshot: BronzeSnapshot, location: str | Position) -> Position:
+    """The transaction boundary at a location, or before it. Raises ConfigError, SourceError, LakeError."""
+    at = LogSeeker(snapshot).position(location)
     if at > snapshot.end:
         raise LakeError(
             f"{snapshot.source}: {at} lies behind the end of the log that bronze holds, {snapshot.end}; name an "
@@ -117,7 +117,7 @@ def position_of(snapshot: BronzeSnapshot, place: str | Position) -> Position:
     return max(begin, replace(begin, offset=FIRST_EVENT)) if at.offset >= FIRST_EVENT else at
 
 
-def _names(pipeline: Pipeline, source: str, tables: Sequence[str]) -> list[TableName]:
+def _chosen_tables(pipeline: Pipeline, source: str, tables: Sequence[str]) -> list[TableName]:
     """The tables that are asked for. Raises ConfigError where a pattern or a name matches none."""
     listed = tables_in_scope(pipeline, source)
     if problems := wrong_tables(source, tables, listed):
@@ -127,13 +127,13 @@ def _names(pipeline: Pipeline, source: str, tables: Sequence[str]) -> list[Table
 
 
 def _is_there(commit: SilverCommit | None) -> bool:
-    """Whether a table exists by silver's newest commit."""
+    """True if a table exists by silver's newest commit."""
     return commit is not None and not commit.is_dropped and commit.definition is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is asked for, and the lake that is asked."""
+    """Question, and the lake that is asked."""
 
     pipeline: Pipeline
     lake: Lake
@@ -169,7 +169,7 @@ class _Question:
         for table in with_rows:
             self._copy_merged(scratch, table, bases[table.name])
         replay.merge(with_rows)
-        tables += [self._table(scratch, table) for table in with_rows]
+        tables += [self._table_at(scratch, table) for table in with_rows]
         return SourceAt(self.at, tuple(sorted(tables, key=lambda table: table.name)), absent)
 
     def _empty(self, scratch: ScratchLake, name: TableName) -> TableAt:
@@ -180,7 +180,7 @@ class _Question:
         return self._without_rows(scratch, name, definition, columns)
 
     def _defined(self, name: TableName) -> TableDefinition | None:
-        """What the log made of a table that has no row in it up to the position; None where there was none then."""
+        """Definition by the log of a table that has no row in it up to the position; None where there was none then."""
         context = PlanningContext.of(self.pipeline, self.lake, self.snapshot)
         if RenameLineage(context).created_at(name, self.at) is None:
             return None
@@ -200,7 +200,7 @@ class _Question:
         return self._versions(name).base(self.at, self._filters(name), self.snapshot.complete_from, is_raw=self.is_raw)
 
     def _why_not(self, table: CompactedTable) -> str | None:
-        """Why a table has no rows to be told; None where it has."""
+        """Reason why a table has no rows to be told; None where it has."""
         commit = SilverCommit.of_head(table.head)
         if commit and _is_there(commit):
             is_complete = TableState.of(commit).is_complete
@@ -239,7 +239,7 @@ class _Question:
         no_rows = pa.schema([column.arrow(physical=False) for column in version.schema.columns]).empty_table()
         scratch.put_merged(table.name, version, pa.concat_tables([no_rows, *rows]))
 
-    def _table(self, scratch: ScratchLake, table: CompactedTable) -> TableAt:
+    def _table_at(self, scratch: ScratchLake, table: CompactedTable) -> TableAt:
         # A merge of nothing makes no table: silver has the columns.
         commit = SilverCommit.of_head(table.head)
         assert commit

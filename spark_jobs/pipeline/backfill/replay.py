@@ -62,7 +62,7 @@ def replay(spark: SparkSession, work: CompactionJob, capacity: Capacity) -> Repl
 
 def _ranges(replayed: ReplayedWindows) -> tuple[Range, ...]:
     """Rows that a rename brought are ranges of their own beside the windows."""
-    return tuple(sorted((window.range for window in replayed.windows), key=lambda range_: range_.start.order))
+    return tuple(sorted((window.range for window in replayed.windows), key=lambda log_range: log_range.start.order))
 
 
 def _replaced(
@@ -74,18 +74,18 @@ def _replaced(
     difference = RowDifference(comparison.rows, comparison.new, comparison.removed)
     if not difference.is_nonempty:
         return difference, None
-    commit = replace(_commit(replayed, _standing(work), columns), ranges=_ranges(replayed))
+    commit = replace(_replay_commit(replayed, _state_at_window(work), columns), ranges=_ranges(replayed))
     changes = replay_job.replacing(spark, replayed, comparison)
     changes["adds"] += silver_job.markers(replayed.design, _emptied_earlier(work))
     return difference, _landed(replayed, commit, changes, mode="Append")
 
 
-def _commit(replayed: ReplayedWindows, standing: TableState, columns: silver.Columns) -> SilverCommit:
+def _replay_commit(replayed: ReplayedWindows, state: TableState, columns: silver.Columns) -> SilverCommit:
     work = replayed.work
     assert work.head is not None
     assert work.head.checkpoint is not None
     within = Range(_ranges(replayed)[0].start, work.head.checkpoint.position)
-    commit = work.commit(within, standing, columns, _left_out(replayed))
+    commit = work.commit(within, state, columns, _left_out(replayed))
     return replace(commit, kind=CommitKind.REDO)
 
 
@@ -96,11 +96,11 @@ def _landed(replayed: ReplayedWindows, commit: SilverCommit, changes: Mapping[st
     return work.table.land(replayed.snapshot, work.head, commit, operation_parameters=parameters, **changes)
 
 
-def _standing(work: CompactionJob) -> TableState:
-    """How the table stands at the end, with what is known of its beginning since log before the first extraction is."""
+def _state_at_window(work: CompactionJob) -> TableState:
+    """State of the table at the end, with what is known of its beginning since log before the first extraction is."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    noted, state = TableState.of(SilverCommit.of(work.head.checkpoint)), work.standing
+    noted, state = TableState.of(SilverCommit.of(work.head.checkpoint)), work.state
     if state is None:
         return noted
     return replace(noted, emptied=noted.emptied or state.emptied, is_complete=noted.is_complete or state.is_complete)
@@ -108,17 +108,19 @@ def _standing(work: CompactionJob) -> TableState:
 
 def _emptied_earlier(work: CompactionJob) -> list[SchemaChange]:
     """The statements before the first extraction that emptied the table, and that silver does not show yet."""
-    if work.standing is None:
+    if work.state is None:
         return []
     present = _starts_of(work, silver.Op.TRUNCATE)
-    return [turn for turn in _emptying(work) if turn.range.start.order not in present]
+    return [change for change in _emptying(work) if change.range.start.order not in present]
 
 
 def _left_out(replayed: ReplayedWindows) -> dict[str, int]:
-    """What rules left out of the windows, by rule."""
+    """Rows that rules left out of the windows, by rule."""
     work = replayed.work
     counts = Counter(work.filters.skipped_in(work.window.ranges))
-    counts.update(turn.left_out_by for turn in work.steps if isinstance(turn, SchemaChange) and turn.left_out_by)
+    counts.update(
+        change.left_out_by for change in work.steps if isinstance(change, SchemaChange) and change.left_out_by
+    )
     for result in replayed.results:
         counts.update(result.filtered)
     return dict(counts)
@@ -130,19 +132,19 @@ def _shape(work: CompactionJob, columns: silver.Columns) -> silver.Columns:
         return columns
     if not work.is_whole:
         raise LakeError("the rules about its columns changed; replay all of its log, not a part")
-    definition = next((step.standing for step in reversed(work.steps) if step.standing.definition), None)
+    definition = next((step.state for step in reversed(work.steps) if step.state.definition), None)
     return work.columns_of(definition) if definition else columns
 
 
 def _is_emptied_elsewhere(work: CompactionJob) -> bool:
-    """Whether other statements empty the table than those that silver has, as far as all of it is replayed."""
+    """True if other statements empty the table than those that silver has, as far as all of it is replayed."""
     if not work.is_whole:
         return False
-    return _starts_of(work, silver.Op.TRUNCATE) != {turn.range.start.order for turn in _emptying(work)}
+    return _starts_of(work, silver.Op.TRUNCATE) != {change.range.start.order for change in _emptying(work)}
 
 
 def _starts_of(work: CompactionJob, *operations: silver.Op) -> set[tuple[int, ...]]:
-    """Where windows of operations begin, as silver shows them."""
+    """Starts of the windows of operations, as silver shows them."""
     assert work.head is not None
     snapshot = snapshot_of(work.table.path, work.head.version)
     assert snapshot is not None
@@ -163,7 +165,9 @@ def _renewed(replayed: ReplayedWindows, columns: silver.Columns) -> tuple[RowDif
             "replayed"
         )
     # All rows, and a marker for each statement that emptied the table, in one commit at the position where it stands.
-    commit = replace(_commit(replayed, work.steps[-1].standing, columns), ranges=work.window.ranges, is_overwrite=True)
+    commit = replace(
+        _replay_commit(replayed, work.steps[-1].state, columns), ranges=work.window.ranges, is_overwrite=True
+    )
     changes = replay_job.renewing(replayed)
     changes["adds"] += silver_job.markers(replayed.design, _emptying(work))
     present = sum(
@@ -175,7 +179,7 @@ def _renewed(replayed: ReplayedWindows, columns: silver.Columns) -> tuple[RowDif
 
 
 def _summary(replayed: ReplayedWindows, head: Head, seconds: float) -> Compacted:
-    """What was done, by the rows that were decoded."""
+    """Summary, by the rows that were decoded."""
     work, results = replayed.work, replayed.results
     newest = max((result.newest_us for result in results if result.newest_us is not None), default=None)
     return Compacted(

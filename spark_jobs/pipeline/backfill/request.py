@@ -1,4 +1,4 @@
-"""What is asked for of a backfill, and what its caller hears of each table.
+"""Request of a backfill, and what its caller hears of each table.
 
 Put here: the request and what is wrong with it, the layers, the result of one table. Not here: who asks
 (spark_jobs/cli, assets/backfill.py), or the work (run.py).
@@ -13,9 +13,9 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import ConfigError
-from spark_jobs.log.location import require_places
+from spark_jobs.log.location import require_locations
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.restore import Fetched, place_range
+from spark_jobs.pipeline.restore import Fetched, resolve_range
 from spark_jobs.pipeline.table_choice import tables_in_scope, wrong_tables
 from spark_jobs.silver.compaction_job import Compacted
 
@@ -35,7 +35,7 @@ without ``silver``, the keys of the windows are merged again from silver as it i
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What is to be replayed: [start, stop) of a source's log, as places; no tables means all of them.
+    """Range to replay: [start, stop) of a source's log, as locations; no tables means all of them.
 
     archive: a folder with copies of files that bronze may lack, instead of the one that the configuration names.
     """
@@ -48,13 +48,13 @@ class BackfillRequest:
     archive: Path | None = None
 
     def require_valid(self, pipeline: Pipeline) -> None:
-        """What can be known to be wrong without Spark. Raises ConfigError with all of it, LakeError for no bronze."""
+        """Check a request without Spark. Raises ConfigError with all that is wrong, LakeError for no bronze."""
         # Everything that is wrong is named at once, by its key.
         problems: dict[str, str] = {}
-        texts = [str(place) for place in (self.start, self.stop)]
+        texts = [str(location) for location in (self.start, self.stop)]
         problems |= {key: "missing" for key, text in zip(("from", "to"), texts, strict=True) if not text.strip()}
         try:
-            require_places(*texts)
+            require_locations(*texts)
         except ConfigError as error:
             problems |= error.problems
         problems |= self._wrong_layers()
@@ -74,13 +74,13 @@ class BackfillRequest:
         return {}
 
     def wants(self, name: TableName) -> bool:
-        """Whether a table is to be replayed."""
+        """True if a table is to be replayed."""
         patterns = map(Pattern.parse, self.tables)
         return not self.tables or any(pattern.matches(name.schema, name.table) for pattern in patterns)
 
     def range(self, pipeline: Pipeline) -> Range:
-        """Where the places lie in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
-        return place_range(pipeline, self.source, self.start, self.stop, archive=self.archive)
+        """Range of the locations in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
+        return resolve_range(pipeline, self.source, self.start, self.stop, archive=self.archive)
 
     def options(self, on_table: "OnTable", on_fetched: "OnFetched") -> "BackfillOptions":
         """With the calls for each table, and for log that is fetched into bronze."""
@@ -108,7 +108,7 @@ class RowDifference:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTable:
-    """What became of one table: its windows in the range, what differed in them, and what was replaced if anything did.
+    """Result for one table: its windows in the range, what differed in them, and what was replaced if anything did.
 
     difference: None where silver was left alone.
     """
@@ -146,7 +146,7 @@ def without_notice(_: Fetched) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BackfillOptions:
-    """How a range is replayed: through which layers, and what is called for each table and for log that was fetched.
+    """Options of a replay: through which layers, and what is called for each table and for log that was fetched.
 
     archive: a folder with copies of files that bronze may lack, instead of the one that the configuration names.
     """

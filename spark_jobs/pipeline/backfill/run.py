@@ -63,16 +63,16 @@ def backfill(
 ) -> Outcome:
     """Does what a request asks for. Raises ConfigError, SourceError, LakeError."""
     request.require_valid(pipeline)
-    range_ = request.range(pipeline)
+    log_range = request.range(pipeline)
     options = request.options(on_table, on_fetched)
-    return backfill_source(spark, pipeline, request.source, range_, request.wants, options=options)
+    return backfill_source(spark, pipeline, request.source, log_range, request.wants, options=options)
 
 
 def backfill_source(
     spark: SparkSession,
     pipeline: Pipeline,
     name: str,
-    range_: Range,
+    log_range: Range,
     is_selected: Callable[[TableName], bool],
     *,
     options: BackfillOptions = DEFAULTS,
@@ -84,13 +84,13 @@ def backfill_source(
     names = sorted(filter(is_selected, tables_in_scope(pipeline, name)))
     if replaces:
         snapshot = BronzeSnapshot.of(lake, name)
-        _require_end(snapshot, range_)
-        if range_.start < snapshot.complete_from and not _are_folded(lake, name, names, range_):
-            _bring(spark, pipeline, name, range_.start, options)
+        _require_end(snapshot, log_range)
+        if log_range.start < snapshot.complete_from and not _are_folded(lake, name, names, log_range):
+            _fetch_log(spark, pipeline, name, log_range.start, options)
     replays: list[ReplayedTable] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
-        work = partial(_replay_table, spark, pipeline, name, table_name, range_, options=options)
+        work = partial(_replay_table, spark, pipeline, name, table_name, log_range, options=options)
         try:
             replay = retry_on_conflict(work)
         except JvmEnded:
@@ -104,7 +104,7 @@ def backfill_source(
     replaced = [replay.compacted for replay in replays if replay.compacted]
     # Tables that the range has and silver does not have yet are compacted like in a run.
     tables = frozenset(names) - stopped.keys()
-    before = _first_seen(spark, pipeline, name, range_, is_selected) if replaces else None
+    before = _first_seen(spark, pipeline, name, log_range, is_selected) if replaces else None
     if before:
         tables |= {job.name for job in before.compacted}
         replaced += before.compacted
@@ -140,12 +140,12 @@ def _merged_again(
 
 
 def _first_seen(
-    spark: SparkSession, pipeline: Pipeline, name: str, range_: Range, is_selected: Callable[[TableName], bool]
+    spark: SparkSession, pipeline: Pipeline, name: str, log_range: Range, is_selected: Callable[[TableName], bool]
 ) -> Outcome | None:
     """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
     snapshot = BronzeSnapshot.of(lake_of(pipeline), name)
     begin, oldest = snapshot.begin, snapshot.oldest
-    if range_.start >= begin or oldest >= begin:
+    if log_range.start >= begin or oldest >= begin:
         return None
     _, scan = scan_effective(snapshot.table, snapshot.version, Range(oldest, begin), oldest)
     published = {entry.name for entry in publication.read(lake_of(pipeline), name)}
@@ -156,20 +156,20 @@ def _first_seen(
     return compact_source(spark, pipeline, name, tables=frozenset(appeared), appeared=appeared)
 
 
-def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, options: BackfillOptions) -> None:
-    """Has bronze hold the log from a place on. Raises LakeError where nobody has what it lacks."""
+def _fetch_log(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, options: BackfillOptions) -> None:
+    """Has bronze hold the log from a position on. Raises LakeError where nobody has what it lacks."""
     for piece in retry_on_conflict(lambda: fetch(spark, pipeline, source, begin, options.archive)):
         options.on_fetched(piece)
 
 
-def _are_folded(lake: Lake, source: str, names: Sequence[TableName], range_: Range) -> bool:
-    """Whether older log is of no use, since no table that it could be of is replayed there."""
+def _are_folded(lake: Lake, source: str, names: Sequence[TableName], log_range: Range) -> bool:
+    """True if older log is of no use, since no table that it could be of is replayed there."""
     heads = (lake.silver(source, name.schema, name.table).head() for name in names)
-    return bool(names) and all(floor_above(head, range_) for head in heads)
+    return bool(names) and all(floor_above(head, log_range) for head in heads)
 
 
 def _replay_table(
-    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, range_: Range, *, options: BackfillOptions
+    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, log_range: Range, *, options: BackfillOptions
 ) -> ReplayedTable:
     """One table; planned again each time, since another writer may have moved its head."""
     lake = lake_of(pipeline)
@@ -178,22 +178,22 @@ def _replay_table(
     # behind silver's head: a run may continue meanwhile, and this has all that silver has
     snapshot = BronzeSnapshot.of(lake, source)
     if SILVER not in options.layers:
-        return ReplayedTable(name, windows(table, head, range_, stretches(snapshot.checkpoint)) if head else ())
+        return ReplayedTable(name, windows(table, head, log_range, stretches(snapshot.checkpoint)) if head else ())
     try:
-        work = plan_table(pipeline, snapshot, name, head, range_=range_)
+        work = plan_table(pipeline, snapshot, name, head, log_range=log_range)
     except NeedsEarlierLog as error:
         with about(f"{source}: {name}"):
-            _bring(spark, pipeline, source, error.begin, options)
-        return _replay_table(spark, pipeline, source, name, range_, options=options)
+            _fetch_log(spark, pipeline, source, error.begin, options)
+        return _replay_table(spark, pipeline, source, name, log_range, options=options)
     if work is None:
         return ReplayedTable(name)
     return replay(session_over(spark, 0), work, Capacity(slots(spark), pipeline.spark.task_bytes))
 
 
-def _require_end(snapshot: BronzeSnapshot, range_: Range) -> None:
+def _require_end(snapshot: BronzeSnapshot, log_range: Range) -> None:
     """Raises LakeError where the range ends behind bronze."""
-    if snapshot.end < range_.stop:
+    if snapshot.end < log_range.stop:
         raise LakeError(
-            f"{snapshot.source}: the range ends at {range_.stop}, and bronze at {snapshot.end}: what comes "
+            f"{snapshot.source}: the range ends at {log_range.stop}, and bronze at {snapshot.end}: what comes "
             "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
         )

@@ -1,11 +1,11 @@
 """The place of a load in bronze's log, from whichever of its servers they are read.
 
-Put here: which server bronze is on, the place that rows read there count from, and whether bronze has since taken in
+Put here: which server bronze is on, the position that rows read there count from, and whether bronze has since taken in
 all that they may show. Not here: reading and landing them (load.py), or moving between servers (bronze/resume.py).
 
-Rows count from a place in the stretch that their server's log is, and before which all that bronze holds is committed
-there. As long as bronze continues with that log, an offset says whether it has passed the end of the reading; behind a
-move the transactions do, by GTID. Numbers that begin again make GTIDs mean other transactions, and end a load.
+Rows count from a position in the stretch that their server's log is, and before which all that bronze holds is
+committed there. As long as bronze continues with that log, an offset says whether it has passed the end of the reading;
+behind a move the transactions do, by GTID. Numbers that begin again make GTIDs mean other transactions, and end a load.
 Why this is so: docs/adr/0011-initial-load.md.
 """
 
@@ -23,7 +23,7 @@ from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.source.protocol import FilePart, Log
-from spark_jobs.source.seek import covered, find_place, has_no_transaction_before
+from spark_jobs.source.seek import covered, has_no_transaction_before, resolve_location
 from spark_jobs.source.server import Server
 
 
@@ -40,7 +40,7 @@ class Anchor:
     identity: tuple[str, str]
     """A variable of the server's, and its value, by which it is known again: its UUID, or (MariaDB) its id."""
     is_restarted: bool
-    """Whether the stretch is a log that the server restarted."""
+    """True if the stretch is a log that the server restarted."""
 
     @classmethod
     def of(cls, server: Server, checkpoint: Checkpoint) -> "Anchor":
@@ -55,12 +55,14 @@ class Anchor:
             )
         return cls(server, last, _identity(log), len(log_stretches) > 1 and _is_same_server(*log_stretches[-2:]))
 
-    def place(self, position: Position) -> Position:
+    def resolve(self, position: Position) -> Position:
         """A position of the server's as one of bronze's."""
         return replace(position, stretch=self.stretch.number)
 
     def end(self) -> tuple[Position, Gtids | None]:
-        """Where the server's log ends now, and all transactions up to there; None where a load cannot move by them.
+        """Position where the server's log ends now, and all transactions up to there.
+
+        None where a load cannot move by them.
 
         Raises SourceError, also where another server answers by now.
         """
@@ -70,7 +72,7 @@ class Anchor:
                 f"another server answers at {self.server.endpoint} than when the load began "
                 f"({self.identity[0]} is {_identity(log)[1]}, and was {self.identity[1]}); load again"
             )
-        return self.place(log.end), self._covered(log)
+        return self.resolve(log.end), self._covered(log)
 
     def _covered(self, log: Log) -> Gtids | None:
         switch = self.server.switch
@@ -81,18 +83,18 @@ class Anchor:
         return covered(self.server, log, log.end) if mode.upper() == "ON" else None
 
     def since(self, checkpoint: Checkpoint, bronze: Table, version: int, begin: Position) -> Position:
-        """The place that rows read from now on count from; ``begin``: where the first extraction began.
+        """The position that rows read from now on count from; ``begin``: where the first extraction began.
 
-        Raises SourceError where no place is known yet before which all is committed.
+        Raises SourceError where no position is known yet before which all is committed.
         """
-        since = self.place(self.server.settled())
+        since = self.resolve(self.server.settled())
         if self.stretch.number > 1:
             return self._since_later(since, checkpoint, bronze, version)
         if since < begin and has_no_transaction_before(self.server, begin):
             since = begin
         executed = self.server.committed() if since < begin else None
         if executed:
-            since = find_place(self.server, self.server.log(), executed)
+            since = resolve_location(self.server, self.server.log(), executed)
         if since < begin:
             raise SourceError(_too_early(f"bronze begins at {begin}"))
         return since
@@ -113,7 +115,9 @@ class Anchor:
 
 
 def settled_position(source: str, load: LoadCommit, bronze: Table, reached: Position) -> Position:
-    """A place of bronze's log before which is all that the rows of a load may show; ``reached``: up to where silver is.
+    """A position of bronze's log before which is all that the rows of a load may show.
+
+    ``reached``: up to where silver is.
 
     Raises Outrun where that will never be, LakeError where it is not so yet.
     """
@@ -172,7 +176,7 @@ def _at(source: str, bronze: Table, position: Position) -> tuple[Sequence[Stretc
 
 
 def _is_same_server(first: Stretch, second: Stretch) -> bool:
-    """Whether two stretches, one after the other, are logs of one server: then it restarted."""
+    """True if two stretches, one after the other, are logs of one server: then it restarted."""
     if first.uuid and second.uuid:
         return first.uuid == second.uuid
     return first.endpoint == second.endpoint

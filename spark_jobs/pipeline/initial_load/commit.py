@@ -24,12 +24,12 @@ STOPPED = "stopped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadCommit(Checkpoint):
-    """How far the load of one table has come; its position is the place in the log that rows count from."""
+    """Progress of the load of one table; its position is the one in the log that rows count from."""
 
     state: str = field(metadata=member("state"))
     """READING; READ: all of it, and the log has to pass ``read_to``; LOADED; STOPPED, for ``reason``."""
     read_from: Position = field(metadata=member("read_from", POSITION))
-    """Where the log ended when reading began."""
+    """Position where the log ended when reading began."""
     definition: TableDefinition = field(metadata=member("definition", JsonForm(to_json, from_json)))
     chunk_rows: int = field(metadata=member("chunk_rows"))
     estimate: int | None = field(default=None, metadata=member("estimate", is_always=True))
@@ -40,27 +40,27 @@ class LoadCommit(Checkpoint):
     after: Boundary | None = field(default=None, metadata=member("after", LIST, is_always=True))
     """The last key of the ranges read; none where rules hide the key."""
     is_walked: bool = field(default=False, metadata=member("is_walked", is_always=True))
-    """Whether the last range was read."""
+    """True if the last range was read."""
     read_to: Position | None = field(default=None, metadata=member("read_to", POSITION, is_always=True))
-    """Where the log ended when reading ended."""
+    """Position where the log ended when reading ended."""
     reason: str | None = field(default=None, metadata=member("reason", is_always=True))
     gtids: str | None = field(default=None, metadata=member("gtids", is_always=True))
     """All transactions up to ``read_to``, where the source may continue with another log that has them elsewhere."""
     is_snapshot: bool = field(default=False, metadata=member("snapshot"))
-    """Whether rows are those that the table had at ``position``, read in one transaction, since it has no key."""
+    """True if rows are those that the table had at ``position``, read in one transaction, since it has no key."""
     rule_digests: Mapping[str, str] | None = field(default=None, metadata=member("rule_prints"))
-    """What tells the rules that the rows were judged and masked by from others; None without rules."""
+    """Identifier of the rules that the rows were judged and masked by; None without rules."""
     filtered: Mapping[str, int] | None = field(default=None, metadata=member("left_out"))
     """By rule how many rows it filtered. Of rows that Spark wrote, those of the commits before."""
 
     @property
     def since(self) -> Position:
-        """The place in the log that rows count from; all before it was committed."""
+        """The position in the log that rows count from; all before it was committed."""
         return self.position
 
     @property
     def is_open(self) -> bool:
-        """Whether a load continues with it."""
+        """True if a load continues with it."""
         return self.state in {READING, READ}
 
     def next(self) -> "LoadCommit":
@@ -72,5 +72,5 @@ class LoadCommit(Checkpoint):
 
 
 def progress(lake: Lake, source: str, name: TableName) -> LoadCommit | None:
-    """How far a table's load has come, without a JVM; None where there was none. Raises LakeError."""
+    """Progress of a table's load, without a JVM; None where there was none. Raises LakeError."""
     return LoadCommit.of_head(lake.load(source, name.schema, name.table).head())

@@ -1,4 +1,4 @@
-"""What all steps of one load share.
+"""Context that all steps of one load share.
 
 Put here: values that no step changes. Not here: what is known of one table (staging.py).
 """

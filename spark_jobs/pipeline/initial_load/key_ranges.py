@@ -60,7 +60,7 @@ class KeyColumn:
         return _form(self).literal.format(charset=self.charset)
 
     def parameter(self, text: str) -> Any:
-        """What stands for the ``%s`` of ``literal``."""
+        """Placeholder for the ``%s`` of ``literal``."""
         return _form(self).parameter(text)
 
 
@@ -79,7 +79,7 @@ class Key:
 
     @property
     def order(self) -> str:
-        """What stands behind ORDER BY: the index's own order."""
+        """Columns of ORDER BY: the index's own order."""
         return ", ".join(column.quoted for column in self.columns)
 
 
@@ -91,7 +91,7 @@ class KeyRange:
     up_to: Boundary | None
 
     def condition(self, key: Key) -> tuple[str, list[Any]]:
-        """What stands behind WHERE, with its parameters; ``TRUE`` for the range that is open on both sides."""
+        """Condition of WHERE, with its parameters; ``TRUE`` for the range that is open on both sides."""
         sides = [(self.after, ">", ">"), (self.up_to, "<", "<=")]
         bounds = [_beyond(key, at, strict, last) for at, strict, last in sides if at is not None]
         if not bounds:
@@ -100,10 +100,10 @@ class KeyRange:
 
 
 class RowCondition(Protocol):
-    """Which rows of a table are read."""
+    """Rows of a table to read."""
 
     def condition(self, key: Key) -> tuple[str, list[Any]]:
-        """What stands behind WHERE, with ``%s`` for its parameters."""
+        """Condition of WHERE, with ``%s`` for its parameters."""
         ...
 
 
@@ -155,7 +155,7 @@ SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE {} AND INDEX_NAME = 
 
 @dataclass(frozen=True, slots=True)
 class _KeyForm:
-    """How values of a kind of type are told and compared. ``{}`` is the column, ``%s`` the parameter."""
+    """Forms in which values of a kind of type are told and compared. ``{}`` is the column, ``%s`` the parameter."""
 
     expression: str
     literal: str
@@ -194,7 +194,7 @@ def _form(column: KeyColumn) -> _KeyForm:
 
 
 def _beyond(key: Key, at: Boundary, strict: str, last: str) -> tuple[str, list[Any]]:
-    """SQL: the key compared with a boundary column by column, so that the server finds the place in its index.
+    """SQL: the key compared with a boundary column by column, so that the server finds the position in its index.
 
     For two columns and ``>``: ``(a > 1 OR (a = 1 AND b > 2))``. strict: for all columns but the last, last: for that.
     """

@@ -73,7 +73,7 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
 
 
 def _settled_position(load: LoadContext, stage: StagedTable, after: Outcome) -> Position:
-    """A place before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
+    """A position before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
     if stage.name in after.stopped:
         reason = under(after.stopped[stage.name], load.source, stage.name)
         raise TableStopped(f"is read, and waits for its log, which stopped: {reason}")
@@ -85,7 +85,7 @@ def _settled_position(load: LoadContext, stage: StagedTable, after: Outcome) -> 
 
 
 def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Position) -> Head:
-    """before: the place before which the log has all that the rows may show."""
+    """before: the position before which the log has all that the rows may show."""
     name, progress = stage.name, stage.progress
     # The head as it is now: another run may have committed since reading began.
     table = load.lake.silver(load.source, name.schema, name.table)
@@ -101,29 +101,29 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     until = max([after.position, *([head.position] if head and head.position else [])])
     bronze.require_held(load.source, snapshot.checkpoint, progress.read_from)
     content = _content(load, stage, Range(progress.read_from, until), snapshot, before)
-    turns = schema_changes_in(content.steps)
-    is_emptied = any(turn.empties for turn in turns)
+    changes = schema_changes_in(content.steps)
+    is_emptied = any(change.empties for change in changes)
     # A job of silver like any other, under the rules about the table.
-    work = job_of(load, snapshot, progress.definition, Range(progress.since, until), tuple(turns))
+    work = job_of(load, snapshot, progress.definition, Range(progress.since, until), tuple(changes))
     work = replace(work, head=head, size=sum(stage.table.files()))
     work.require_same_shape()
-    standing = TableState.of(state) if state else _last(turns, progress.definition)
+    table_state = TableState.of(state) if state else _last(changes, progress.definition)
     if progress.is_snapshot and not is_emptied:
-        return _landed_snapshot(load, stage, work, content, standing)
-    defined = replace(standing, definition=standing.definition or progress.definition)
+        return _landed_snapshot(load, stage, work, content, table_state)
+    defined = replace(table_state, definition=table_state.definition or progress.definition)
     columns = silver.stored_columns(table, head) if head and state else work.columns_of(defined)
     if not is_bare:
         silver.require_same_columns(table, columns.stored, str(name))
     # The commit's rows are marked as loaded, and it makes the table complete.
     commit = replace(
-        work.commit(work.window.extent, replace(standing, is_complete=True), columns, progress.filtered),
+        work.commit(work.window.extent, replace(table_state, is_complete=True), columns, progress.filtered),
         kind=CommitKind.LOAD,
         is_overwrite=is_bare,
         loaded=loaded,
     )
     target = _target(work, columns, is_replaced=is_bare)
     # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
-    later = [turn for turn in turns if turn.range.start >= before]
+    later = [change for change in changes if change.range.start >= before]
     tasks = [] if is_emptied else _tasks(stage, work, target, later)
     return target.land(spark_job.run(load.spark, tasks, land_files), commit)
 
@@ -169,12 +169,12 @@ def _target(work: CompactionJob, columns: silver.Columns, *, is_replaced: bool) 
 def _tasks(
     stage: StagedTable, work: CompactionJob, target: SilverTarget, later: Sequence[SchemaChange]
 ) -> list[LandingTask]:
-    """What writes the rows, as they were read, into silver.
+    """Tasks that write the rows, as they were read, into silver.
 
     later: the statements that came after all that the rows may show.
     """
-    waiting, standing = stage.snapshot(), TableState(stage.progress.definition)
-    projection = RowProjection.of(ReplayedPart(work.window, standing, tuple(later)).projection(work))
+    waiting, state = stage.snapshot(), TableState(stage.progress.definition)
+    projection = RowProjection.of(ReplayedPart(work.window, state, tuple(later)).projection(work))
     projection = projection.valued(fills.evaluated(projection.expressions()))
     source, into = FileTarget.of(waiting), FileTarget.of(target.design)
     groups = spark_job.packed(waiting.files, lambda file: file.size, _TASK_BYTES)
@@ -182,7 +182,7 @@ def _tasks(
 
 
 def _landed_snapshot(
-    load: LoadContext, stage: StagedTable, work: CompactionJob, content: TableContents, standing: TableState
+    load: LoadContext, stage: StagedTable, work: CompactionJob, content: TableContents, state: TableState
 ) -> Head:
     """Replaces what silver has of a table without a key by the rows of a snapshot, and the changes since.
 
@@ -190,8 +190,8 @@ def _landed_snapshot(
     of them can be replayed.
     """
     progress = stage.progress
-    turns = schema_changes_in(content.steps)
-    rekeyed = next((turn for turn in turns if not _keeps_rows(turn)), None)
+    changes = schema_changes_in(content.steps)
+    rekeyed = next((change for change in changes if not _keeps_rows(change)), None)
     if rekeyed:
         raise stage.given_up(
             f"was changed since it was read, by {_statement_of(rekeyed)}, and has no key; load it again"
@@ -200,20 +200,20 @@ def _landed_snapshot(
     extent = work.window.extent
     window = replace(work.window, xa=content.xa, cuts=frozenset({extent.start, extent.stop}))
     work = replace(work.with_partial_flag(), window=window, size=content.size)
-    standing = replace(
-        standing, definition=standing.definition or progress.definition, emptied=None, is_complete=True, retired=()
+    state = replace(
+        state, definition=state.definition or progress.definition, emptied=None, is_complete=True, retired=()
     )
     keyless = KeylessLoad(work, content.steps, stage.snapshot(), TableState(progress.definition), progress.since)
     try:
-        target, columns, files = _with_log(load, keyless, standing)
+        target, columns, files = _with_log(load, keyless, state)
     except PartialImage:
         # Silver has no row without all columns yet: it gets the column that says what rows lack.
         if work.has_partial:
             raise
         work = replace(work, has_partial=True)
-        target, columns, files = _with_log(load, replace(keyless, work=work), standing)
+        target, columns, files = _with_log(load, replace(keyless, work=work), state)
     commit = replace(
-        work.commit(extent, standing, columns, progress.filtered),
+        work.commit(extent, state, columns, progress.filtered),
         kind=CommitKind.LOAD,
         is_overwrite=work.head is not None,
         folded_to=progress.since,
@@ -223,64 +223,69 @@ def _landed_snapshot(
 
 
 def _with_log(
-    load: LoadContext, keyless: KeylessLoad, standing: TableState
+    load: LoadContext, keyless: KeylessLoad, state: TableState
 ) -> tuple[SilverTarget, silver.Columns, list[DataFile]]:
-    """Where the rows of a snapshot and the changes since go, with which columns, and their files."""
+    """Target of the rows of a snapshot and the changes since, with which columns, and their files."""
     work = keyless.work
-    columns = work.columns_of(standing)
+    columns = work.columns_of(state)
     target = _target(work, columns, is_replaced=work.head is not None)
     session, capacity = session_over(load.spark, 0), Capacity(slots(load.spark), load.pipeline.spark.task_bytes)
     return target, columns, load_job.landed(session, keyless, columns, target.design, capacity)
 
 
 def _content(
-    load: LoadContext, stage: StagedTable, range_: Range, snapshot: BronzeSnapshot, before: Position
+    load: LoadContext, stage: StagedTable, log_range: Range, snapshot: BronzeSnapshot, before: Position
 ) -> TableContents:
-    """What the log has of the table since its load began. Ends it where a statement changed it ``before`` a place."""
+    """Contents of the table in the log since its load began.
+
+    Ends it where a statement changed it ``before`` a position.
+    """
     # The log from where reading began: a statement in it that changed the table spoils what was read.
     context = PlanningContext.of(load.pipeline, load.lake, snapshot).of_load()
-    cuts = {range_.start} if stage.progress.is_snapshot else set()
-    slices, scan = scan_effective(snapshot.table, snapshot.version, range_, snapshot.oldest, cuts)
+    cuts = {log_range.start} if stage.progress.is_snapshot else set()
+    slices, scan = scan_effective(snapshot.table, snapshot.version, log_range, snapshot.oldest, cuts)
     ancestry = RenameLineage(context)
     inputs = replace(ancestry.inputs(slices), beginning=Beginning(ancestry.created_at, is_needed=True))
     definition = stage.progress.definition
     try:
-        content = build(scan, stage.name, range_, TableState(definition), inputs)
+        content = build(scan, stage.name, log_range, TableState(definition), inputs)
     except TableStopped as error:
         raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
-    turns = schema_changes_in(content.steps)
-    early = [turn for turn in turns if turn.range.start < before and _changes(turn, definition)]
-    emptying = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
-    for turn in [*early, *emptying][:1]:
-        raise stage.given_up(f"was changed while it was loaded, by {_statement_of(turn)}; load it again")
+    changes = schema_changes_in(content.steps)
+    early = [change for change in changes if change.range.start < before and _changes(change, definition)]
+    emptying = [change for change in changes if change.empties and not change.state.is_complete]
+    for change in [*early, *emptying][:1]:
+        raise stage.given_up(f"was changed while it was loaded, by {_statement_of(change)}; load it again")
     return content
 
 
-def _changes(turn: SchemaChange, definition: TableDefinition) -> bool:
-    """Whether rows read before a statement are not those after it.
+def _changes(change: SchemaChange, definition: TableDefinition) -> bool:
+    """True if rows read before a statement are not those after it.
 
     A TRUNCATE is told from them by its position, like any other change of rows, and an index changes none.
     """
-    is_truncate = turn.statement is not None and turn.statement.statement.verb.startswith("TRUNCATE")
-    return not is_truncate and turn.standing.definition != definition
+    is_truncate = change.statement is not None and change.statement.statement.verb.startswith("TRUNCATE")
+    return not is_truncate and change.state.definition != definition
 
 
-def _keeps_rows(turn: SchemaChange) -> bool:
-    """Whether a statement leaves a table without a key the copies that it had: it got no key, and no other's rows."""
-    definition = turn.standing.definition
-    is_other = turn.inherited is not None or turn.restart_reason is not None or turn.standing.retired
+def _keeps_rows(change: SchemaChange) -> bool:
+    """True if a statement leaves a table without a key the copies that it had: it got no key, and no other's rows."""
+    definition = change.state.definition
+    is_other = change.inherited is not None or change.restart_reason is not None or change.state.retired
     return definition is not None and not definition.key and not is_other
 
 
-def _statement_of(turn: SchemaChange) -> str:
-    return f"{turn.statement.statement.verb} at {turn.statement.position}" if turn.statement else str(turn.range)
+def _statement_of(change: SchemaChange) -> str:
+    return (
+        f"{change.statement.statement.verb} at {change.statement.position}" if change.statement else str(change.range)
+    )
 
 
 def _loaded(progress: LoadCommit) -> LoadedRows:
-    """How silver's commit tells this load from another."""
+    """Mark by which silver's commit tells this load from another."""
     return LoadedRows(progress.rows, progress.read_from, progress.read_to, progress.batch)
 
 
-def _last(turns: Sequence[SchemaChange], definition: TableDefinition) -> TableState:
-    """How a table stands that silver has no row of."""
-    return turns[-1].standing if turns else TableState(definition)
+def _last(changes: Sequence[SchemaChange], definition: TableDefinition) -> TableState:
+    """State of a table that silver has no row of."""
+    return changes[-1].state if changes else TableState(definition)

@@ -3,9 +3,9 @@
 Put here: the order of a load over all tables of a source. Not here: which tables are read (selection.py), reading one
 (reading.py), landing it in silver (landing.py), how far a load has come (commit.py).
 
-A table is read by ranges of its primary key while it is written to. The rows count from a place in the log before which
-all was committed, so that whatever the log says after it wins; they land in one commit, once silver has passed the
-place where the log ended when the last range had been read. Until then nobody sees them, and from then on the
+A table is read by ranges of its primary key while it is written to. The rows count from a position in the log before
+which all was committed, so that whatever the log says after it wins; they land in one commit, once silver has passed
+the position where the log ended when the last range had been read. Until then nobody sees them, and from then on the
 table is whole: why, and what has to hold, is in docs/adr/0011-initial-load.md.
 """
 
@@ -50,7 +50,7 @@ CHUNK_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load did. ``tables``: those that are complete since; ``outcome``: of the run that carried them on."""
+    """Result of a load. ``tables``: those that are complete since; ``outcome``: of the run that carried them on."""
 
     tables: dict[TableName, LoadCommit]
     outcome: Outcome
@@ -100,7 +100,7 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     read_tables = each_table(planned.reading, partial(read_table, load), stopped)
     after = _compacted(spark, pipeline, source)
     landed = {table.name: table for table in each_table(read_tables, lambda table: land(load, table, after), stopped)}
-    outcome = _brought_forward(spark, pipeline, source, after, landed)
+    outcome = _merged_forward(spark, pipeline, source, after, landed)
     selected = {name: reason for name, reason in outcome.stopped.items() if not patterns or is_named(name, patterns)}
     outcome = replace(outcome, stopped=selected | stopped)
     # New tables are known from now on, so that no run reports them again.
@@ -110,7 +110,7 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     return Loaded(progress, outcome, time.monotonic() - began, planned.already)
 
 
-def _brought_forward(
+def _merged_forward(
     spark: SparkSession, pipeline: Pipeline, source: str, after: Outcome, landed: Mapping[TableName, LandedTable]
 ) -> Outcome:
     """Merges and publishes the loaded tables with all others."""
@@ -164,10 +164,10 @@ def _anchor(pipeline: Pipeline, source: str) -> Anchor:
 
 def _with_new(source: str, before: Outcome, reading: "Sequence[TableToRead]") -> list[Entry]:
     """The tables that are to be loaded have a row, whether the log knows them or not: so far, it did not."""
-    entry_names, place = {entry.name for entry in before.entries}, str(before.position)
+    entry_names, location = {entry.name for entry in before.entries}, str(before.position)
     new = [table.name for table in reading if (table.name.schema, table.name.table) not in entry_names]
     bare = [Entry(source, name.schema, name.table, "current") for name in new]
-    return [*before.entries, *(replace(entry, position=place, surveyed=place, complete=False) for entry in bare)]
+    return [*before.entries, *(replace(entry, position=location, surveyed=location, complete=False) for entry in bare)]
 
 
 def _after(entry: Entry, landed: "LandedTable | None") -> Entry:

@@ -1,4 +1,4 @@
-"""What tasks of a load do: ranges of rows into data files where they wait, and these files into files of silver.
+"""Tasks of a load: ranges of rows into data files where they wait, and these files into files of silver.
 
 Put here: the work of a task, in Arrow from the connection to Parquet. Not here: which ranges and commits (reading.py),
 when rows may land (landing.py).
@@ -139,14 +139,14 @@ def with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.Reco
 
 
 def _landed(task: LandingTask) -> Iterator[pa.Table]:
-    """The waiting rows with silver's own columns, as older than all that the log says from their place on."""
+    """The waiting rows with silver's own columns, as older than all that the log says from their position on."""
     fields = task.target.schema.arrow(physical=False)
-    place = dict(zip(("stretch", "number", "offset"), task.since.order, strict=True))
+    position = dict(zip(("stretch", "number", "offset"), task.since.order, strict=True))
     cells: dict[str, Any] = {
         "_op": silver.Op.LOAD.value,
-        "_position": place | {"row": LOADED_ROW},
-        "_window_start": place,
-        "_window_stop": place,
+        "_position": position | {"row": LOADED_ROW},
+        "_window_start": position,
+        "_window_stop": position,
     }
     constants = {name: pa.array([cells.get(name)], fields.field(name).type) for name in fields.names}
     # A row group at a time, beside columns of one value.

@@ -54,7 +54,7 @@ class ReadTable:
 def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
     """Reads what is left of a table, range by range. Raises TableStopped, SourceError, LakeError, LostRace."""
     with about(f"{load.source}: {table.name}"):
-        stage = _begin(load, table)
+        stage = _open_stage(load, table)
         if stage.progress.state == READING:
             try:
                 _read_rows(load, stage, table.rules)
@@ -67,8 +67,8 @@ def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
         return ReadTable(table.name, stage.progress, stage.types)
 
 
-def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
-    """Where the rows wait, and how far reading is; started where no load of the table is open."""
+def _open_stage(load: LoadContext, table: TableToRead) -> StagedTable:
+    """Stage where the rows wait, and how far reading is; started where no load of the table is open."""
     # A load that was interrupted continues after the ranges that are committed.
     if table.progress and table.head:
         rows = table.progress.rows if table.progress.state == READ else table.table.rows_written()
@@ -77,7 +77,7 @@ def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
         log.info("%s: %s: goes on behind %d rows", load.source, table.name, rows)
     else:
         with load.server.connect() as connection:
-            read_from = load.anchor.place(load.server.end(connection))
+            read_from = load.anchor.resolve(load.server.end(connection))
             condition = is_table(table.name.schema, table.name.table)
             query = f"SELECT TABLE_ROWS found FROM information_schema.TABLES WHERE {condition}"
             estimate = next((row["found"] for row in load.server.ask(connection, query)), None)
@@ -120,7 +120,7 @@ def _read_rows(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
 
 
 def _read_whole(load: LoadContext, progress: LoadCommit) -> LoadCommit:
-    """What is said of a table once all of its rows wait."""
+    """Message about a table once all of its rows wait."""
     if progress.is_snapshot:
         return replace(progress, state=READ, read_to=progress.position)
     read_to, gtids = load.anchor.end()
@@ -146,7 +146,7 @@ def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules) -> None
             progress = replace(
                 stage.progress, chunks=stage.progress.chunks + len(parts), after=after, is_walked=end is None
             )
-            _write(load, stage, ReadingRules(selecting, rules), parts, progress)
+            _commit_ranges(load, stage, ReadingRules(selecting, rules), parts, progress)
             load.on_progress(name, stage.progress)
             count = _next_count(count, time.monotonic() - began)
             parts = following.result() if following else []
@@ -162,17 +162,17 @@ def _read_snapshot(load: LoadContext, stage: StagedTable, rules: RowRules) -> No
     # No commit names the files yet: their position is known once they were read.
     upon = stage.snapshot(appends=True)
     task = snapshot.SnapshotTask(selecting, rules, FileTarget.of(upon))
-    place, *results = spark_job.run(load.spark, [task], snapshot.read_snapshot)
-    files, filtered = _files(results)
-    place = load.anchor.place(place)
+    position, *results = spark_job.run(load.spark, [task], snapshot.read_snapshot)
+    files, filtered = _files_and_filtered(results)
+    position = load.anchor.resolve(position)
     stage.append(upon, files, progress)
     rows = sum(file.num_records or 0 for file in files)
     stage.progress = replace(
-        progress, rows=rows, filtered=summed(None, filtered), position=place, read_from=place, is_snapshot=True
+        progress, rows=rows, filtered=summed(None, filtered), position=position, read_from=position, is_snapshot=True
     )
 
 
-def _files(results: Iterable[DataFile | FilteredRows]) -> tuple[list[DataFile], Counter[str]]:
+def _files_and_filtered(results: Iterable[DataFile | FilteredRows]) -> tuple[list[DataFile], Counter[str]]:
     """The files that tasks wrote, and what rules have filtered."""
     files, filtered = list[DataFile](), Counter[str]()
     for result in results:
@@ -198,13 +198,13 @@ def _ranges(load: LoadContext, key: Key, after: Boundary | None, count: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class ReadingRules:
-    """What reads ranges of a table, and what its rules make of the rows."""
+    """Reader of ranges of a table, and what its rules make of the rows."""
 
     selecting: Selecting
     rules: RowRules
 
 
-def _write(
+def _commit_ranges(
     load: LoadContext,
     stage: StagedTable,
     reading: ReadingRules,
@@ -218,7 +218,7 @@ def _write(
     size = -(-len(parts) // _AT_ONCE)
     groups = (tuple(parts[at : at + size]) for at in range(0, len(parts), size))
     tasks = [RangeTask(selecting, group, key, target, reading.rules) for group in groups]
-    files, filtered_rows = _files(spark_job.run(load.spark, tasks, read_ranges))
+    files, filtered_rows = _files_and_filtered(spark_job.run(load.spark, tasks, read_ranges))
     stage.append(upon, files, progress)
     rows_written = progress.rows + sum(file.num_records or 0 for file in files)
     stage.progress = replace(progress, rows=rows_written, filtered=summed(progress.filtered, filtered_rows))

@@ -85,7 +85,7 @@ def _fixed(size: int) -> Callable[[Column], Field]:
     return lambda _: (result_rows.FIELD_FIXED, 0, size, 0, 0)
 
 
-def _number(column: Column) -> Field:
+def _number_field(column: Column) -> Field:
     """ENUM and SET by number."""
     return (result_rows.FIELD_FIXED, 0, column.meta, 0, 0)
 
@@ -94,7 +94,7 @@ def _fractional(kind: int) -> Callable[[Column], Field]:
     return lambda column: (kind, 0, (column.meta + 1) // 2, 0, 0)
 
 
-def _plain(kind: int) -> Callable[[Column], Field]:
+def _field_of_kind(kind: int) -> Callable[[Column], Field]:
     return lambda _: (kind, 0, 0, 0, 0)
 
 
@@ -133,15 +133,15 @@ _FIELDS: dict[int, Callable[[Column], Field]] = {
     8: _fixed(8),
     4: _fixed(4),
     5: _fixed(8),
-    10: _plain(result_rows.FIELD_DATE),
-    13: _plain(result_rows.FIELD_YEAR),
+    10: _field_of_kind(result_rows.FIELD_DATE),
+    13: _field_of_kind(result_rows.FIELD_YEAR),
     16: _bits,
     17: _fractional(result_rows.FIELD_TIMESTAMP),
     18: _fractional(result_rows.FIELD_DATETIME),
     19: _fractional(result_rows.FIELD_TIME),
     246: _decimal,
-    247: _number,
-    248: _number,
+    247: _number_field,
+    248: _number_field,
     _VARCHAR: _varying,
     254: _padded,
     _BLOB: _long,

@@ -1,4 +1,4 @@
-"""What the rules about a table make of its loaded rows: each is judged as an INSERT of the row that the server has.
+"""Effects of the rules about a table on its loaded rows: each is judged as an INSERT of the row that the server has.
 
 Put here: filters, masks and computed columns of rows that a load reads, before they are written anywhere. Not here: the
 rules (config/filters.py), what they do to rows of the log (silver/decode_task.py).
@@ -29,18 +29,18 @@ def job_of(
     load: LoadContext,
     snapshot: BronzeSnapshot,
     definition: TableDefinition,
-    range_: Range,
-    turns: tuple[SchemaChange, ...] = (),
+    log_range: Range,
+    changes: tuple[SchemaChange, ...] = (),
 ) -> CompactionJob:
     """A loaded table as silver takes it: a window of its log, under its rules. Raises TableStopped.
 
-    range_: what the rows stand for. turns: statements since they were read.
+    log_range: what the rows stand for. changes: statements since they were read.
     """
     name = definition.name
     table = load.lake.silver(load.source, name.schema, name.table)
     filters = filters_of(with_skips(load.pipeline.filters, load.lake, load.source), load.source, name)
-    window = Window(snapshot.table, snapshot.version, (range_,), snapshot.oldest)
-    steps: tuple[TimelineStep, ...] = (DataRange(range_, TableState(definition)), *turns)
+    window = Window(snapshot.table, snapshot.version, (log_range,), snapshot.oldest)
+    steps: tuple[TimelineStep, ...] = (DataRange(log_range, TableState(definition)), *changes)
     return CompactionJob(load.source, name, window, steps, table, table.head(), 0, filters)
 
 
@@ -68,7 +68,7 @@ class RowRules:
 
     @property
     def digests(self) -> dict[str, str] | None:
-        """What tells these rules from others; None without rules."""
+        """Digests that tell these rules from others; None without rules."""
         return self.filters.prints() or None
 
     @property
@@ -83,11 +83,11 @@ class RowRules:
 
     @property
     def hides_key(self) -> bool:
-        """Whether no commit may name a key: a column of it is masked, or the row may be one that a rule filters."""
+        """True if no commit may name a key: a column of it is masked, or the row may be one that a rule filters."""
         return bool(self.changes.judges_inserts or self.masks.masks.keys() & {*silver.columns(self.definition).key})
 
     def judge(self) -> "LoadingRules":
-        """What applies the rules to the rows that a task reads."""
+        """Function that applies the rules to the rows that a task reads."""
         return LoadingRules(self, ChangeJudge(self.changes))
 
 
@@ -100,7 +100,7 @@ class LoadingRules:
 
     @property
     def filtered(self) -> Iterator["FilteredRows"]:
-        """What was filtered, where something was."""
+        """Filtered rows, where there are some."""
         if self.judge.counts:
             yield FilteredRows(dict(self.judge.counts))
 
@@ -119,7 +119,7 @@ class LoadingRules:
 
 @dataclass(frozen=True, slots=True)
 class FilteredRows:
-    """How many rows a task filtered, by rule."""
+    """Number of rows that a task filtered, by rule."""
 
     counts: Mapping[str, int]
 

@@ -43,7 +43,7 @@ def _expression(column: Column) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selecting:
-    """What a task needs to read ranges of a table. Raises SourceError, and what the decoder raises."""
+    """Inputs of a task that reads ranges of a table. Raises SourceError, and what the decoder raises."""
 
     source: str
     settings: MySQL

@@ -1,4 +1,4 @@
-"""Which tables a load reads, and why it cannot read others.
+"""Tables that a load reads, and why it cannot read others.
 
 Put here: the tables that are not complete or were named, with the position that their rows count from. Not here:
 reading them (reading.py).
@@ -49,7 +49,7 @@ def require_each(source: str, patterns: Sequence[Pattern], names: Collection[Tab
 
 @dataclass(frozen=True, slots=True)
 class TableToRead:
-    """A table that is to be read: the place from which its rows count, its definition, and what was read before.
+    """A table that is to be read: the position from which its rows count, its definition, and what was read before.
 
     rules: of the definition by which rows are read, that of ``progress`` where there is one.
     """
@@ -103,8 +103,8 @@ def select_tables(
         try:
             with about(str(name)):
                 _require_loadable(load, declared[name], before)
-            place = since if declared[name].key else bronze_end
-            reading.append(_reading(load, name, place, declared[name]))
+            position = since if declared[name].key else bronze_end
+            reading.append(_reading(load, name, position, declared[name]))
         except StratalogError as error:
             stopped[name] = f"{load.source}: {advised(error, load.source, name)}"
             log.error("%s: %s", load.source, error)  # noqa: TRY400 - the message is the whole of it
@@ -112,7 +112,7 @@ def select_tables(
 
 
 def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableName]) -> bool:
-    """Whether a table that was asked for has columns that were restarted: older rows have no value in them."""
+    """True if a table that was asked for has columns that were restarted: older rows have no value in them."""
     head = load.lake.silver(load.source, name.schema, name.table).head() if name in named else None
     commit = SilverCommit.of_head(head)
     return bool(commit and restarts_of(commit.retired_columns))
@@ -166,7 +166,7 @@ def _require_snapshots(load: LoadContext, name: TableName) -> None:
 
 
 def _since(load: LoadContext) -> Position:
-    """The place that rows count from. Raises LakeError, SourceError where bronze begins later."""
+    """The position that rows count from. Raises LakeError, SourceError where bronze begins later."""
     table = load.lake.bronze(load.source)
     head, checkpoint = table.head(), newest_checkpoint(table)
     assert head is not None

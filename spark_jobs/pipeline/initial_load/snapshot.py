@@ -34,7 +34,7 @@ Connection: TypeAlias = "pymysql.Connection[SSCursor]"
 _ALL = KeyRange(None, None)
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LOCK_SECONDS, _TRIES, _PAUSE = 3, 5, 1.0
-"""How long the lock is waited for at a time, since writers wait behind it, how often, and what is between."""
+"""Seconds of waiting for the lock at a time, since writers wait behind it, how often, and what is between."""
 _DENIED, _TIMED_OUT, _NO_SUCH_COMMAND = 1044, 1205, 1064
 _UNENDED = (
     "{}: {}: is locked against writers for the moment in which its snapshot is opened, and a transaction that wrote to "
@@ -59,8 +59,8 @@ class SnapshotTask:
 def read_snapshot(task: SnapshotTask) -> Iterator[Position | DataFile | FilteredRows]:
     """The position of the snapshot, the files with its rows, and what rules have filtered."""
     loaded = task.rules.judge()
-    with opened(task.selecting, task.parts) as (place, changes):
-        yield place
+    with opened(task.selecting, task.parts) as (position, changes):
+        yield position
         rows = (loaded.masked(with_raw(loaded.remaining(batch), task.key, task.selecting)) for batch in changes)
         yield from files_of(task.target, rows)
     yield from loaded.filtered
@@ -85,12 +85,12 @@ def opened(
     with selecting.errors(), selecting.connected() as reading:
         _query(reading, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         _query(reading, _BEGIN)
-        place = _named_position(reading)
-        if place is None:
-            place = _locked_position(selecting, reading)
+        position = _named_position(reading)
+        if position is None:
+            position = _locked_position(selecting, reading)
         # Whoever changes the table's columns waits for a transaction that has touched it.
         _touch(selecting, reading)
-        yield place, chain.from_iterable(selecting.rows(reading, part) for part in parts)
+        yield position, chain.from_iterable(selecting.rows(reading, part) for part in parts)
 
 
 def _named_position(reading: Connection) -> Position | None:
@@ -107,13 +107,13 @@ def _locked_position(selecting: Selecting, reading: Connection) -> Position:
         _lock(selecting, locking)
         _query(reading, _BEGIN)
         _touch(selecting, reading)
-        place = _end(locking)
+        position = _log_end(locking)
         _query(locking, "UNLOCK TABLES")
-    return place
+    return position
 
 
-def _end(locking: Connection) -> Position:
-    """Where the log ends; MySQL 8.4 renamed the statement."""
+def _log_end(locking: Connection) -> Position:
+    """Position where the log ends; MySQL 8.4 renamed the statement."""
     try:
         ((file, offset, *_),) = _query(locking, "SHOW BINARY LOG STATUS")
     except pymysql.MySQLError as error:

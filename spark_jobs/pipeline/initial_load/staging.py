@@ -1,4 +1,4 @@
-"""Where a table's rows wait during a load: a table of the lake beside silver, and how far the load is.
+"""Table where rows wait during a load: a table of the lake beside silver, and how far the load is.
 
 Put here: its columns and its commits. Not here: what a commit says (commit.py), reading rows (reading.py), or moving
 them to silver (landing.py).
@@ -20,7 +20,7 @@ from spark_jobs.silver import table as silver
 
 @dataclass(slots=True)
 class StagedTable:
-    """Where a table's rows wait, at a head, and how far its load is."""
+    """Table where rows wait, at a head, and how far its load is."""
 
     name: TableName
     table: Table

@@ -1,4 +1,4 @@
-"""How much a server may be loaded while its tables are read: ``--max-load Threads_running=25,replica_lag=5``.
+"""Limit on a server's load while its tables are read: ``--max-load Threads_running=25,replica_lag=5``.
 
 Put here: limits, what a server says of them, waiting. Not here: which ranges are read next (reading.py).
 

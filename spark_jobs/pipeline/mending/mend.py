@@ -67,9 +67,9 @@ class MendableTable:
 
 @dataclass(frozen=True, slots=True)
 class MendedKeys:
-    """What a mend of some keys has found and, where it was applied, written: the position that the rows are of."""
+    """Result of a mend of some keys: differences, what was written, and the position that the rows are of."""
 
-    place: Position
+    position: Position
     counts: MendCounts
 
 
@@ -125,7 +125,7 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
 
 def _require_columns(job: CompactionJob, rules: RowRules, head: Head) -> None:
     """Raises TableStopped where silver has not the columns of the server's table, or another key."""
-    stored, retired = silver.stored_columns(job.table, head), TableState.of(SilverCommit.of(_commit(head))).retired
+    stored, retired = silver.stored_columns(job.table, head), TableState.of(SilverCommit.of(_mend_commit(head))).retired
     columns = job.columns_seen(rules.definition, retired)
     silver.require_equal_columns(job.table.path, stored.types, columns.types, str(job.name))
     if stored.key != columns.key:
@@ -157,22 +157,24 @@ def mend_keys(
         snapshot = _snapshot(mending.table, mending.head)
         target = _target_of(snapshot, {*mending.columns.types, "_raw"})
         at = load.server.now()
-        place, files = _read(load, mending, keys, target)
+        position, files = _read_snapshot(load, mending, keys, target)
         try:
-            _require_caught_up(load, mending.name, place, catch_up(place))
-            rows = _ReadRows(keys, files, target, place, at)
+            _require_caught_up(load, mending.name, position, catch_up(position))
+            rows = _ReadRows(keys, files, target, position, at)
             counts = retry_on_conflict(lambda: _landed(load, mending, rows, is_applied=is_applied), wait=CONFLICT_WAIT)
         finally:
             vacuum.remove(snapshot.path, (file.location(snapshot.path) for file in files))
-    return MendedKeys(place, counts)
+    return MendedKeys(position, counts)
 
 
-def _require_caught_up(load: LoadContext, name: TableName, place: Position, outcome: Outcome) -> None:
+def _require_caught_up(load: LoadContext, name: TableName, position: Position, outcome: Outcome) -> None:
     """Raises TableStopped where silver does not have the table up to a position."""
     if name in outcome.stopped:
-        raise TableStopped(f"was read at {place}, and has stopped: {under(outcome.stopped[name], load.source, name)}")
-    if outcome.position is None or outcome.position < place:
-        raise TableStopped(f"was read at {place}, and bronze ends at {outcome.position}")
+        raise TableStopped(
+            f"was read at {position}, and has stopped: {under(outcome.stopped[name], load.source, name)}"
+        )
+    if outcome.position is None or outcome.position < position:
+        raise TableStopped(f"was read at {position}, and bronze ends at {outcome.position}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,34 +184,34 @@ class _ReadRows:
     keys: WantedKeys
     files: tuple[DataFile, ...]
     target: FileTarget
-    place: Position
+    position: Position
     at: datetime
 
 
-def _read(
+def _read_snapshot(
     load: LoadContext, mending: MendableTable, keys: WantedKeys, target: FileTarget
 ) -> tuple[Position, tuple[DataFile, ...]]:
     """The snapshot's position in bronze's log, and files with the rows."""
     rules, key = mending.rules, Key(mending.name.schema, mending.name.table, ())
     selecting = Selecting(load.source, load.server.settings, rules.definition, key, load.anchor.identity)
     task = SnapshotTask(selecting, rules, target, keys.parts, mending.columns.key)
-    place, *results = spark_job.run(load.spark, [task], read_snapshot)
+    position, *results = spark_job.run(load.spark, [task], read_snapshot)
     files = tuple(result for result in results if not isinstance(result, FilteredRows))
-    return load.anchor.place(place), files
+    return load.anchor.resolve(position), files
 
 
 def _landed(load: LoadContext, mending: MendableTable, rows: _ReadRows, *, is_applied: bool) -> MendCounts:
     """Compares rows with silver at its head as it is now, and commits those that differ."""
     # Silver has passed the snapshot by now: in the log that it is of, and without a statement that emptied the table.
-    table, place = mending.table, rows.place
+    table, position = mending.table, rows.position
     head = table.head()
     assert head is not None
-    commit = SilverCommit.of(_commit(head))
+    commit = SilverCommit.of(_mend_commit(head))
     bronze = BronzeSnapshot.of(load.lake, load.source)
-    if bronze.end.stretch != place.stretch:
-        raise TableStopped(f"was read at {place}, and the source has gone on with another log since")
-    if commit.emptied_at and commit.emptied_at >= place:
-        raise TableStopped(f"was emptied at {commit.emptied_at}, after it was read at {place}")
+    if bronze.end.stretch != position.stretch:
+        raise TableStopped(f"was read at {position}, and the source has gone on with another log since")
+    if commit.emptied_at and commit.emptied_at >= position:
+        raise TableStopped(f"was emptied at {commit.emptied_at}, after it was read at {position}")
     job = job_of(load, bronze, mending.rules.definition, Range(commit.position, commit.position)).with_partial_flag()
     job = replace(job, head=head)
     _require_columns(job, mending.rules, head)
@@ -222,7 +224,7 @@ def _landed(load: LoadContext, mending: MendableTable, rows: _ReadRows, *, is_ap
         read_from=rows.target,
         lake_keys=rows.keys.lake_keys,
         names=tuple(mending.columns.types),
-        place=place,
+        position=position,
         at=rows.at,
         floor=commit.emptied_at,
         target=FileTarget.of(snapshot),
@@ -233,16 +235,16 @@ def _landed(load: LoadContext, mending: MendableTable, rows: _ReadRows, *, is_ap
     if not (is_applied and files):
         vacuum.remove(table.path, (file.location(table.path) for file in files))
         return counts
-    mended = MendedRows(place, counts.inserted, counts.updated, counts.deleted)
-    standing = TableState.of(commit)
+    mended = MendedRows(position, counts.inserted, counts.updated, counts.deleted)
+    state = TableState.of(commit)
     within = Range(commit.position, commit.position)
-    new = job.commit(within, standing, silver.stored_columns(table, head))
+    new = job.commit(within, state, silver.stored_columns(table, head))
     new = replace(new, kind=CommitKind.MEND, mended=mended)
     table.land(snapshot, head, new, **driver_commit.of_files(files))
     return counts
 
 
-def _commit(head: Head) -> SilverCommit:
+def _mend_commit(head: Head) -> SilverCommit:
     commit = SilverCommit.of_head(head)
     assert commit is not None
     return commit

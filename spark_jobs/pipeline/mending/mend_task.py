@@ -42,7 +42,7 @@ class MendTask:
         read_from: the columns of these files: the source's, and ``_raw``.
         lake_keys: keys that may be missing at the server, with ``_raw``.
         names: the source's columns that silver has.
-        place: the position of the snapshot.
+        position: the position of the snapshot.
         at: the server's time when it was opened, or shortly before.
         floor: where the last statement stands that emptied the table.
         target: silver, as the commit leaves it.
@@ -54,7 +54,7 @@ class MendTask:
     read_from: FileTarget
     lake_keys: pa.Table
     names: tuple[str, ...]
-    place: Position
+    position: Position
     at: datetime
     floor: Position | None
     target: FileTarget
@@ -65,7 +65,7 @@ class MendCounts:
     """Of some keys: how many rows a mend writes, by what silver had of their keys, and how many it does not.
 
     equal: silver has what the server has. changed: the log has a change of the key from the snapshot on. tied: a load
-    read the row at the snapshot's very position, and no place is between the two.
+    read the row at the snapshot's very position, and no position is between the two.
     """
 
     inserted: int = 0
@@ -112,8 +112,8 @@ def compared(task: MendTask) -> Iterator[DataFile | MendCounts]:
     in_silver = newest(living_rows(task.origin, task.files, keys, reading, task.floor), key)
     server_numbers, silver_numbers = _numbers(keys, at_server, len(key_rows)), _numbers(keys, in_silver, len(key_rows))
     is_alive = _of_rows(pc.invert(silver.is_delete(in_silver.column("_op"))), silver_numbers)
-    is_later = _of_rows(at_or_after(in_silver.column("_position"), task.place), silver_numbers)
-    is_tied = is_later & _of_rows(_are_loaded_at(in_silver, task.place), silver_numbers)
+    is_later = _of_rows(at_or_after(in_silver.column("_position"), task.position), silver_numbers)
+    is_tied = is_later & _of_rows(_are_loaded_at(in_silver, task.position), silver_numbers)
     is_same = _are_same(at_server, in_silver, names, (server_numbers, silver_numbers)) & is_alive
     is_same |= (server_numbers < 0) & ~is_alive
     # What the log says from the snapshot on stays, and so does what is equal.
@@ -159,16 +159,19 @@ def _of_rows(flags: Any, numbers: Numbers) -> Flags:
     return of_keys
 
 
-def _are_loaded_at(rows: pa.Table, place: Position) -> Any:
-    """Which rows a load read that count from a position."""
-    following = at_or_after(rows.column("_position"), replace(place, offset=place.offset + 1))
+def _are_loaded_at(rows: pa.Table, position: Position) -> Any:
+    """Mask of the rows that a load read and that count from a position."""
+    following = at_or_after(rows.column("_position"), replace(position, offset=position.offset + 1))
     return pc.and_not(pc.equal(rows.column("_op"), silver.Op.LOAD), following)
 
 
 def _are_same(
     at_server: pa.Table, in_silver: pa.Table, names: Sequence[str], numbers: tuple[Numbers, Numbers]
 ) -> Flags:
-    """Which keys have a row on both sides, with equal values in all columns. Rows that lack columns equal none."""
+    """Mask of the keys that have a row on both sides, with equal values in all columns.
+
+    Rows that lack columns equal none.
+    """
     server_numbers, silver_numbers = numbers
     on_both = np.flatnonzero((server_numbers >= 0) & (silver_numbers >= 0))
     silver_rows = in_silver.take(pa.array(silver_numbers[on_both]))
@@ -185,32 +188,32 @@ def _numbered(task: MendTask, in_silver: pa.Table, numbers: Numbers) -> Numbers:
     position = in_silver.column("_position").combine_chunks()
     fields = [np.asarray(position.field(name).to_numpy(zero_copy_only=False), np.int64) for name in FIELDS]
     is_here = np.ones(len(in_silver), np.bool_)
-    for cells, value in zip(fields, _place(task).order, strict=False):
+    for cells, value in zip(fields, _mended_position(task).order, strict=False):
         is_here &= cells == value
     following = np.append(np.where(is_here, fields[3] + 1, 0), 0)
     return following[numbers]
 
 
-def _place(task: MendTask) -> Position:
-    """Where the rows of the mend stand: a byte before the snapshot."""
-    return replace(task.place, offset=task.place.offset - 1)
+def _mended_position(task: MendTask) -> Position:
+    """Position of the rows of the mend: a byte before the snapshot."""
+    return replace(task.position, offset=task.position.offset - 1)
 
 
 def _mended(task: MendTask, rows: pa.Table, numbers: Numbers, operation: silver.Op) -> pa.Table:
     """Rows with silver's own columns."""
     # All rows have one window without extent, and the same place but for the row's number.
     fields = task.target.schema.arrow(physical=False)
-    place = dict(zip(FIELDS[:3], _place(task).order, strict=True))
+    position = dict(zip(FIELDS[:3], _mended_position(task).order, strict=True))
     cells: dict[str, Any] = {
         "_op": str(operation),
         "_committed_at": task.at,
-        "_window_start": place,
-        "_window_stop": place,
+        "_window_start": position,
+        "_window_stop": position,
     }
     columns = []
     for item in fields:
         if item.name == "_position":
-            parts = [pa.repeat(pa.scalar(place[name], item.type.field(name).type), len(rows)) for name in FIELDS[:3]]
+            parts = [pa.repeat(pa.scalar(position[name], item.type.field(name).type), len(rows)) for name in FIELDS[:3]]
             parts.append(pa.array(numbers, item.type.field("row").type))
             columns.append(pa.StructArray.from_arrays(parts, fields=[*item.type]))
         elif item.name in rows.column_names:

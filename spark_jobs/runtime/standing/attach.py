@@ -57,7 +57,7 @@ _EVERY = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a server is to be started with.
+    """Settings that a server is to be started with.
 
     settings: of Spark. starting: those of them that are made when a server starts; they follow from what is compared.
     keep: seconds. spark: its version. home: its folder. secrets: names of further variables that tasks read.

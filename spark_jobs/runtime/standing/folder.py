@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 IS_SUPPORTED = sys.platform == "linux"
-"""Who listens at a port, and that a server ends with its keeper, is known by Linux's own means."""
+"""Linux's own means to know who listens at a port, and that a server ends with its keeper."""
 LOG_BYTES = 1 << 20
 """Of each of the two files of a log."""
 _PRIVATE = 0o700
@@ -135,7 +135,7 @@ class SessionFolder:
         return int(text) if text else None
 
     def state(self) -> State | None:
-        """What the keeper wrote once the server listened; None before, and from its end on. Raises Unusable."""
+        """State that the keeper wrote once the server listened; None before, and from its end on. Raises Unusable."""
         path = self.path / "state.json"
         try:
             require_private(path)
@@ -153,8 +153,8 @@ class SessionFolder:
 
     def publish(self, state: State, token: str) -> None:
         """Lets runs know of a server that listens."""
-        _write(self.path / "token", token)
-        _write(self.path / "state.json", json.dumps(asdict(state)))
+        _write_private(self.path / "token", token)
+        _write_private(self.path / "state.json", json.dumps(asdict(state)))
 
     def withdraw(self) -> None:
         """From now on no run attaches. The caller has the lock."""
@@ -231,7 +231,7 @@ def session_folders() -> list[SessionFolder]:
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Whether a process of this user is who listens at a port of 127.0.0.1: another may have taken it over."""
+    """True if a process of this user is who listens at a port of 127.0.0.1: another may have taken it over."""
     try:
         descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:  # it ended, or is another user's
@@ -259,7 +259,7 @@ def _is_taken(descriptor: int) -> bool:
     return True
 
 
-def _write(path: Path, text: str) -> None:
+def _write_private(path: Path, text: str) -> None:
     """Replaces a file, which this user alone can read."""
     half = path.with_name(f".{path.name}")
     half.unlink(missing_ok=True)

@@ -67,7 +67,7 @@ def main() -> int:
     shutil.rmtree(folder.scratch, ignore_errors=True)
     server = None
     try:
-        server, port = _start(folder, task)
+        server, port = _start_server(folder, task)
         if _is_ready(folder, server, port, ending):
             folder.path.joinpath("settings").unlink()
             now = time.time()
@@ -77,14 +77,14 @@ def main() -> int:
     finally:
         # Nothing of a server stays that ended, whoever ended it.
         if server is not None:
-            _end(server)
+            _end_server(server)
         for name in ("state.json", "token", "settings"):
             folder.path.joinpath(name).unlink(missing_ok=True)
         shutil.rmtree(folder.scratch, ignore_errors=True)
     return 0
 
 
-def _start(folder: SessionFolder, task: Mapping[str, Any]) -> "tuple[subprocess.Popen[bytes], int]":
+def _start_server(folder: SessionFolder, task: Mapping[str, Any]) -> "tuple[subprocess.Popen[bytes], int]":
     """The server's process and the port that it is to listen at."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -115,7 +115,7 @@ def _start(folder: SessionFolder, task: Mapping[str, Any]) -> "tuple[subprocess.
 
 
 def _is_ready(folder: SessionFolder, server: "subprocess.Popen[bytes]", port: int, ending: threading.Event) -> bool:
-    """Whether the server comes to listen. It is asked for by its sockets: at the port somebody else might answer."""
+    """True if the server comes to listen. It is asked for by its sockets: at the port somebody else might answer."""
     until = time.monotonic() + _SLOWEST_START
     while not ending.is_set() and server.poll() is None and time.monotonic() < until:
         if _gateway_file(folder).exists():
@@ -156,7 +156,7 @@ def _watch(folder: SessionFolder, state: State, server: "subprocess.Popen[bytes]
             os.utime(folder.path / "keeper", (time.time(), time.time() - (time.monotonic() - last)))
 
 
-def _end(server: "subprocess.Popen[bytes]") -> None:
+def _end_server(server: "subprocess.Popen[bytes]") -> None:
     server.terminate()
     try:
         server.wait(_ENDING)

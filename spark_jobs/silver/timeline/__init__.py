@@ -1,4 +1,4 @@
-"""How the timeline of a table is built: its rows between the statements that change it, and what each of them changes.
+"""Timeline of a table: its rows between the statements that change it, and what each of them changes.
 
 Put here: what follows for one table from the scan of a range of its log. Not here: the timeline as a value
 (table_timeline.py), reading statements (ddl/effects.py), carrying anything out (engine/silver_plan.py).

@@ -21,55 +21,55 @@ from spark_jobs.silver.timeline.progress import TimelineProgress
 
 
 def steps_of(
-    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, inputs: TimelineInputs
+    scan: RangeScan, name: TableName, log_range: Range, state: TableState | None, inputs: TimelineInputs
 ) -> list[TimelineStep]:
-    """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
+    """The table's steps through a range, in order. ``state``: at the range's start; None: silver has no row of it.
 
     Raises TableStopped where a statement cannot be carried out, or says something else than the rows after it.
     """
-    return list(build(scan, name, range_, standing, inputs).steps)
+    return list(build(scan, name, log_range, state, inputs).steps)
 
 
 def build(
-    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, inputs: TimelineInputs
+    scan: RangeScan, name: TableName, log_range: Range, state: TableState | None, inputs: TimelineInputs
 ) -> TableContents:
-    """What a table holds at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
-    content, ended = build_until_stopped(scan, name, range_, standing, inputs)
+    """Contents of a table at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
+    content, ended = build_until_stopped(scan, name, log_range, state, inputs)
     if ended:
         raise ended.error
     return content
 
 
 def build_until_stopped(
-    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, inputs: TimelineInputs
+    scan: RangeScan, name: TableName, log_range: Range, state: TableState | None, inputs: TimelineInputs
 ) -> tuple[TableContents, Ended | None]:
-    """What a table holds where its timeline ends: at the end of the range, or where it stops before that.
+    """Contents of a table where its timeline ends: at the end of the range, or where it stops before that.
 
     Where in a range a table stops, and with what rows, does not depend on where the range begins or ends.
     """
-    progress = TimelineProgress.begin(scan, name, range_, inputs, standing)
+    progress = TimelineProgress.begin(scan, name, log_range, inputs, state)
     ended = _go_through(progress)
     size = progress.rows.size if progress.rows else 0
     steps = progress.steps
-    return TableContents(name, None, steps, progress.standing, range_.start, size, progress.skips, scan.xa), ended
+    return TableContents(name, None, steps, progress.state, log_range.start, size, progress.skips, scan.xa), ended
 
 
 def _go_through(progress: TimelineProgress) -> Ended | None:
     """Builds the steps of the whole range, up to what stops the table."""
     # Statements cut the range into parts, and definitions in the log cut these into pieces.
-    range_ = progress.extent
+    log_range = progress.extent
     events, ended = statements.changing(progress)
-    stop = max(ended.at, range_.start) if ended else range_.stop
-    starts = [range_.start, *(event.stop for event in events)]
+    stop = max(ended.at, log_range.start) if ended else log_range.stop
+    starts = [log_range.start, *(event.stop for event in events)]
     stops = [*(event.position for event in events), stop]
     parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
     logged = pieces_of(progress, parts)
-    place = range_.start
+    position = log_range.start
     try:
         # What the table is at the range's start.
         history = definitions.history_of(progress, [piece.definition for pieces in logged for piece in pieces])
         definitions.require_still_unnamed(progress, parts[0])
-        definitions.label_standing(progress)
+        definitions.label_existing_columns(progress)
         for at, (part, pieces) in enumerate(zip(parts, logged, strict=True)):
             progress.history = (
                 history if history and (history.reason or part.start <= history.at <= part.stop) else None
@@ -77,18 +77,18 @@ def _go_through(progress: TimelineProgress) -> Ended | None:
             progress.later_history = history if history and history.at > part.stop else None
             # The statement before the part, then its rows.
             if at:
-                place = events[at - 1].boundary
+                position = events[at - 1].boundary
                 changes.apply(progress, events[at - 1], pieces[0].definition)
-            place = part.start
+            position = part.start
             if pieces[0].definition is None:
                 definitions.begin_with_history(progress)
             for piece in pieces:
                 is_last = ended is None and part is parts[-1] and piece is pieces[-1]
-                place = piece.range.start
+                position = piece.range.start
                 _piece(progress, piece, is_last=is_last, defaults_from=None if at else progress.inputs.first_definition)
     except (TableStopped, DecodeError) as error:
         stop_at = error.at if isinstance(error, TableStopped) else None
-        return Ended(stop_at if isinstance(stop_at, Position) else place, error)
+        return Ended(stop_at if isinstance(stop_at, Position) else position, error)
     return ended
 
 
@@ -96,29 +96,30 @@ def _piece(
     progress: TimelineProgress, piece: DefinedRange, *, is_last: bool, defaults_from: TableDefinition | None
 ) -> None:
     """The rows of one definition. Raises TableStopped, with the place of the row or statement that stops them."""
-    part, first = piece.range, progress.inputs.place
+    part, first = piece.range, progress.inputs.first_row_position
     try:
         if piece.failed:
             raise piece.failed
         if piece.reason:
             _require_following(progress, piece)
-        _rows(progress, part, piece.definition, is_last=is_last, defaults_from=defaults_from)
+        _add_data_range(progress, part, piece.definition, is_last=is_last, defaults_from=defaults_from)
     except (TableStopped, DecodeError) as error:
-        # An error without a place stops at the first row of the range, or at its start where that cannot be looked at.
-        place = error.at if isinstance(error, TableStopped) else None
-        if not isinstance(place, Position):
+        # An error without a position stops at the first row of the range, or at its start where that cannot be looked
+        # at.
+        position = error.at if isinstance(error, TableStopped) else None
+        if not isinstance(position, Position):
             is_at_start = piece.reason or not piece.definition
             row = None if is_at_start else first(progress.name, part, lambda _: True)
             raise _stopped(error, row or part.start) from error
-        # What lies before the place can be taken, and is, before the error continues.
-        if part.start < place < part.stop and piece.definition:
-            before = Range(part.start, place)
-            if first(progress.name, part, lambda _: True) < place:
-                _rows(progress, before, piece.definition, is_last=False, defaults_from=defaults_from)
+        # What lies before the position can be taken, and is, before the error continues.
+        if part.start < position < part.stop and piece.definition:
+            before = Range(part.start, position)
+            if first(progress.name, part, lambda _: True) < position:
+                _add_data_range(progress, before, piece.definition, is_last=False, defaults_from=defaults_from)
         raise
 
 
-def _rows(
+def _add_data_range(
     progress: TimelineProgress,
     part: Range,
     logged: TableDefinition | None,
@@ -126,11 +127,11 @@ def _rows(
     is_last: bool,
     defaults_from: TableDefinition | None,
 ) -> None:
-    _require_index(progress, progress.standing.definition, part)
-    previous = progress.standing.definition
+    _require_index(progress, progress.state.definition, part)
+    previous = progress.state.definition
     if logged is None:
         return
-    if progress.standing.is_dropped:
+    if progress.state.is_dropped:
         raise TableStopped(
             f"{progress.name}: rows behind {part.start}, but the log has dropped the table and not created it again"
         )
@@ -138,24 +139,24 @@ def _rows(
     definition = with_defaults(definition, defaults_from)
     if previous is not None and not progress.is_first():
         _require_same(progress, previous, definition, part)
-    standing = replace(progress.standing, definition=definition)
+    state = replace(progress.state, definition=definition)
     if previous is None and not progress.is_first():
-        keeps = standing.is_kept
-        standing = replace(standing, is_kept=False)
-        progress.steps.append(SchemaChange(Range(part.start, part.start), standing, keeps=keeps))
-    progress.standing = standing
+        keeps = state.is_kept
+        state = replace(state, is_kept=False)
+        progress.steps.append(SchemaChange(Range(part.start, part.start), state, keeps=keeps))
+    progress.state = state
     before = progress.steps[-1] if progress.steps else None
-    is_same = isinstance(before, DataRange) and before.standing == standing
+    is_same = isinstance(before, DataRange) and before.state == state
     if isinstance(before, DataRange) and is_same and defaults(before.definition) == defaults(definition):
         # what stood between changed nothing
-        progress.steps[-1] = DataRange(Range(before.range.start, part.stop), standing)
+        progress.steps[-1] = DataRange(Range(before.range.start, part.stop), state)
     else:
-        progress.steps.append(DataRange(part, standing))
+        progress.steps.append(DataRange(part, state))
 
 
 def _require_following(progress: TimelineProgress, piece: DefinedRange) -> None:
     """Raises TableStopped: rows have another definition than those before, as in a run that begins with them."""
-    previous, logged = progress.standing.definition, piece.definition
+    previous, logged = progress.state.definition, piece.definition
     assert previous is not None
     assert logged is not None
     settled = definitions.settle(progress, logged, previous, piece.range.stop, is_last=False)
@@ -183,7 +184,7 @@ def _require_index(progress: TimelineProgress, previous: TableDefinition | None,
         if goes and not progress.is_first():
             raise progress.refusal(event, "drops the index by which rows are told apart, and is not followed there")
         if goes:
-            progress.standing = replace(progress.standing, definition=replace(previous, key=(), index=None))
+            progress.state = replace(progress.state, definition=replace(previous, key=(), index=None))
             return
 
 
@@ -201,7 +202,7 @@ def _require_same(progress: TimelineProgress, previous: TableDefinition, logged:
 
 
 def _stopped(error: TableStopped | DecodeError, at: Position) -> TableStopped | DecodeError:
-    """The error with its place in the log, which a DecodeError's own text names more exactly."""
+    """The error with its position in the log, which a DecodeError's own text names more exactly."""
     if isinstance(error, TableStopped):
         return type(error)(str(error), at)
     return TableStopped(str(error), at)

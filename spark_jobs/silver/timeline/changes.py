@@ -1,4 +1,4 @@
-"""What a statement changes of a table: the table is made, emptied, dropped, altered, or takes another one's place.
+"""Changes of a statement to a table: it is made, emptied, dropped, altered, or takes another one's place.
 
 Put here: one statement, from how the table stands before it to how it stands after it. Not here: whether it changes the
 table (statements.py), columns (columns.py).
@@ -63,51 +63,51 @@ def _apply(progress: TimelineProgress, event: LoggedStatement, logged: TableDefi
     rule = filtered_by(progress, event)
     if isinstance(effect, CreateTable):
         _create(progress, event, effect, logged, rule)
-    elif progress.standing.is_dropped:
+    elif progress.state.is_dropped:
         return
     elif rule:
         _leave_out(progress, event, effect, rule)
     elif isinstance(effect, TruncateTable):
-        progress.standing = replace(progress.standing, emptied=event.position, is_complete=True)
-        progress.steps.append(SchemaChange(_place(event), progress.standing, event, empties=True))
+        progress.state = replace(progress.state, emptied=event.position, is_complete=True)
+        progress.steps.append(SchemaChange(_range_after(event), progress.state, event, empties=True))
     elif isinstance(effect, DropTable | DropSchema | FreeName):
         _drop(progress, event)
-    elif isinstance(effect, AlterTable | ChangeIndex) and progress.standing.definition is not None:
-        columns.alter(progress, event, effect, logged, progress.standing.definition)
+    elif isinstance(effect, AlterTable | ChangeIndex) and progress.state.definition is not None:
+        columns.alter(progress, event, effect, logged, progress.state.definition)
 
 
-def _place(event: LoggedStatement) -> Range:
+def _range_after(event: LoggedStatement) -> Range:
     return Range(event.position, event.stop)
 
 
 def _rename_to(name: TableName, table_effects: Sequence[TableEffect]) -> Rename | None:
-    """What gives a table a name, among a statement's effects."""
+    """Effect that gives a table a name, among a statement's effects."""
     return next((effect for effect in table_effects if isinstance(effect, Rename) and effect.table == name), None)
 
 
 def _pass_over(progress: TimelineProgress, event: LoggedStatement) -> None:
     """The table stays as it is; rows after the statement that have other columns stop it."""
-    turn = SchemaChange(_place(event), progress.standing, event, left_out_by=skip_name(event.position))
-    progress.steps.append(turn)
+    change = SchemaChange(_range_after(event), progress.state, event, left_out_by=skip_name(event.position))
+    progress.steps.append(change)
 
 
 def _leave_out(progress: TimelineProgress, event: LoggedStatement, effect: TableEffect, rule: str) -> None:
     """The rows stay; of a table that is dropped no definition does."""
     if isinstance(effect, DropTable | DropSchema):
-        progress.standing = replace(progress.standing, definition=None, is_dropped=True, is_kept=True)
-    progress.steps.append(SchemaChange(_place(event), progress.standing, event, left_out_by=rule))
+        progress.state = replace(progress.state, definition=None, is_dropped=True, is_kept=True)
+    progress.steps.append(SchemaChange(_range_after(event), progress.state, event, left_out_by=rule))
 
 
 def _drop(progress: TimelineProgress, event: LoggedStatement) -> None:
-    before, empties = progress.standing, progress.inputs.on_drop_empties
-    progress.standing = TableState(
+    before, empties = progress.state, progress.inputs.on_drop_empties
+    progress.state = TableState(
         None,
         is_dropped=True,
         emptied=event.position if empties else before.emptied,
         is_complete=before.is_complete or empties,
         was_numbered=before.is_numbered,
     )
-    progress.steps.append(SchemaChange(_place(event), progress.standing, event, empties=empties))
+    progress.steps.append(SchemaChange(_range_after(event), progress.state, event, empties=empties))
 
 
 def _create(
@@ -117,7 +117,7 @@ def _create(
     logged: TableDefinition | None,
     rule: str | None,
 ) -> None:
-    before = progress.standing
+    before = progress.state
     exists = not before.is_dropped and (not progress.is_new or before.definition is not None)
     if exists and effect.if_missing:
         return
@@ -127,21 +127,21 @@ def _create(
     if logged and (logged.has_names() or declared):
         definition = definitions.settle(progress, logged, declared, event.stop, is_last=True, is_new=True)
     if progress.is_first():
-        progress.standing = TableState(definition, is_complete=before.is_complete or not effect.if_missing)
+        progress.state = TableState(definition, is_complete=before.is_complete or not effect.if_missing)
         return
     # A rule keeps the rows that were there; otherwise none of them counts any more.
     if rule or before.is_kept:
         has_definition = definition is not None
-        progress.standing = replace(before, definition=definition, is_dropped=False, is_kept=not has_definition)
-        turn = SchemaChange(_place(event), progress.standing, event, left_out_by=rule, keeps=has_definition)
-        progress.steps.append(turn)
+        progress.state = replace(before, definition=definition, is_dropped=False, is_kept=not has_definition)
+        change = SchemaChange(_range_after(event), progress.state, event, left_out_by=rule, keeps=has_definition)
+        progress.steps.append(change)
         return
-    progress.standing = TableState(definition, emptied=event.position, is_complete=True)
-    progress.steps.append(SchemaChange(_place(event), progress.standing, event, empties=True))
+    progress.state = TableState(definition, emptied=event.position, is_complete=True)
+    progress.steps.append(SchemaChange(_range_after(event), progress.state, event, empties=True))
 
 
 def _declared(progress: TimelineProgress, event: LoggedStatement, effect: CreateTable) -> TableDefinition | None:
-    """What a CREATE declares; None where its first row tells."""
+    """Declaration of a CREATE; None where its first row tells."""
     try:
         return effect.definition or _like(progress, event, effect.like)
     except DecodeError:
@@ -155,7 +155,7 @@ def _like(progress: TimelineProgress, event: LoggedStatement, model: TableName |
     if model is None or progress.inputs.contents is None or is_named:
         return None
     try:
-        definition = progress.inputs.contents(model, event.position).standing.definition
+        definition = progress.inputs.contents(model, event.position).state.definition
     except TableStopped:
         return None  # what stops that table is its own affair; where names are missing, this one stops for them
     return definition and replace(definition, name=progress.name)
@@ -174,28 +174,28 @@ def _inherit(
     if progress.inputs.contents is None:
         raise progress.refusal(event, "changes the table, which is not applied yet")
     content = progress.inputs.contents(was, event.position)
-    if content.standing.is_dropped:
+    if content.state.is_dropped:
         raise progress.refusal(event, f"gives the table the rows of {was}, which the log has dropped before")
     alter = next((effect for effect in table_effects if isinstance(effect, AlterTable) and effect.table == was), None)
     if alter:
         content = _altered(progress, content, event, alter, logged)
-    if content.standing.retired:
-        names = names_of(content.standing.retired)
+    if content.state.retired:
+        names = names_of(content.state.retired)
         raise progress.refusal(event, f"gives the table the rows of {was}, which has kept columns ({names}): not done")
     # How the table of this name stands with it.
-    definition = content.standing.definition and replace(content.standing.definition, name=progress.name)
+    definition = content.state.definition and replace(content.state.definition, name=progress.name)
     if logged is not None and content.is_empty:
         definition = definitions.settle(progress, logged, definition, event.stop, is_last=True, is_new=True)
-    standing = TableState(definition, emptied=event.position, is_complete=content.standing.is_complete)
+    state = TableState(definition, emptied=event.position, is_complete=content.state.is_complete)
     if content.is_empty and progress.is_first():
-        progress.standing = replace(standing, emptied=None)
+        progress.state = replace(state, emptied=None)
         return
     # Its rows take the place of those that the name had.
-    progress.standing = standing
+    progress.state = state
     if not content.is_empty:
         require_no_filters(progress, event, f"gives the table the rows of {was}", was)
     inherited = None if content.is_empty else content
-    progress.steps.append(SchemaChange(_place(event), standing, event, empties=True, inherited=inherited))
+    progress.steps.append(SchemaChange(_range_after(event), state, event, empties=True, inherited=inherited))
 
 
 def _altered(
@@ -205,21 +205,21 @@ def _altered(
     effect: AlterTable,
     logged: TableDefinition | None,
 ) -> TableContents:
-    """What a table holds after the other operations of the ALTER that gives it its new name."""
-    before = content.standing.definition
+    """Contents of a table after the other operations of the ALTER that gives it its new name."""
+    before = content.state.definition
     operations = [
         operation for operation in operations_of(progress, event, effect) if not isinstance(operation, _LEAVING_KEYS)
     ]
     if not operations or before is None:
         return content
-    source = TimelineProgress.begin(progress.scan, content.name, _place(event), progress.inputs, content.standing)
+    source = TimelineProgress.begin(progress.scan, content.name, _range_after(event), progress.inputs, content.state)
     source.before = content
     columns.alter(source, event, effect, logged and replace(logged, name=content.name), before)
-    return replace(content, steps=[*content.steps, *source.steps], standing=source.standing)
+    return replace(content, steps=[*content.steps, *source.steps], state=source.state)
 
 
 def _apply_early(progress: TimelineProgress, event: LoggedStatement, logged: TableDefinition | None) -> None:
-    """What the table's first rows will have for columns, as far as statements tell; nothing is refused here.
+    """Columns of the table's first rows, as far as statements tell; nothing is refused here.
 
     But a name that may come with another table's rows: that is not before the first row any more.
     """
@@ -230,7 +230,7 @@ def _apply_early(progress: TimelineProgress, event: LoggedStatement, logged: Tab
         if may_rename(event.statement):
             raise
         table_effects = ()
-        progress.standing = replace(progress.standing, definition=None)
+        progress.state = replace(progress.state, definition=None)
     rename = _rename_to(progress.name, table_effects)
     if rename:
         filtered_by(progress, event)
@@ -241,27 +241,27 @@ def _apply_early(progress: TimelineProgress, event: LoggedStatement, logged: Tab
         for effect in progress.own_effects(event, table_effects)[-1:]:
             _follow_early(progress, event, effect)
     except (TableStopped, DecodeError):
-        progress.standing = replace(progress.standing, definition=None)
+        progress.state = replace(progress.state, definition=None)
 
 
 def _follow_early(progress: TimelineProgress, event: LoggedStatement, effect: TableEffect) -> None:
     """The definition after a statement before the first row. Raises TableStopped, DecodeError."""
     # Statements about other things do not change what the first rows have.
-    before = progress.standing
+    before = progress.state
     match effect:
         case CreateTable():
             _create(progress, event, effect, None, None)
         case AlterTable() | ChangeIndex() if before.definition is not None:
             definition = columns.move(progress, event, effect, before.definition).definition
-            progress.standing = replace(before, definition=columns.or_keyless(before.definition, definition))
+            progress.state = replace(before, definition=columns.or_keyless(before.definition, definition))
         case ChangeStorage():
-            progress.standing = TableState(None, is_complete=before.is_complete and not effect.brings_rows)
+            progress.state = TableState(None, is_complete=before.is_complete and not effect.adds_rows)
         case TruncateTable():
             is_complete = before.is_complete or not is_ignored(progress, event)
-            progress.standing = replace(before, is_complete=is_complete)
+            progress.state = replace(before, is_complete=is_complete)
         case DropTable() | DropSchema():
-            progress.standing = TableState(None, is_complete=not is_ignored(progress, event))
+            progress.state = TableState(None, is_complete=not is_ignored(progress, event))
         case FreeName():
-            progress.standing = TableState(None, is_complete=True)
+            progress.state = TableState(None, is_complete=True)
         case _:
             pass

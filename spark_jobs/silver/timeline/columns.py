@@ -56,17 +56,17 @@ def alter(
     # Indexes alone change no step.
     is_key_kept = _keeps_key(before, after, altered.origins)
     if is_key_kept and leaves_rows(progress, event):
-        progress.standing = replace(progress.standing, definition=replace(before, index=after.index))
+        progress.state = replace(progress.state, definition=replace(before, index=after.index))
         return
     # Columns, and all rows again where the key changes.
-    turn = _turn(progress, event, before, after, altered)
-    if not is_key_kept and turn.standing.retired:
-        names = names_of(turn.standing.retired)
+    change = _column_change(progress, event, before, after, altered)
+    if not is_key_kept and change.state.retired:
+        names = names_of(change.state.retired)
         raise progress.refusal(event, f"changes the key of a table with kept columns ({names}): not done")
     if not is_key_kept:
-        turn = _rekeyed(progress, event, turn)
-    progress.standing = turn.standing
-    progress.steps.append(turn)
+        change = _rekeyed(progress, event, change)
+    progress.state = change.state
+    progress.steps.append(change)
 
 
 def move(
@@ -90,7 +90,7 @@ def shape(definition: TableDefinition) -> list[tuple[str, str]]:
     ]
 
 
-def _turn(
+def _column_change(
     progress: TimelineProgress,
     event: LoggedStatement,
     before: TableDefinition,
@@ -115,16 +115,16 @@ def _turn(
         for at, column in enumerate(altered.definition.columns)
         if column.name in altered.fills
     }
-    standing = replace(progress.standing, definition=after, retired=retired_columns)
-    turn = SchemaChange(Range(event.position, event.stop), standing, event, origins=origins, fills=fills)
+    state = replace(progress.state, definition=after, retired=retired_columns)
+    change = SchemaChange(Range(event.position, event.stop), state, event, origins=origins, fills=fills)
     # The message about columns that restart.
     if not restarted:
-        return turn
+        return change
     columns = ", ".join(
         f"{names[at]} (as it was: {column.name})"
         for at, column in zip(restarted, retired_columns[-len(restarted) :], strict=True)
     )
-    return replace(turn, restart_reason=f"{columns}; it was ({listed(before)}) and is ({listed(after)})")
+    return replace(change, restart_reason=f"{columns}; it was ({listed(before)}) and is ({listed(after)})")
 
 
 def _retired(
@@ -140,7 +140,7 @@ def _retired(
     """
     # Retired columns of before continue under their own names, which no new column may take.
     successors = {old: new for new, old in sources.items() if old is not None}
-    retired_columns = renamed_through(progress.standing.retired, successors)
+    retired_columns = renamed_through(progress.state.retired, successors)
     used_names = {name.casefold() for name in (*sources, *successors, *types_of(retired_columns))}
     names = {name.casefold() for name in sources}
     clash = next((column for column in retired_columns if column.name.casefold() in names), None)
@@ -159,7 +159,7 @@ def _retired(
 
 
 def _adds_alone(progress: TimelineProgress, event: LoggedStatement, effect: Alter) -> bool:
-    """Whether a statement adds columns to numbered ones; otherwise it leaves the table as it is.
+    """True if a statement adds columns to numbered ones; otherwise it leaves the table as it is.
 
     A column added is another one than all that are there; IF NOT EXISTS asks for one that may be. Raises
     TableStopped for a statement about columns by names that only the server knows.
@@ -178,7 +178,7 @@ def _adds_alone(progress: TimelineProgress, event: LoggedStatement, effect: Alte
     )
 
 
-def _rekeyed(progress: TimelineProgress, event: LoggedStatement, turn: SchemaChange) -> SchemaChange:
+def _rekeyed(progress: TimelineProgress, event: LoggedStatement, change: SchemaChange) -> SchemaChange:
     """The schema change of a statement that changes the key: the table inherits all of its own rows.
 
     The rows before are net by the old key, those after it by the new one: no fold over both is right.
@@ -187,11 +187,11 @@ def _rekeyed(progress: TimelineProgress, event: LoggedStatement, turn: SchemaCha
     if content is not None and not content.is_empty:
         require_no_filters(progress, event, "changes what the table's rows are told apart by", content.name)
     inherited = None if content is None or content.is_empty else content
-    return replace(turn, standing=replace(turn.standing, emptied=event.position), empties=True, inherited=inherited)
+    return replace(change, state=replace(change.state, emptied=event.position), empties=True, inherited=inherited)
 
 
 def _contents_before(progress: TimelineProgress, event: LoggedStatement) -> TableContents | None:
-    """What the table held before a statement; None where that counts no more, and is not asked for."""
+    """Contents of the table before a statement; None where that counts no more, and is not asked for."""
     inputs = progress.inputs
     if progress.before is not None:
         return progress.before
@@ -199,9 +199,7 @@ def _contents_before(progress: TimelineProgress, event: LoggedStatement) -> Tabl
         base, size = inputs.base(), progress.rows.size if progress.rows else 0
         size += sum(base.table.files()) if base else 0
         steps, since = tuple(progress.steps), progress.extent.start
-        return TableContents(
-            progress.name, base, steps, progress.standing, since, size, progress.skips, progress.scan.xa
-        )
+        return TableContents(progress.name, base, steps, progress.state, since, size, progress.skips, progress.scan.xa)
     is_last = inputs.replay.emptied == event.position
     return inputs.contents(progress.name, event.position) if is_last and inputs.contents else None
 
@@ -220,7 +218,7 @@ def _restarted(
     restarted = {}
     for at, origin in enumerate(altered.origins):
         if origin is None:
-            _require_null_told(progress, event, after.columns[at], altered)
+            _require_null_fill(progress, event, after.columns[at], altered)
             continue
         reason = _values_may_change(event, before, after, origin, at)
         if reason is None:
@@ -234,7 +232,7 @@ def _restarted(
     return restarted
 
 
-def _require_null_told(
+def _require_null_fill(
     progress: TimelineProgress, event: LoggedStatement, column: Column, altered: AlteredDefinition
 ) -> None:
     """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
@@ -252,7 +250,7 @@ def _require_null_told(
 def _values_may_change(
     event: LoggedStatement, before: TableDefinition, after: TableDefinition, origin: int, at: int
 ) -> str | None:
-    """Why a column's values may be others after a statement; None where they are not."""
+    """Reason why a column's values may be others after a statement; None where they are not."""
     old, new = before.columns[origin], after.columns[at]
     if old.nullable and not new.nullable and not event.session.is_strict:
         return f"may have changed NULL in column {new.name}: its session was not strict"
@@ -260,19 +258,19 @@ def _values_may_change(
         return f"may have changed text of column {new.name}: its session was not strict"
     if keeps_values(old, new):
         return None
-    definitions_ = f"the table was ({listed(before)}) and is ({listed(after)})"
-    return f"does not keep every value of column {new.name}: {definitions_}"
+    known_definitions = f"the table was ({listed(before)}) and is ({listed(after)})"
+    return f"does not keep every value of column {new.name}: {known_definitions}"
 
 
 def _why_not_restarted(before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:
-    """Why a column cannot restart; None where it can."""
+    """Reason why a column cannot restart; None where it can."""
     if not before.key or not after.key:
         return "the table has no key, and all columns together tell its rows apart"
     return "rows are told apart by it" if origin in before.key or at in after.key else None
 
 
 def _keeps_key(before: TableDefinition, after: TableDefinition, origins: Sequence[int | None]) -> bool:
-    """Whether rows are identified by the same columns after a statement, as far as is known."""
+    """True if rows are identified by the same columns after a statement, as far as is known."""
     if before.key is None or after.key is None:
         return True
     return {origins[at] for at in after.key} == set(before.key)

@@ -54,7 +54,7 @@ def settle_rows(
     progress: TimelineProgress, logged: TableDefinition, until: Position, *, is_last: bool
 ) -> TableDefinition:
     """As ``settle``, of rows where the build is: a server tells the defaults of the last ones, which no log does."""
-    previous = progress.standing.definition
+    previous = progress.state.definition
     complete = _complete(progress, logged, previous, until, is_last=is_last)
     settled = with_defaults(without_defaults(complete), previous)
     settled = with_defaults(settled, complete) if is_last else settled
@@ -92,10 +92,10 @@ def _keyed(
 
 
 def is_kept_keyless(progress: TimelineProgress, until: Position) -> bool:
-    """Whether silver has the rows up to a place, or the last of them, without a key, whatever the log says."""
+    """True if silver has the rows up to a position, or the last of them, without a key, whatever the log says."""
     replay = progress.inputs.replay
     is_since = replay is None or replay.emptied is None or replay.emptied < until
-    return progress.inputs.is_bag and is_since
+    return progress.inputs.is_keyless and is_since
 
 
 def require_still_unnamed(progress: TimelineProgress, first: Range) -> None:
@@ -103,7 +103,7 @@ def require_still_unnamed(progress: TimelineProgress, first: Range) -> None:
 
     first: the range up to its first statement.
     """
-    previous = progress.standing.definition
+    previous = progress.state.definition
     if previous is None or not previous.numbered:
         return
     _require_no_filters(progress)
@@ -112,20 +112,20 @@ def require_still_unnamed(progress: TimelineProgress, first: Range) -> None:
         raise _named_by_now(progress, history.by)
 
 
-def label_standing(progress: TimelineProgress) -> None:
+def label_existing_columns(progress: TimelineProgress) -> None:
     """Adds labels that an earlier version did not take from statements and servers: the lake has their numbers."""
-    previous = progress.standing.definition
+    previous = progress.state.definition
     if previous is None or previous.numbered or not without_labels(previous):
         return
     history = progress.inputs.by_history(progress.name, progress.extent.start)
     if history is None or history.definition is None or history.reason:
         return
-    progress.standing = replace(progress.standing, definition=with_known_labels(previous, history.definition))
+    progress.state = replace(progress.state, definition=with_known_labels(previous, history.definition))
 
 
 def history_of(progress: TimelineProgress, logged: Sequence[TableDefinition | None]) -> HistoryAnswer | None:
-    """What the history tells of the table, where nothing else does. logged: what the log has for its rows."""
-    is_named = progress.standing.definition is not None or any(
+    """Answer of the history about the table, where nothing else tells. logged: what the log has for its rows."""
+    is_named = progress.state.definition is not None or any(
         definition and definition.has_names() for definition in logged
     )
     return None if is_named else progress.inputs.by_history(progress.name, progress.extent.start)
@@ -134,8 +134,8 @@ def history_of(progress: TimelineProgress, logged: Sequence[TableDefinition | No
 def begin_with_history(progress: TimelineProgress) -> None:
     """Takes what the history tells for the table's definition, rows or not: the next statement may change it."""
     definition = progress.history and not progress.history.reason and progress.history.definition
-    if definition and progress.standing.definition is None and not progress.standing.is_dropped:
-        progress.standing = replace(progress.standing, definition=definition)
+    if definition and progress.state.definition is None and not progress.state.is_dropped:
+        progress.state = replace(progress.state, definition=definition)
 
 
 def _require_no_filters(progress: TimelineProgress) -> None:
@@ -194,7 +194,7 @@ def _complete_names(
 
 
 def _is_made_before(progress: TimelineProgress, until: Position) -> bool:
-    """Whether the log makes the table before a place: a server may tell more of it when it is asked next."""
+    """True if the log makes the table before a place: a server may tell more of it when it is asked next."""
     before = (event for event in progress.about() if event.position < until)
     creates = (event for event in before if event.statement.effect is Effect.CREATES)
     return any(isinstance(effect, CreateTable) for event in creates for effect in progress.effects(event))
@@ -260,7 +260,7 @@ def _by_name(
 
 
 def _with_charsets(progress: TimelineProgress, previous: TableDefinition, until: Position) -> TableDefinition:
-    """With the character sets that statements leave to the table's default, as the history has them at a place."""
+    """With the character sets that statements leave to the table's default, as the history has them at a position."""
     history = progress.inputs.by_history(progress.name, until) if lacks(previous) else None
     definition = history.definition if history and history.at == until and not history.reason else None
     if definition is None or definition.column_names() != previous.column_names():

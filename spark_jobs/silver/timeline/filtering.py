@@ -43,7 +43,7 @@ def filtered_by(progress: TimelineProgress, event: LoggedStatement) -> str | Non
 
 
 def is_ignored(progress: TimelineProgress, event: LoggedStatement) -> bool:
-    """Whether a rule leaves a statement out, before the first row of the table: none is refused there."""
+    """True if a rule leaves a statement out, before the first row of the table: none is refused there."""
     judged = _judged(progress, event)
     return judged is not None and judged[1] == "ignore"
 

@@ -1,4 +1,4 @@
-"""What the timeline of a table is built from, besides the scan of its log.
+"""Inputs of a table's timeline, besides the scan of its log.
 
 Put here: the choices of the configuration, and what asks others (the schema history, a server, other tables, the first
 rows in a part of the log). Not here: what follows from the answers (build.py and the modules that it uses).
@@ -20,12 +20,12 @@ from spark_jobs.silver.table_timeline import SilverSnapshot, TableContents
 Complete = Callable[[TableDefinition, Position | None], TableDefinition]
 """Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
 ByHistory = Callable[[TableName, Position], HistoryAnswer | None]
-"""What the schema history tells of a table that nothing else is known of at a place: there, or from where on it does;
-None where it does not."""
+"""Answer of the schema history about a table that nothing else is known of at a position: there, or from where on it
+does; None where it does not."""
 
 
 ContentsOf = Callable[[TableName, Position], TableContents]
-"""What a table holds where a statement begins. Raises TableStopped where that is not to be found out."""
+"""Contents of a table where a statement begins. Raises TableStopped where they are not to be found out."""
 
 
 Skipped = Callable[[str, str], frozenset[Position]]
@@ -34,21 +34,21 @@ First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
 """Of each part of the log, by its ordinal, the definition of the table's first rows in it."""
 
 
-FirstRowPlace = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position]
-"""Where the first transaction begins in a range that has rows of a table with such a definition."""
+FirstRowPosition = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position]
+"""Position where the first transaction begins in a range that has rows of a table with such a definition."""
 
 
-def place_of_rows(slices: SliceIndex) -> FirstRowPlace:
+def position_of_rows(slices: SliceIndex) -> FirstRowPosition:
     """Looks into the first slice that a table has in the range."""
 
-    def place(name: TableName, part: Range, matches: Callable[[TableDefinition], bool]) -> Position:
+    def position(name: TableName, part: Range, matches: Callable[[TableDefinition], bool]) -> Position:
         row = slices.first(name, [part]).get(0)
         if row is None:
             return part.start
-        at = slices.place(row)
+        at = slices.position(row)
         return at if slices.is_moved(row) else first_transaction(slices.record(row), at, name, matches)
 
-    return place
+    return position
 
 
 def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: frozenset()) -> First:
@@ -62,16 +62,16 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
             rows = slices.first(name, ranges)
             for nth, cells in zip(rows, slices.cells(list(rows.values())), strict=True):
                 at, part = pending[nth]
-                place, here = slices.place(rows[nth]), slices.begin(rows[nth])
+                position, here = slices.position(rows[nth]), slices.begin(rows[nth])
                 payload = without(skipped(name.schema, name.table), here, cells["payload"])
                 # the slices of one XA transaction have one place: the next one is not after it
                 is_moved = slices.is_moved(rows[nth])
                 definitions = definitions_of(here.file, here.offset, cells["context"], payload, unused=is_moved)
-                of_table = [(place, definition) for definition in definitions if definition.name == name]
+                of_table = [(position, definition) for definition in definitions if definition.name == name]
                 if of_table:
                     first_definitions[at] = agreed(name, of_table)
                 else:
-                    further.append((at, Range(replace(place, offset=place.offset + 1), part.stop)))
+                    further.append((at, Range(replace(position, offset=position.offset + 1), part.stop)))
             pending = further
         return first_definitions
 
@@ -88,7 +88,7 @@ def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Byte
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What of a table may be in the log before bronze begins.
+    """Part of a table that may be in the log before bronze begins.
 
     created_at: where bronze's log makes the table, before a position; None where it does not. is_needed: whether the
     table needs what was logged before, also where it is not complete.
@@ -100,44 +100,44 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """What silver has after a range that is replayed. emptied: the position of the last statement that emptied it."""
+    """State of silver after a range that is replayed. emptied: the position of the last statement that emptied it."""
 
     emptied: Position | None
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineInputs:
-    """What a timeline is built from besides the scan of the log."""
+    """Inputs of a timeline besides the scan of the log."""
 
     complete: Complete
     first: First
     on_drop_empties: bool = False
-    """Whether DROP TABLE takes the rows away."""
+    """True if DROP TABLE takes the rows away."""
     system_zone: str | None = None
     """The server's own time zone, where the configuration names it."""
-    is_bag: bool = False
+    is_keyless: bool = False
     """Rows are identified by all columns, whatever the log says: silver has them so, since it was emptied the last
     time."""
     begins_anew: bool = False
-    """Whether a column is restarted where a statement gives it a type that does not hold every value, and the old one
+    """True if a column is restarted where a statement gives it a type that does not hold every value, and the old one
     is kept; unless why_not says why it does not: then the table stops, as otherwise."""
     why_not: str | None = None
     contents: ContentsOf | None = None
     """Contents of other tables, for those that take their names or definitions; without it a name that another table
     takes stops its table."""
     filters: Filters = field(default_factory=Filters)
-    """Which statements are not carried out."""
+    """Statements that are not carried out."""
     first_definition: TableDefinition | None = None
     """The definition whose defaults hold at the range's start, where no standing says that."""
     beginning: Beginning | None = None
-    """What may lack where the log commits an XA transaction whose rows bronze does not hold."""
+    """Rows that may lack where the log commits an XA transaction whose rows bronze does not hold."""
     by_history: ByHistory = lambda _name, _start: None
     """Names that neither the log nor a statement has."""
     base: Callable[[], SilverSnapshot | None] = lambda: None
-    """What silver has where the range begins."""
+    """State of silver where the range begins."""
     replay: ReplayState | None = None
     """The range is replayed within what the table has, and silver shows what came of it."""
     numbers: bool = False
-    """Whether columns whose names nothing tells are numbered."""
-    place: FirstRowPlace = lambda _name, part, _matches: part.start
-    """Where the first transaction of a range begins that has rows of a table, so defined."""
+    """True if columns whose names nothing tells are numbered."""
+    first_row_position: FirstRowPosition = lambda _name, part, _matches: part.start
+    """Position where the first transaction of a range begins that has rows of a table, so defined."""

@@ -58,10 +58,10 @@ def _pieces(progress: TimelineProgress, part: Range) -> list[DefinedRange]:
         assert last.definition is not None
         if not differs(last.definition, definition, last.range.start, at):
             continue
-        place = progress.inputs.place(progress.name, Range(at, part.stop), partial(eq, definition))
-        reason = differs(last.definition, definition, last.range.start, place)
-        pieces[-1:] = [replace(last, range=Range(last.range.start, place))]
-        pieces.append(DefinedRange(Range(place, part.stop), definition, f"{progress.name}: {reason}"))
+        position = progress.inputs.first_row_position(progress.name, Range(at, part.stop), partial(eq, definition))
+        reason = differs(last.definition, definition, last.range.start, position)
+        pieces[-1:] = [replace(last, range=Range(last.range.start, position))]
+        pieces.append(DefinedRange(Range(position, part.stop), definition, f"{progress.name}: {reason}"))
     return pieces
 
 

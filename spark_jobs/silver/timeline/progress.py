@@ -31,11 +31,11 @@ class TimelineProgress:
         extent: the range.
         inputs: what else the build goes by.
         is_new: whether silver has no row of the table at the range's start.
-        standing: how the table stands where the build is.
+        state: how the table stands where the build is.
         steps: those up to there.
         before: what the table held before the one statement that is built, where another build asks for that.
         history: what the schema history tells of the part that is gone through, with no statement between the two.
-        later: what it tells from a place after the part on.
+        later: what it tells from a position after the part on.
     """
 
     scan: RangeScan
@@ -43,7 +43,7 @@ class TimelineProgress:
     extent: Range
     inputs: TimelineInputs
     is_new: bool
-    standing: TableState
+    state: TableState
     steps: list[TimelineStep] = field(default_factory=list)
     before: TableContents | None = None
     history: HistoryAnswer | None = None
@@ -51,13 +51,13 @@ class TimelineProgress:
 
     @classmethod
     def begin(
-        cls, scan: RangeScan, name: TableName, range_: Range, inputs: TimelineInputs, standing: TableState | None
+        cls, scan: RangeScan, name: TableName, log_range: Range, inputs: TimelineInputs, state: TableState | None
     ) -> "TimelineProgress":
-        return cls(scan, name, range_, inputs, standing is None, standing or TableState(None))
+        return cls(scan, name, log_range, inputs, state is None, state or TableState(None))
 
     @property
     def rows(self) -> TableOccurrence | None:
-        """Where the range has rows of the table; None where it has none."""
+        """Occurrence of the table's rows in the range; None where it has none."""
         return self.scan.tables.get(self.name)
 
     @property
@@ -66,15 +66,15 @@ class TimelineProgress:
         return self.inputs.filters.skipped(self.name.schema, self.name.table)
 
     def is_first(self) -> bool:
-        """Whether silver has no row of the table yet."""
+        """True if silver has no row of the table yet."""
         return self.is_new and not any(isinstance(step, DataRange) or step.inherited for step in self.steps)
 
     def is_before_rows(self, event: LoggedStatement) -> bool:
-        """Whether a statement stands before the first row that the lake has of the table."""
+        """True if a statement stands before the first row that the lake has of the table."""
         return self.is_first() and (self.rows is None or event.position < self.rows.first)
 
     def is_early(self, event: LoggedStatement) -> bool:
-        """Whether DDL changes a table that the lake has no row of yet: then there is nothing to change but names."""
+        """True if DDL changes a table that the lake has no row of yet: then there is nothing to change but names."""
         return event.statement.effect in DDL and self.is_before_rows(event)
 
     def about(self) -> list[LoggedStatement]:
@@ -86,11 +86,11 @@ class TimelineProgress:
         return self.scan.indexes(self.name, self.extent.start)
 
     def effects(self, event: LoggedStatement) -> list[TableEffect]:
-        """What a statement does to the table. Raises TableStopped where that is not certain."""
+        """Effects of a statement on the table. Raises TableStopped where they are not certain."""
         return self.own_effects(event, self.read(event))
 
     def read(self, event: LoggedStatement) -> tuple[TableEffect, ...]:
-        """What a statement does to any table. Raises TableStopped where it cannot be read."""
+        """Effects of a statement on any table. Raises TableStopped where it cannot be read."""
         try:
             return effects(event.statement, event.database, event.session)
         except DecodeError as error:
@@ -125,7 +125,7 @@ class TimelineProgress:
                 return self.name in effect.tables
 
     def refusal(self, event: LoggedStatement, reason: str) -> TableStopped:
-        """The error of a statement that stops the table, with its place."""
+        """The error of a statement that stops the table, with its position."""
         return TableStopped(
             f"{event.statement.verb} at {event.position} {reason}: {event.statement.short}", event.boundary
         )

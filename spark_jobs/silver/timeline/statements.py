@@ -1,4 +1,4 @@
-"""Which statements of a range change a table, and which of them stop it before anything is done.
+"""Statements of a range that change a table, and those that stop it before anything is done.
 
 Put here: telling these apart. Not here: what a statement changes (changes.py), reading it (ddl/effects.py).
 """
@@ -32,7 +32,7 @@ def changing(progress: TimelineProgress) -> tuple[list[LoggedStatement], Ended |
 
 
 def changes_table(progress: TimelineProgress, event: LoggedStatement) -> bool:
-    """Whether a statement changes the table, or is ignored. Raises TableStopped for what is not handled."""
+    """True if a statement changes the table, or is ignored. Raises TableStopped for what is not handled."""
     if event.position in progress.skips:
         return not progress.is_before_rows(event)
     statement = event.statement
@@ -84,7 +84,7 @@ def _is_change(progress: TimelineProgress, event: LoggedStatement, effect: Table
 def operations_of(
     progress: TimelineProgress, event: LoggedStatement, effect: AlterTable | ChangeIndex
 ) -> tuple[Operation, ...]:
-    """What a statement does to columns and keys. Raises TableStopped where that cannot be read."""
+    """Operations of a statement on columns and keys. Raises TableStopped where they cannot be read."""
     try:
         return effect.operations
     except DecodeError as error:
@@ -92,7 +92,7 @@ def operations_of(
 
 
 def leaves_rows(progress: TimelineProgress, event: LoggedStatement) -> bool:
-    """Whether a statement is about the table, and leaves every row and column as they are."""
+    """True if a statement is about the table, and leaves every row and column as they are."""
     own_effects = progress.effects(event)
     return bool(own_effects) and all(_leaves_rows(progress, event, effect) for effect in own_effects)
 
@@ -117,7 +117,7 @@ def _index_operations(progress: TimelineProgress, event: LoggedStatement) -> Ite
 
 
 def _may_drop_key(progress: TimelineProgress, event: LoggedStatement) -> bool:
-    """Whether rows may be identified otherwise after a statement about indexes alone.
+    """True if rows may be identified otherwise after a statement about indexes alone.
 
     Of a table that only a server names, the key is not taken for known where statements are about its indexes.
     """
@@ -130,8 +130,8 @@ def _may_drop_key(progress: TimelineProgress, event: LoggedStatement) -> bool:
 
 
 def _may_have_key(progress: TimelineProgress, event: LoggedStatement) -> bool:
-    """Whether the table may be identified, before a statement, by an index that is known."""
-    definition, definitions = progress.standing.definition, progress.rows.definitions if progress.rows else ()
+    """True if the table may be identified, before a statement, by an index that is known."""
+    definition, definitions = progress.state.definition, progress.rows.definitions if progress.rows else ()
     if definition is not None or any(definition.has_names() for _, definition in definitions):
         return definition is None or definition.index != PRIMARY
     before = (earlier for earlier in progress.about() if earlier.position < event.position)
@@ -158,9 +158,12 @@ def _undecidable(progress: TimelineProgress) -> Ended | None:
 
 
 def _why_rows_lack(progress: TimelineProgress, xid: str, at: Position) -> str | None:
-    """Why the table stops at an XA COMMIT whose rows bronze does not hold; None where none can be the table's."""
+    """Reason why the table stops at an XA COMMIT whose rows bronze does not hold.
+
+    None where none can be the table's.
+    """
     beginning = progress.inputs.beginning
-    is_needed = progress.standing.is_complete or (beginning is not None and beginning.is_needed)
+    is_needed = progress.state.is_complete or (beginning is not None and beginning.is_needed)
     if at < progress.extent.start or not is_needed or (beginning and beginning.created_at(progress.name, at)):
         return None
     return (
@@ -171,7 +174,7 @@ def _why_rows_lack(progress: TimelineProgress, xid: str, at: Position) -> str | 
 
 
 def _may_change(progress: TimelineProgress, event: LoggedStatement) -> bool:
-    """Whether a statement changes the table, also one that is not followed: the table stops at that itself."""
+    """True if a statement changes the table, also one that is not followed: the table stops at that itself."""
     name = progress.name
     is_about = event.statement.effect is Effect.CHANGES and event.statement.names(name.schema, name.table)
     if not is_about or event.position in progress.skips:

@@ -106,7 +106,7 @@ def test_checks_stand_in_their_own_job_and_in_no_run_of_a_source(tmp_path: Path)
         defs = code_location.defs()
         assert not defs.resolve_job_def("sync_shop").asset_layer.asset_graph.asset_check_keys
         keys = defs.resolve_job_def("audit").asset_layer.asset_graph.asset_check_keys
-    assert keys == {dg.AssetCheckKey(dg.AssetKey(["bronze", "shop"]), name) for name in integrity._SAID}
+    assert keys == {dg.AssetCheckKey(dg.AssetKey(["bronze", "shop"]), name) for name in integrity._MESSAGES}
 
 
 def test_what_is_passed_over_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,9 @@ def test_the_columns_of_a_server_are_a_check_that_blocks_nothing(
         monkeypatch.setattr("spark_jobs.checks.schema_drift.audit_schema", lambda *_: audit)
         result = code_location.defs().resolve_job_def("audit").execute_in_process(instance=code_location.instance)
         (evaluation,) = [
-            evaluation_ for evaluation_ in result.get_asset_check_evaluations() if evaluation_.check_name == "schema"
+            check_evaluation
+            for check_evaluation in result.get_asset_check_evaluations()
+            if check_evaluation.check_name == "schema"
         ]
     assert (evaluation.passed, evaluation.description) == expected
     assert not evaluation.blocking

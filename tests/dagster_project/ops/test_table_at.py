@@ -20,7 +20,7 @@ pytestmark = pytest.mark.dagster
 
 AT = "mysql-bin.000002:2000"
 BEGIN = "mysql-bin.000002:1713"
-"""Where the transaction begins that AT is in."""
+"""Position where the transaction begins that AT is in."""
 Recorded = tuple[Pipeline, dg.DagsterInstance]
 
 
@@ -118,11 +118,11 @@ def test_a_table_that_was_not_there_is_left_out_with_a_warning(lake: Recorded, t
 def test_what_is_wrong_is_said_in_one_message(
     lake: Recorded, tmp_path: Path, wrong: dict[str, Any], messages: list[str]
 ) -> None:
-    places = {"lake": str(tmp_path / "recorded" / "lake"), "tests": str(Path(__file__).parent)}
-    filled = {key: text.format(**places) if isinstance(text, str) else text for key, text in wrong.items()}
+    positions = {"lake": str(tmp_path / "recorded" / "lake"), "tests": str(Path(__file__).parent)}
+    filled = {key: text.format(**positions) if isinstance(text, str) else text for key, text in wrong.items()}
     ran = run(lake, form(**{"to": str(tmp_path / "then"), **filled}))
     message = ran.failures["moment"]
-    assert [text for text in messages if text.format(**places) not in message] == [], message
+    assert [text for text in messages if text.format(**positions) not in message] == [], message
     assert "Traceback" not in message
     assert not (tmp_path / "then").exists()
 

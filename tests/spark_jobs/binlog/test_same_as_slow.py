@@ -48,29 +48,29 @@ def listed(changes: Changes) -> list[slow_decoder.Row]:
     raw, old_raw = (nulls if array is None else array.to_pylist() for array in (changes.raw, changes.before_raw))
     assert changes.gtid is not None
     rows = []
-    for place, op in enumerate(changes.op.to_pylist()):
+    for offset, op in enumerate(changes.op.to_pylist()):
         rows.append(
             slow_decoder.Row(
                 op,
-                changes.offset[place].as_py(),
-                changes.row[place].as_py(),
-                changes.committed_at.cast(pa.int64())[place].as_py(),
-                changes.gtid[place].as_py(),
-                present_values(after[place], changes.present, place),
-                present_values(before[place], changes.before_present, place) if op == 2 else None,
-                dict(raw[place] or []),
-                dict(old_raw[place] or []),
+                changes.offset[offset].as_py(),
+                changes.row[offset].as_py(),
+                changes.committed_at.cast(pa.int64())[offset].as_py(),
+                changes.gtid[offset].as_py(),
+                present_values(after[offset], changes.present, offset),
+                present_values(before[offset], changes.before_present, offset) if op == 2 else None,
+                dict(raw[offset] or []),
+                dict(old_raw[offset] or []),
             )
         )
-        assert op == 2 or all(value is None for value in before[place])
+        assert op == 2 or all(value is None for value in before[offset])
     return rows
 
 
-def present_values(row: Sequence[Any], presence: Presence | None, place: int) -> list[Any]:
+def present_values(row: Sequence[Any], presence: Presence | None, offset: int) -> list[Any]:
     """The row's values, ``...`` for columns that its image leaves out, which are null in the batch."""
     if presence is None:
         return list(row)
-    present = presence.sets[presence.index[place]].tolist()
+    present = presence.sets[presence.index[offset]].tolist()
     assert all(value is None for value, is_present in zip(row, present, strict=True) if not is_present)
     return [value if is_present else ... for value, is_present in zip(row, present, strict=True)]
 
@@ -101,20 +101,20 @@ def fast_by_slices(content: bytes, definition: TableDefinition, target: int) -> 
     decoder = Decoder(definition, before="all", gtids=True, partial=True)
     slicer = Slicer("log.000001", 0, None, target=target)
     slices = [*slicer.feed(content), *slicer.finish()]
-    rows_ = []
+    all_rows = []
     for batch in slices:
-        for slice_ in batch.to_pylist():
+        for log_slice in batch.to_pylist():
             changes = decoder.decode(
-                slice_["file"],
-                slice_["start"],
-                slice_["context"],
-                slice_["payload"],
-                transaction_start=slice_["transaction_start"],
-                committed_us=int(slice_["committed_at"].timestamp() * 1_000_000 + 0.5),
-                gtid=slice_["gtid"],
+                log_slice["file"],
+                log_slice["start"],
+                log_slice["context"],
+                log_slice["payload"],
+                transaction_start=log_slice["transaction_start"],
+                committed_us=int(log_slice["committed_at"].timestamp() * 1_000_000 + 0.5),
+                gtid=log_slice["gtid"],
             )
-            rows_ += [row for batch in changes for row in listed(batch)]
-    return rows_
+            all_rows += [row for batch in changes for row in listed(batch)]
+    return all_rows
 
 
 def integers(kind: types.ColumnType, bits: int) -> list[Any]:
@@ -225,16 +225,16 @@ def specs(draw: st.DrawFn) -> SegmentSpec:
     """A file about two tables, the first of 1 to 80 random columns."""
     width = draw(st.integers(1, 6) | st.sampled_from([8, 9, 64, 65, 80]))
     columns = [draw(st.sampled_from(COLUMNS)) for _ in range(width)]
-    table = Table("shop.random", key=["c0"], **{f"c{place}": kind for place, (kind, _) in enumerate(columns)})
+    table = Table("shop.random", key=["c0"], **{f"c{offset}": kind for offset, (kind, _) in enumerate(columns)})
     second_table = Table("shop.other", key=["id"], id=types.INT, note=types.VARCHAR(300))
     row = st.tuples(*(values if not kind.nullable else st.none() | values for kind, values in columns))
     pair = st.tuples(row, row)
     extra = st.binary(max_size=9)
     masks = st.just([True] * width) | st.lists(st.booleans(), min_size=width, max_size=width)
     strategy = st.one_of(
-        st.builds(_rows, st.just(Insert), st.lists(row, min_size=1, max_size=4), masks, masks, extra),
-        st.builds(_rows, st.just(Update), st.lists(pair, min_size=1, max_size=3), masks, masks, extra),
-        st.builds(_rows, st.just(Delete), st.lists(row, min_size=1, max_size=3), masks, masks, extra),
+        st.builds(_rows_event, st.just(Insert), st.lists(row, min_size=1, max_size=4), masks, masks, extra),
+        st.builds(_rows_event, st.just(Update), st.lists(pair, min_size=1, max_size=3), masks, masks, extra),
+        st.builds(_rows_event, st.just(Delete), st.lists(row, min_size=1, max_size=3), masks, masks, extra),
         st.sampled_from(
             [
                 Insert("shop.other", (7, None)),
@@ -252,7 +252,7 @@ def specs(draw: st.DrawFn) -> SegmentSpec:
     )
 
 
-def _rows(
+def _rows_event(
     kind: type[Insert] | type[Update], rows: list[Any], mask: list[bool], after_mask: list[bool], extra: bytes
 ) -> Rows:
     """One event whose images leave out what the masks do; without any column there is one row at most."""

@@ -29,12 +29,12 @@ def test_a_slice_cut_at_each_of_its_boundaries_is_the_same_bytes_in_twoparts_of(
     for cells in slices:
         (fields,) = cells.to_pylist()
         starts = sorted({piece.column("transaction_start")[0].as_py() for piece in split(cells)})
-        for place in starts[1:]:
-            before, after = parts_of(cells, [place])
+        for position in starts[1:]:
+            before, after = parts_of(cells, [position])
             assert (before["start"], before["stop"], after["start"], after["stop"]) == (
                 fields["start"],
-                place,
-                place,
+                position,
+                position,
                 fields["stop"],
             )
             assert before["payload"] + after["payload"] == fields["payload"]
@@ -51,6 +51,6 @@ def test_a_position_between_no_two_transactions_leaves_a_slice_whole(slices: lis
 
 
 def test_a_slice_is_cut_at_many_positions(slices: list[pa.RecordBatch]) -> None:
-    cells = max(slices, key=lambda slice_: slice_.column("transactions")[0].as_py())
+    cells = max(slices, key=lambda log_slice: log_slice.column("transactions")[0].as_py())
     starts = sorted({piece.column("transaction_start")[0].as_py() for piece in split(cells)})
     assert [part["start"] for part in parts_of(cells, [0, *starts, 1 << 40])] == starts

@@ -26,7 +26,7 @@ def test_a_table_without_an_index_has_one_stretch() -> None:
 
 
 @pytest.mark.parametrize(
-    "commit_, oldest, removed_to, uuid",
+    "new_commit, oldest, removed_to, uuid",
     [
         (BronzeCommit(AT, "new"), Position("b.000002", 4), Position("b.000001", 900), "a"),
         (
@@ -39,12 +39,12 @@ def test_a_table_without_an_index_has_one_stretch() -> None:
     ],
 )
 def test_where_the_log_begins_and_whose_it_is_stands_until_a_commit_says_otherwise(
-    commit_: BronzeCommit, oldest: Position, removed_to: Position, uuid: str
+    new_commit: BronzeCommit, oldest: Position, removed_to: Position, uuid: str
 ) -> None:
     before = BronzeCommit(
         AT, "old", CommitKind.GC, oldest=Position("b.000002", 4), removed_to=Position("b.000001", 900),
         server_uuid="a", stretches=INDEX, log_bytes=7,
     )  # fmt: skip
-    after = commit_.upon(Head(1, 1, Checkpoint.from_members(before.members())))
+    after = new_commit.upon(Head(1, 1, Checkpoint.from_members(before.members())))
     assert (after.oldest, after.removed_to, after.server_uuid, after.stretches) == (oldest, removed_to, uuid, INDEX)
     assert (after.log_bytes, after.batch, after.kind) == (None, "new", "live")

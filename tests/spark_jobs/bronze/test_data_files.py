@@ -66,7 +66,7 @@ def starts(table: tuple[Table, int], within: Range | None, kind: str | None = No
 def test_files_and_row_groups_that_may_hold_a_part(
     bronze_files: tuple[Table, int], within: Range | None, kind: str | None, expected: list[range]
 ) -> None:
-    assert starts(bronze_files, within, kind) == [[*starts_] for starts_ in expected]
+    assert starts(bronze_files, within, kind) == [[*start_offsets] for start_offsets in expected]
 
 
 def test_each_row_is_where_its_place_says(bronze_files: tuple[Table, int]) -> None:
@@ -74,9 +74,9 @@ def test_each_row_is_where_its_place_says(bronze_files: tuple[Table, int]) -> No
     for rows in files.read(None, ["start"]):
         stored = pq.ParquetFile(Path(bronze_files[0].path) / files.paths[rows.file])
         for nth, (group, row) in enumerate(zip(rows.groups.tolist(), rows.rows.tolist(), strict=True)):
-            start_ = files.group(rows.file, group, ("start",)).column("start")[row]
-            assert start_ == rows.columns.column("start")[nth]
-            assert stored.read_row_group(group, ["start"]).column("start")[row] == start_
+            first_offset = files.group(rows.file, group, ("start",)).column("start")[row]
+            assert first_offset == rows.columns.column("start")[nth]
+            assert stored.read_row_group(group, ["start"]).column("start")[row] == first_offset
 
 
 @pytest.mark.parametrize("marked", [[], [0], [3, 4, 9], [*range(4, 8)], [*range(9)]])
@@ -93,13 +93,13 @@ def test_rows_that_a_deletion_vector_marks_are_left_out(tmp_path: Path, marked: 
         (vector,) = deletion_vectors.write(table.path, [BitMap64(marked)], table.configuration)
         commits.commit(newest(table.path), dv_updates=[(newest(table.path).files[0], vector)])
     version = newest(table.path).version
-    rows_ = [
+    all_rows = [
         (rows.columns.column("start")[nth].as_py(), int(group) * GROUP + int(row))
         for rows in DataFiles(Table(table.path, plain=False), version).read(None, ["start"])
         for nth, (group, row) in enumerate(zip(rows.groups, rows.rows, strict=True))
     ]
     alive = [(number * 10, number) for number in range(10) if number not in marked]
-    assert rows_ == [*alive, *((500 + number * 10, number) for number in range(10))]
+    assert all_rows == [*alive, *((500 + number * 10, number) for number in range(10))]
     part_of = [
         rows.rows + rows.groups * GROUP
         for rows in DataFiles(Table(table.path, plain=False), version).read(part(40, 80), ["start"])

@@ -20,7 +20,7 @@ def snapshot(tmp_path: Path) -> BronzeSnapshot:
 
 def spans(snapshot: BronzeSnapshot, within: Range) -> list[tuple[Position, int]]:
     slices = EffectiveSlices(snapshot).of_range(within)
-    return [(slice_.place, slice_.cells.column("stop")[0].as_py()) for slice_ in slices]
+    return [(log_slice.position, log_slice.cells.column("stop")[0].as_py()) for log_slice in slices]
 
 
 def test_parts_are_the_range(snapshot: BronzeSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +34,6 @@ def test_parts_are_the_range(snapshot: BronzeSnapshot, monkeypatch: pytest.Monke
 
 def test_a_range_inside_a_slice_has_the_slice(snapshot: BronzeSnapshot) -> None:
     all_of_it = spans(snapshot, Range(snapshot.oldest, snapshot.end))
-    place, stop = all_of_it[2]
-    inside = Range(Position(place.file, place.offset + 30), Position(place.file, stop - 30))
-    assert spans(snapshot, inside) == [(place, stop)]
+    position, stop = all_of_it[2]
+    inside = Range(Position(position.file, position.offset + 30), Position(position.file, stop - 30))
+    assert spans(snapshot, inside) == [(position, stop)]

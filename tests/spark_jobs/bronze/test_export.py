@@ -69,12 +69,12 @@ def test_a_damaged_event_is_named_and_no_file_is_left(spark: SparkSession, lake:
     filled = Lake(str(lake))
     table = filled.bronze("shop")
     head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
-    rows_ = bronze_rows("b.000001", CONTENT, target=1).to_pylist()
-    at = next(number for number, row in enumerate(rows_) if row["kind"] == "rows" and row["start"] > 4)
-    damaged = bytearray(rows_[at]["payload"])
+    all_rows = bronze_rows("b.000001", CONTENT, target=1).to_pylist()
+    at = next(number for number, row in enumerate(all_rows) if row["kind"] == "rows" and row["start"] > 4)
+    damaged = bytearray(all_rows[at]["payload"])
     damaged[-6] ^= 1
-    rows_[at]["payload"] = bytes(damaged)
-    rows = pa.Table.from_pylist(rows_, schema=bronze.ARROW)
+    all_rows[at]["payload"] = bytes(damaged)
+    rows = pa.Table.from_pylist(all_rows, schema=bronze.ARROW)
     table.append_rows(rows, head, Checkpoint(Position("b.000001", len(CONTENT)), new_batch()))
 
     with pytest.raises(LakeError) as refused:

@@ -47,8 +47,8 @@ def log(chance: Random, transactions: int = 12) -> bytes:
 def files() -> dict[tuple[int, str], bytes]:
     """Five binlog files in two log generations."""
     chance = Random(5)
-    places = [(1, "b.999999"), (1, "b.1000000"), (1, "b.1000001"), (2, "b.000001"), (2, "b.000002")]
-    return {place: log(chance) for place in places}
+    positions = [(1, "b.999999"), (1, "b.1000000"), (1, "b.1000001"), (2, "b.000001"), (2, "b.000002")]
+    return {position: log(chance) for position in positions}
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def bronze_files(tmp_path: Path, files: dict[tuple[int, str], bytes]) -> tuple[T
     """Bronze of the files, in slices of all sizes, a data file for one to two of them and the rows in no order."""
     rows = []
     for target, ((stretch, file), content) in zip((1, 300, 1, 1000, 300), files.items(), strict=True):
-        slices_ = bronze_rows(file, content, target=target)
-        rows.append(slices_.set_column(0, "stretch", pa.array([stretch] * len(slices_), pa.int32())))
+        slice_list = bronze_rows(file, content, target=target)
+        rows.append(slice_list.set_column(0, "stretch", pa.array([stretch] * len(slice_list), pa.int32())))
     mixed = pa.concat_tables(rows[1:3])
     order = list(range(len(mixed)))
     Random(1).shuffle(order)
@@ -92,8 +92,8 @@ def ranges(table: Table, chance: Random) -> list[Range]:
 def test_a_table_s_slices_in_ranges_are_where_the_index_says(bronze_files: tuple[Table, int], seed: int) -> None:
     table, version = bronze_files
     parts = ranges(table, Random(seed))
-    range_ = Range(min(part.start for part in parts), max(part.stop for part in parts))
-    index = read_index(table, version, range_)
+    log_range = Range(min(part.start for part in parts), max(part.stop for part in parts))
+    index = read_index(table, version, log_range)
     for name in NAMES:
         of_table = index.of_table(name, parts)
         assert of_table.schema == OF_TABLE
@@ -119,33 +119,35 @@ def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(bronze_files: tuple[T
     table, version = bronze_files
     index = read_index(table, version, ALL)
     row = max(range(len(index)), key=lambda at: index.slices["transactions"][at].as_py())
-    slice_ = index.slices.slice(row, 1).to_pylist()[0]
+    log_slice = index.slices.slice(row, 1).to_pylist()[0]
     batch = pa.RecordBatch.from_pylist([stored(table)[row]], ARROW)
     starts = sorted({piece.column("start")[0].as_py() for piece in split(batch)})
-    places = [Position(slice_["file"], offset, slice_["stretch"]) for offset in starts[1:]]
-    assert places
-    cut = index.cut([*places, Position(slice_["file"], slice_["stop"], slice_["stretch"])])
-    assert len(cut) == len(index) + len(places)
-    parts = cut.within(Range(replace(places[0], offset=slice_["start"]), replace(places[0], offset=slice_["stop"])))
+    positions = [Position(log_slice["file"], offset, log_slice["stretch"]) for offset in starts[1:]]
+    assert positions
+    cut = index.cut([*positions, Position(log_slice["file"], log_slice["stop"], log_slice["stretch"])])
+    assert len(cut) == len(index) + len(positions)
+    parts = cut.within(
+        Range(replace(positions[0], offset=log_slice["start"]), replace(positions[0], offset=log_slice["stop"]))
+    )
     assert parts.slices["start"].to_pylist() == starts
-    assert all(index.is_inside(place) and not cut.is_inside(place) for place in places)
-    assert not index.is_inside(replace(places[0], offset=slice_["start"]))
-    assert not index.is_inside(replace(places[0], offset=4)), "a file's head has no transactions"
-    after = cut.of_table(NAMES[0], [Range(places[0], places[-1])]).to_pylist()
+    assert all(index.is_inside(position) and not cut.is_inside(position) for position in positions)
+    assert not index.is_inside(replace(positions[0], offset=log_slice["start"]))
+    assert not index.is_inside(replace(positions[0], offset=4)), "a file's head has no transactions"
+    after = cut.of_table(NAMES[0], [Range(positions[0], positions[-1])]).to_pylist()
     assert all(len(payload(table, part)) == part["bytes"] for part in after)
     payloads = [bytes(cell["payload"]) for cell in cut.cells(range(len(cut)))]
     assert b"".join(payloads) == b"".join(row["payload"] for row in stored(table))
 
 
-def places(*bounds: tuple[int, int]) -> list[Range]:
+def slice_positions(*bounds: tuple[int, int]) -> list[Range]:
     return [Range(Position("b.000001", start), Position("b.000001", stop)) for start, stop in bounds]
 
 
 def test_the_first_slice_of_a_table_in_each_part(tmp_path: Path) -> None:
     slices = [(10, "rows", "b"), (20, "statement", "a"), (30, "rows", "a"), (40, "rows", "a"), (70, "rows", "a")]
     index = read_index(*bronze_of(tmp_path / "bronze", [rows_at(slices)]))
-    firsts = index.first(NAMES[0], places((5, 25), (25, 60), (60, 80)))
-    assert {part: index.place(row).offset for part, row in firsts.items()} == {1: 30, 2: 70}
+    firsts = index.first(NAMES[0], slice_positions((5, 25), (25, 60), (60, 80)))
+    assert {part: index.position(row).offset for part, row in firsts.items()} == {1: 30, 2: 70}
     (cells,) = index.cells([firsts[1]])
     assert (cells["file"], cells["context"], bytes(cells["payload"])) == ("b.000001", b"context", b"        30")
 
@@ -161,18 +163,20 @@ def test_a_quarantined_xa_transaction_is_left_out(quarantined: list[int], starts
     rows = [row | (effect if row["start"] == 20 else {}) for row in index.slices.to_pylist()]
     moved = replace(index, slices=ordered(pa.Table.from_pylist(rows, index.slices.schema)))
     positions = [Position("b.000001", start) for start in quarantined]
-    slices = moved.of_table(NAMES[0], places((0, 100)), positions)
+    slices = moved.of_table(NAMES[0], slice_positions((0, 100)), positions)
     assert sorted(slices.column("start").to_pylist()) == starts
 
 
 @pytest.mark.parametrize("number", [16, 3_000])
 def test_the_first_slice_of_a_table_in_each_of_many_parts(tmp_path: Path, number: int) -> None:
     """Parts of 50 bytes with gaps of 50 between them, of slices of 10 bytes; every third part is empty."""
-    parts = places(*((start, start + (50 if nth % 3 else 0)) for nth, start in enumerate(range(0, number * 100, 100))))
+    parts = slice_positions(
+        *((start, start + (50 if nth % 3 else 0)) for nth, start in enumerate(range(0, number * 100, 100)))
+    )
     slices = rows_at([(start, "rows", "a") for start in range(0, number * 100, 10)])
     index = read_index(*bronze_of(tmp_path / "bronze", [slices], group=32))
     expected = {nth: part.start.offset for nth, part in enumerate(parts) if part}
-    assert {nth: index.place(row).offset for nth, row in index.first(NAMES[0], parts).items()} == expected
+    assert {nth: index.position(row).offset for nth, row in index.first(NAMES[0], parts).items()} == expected
     assert len(index.of_table(NAMES[0], parts)) == 5 * len(expected)
 
 
@@ -195,7 +199,7 @@ def test_a_slice_may_be_cut_again(tmp_path: Path, target: int) -> None:
 
 
 def boundaries(content: bytes) -> list[int]:
-    """Where the transactions of a file end."""
+    """Position where the transactions of a file end."""
     slicer = Slicer("b.000001", 0, None, target=1)
     return [stop for batch in [*slicer.feed(content), *slicer.finish()] for stop in batch.column("stop").to_pylist()]
 
@@ -213,7 +217,7 @@ def test_a_data_file_that_is_missing_or_damaged_is_named(
 
 
 def test_only_files_that_may_hold_the_range_are_read(bronze_files: tuple[Table, int]) -> None:
-    """The data files of the fixture: one of three places of the log each, the second of two binlog files."""
+    """The data files of the fixture: one of three positions of the log each, the second of two binlog files."""
     files = DataFiles(*bronze_files)
     (last,) = files.holding(Range(Position("b.000002", 4, 2), Position("b.000003", 4, 2)))
     assert {row["file"] for row in deltalake_rows(bronze_files[0], files.paths[last])} == {"b.000002"}

@@ -35,30 +35,28 @@ DESCRIBED = [Described(str(name), key=["id"], id=INT.NOT_NULL, note=VARCHAR(40))
 
 def changes(chance: Random, open_: list[bytes]) -> list[Change]:
     """What one file logs. open_: names of XA transactions that are prepared and not decided yet."""
-    changes_: list[Change] = []
+    decoded: list[Change] = []
     for number in range(chance.randrange(5, 15)):
         rows = [Insert(str(name), (number, "n")) for name in chance.sample(NAMES, chance.randrange(1, 4))]
         many_rows = Rows(str(chance.choice(NAMES)), Insert, [(at, "x" * 40) for at in range(30)])
         match chance.randrange(8):
             case 0:
-                changes_ += [
-                    Statement("shop", chance.choice(["TRUNCATE a", "FLUSH TABLES", "CREATE TABLE d (id INT)"]))
-                ]
+                decoded += [Statement("shop", chance.choice(["TRUNCATE a", "FLUSH TABLES", "CREATE TABLE d (id INT)"]))]
             case 1:
-                changes_ += prepared(*rows, many_rows, name=b"once", one_phase=True)
+                decoded += prepared(*rows, many_rows, name=b"once", one_phase=True)
             case 2 | 3:
                 name = f"x{chance.randrange(1000)}".encode()
                 if name not in open_:
                     open_.append(name)
-                    changes_ += prepared(*rows, *[many_rows] * chance.randrange(3), name=name)
+                    decoded += prepared(*rows, *[many_rows] * chance.randrange(3), name=name)
             case 4 if open_:
                 xid = f"X'{open_.pop(chance.randrange(len(open_))).hex()}',X'',1"
-                changes_ += [Statement("", f"XA {chance.choice(['COMMIT', 'COMMIT', 'ROLLBACK'])} {xid}")]
+                decoded += [Statement("", f"XA {chance.choice(['COMMIT', 'COMMIT', 'ROLLBACK'])} {xid}")]
             case 5:
-                changes_ += [Statement("", f"XA COMMIT X'{bytes([0, number]).hex()}',X'',1")] if number == 7 else []
+                decoded += [Statement("", f"XA COMMIT X'{bytes([0, number]).hex()}',X'',1")] if number == 7 else []
             case _:
-                changes_ += [*rows, Commit()]
-    return changes_
+                decoded += [*rows, Commit()]
+    return decoded
 
 
 @dataclass(frozen=True)
@@ -78,17 +76,17 @@ def write_log(spark: SparkSession, lake: Path, chance: Random, *, marks: bool) -
     """Six files in two log generations, in three commits, without the first file. marks: it has a deletion vector."""
     table = Lake(str(lake)).bronze("shop")
     head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
-    places = [(1, "b.999998"), (1, "b.999999"), (1, "b.1000000"), (2, "b.000001"), (2, "b.000002"), (2, "b.000003")]
+    positions = [(1, "b.999998"), (1, "b.999999"), (1, "b.1000000"), (2, "b.000001"), (2, "b.000002"), (2, "b.000003")]
     open_: list[bytes] = []
     bounds: list[Position] = []
     for nth in range(3):
         rows = []
-        for stretch, file in places[2 * nth : 2 * nth + 2]:
+        for stretch, file in positions[2 * nth : 2 * nth + 2]:
             content = SegmentSpec(tables=DESCRIBED, changes=changes(chance, open_)).to_bytes()
-            slices_ = bronze_rows(file, content, target=chance.choice([1, 500, 2000, 100_000]))
-            rows.append(slices_.set_column(0, "stretch", pa.array([stretch] * len(slices_), pa.int32())))
+            slice_list = bronze_rows(file, content, target=chance.choice([1, 500, 2000, 100_000]))
+            rows.append(slice_list.set_column(0, "stretch", pa.array([stretch] * len(slice_list), pa.int32())))
             small = bronze_rows(file, content, target=1).to_pylist()
-            bounds += [Position(file, slice_["stop"], stretch) for slice_ in small if slice_["transactions"]]
+            bounds += [Position(file, log_slice["stop"], stretch) for log_slice in small if log_slice["transactions"]]
         head = table.append_rows(pa.concat_tables(rows), head, Checkpoint(bounds[-1], new_batch()))
     if marks:
         spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
@@ -115,8 +113,8 @@ def test_the_index_is_what_spark_finds(spark: SparkSession, case: tuple[Random, 
     _same_slices(rows, bronze_log)
     for _ in range(2):
         first, *inner, last = sorted(chance.sample(bronze_log.bounds, 6))
-        range_ = Range(first, last)
-        _same_look(spark, bronze_log, range_, {first, *inner})
+        log_range = Range(first, last)
+        _same_look(spark, bronze_log, log_range, {first, *inner})
 
 
 def _same_slices(all_rows: Any, bronze_log: Bronze) -> None:
@@ -139,26 +137,26 @@ def _same_slices(all_rows: Any, bronze_log: Bronze) -> None:
     assert files == spans
 
 
-def _same_look(spark: SparkSession, bronze_log: Bronze, range_: Range, cuts: set[Position]) -> None:
-    index, scan = scan_effective(bronze_log.table, bronze_log.version, range_, bronze_log.bounds[0], cuts)
-    rows = slices_by_spark.cut(bronze.read_all(spark, bronze_log.table, bronze_log.version), cuts | {range_.stop})
-    in_range = rows.where(bronze.inside(range_))
-    uncut = read_index(bronze_log.table, bronze_log.version, range_).cut(cuts | {range_.stop}).within(range_)
+def _same_look(spark: SparkSession, bronze_log: Bronze, log_range: Range, cuts: set[Position]) -> None:
+    index, scan = scan_effective(bronze_log.table, bronze_log.version, log_range, bronze_log.bounds[0], cuts)
+    rows = slices_by_spark.cut(bronze.read_all(spark, bronze_log.table, bronze_log.version), cuts | {log_range.stop})
+    in_range = rows.where(bronze.inside(log_range))
+    uncut = read_index(bronze_log.table, bronze_log.version, log_range).cut(cuts | {log_range.stop}).within(log_range)
     assert uncut.spans() == slices_by_spark.spans(in_range)
     notable = slices_by_spark.notable(in_range)
     assert [{name: row[name] for name in notable[0]} for row in uncut.notable(with_xa=True)] == notable
 
-    before = bronze.read(spark, bronze_log.table, bronze_log.version, Range(bronze_log.bounds[0], range_.stop))
-    committed = slices_by_spark.committed(before, range_)
+    before = bronze.read(spark, bronze_log.table, bronze_log.version, Range(bronze_log.bounds[0], log_range.stop))
+    committed = slices_by_spark.committed(before, log_range)
     is_known = committed["begun"].is_valid()
-    assert _rows(scan.xa.rows) == _rows(committed.filter(is_known).drop_columns(["xid"]))
+    assert _row_texts(scan.xa.rows) == _row_texts(committed.filter(is_known).drop_columns(["xid"]))
     unknown = committed.filter(pa.compute.invert(is_known)).to_pylist()
     assert {(xid, at.order) for xid, at in scan.xa.unknown} == {
         (row["xid"], (row["at_stretch"], row["at_number"], row["at_start"])) for row in unknown
     }
 
-    effect = slices_by_spark.effective(rows, range_, scan.xa)
-    parts = [Range(begin, end) for begin, end in zip(sorted(cuts), [*sorted(cuts)[1:], range_.stop], strict=True)]
+    effect = slices_by_spark.effective(rows, log_range, scan.xa)
+    parts = [Range(begin, end) for begin, end in zip(sorted(cuts), [*sorted(cuts)[1:], log_range.stop], strict=True)]
     for name in NAMES:
         firsts = index.first(name, parts)
         spark_firsts = slices_by_spark.first_slices(effect, name, parts)
@@ -166,24 +164,26 @@ def _same_look(spark: SparkSession, bronze_log: Bronze, range_: Range, cuts: set
         for column in ("payload", "context"):
             cell = {nth: first[column] for nth, first in spark_firsts.items()}
             assert {nth: bytes(record[column]) for nth, record in cells.items()} == cell
-        places = {nth: (first["file"], first["start"], first["stretch"]) for nth, first in spark_firsts.items()}
-        assert {nth: index.place(row) for nth, row in firsts.items()} == {n: Position(*at) for n, at in places.items()}
+        positions = {nth: (first["file"], first["start"], first["stretch"]) for nth, first in spark_firsts.items()}
+        assert {nth: index.position(row) for nth, row in firsts.items()} == {
+            n: Position(*at) for n, at in positions.items()
+        }
         of_table = slices_by_spark.of_table(effect, name, parts[1:])
-        assert _read(bronze_log, index.of_table(name, tuple(parts[1:]))) == _by_spark(of_table)
+        assert _slices_in_task(bronze_log, index.of_table(name, tuple(parts[1:]))) == _by_spark(of_table)
 
 
-def _rows(table: pa.Table) -> list[str]:
+def _row_texts(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
 
-def _read(bronze_log: Bronze, slices: pa.Table) -> list[tuple[Any, ...]]:
+def _slices_in_task(bronze_log: Bronze, slices: pa.Table) -> list[tuple[Any, ...]]:
     """The slices of a table as a task reads them."""
-    rows_ = []
+    all_rows = []
     for row in slices.to_pylist():
         file = pq.ParquetFile(Path(bronze_log.table.path) / row["data_file"])
         context, payload = (file.read_row_group(row["row_group"], [name])[name][row["row"]].as_py() for name in _BYTES)
         effect = tuple(row[f"effect_{name}"] for name in ("stretch", "number", "start", "file"))
-        place_cells = (
+        position_cells = (
             row["stretch"],
             row["number"],
             row["start"],
@@ -192,8 +192,8 @@ def _read(bronze_log: Bronze, slices: pa.Table) -> list[tuple[Any, ...]]:
             row["committed_at"],
         )
         cells = (context, payload[row["offset"] : row["offset"] + row["bytes"]], row["window"])
-        rows_.append((*place_cells, *cells, None if effect[0] is None else effect))
-    return sorted(rows_, key=repr)
+        all_rows.append((*position_cells, *cells, None if effect[0] is None else effect))
+    return sorted(all_rows, key=repr)
 
 
 _BYTES = ("context", "payload")
@@ -204,11 +204,11 @@ def _by_spark(slices: DataFrame) -> list[tuple[Any, ...]]:
     rows = slices.toArrow().to_pylist()
     names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
     effects = [row.get(EFFECT) for row in rows]
-    rows_ = [
+    all_rows = [
         (
-            *(row[name_] for name_ in names),
-            effect and tuple(effect[name_] for name_ in ("stretch", "number", "start", "file")),
+            *(row[full_name] for full_name in names),
+            effect and tuple(effect[full_name] for full_name in ("stretch", "number", "start", "file")),
         )
         for row, effect in zip(rows, effects, strict=True)
     ]
-    return sorted(rows_, key=repr)
+    return sorted(all_rows, key=repr)

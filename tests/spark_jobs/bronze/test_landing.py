@@ -46,7 +46,7 @@ def test_large_slices_end_a_row_group_earlier() -> None:
 
 def test_totals_add_up() -> None:
     all_slices = pa.Table.from_batches(slices()).combine_chunks().to_batches()[0]
-    total = sum((Totals.of(slice_) for slice_ in slices()), Totals())
+    total = sum((Totals.of(log_slice) for log_slice in slices()), Totals())
     assert total == Totals.of(all_slices)
     assert total.slices == all_slices.num_rows
     assert total.last_gtid
@@ -56,8 +56,8 @@ def test_totals_add_up() -> None:
 def test_a_task_writes_one_file_without_bounds_of_what_nobody_asks_for(tmp_path: Path) -> None:
     table = new_table(str(tmp_path), bronze.COLUMNS, bronze.PROPERTIES)
     slicing = slicing_task(PARTS, bronze.ARROW)
-    (row_,) = _writing(table.path, table.schema, dict(table.configuration), slicing)(ids())
-    landed: Landed = pickle.loads(row_.column("value")[0].as_py())  # noqa: S301 - our own
+    (one_row_cells,) = _writing(table.path, table.schema, dict(table.configuration), slicing)(ids())
+    landed: Landed = pickle.loads(one_row_cells.column("value")[0].as_py())  # noqa: S301 - our own
     (file,) = landed.files
     parquet = pq.ParquetFile(tmp_path / file.path)
     assert parquet.metadata.num_rows == landed.totals.slices == file.num_records

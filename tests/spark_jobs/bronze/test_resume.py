@@ -19,7 +19,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.protocol import Log, LogFile, Switch
-from tests.gtid_logs import A, B, Standing, gtids, land, write_log
+from tests.gtid_logs import A, B, ServerFolder, gtids, land, write_log
 
 Files = Sequence[tuple[str, Sequence[str]]]
 PRIMARY: Files = [("", ["a:1", "a:2"]), ("a:1-2", ["a:3", "a:4"])]
@@ -32,12 +32,12 @@ def bronze(tmp_path: Path) -> Table:
     return Lake(str(tmp_path / "lake")).bronze("shop")
 
 
-def server(tmp_path: Path, name: str, files: Files, uuid: str | None = None, **options: Any) -> Standing:
+def server(tmp_path: Path, name: str, files: Files, uuid: str | None = None, **options: Any) -> ServerFolder:
     """The files of a server as they are now. Its address is its name."""
     first, base = options.pop("first", 1), options.pop("base", "b")
     shutil.rmtree(tmp_path / name, ignore_errors=True)
     write_log(tmp_path / name, files, base, first)
-    return Standing(tmp_path / name, {"one": A, "two": B}.get(name) if uuid is None else uuid, name, **options)
+    return ServerFolder(tmp_path / name, {"one": A, "two": B}.get(name) if uuid is None else uuid, name, **options)
 
 
 def gtids_of(bronze: Table) -> MysqlGtids:
@@ -103,9 +103,9 @@ def test_an_endpoint_with_nothing_new_is_moved_to_all_the_same(tmp_path: Path, b
 
 
 def test_a_source_that_began_inside_a_file_knows_what_came_before(tmp_path: Path, bronze: Table) -> None:
-    standing = server(tmp_path, "one", [("a:1-7", ["a:8", "a:9"])], first=3)
-    standing.purged_gtids = gtids("b:1-5")
-    land(bronze, standing, "latest")
+    server_folder = server(tmp_path, "one", [("a:1-7", ["a:8", "a:9"])], first=3)
+    server_folder.purged_gtids = gtids("b:1-5")
+    land(bronze, server_folder, "latest")
     assert gtids_of(bronze) == gtids("a:1-9 b:1-5")
     files: Files = [("", [*(f"b:{n}" for n in range(1, 6)), *(f"a:{n}" for n in range(1, 11))])]
     land(bronze, server(tmp_path, "two", files))
@@ -122,10 +122,10 @@ def test_without_gtids_nothing_is_moved_to(tmp_path: Path, bronze: Table) -> Non
     land(bronze, server(tmp_path, "one", [("", ["-", "-"])]))
     with pytest.raises(SourceError) as refused:
         land(bronze, server(tmp_path, "two", [("", ["-", "-", "-"])]))
-    place = str(refused.value).split("at ")[1].split(" ")[0]
+    location = str(refused.value).split("at ")[1].split(" ")[0]
     assert str(refused.value) == (
-        f"shop: bronze holds transactions without GTID, at {place} for one, and positions of one server mean nothing "
-        "on another; bring the first server back, or give the other one a source name of its own"
+        f"shop: bronze holds transactions without GTID, at {location} for one, and positions of one server mean "
+        "nothing on another; bring the first server back, or give the other one a source name of its own"
     )
 
 
@@ -136,11 +136,11 @@ ALONE = Switch()
 def test_another_server_under_the_same_name_is_an_error(tmp_path: Path, bronze: Table, is_listed: bool) -> None:
     switch = Switch(has_several=is_listed)
     land(bronze, server(tmp_path, "one", PRIMARY, switch=switch))
-    standing = server(tmp_path, "one", REPLICA, uuid=B, switch=switch)
+    server_folder = server(tmp_path, "one", REPLICA, uuid=B, switch=switch)
     with pytest.raises(
         AnotherLog, match=rf"^shop: the server is another one: bronze holds the log of {A}, .* now is {B}; "
     ):
-        land(bronze, standing)
+        land(bronze, server_folder)
     land(bronze, server(tmp_path, "one", REPLICA, uuid=B, switch=GO_ON))
     assert gtids_of(bronze) == gtids("a:1-6")
 
@@ -173,35 +173,35 @@ def test_numbers_that_began_again_are_an_error(
     tmp_path: Path, bronze: Table, files: Files, options: dict[str, str], message: str
 ) -> None:
     land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE))
-    standing = server(tmp_path, "one", files, switch=ALONE, **options)
-    later(standing)
+    server_folder = server(tmp_path, "one", files, switch=ALONE, **options)
+    later(server_folder)
     with pytest.raises(AnotherLog) as refused:
-        land(bronze, standing)
+        land(bronze, server_folder)
     assert message in str(refused.value)
-    assert glance(standing, bronze.head()).end.stretch == 2
+    assert glance(server_folder, bronze.head()).end.stretch == 2
 
 
-def later(standing: Standing) -> None:
+def later(server_folder: ServerFolder) -> None:
     """As if its files had been begun half a minute later."""
-    for file in standing.directory.iterdir():
+    for file in server_folder.directory.iterdir():
         content = bytearray(file.read_bytes())
         content[4] += 30
         file.write_bytes(content)
-    standing.log = lambda: _log(standing)  # type: ignore[method-assign]
+    server_folder.log = lambda: _log(server_folder)  # type: ignore[method-assign]
 
 
-def _log(standing: Standing) -> Log:
+def _log(server_folder: ServerFolder) -> Log:
     """Its checksums do not fit any more, and so it is not looked into for its end."""
-    files = tuple(LogFile(file.name, file.stat().st_size) for file in sorted(standing.directory.iterdir()))
-    return Log("shop", files, Position(files[-1].name, files[-1].size), standing.uuid)
+    files = tuple(LogFile(file.name, file.stat().st_size) for file in sorted(server_folder.directory.iterdir()))
+    return Log("shop", files, Position(files[-1].name, files[-1].size), server_folder.uuid)
 
 
 def test_where_the_user_says_so_a_log_that_began_again_is_a_stretch_with_all_it_has(
     tmp_path: Path, bronze: Table
 ) -> None:
     land(bronze, server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["b:1"])], switch=ALONE))
-    standing = server(tmp_path, "one", [("", ["a:1", "b:1", "a:2"])], switch=GO_ON)
-    moved = land(bronze, standing)
+    server_folder = server(tmp_path, "one", [("", ["a:1", "b:1", "a:2"])], switch=GO_ON)
+    moved = land(bronze, server_folder)
     assert moved.relation is Relation.RESTARTED
     assert moved.stretches[-1].begin == Position("b.000001", 4, 2)
     new = every_gtid(bronze)
@@ -211,15 +211,15 @@ def test_where_the_user_says_so_a_log_that_began_again_is_a_stretch_with_all_it_
 
 def test_a_log_that_began_again_and_has_lost_its_beginning_is_refused(tmp_path: Path, bronze: Table) -> None:
     land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE, first=7))
-    standing = server(tmp_path, "one", [("a:1", ["a:2"])], switch=GO_ON, first=2)
+    server_folder = server(tmp_path, "one", [("a:1", ["a:2"])], switch=GO_ON, first=2)
     with pytest.raises(SourceError, match=r"^shop: the numbers of its files began again, and files before b\.000002"):
-        land(bronze, standing)
+        land(bronze, server_folder)
 
 
 def test_behind_a_whole_file_goes_on_the_next_one_though_that_file_is_purged(tmp_path: Path, bronze: Table) -> None:
-    standing = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5"])], switch=ALONE)
-    (standing.directory / "b.000003").unlink()  # copies, of closed files
-    land(bronze, standing)
+    server_folder = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5"])], switch=ALONE)
+    (server_folder.directory / "b.000003").unlink()  # copies, of closed files
+    land(bronze, server_folder)
     replaced = server(tmp_path, "one", [("a:1-4", ["a:5", "a:6"])], switch=ALONE, first=3)
     assert land(bronze, replaced).relation is Relation.SAME
     assert sorted(every_gtid(bronze)) == [f"{A}:{n}" for n in range(1, 7)]
@@ -227,19 +227,19 @@ def test_behind_a_whole_file_goes_on_the_next_one_though_that_file_is_purged(tmp
 
 def test_purged_files_are_no_other_log(tmp_path: Path, bronze: Table) -> None:
     land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE))
-    standing = server(tmp_path, "one", [("a:1-6", ["a:7"])], switch=GO_ON, first=4)
+    server_folder = server(tmp_path, "one", [("a:1-6", ["a:7"])], switch=GO_ON, first=4)
     with pytest.raises(SourceError, match=r"b\.000002 is gone from the source, whose oldest file is b\.000004"):
-        land(bronze, standing)
+        land(bronze, server_folder)
 
 
 def test_a_lake_from_before_the_index_goes_on(tmp_path: Path, bronze: Table) -> None:
-    standing = server(tmp_path, "one", PRIMARY)
-    land(bronze, standing)
+    server_folder = server(tmp_path, "one", PRIMARY)
+    land(bronze, server_folder)
     head = bronze.head()
     assert head is not None
     assert head.checkpoint is not None
     head = replace(head, checkpoint=replace(BronzeCommit.of(head.checkpoint), stretches=()))
-    assert onward(Standing(standing.directory, A, "one", ALONE), bronze, head).relation is Relation.SAME
+    assert onward(ServerFolder(server_folder.directory, A, "one", ALONE), bronze, head).relation is Relation.SAME
     moved = onward(server(tmp_path, "two", REPLICA), bronze, head)
     assert moved.relation is Relation.ENDPOINT
     assert moved.stretches[-1].gtids == gtids("a:1-4")

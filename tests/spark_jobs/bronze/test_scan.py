@@ -52,14 +52,10 @@ def test_statements_about_a_table_are_those_that_name_it_in_order(name: TableNam
     named_in = [statement for statement in range_scan.statements if statement.statement.names(name.schema, name.table)]
     about, indexes = range_scan.about(name, at(70)), range_scan.indexes(name, at(4))
     assert about == [
-        statement_
-        for statement_ in named_in
-        if statement_.position >= at(70) and statement_.statement.effect is not Effect.INDEXES
+        logged for logged in named_in if logged.position >= at(70) and logged.statement.effect is not Effect.INDEXES
     ]
-    assert indexes == [statement_ for statement_ in named_in if statement_.statement.effect is Effect.INDEXES]
-    assert range_scan.last_change(name) == max(
-        statement_.position for statement_ in named_in if statement_ not in indexes
-    )
+    assert indexes == [logged for logged in named_in if logged.statement.effect is Effect.INDEXES]
+    assert range_scan.last_change(name) == max(logged.position for logged in named_in if logged not in indexes)
 
 
 def definition(*columns: Column) -> TableDefinition:
@@ -102,14 +98,14 @@ def test_bronze_tells_tables_definitions_and_statements(tmp_path: Path) -> None:
         ],
     )
     table, version = bronze_of(tmp_path / "bronze", [bronze_rows("b.000001", spec.to_bytes(), target=1)])
-    survey_ = scan_metadata(read_index(table, version, Range(at(0), Position("b.000002", 4))))
-    assert set(survey_.tables) == {NAME, TableName("shop", "u")}
-    assert [(statement.statement.text, statement.statement.names("shop", "u")) for statement in survey_.statements] == [
-        ("TRUNCATE u", True)
-    ]
-    occurrence = survey_.tables[NAME]
-    assert occurrence.first < survey_.statements[0].position < occurrence.last
+    range_scan = scan_metadata(read_index(table, version, Range(at(0), Position("b.000002", 4))))
+    assert set(range_scan.tables) == {NAME, TableName("shop", "u")}
+    assert [
+        (statement.statement.text, statement.statement.names("shop", "u")) for statement in range_scan.statements
+    ] == [("TRUNCATE u", True)]
+    occurrence = range_scan.tables[NAME]
+    assert occurrence.first < range_scan.statements[0].position < occurrence.last
     assert agreed(NAME, occurrence.definitions).column_names() == ["id"]
-    (statement_,) = survey_.about(TableName("shop", "u"), at(4))
-    assert (statement_.database, statement_.position < statement_.stop <= occurrence.last) == ("shop", True)
-    assert survey_.about(NAME, at(4)) == survey_.about(TableName("shop", "u"), statement_.stop) == []
+    (logged,) = range_scan.about(TableName("shop", "u"), at(4))
+    assert (logged.database, logged.position < logged.stop <= occurrence.last) == ("shop", True)
+    assert range_scan.about(NAME, at(4)) == range_scan.about(TableName("shop", "u"), logged.stop) == []

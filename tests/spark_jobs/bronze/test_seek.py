@@ -18,7 +18,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source
-from spark_jobs.source.seek import find_place
+from spark_jobs.source.seek import resolve_location
 from tests.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
 from tests.segment_types import INT
 
@@ -54,7 +54,7 @@ def filled(spark: SparkSession, files: Files, tmp_path_factory: pytest.TempPathF
     return lake
 
 
-def places() -> list[str]:
+def seeker() -> list[str]:
     sets = [f"{UUID}:1-{n}" for n in range(1, 13)]
     times = [datetime.fromtimestamp(SECOND + n, UTC).isoformat() for n in (2, 5, 6, 9, 10, 12)]
     return [*sets, *times, "b.000002:4", "b.000001:4"]
@@ -63,10 +63,10 @@ def places() -> list[str]:
 def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled: Lake) -> None:
     landed: Source = BronzeLog(BronzeSnapshot.of(filled, "shop"))
     assert landed.log() == files.log()
-    from spark_jobs.log.location import parse_place
+    from spark_jobs.log.location import parse_location
 
-    positions = {find_place(landed, files.log(), parse_place(place)) for place in places()}
-    assert positions == {find_place(files, files.log(), parse_place(place)) for place in places()}
+    positions = {resolve_location(landed, files.log(), parse_location(location)) for location in seeker()}
+    assert positions == {resolve_location(files, files.log(), parse_location(location)) for location in seeker()}
     assert len(positions) > 12
 
 
@@ -81,30 +81,30 @@ def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, fille
 
 
 def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
-    range_ = range_in(filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
-    assert range_ == Range(Position("b.000002", 4), Position("b.000003", 4))
+    log_range = range_in(filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
+    assert log_range == Range(Position("b.000002", 4), Position("b.000003", 4))
     lines = changes_of_bronze(filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", is_wanted=wanted_tables([]))
     assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == [4, 5, 6]
 
 
 @pytest.mark.parametrize(
-    "place, reason",
+    "location, reason",
     [
         (f"{UUID}:1-13", "does not hold .*:13 of the set"),
         ("2100-01-01T00:00:00Z", "lies behind the end of the log"),
         ("0-1-5", "is of a MySQL server"),
     ],
 )
-def test_what_bronze_does_not_hold_is_refused(spark: SparkSession, filled: Lake, place: str, reason: str) -> None:
+def test_what_bronze_does_not_hold_is_refused(spark: SparkSession, filled: Lake, location: str, reason: str) -> None:
     with pytest.raises(SourceError, match=f"^shop: .*{reason}"):
-        range_in(filled, "shop", place, None)
+        range_in(filled, "shop", location, None)
 
 
 def test_what_lies_before_bronze_names_what_can_be_done(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     extract(spark, lake, files, f"{UUID}:1-6")
-    range_ = range_in(lake, "shop", None, None)
-    assert range_.start.file == "b.000002"
+    log_range = range_in(lake, "shop", None, None)
+    assert log_range.start.file == "b.000002"
     with pytest.raises(SourceError, match=r"oldest file there is, b\.000003; name a position, which may lie in a file"):
         range_in(lake, "shop", f"{UUID}:1-7", None)
     assert range_in(lake, "shop", f"{UUID}:1-9", None).start.file == "b.000003"

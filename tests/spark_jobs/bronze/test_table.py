@@ -42,7 +42,7 @@ def test_it_begins_where_the_first_extraction_did() -> None:
 
 
 @pytest.mark.parametrize(
-    "bounds, place",
+    "bounds, location",
     [
         ({}, "b.000001:4"),
         ({"oldest": "b.000003:4"}, "b.000003:4"),
@@ -51,14 +51,14 @@ def test_it_begins_where_the_first_extraction_did() -> None:
         ({"oldest": "b.000002:4", "removed_to": "b.000002:900"}, "b.000002:4"),  # a file was brought back since
     ],
 )
-def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(bounds: dict[str, str], place: str) -> None:
-    places: dict[str, Any] = {name: Position.parse(text) for name, text in bounds.items()}
-    checkpoint = BronzeCommit(Position("b.000009", 4), "x", begin=Position("b.000001", 4), **places)
-    assert bronze.complete_from(checkpoint) == Position.parse(place)
-    bronze.require_held("shop", checkpoint, Position.parse(place))
+def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(bounds: dict[str, str], location: str) -> None:
+    positions: dict[str, Any] = {name: Position.parse(text) for name, text in bounds.items()}
+    checkpoint = BronzeCommit(Position("b.000009", 4), "x", begin=Position("b.000001", 4), **positions)
+    assert bronze.complete_from(checkpoint) == Position.parse(location)
+    bronze.require_held("shop", checkpoint, Position.parse(location))
 
 
-PLACES = ["b.999999:4", "b.999999:500", "b.1000000:0", "b.1000000:300", "2/b.000001:0"]
+LOCATIONS = ["b.999999:4", "b.999999:500", "b.1000000:0", "b.1000000:300", "2/b.000001:0"]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_the_last_gtid_of_a_range(tmp_path: Path, start: str, stop: str, last: s
 def test_gtids_of_statements_by_where_they_stand(tmp_path: Path) -> None:
     """Of a range: rows have GTIDs too, and one of the statements has none."""
     snapshot = with_gtids(tmp_path, kinds=["statement", "statement", "rows", "statement", "statement"])
-    first, _, _, fourth, last = map(Position.parse, PLACES)
-    all_places = Range(first, replace(last, offset=last.offset + 1))
-    assert bronze.statement_gtids(snapshot, all_places) == {
+    first, _, _, fourth, last = map(Position.parse, LOCATIONS)
+    all_offsets = Range(first, replace(last, offset=last.offset + 1))
+    assert bronze.statement_gtids(snapshot, all_offsets) == {
         first.order: "one:1",
         fourth.order: "one:3",
         last.order: "two:9",
@@ -91,11 +91,11 @@ def test_gtids_of_statements_by_where_they_stand(tmp_path: Path) -> None:
 
 
 def with_gtids(folder: Path, kinds: Sequence[str] = ("rows",) * 5) -> bronze.BronzeSnapshot:
-    """Bronze with slices at the places above, with GTIDs but for the second one."""
+    """Bronze with slices at the positions above, with GTIDs but for the second one."""
     gtids = ["one:1", None, "one:2", "one:3", "two:9"]
     rows = [
         {"stretch": position.stretch, "number": position.number, "start": position.offset, "gtid": gtid, "kind": kind}
-        for position, gtid, kind in zip(map(Position.parse, PLACES), gtids, kinds, strict=True)
+        for position, gtid, kind in zip(map(Position.parse, LOCATIONS), gtids, kinds, strict=True)
     ]
     table = Lake(str(folder)).bronze("shop")
     checkpoint = BronzeCommit(Position("b.000001", 4, 3), new_batch())
@@ -115,7 +115,7 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
             position.offset,
             [{"schema": s, "table": t} for s, t in tables] if tables is not None else None,
         )
-        for position, tables in zip(map(Position.parse, PLACES), names, strict=True)
+        for position, tables in zip(map(Position.parse, LOCATIONS), names, strict=True)
     ]
     columns = "stretch INT, number BIGINT, start BIGINT, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
     table = Lake(str(lake)).bronze("shop")
@@ -127,7 +127,7 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
         within = Range(Position.parse(start), Position.parse(stop))
         return sorted((row[0], row[1], row[2]) for row in bronze.read(spark, table, head.version, within).collect())
 
-    orders = [Position.parse(place).order for place in PLACES]
+    orders = [Position.parse(location).order for location in LOCATIONS]
     assert starts("b.000001:4", "3/b.000001:4") == orders
     assert starts("b.999999:500", "b.1000000:300") == orders[1:3]
     assert starts("b.999999:501", "2/b.000001:0") == orders[2:4]

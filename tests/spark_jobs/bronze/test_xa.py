@@ -1,4 +1,7 @@
-"""What is known of committed XA transactions, without Spark: by table, by place, how far back they are looked for."""
+"""What is known of committed XA transactions, without Spark.
+
+By table, by position, how far back they are looked for.
+"""
 
 from typing import Any
 
@@ -70,7 +73,7 @@ def test_a_name_that_is_given_to_a_table_between_rows_and_commit(since: Position
 
 
 @pytest.mark.parametrize(
-    "start, oldest, places",
+    "start, oldest, positions",
     [
         (at(900, 7), at(4), [at(900, 7), at(0, 7), at(0, 6), at(0, 4), at(4)]),
         (at(100 << 20, 3), at(4, 2), [at(100 << 20, 3), at(36 << 20, 3), at(0, 3), at(4, 2)]),
@@ -79,6 +82,6 @@ def test_a_name_that_is_given_to_a_table_between_rows_and_commit(since: Position
     ],
 )
 def test_they_are_looked_for_further_and_further_back(
-    start: Position, oldest: Position, places: list[Position]
+    start: Position, oldest: Position, positions: list[Position]
 ) -> None:
-    assert list(_starts(start, oldest)) == places
+    assert list(_starts(start, oldest)) == positions

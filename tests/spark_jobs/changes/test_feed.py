@@ -108,9 +108,9 @@ def test_a_table_that_is_not_wanted_may_have_types_that_are_not_read() -> None:
 @pytest.mark.parametrize("cut", [1, 40, 80])
 def test_a_cut_file_gives_what_is_whole_and_then_its_place(cut: int) -> None:
     content = replace(SPEC, rotate_to="").to_bytes()[:-cut]
-    places = list(zip(SPEC.offsets(), SPEC.offsets()[1:], SPEC.events(), strict=False))
-    end = next(after for _, after, event in places if event[4] == 16)
-    event, at = next((at, len(content) - at) for at, after, _ in places if at < len(content) <= after)
+    positions = list(zip(SPEC.offsets(), SPEC.offsets()[1:], SPEC.events(), strict=False))
+    end = next(after for _, after, event in positions if event[4] == 16)
+    event, at = next((at, len(content) - at) for at, after, _ in positions if at < len(content) <= after)
     lines: list[str] = []
     with pytest.raises(Truncated) as refused:
         lines.extend(changes_of_files([("b.000001", iter([content]))], ANY))
@@ -136,7 +136,7 @@ def test_a_recorded_log_tells_what_its_statements_did() -> None:
 
 @pytest.mark.parametrize("undo", [Rollback(), Query("", "ROLLBACK TO `s`")])
 def test_a_rollback_past_rows_is_refused_by_place(undo: Change) -> None:
-    """Which rows were of tables without transactions, and stay, is not in the log."""
+    """Rows that were of tables without transactions, and stay, is not in the log."""
     spec = SegmentSpec(
         tables=[ORDERS, OTHER], changes=[Insert("bench.other", (1,)), Commit(), Insert("bench.orders", (1, None)), undo]
     )

@@ -99,9 +99,9 @@ def after(kind: t.ColumnType, value: Any, *, metadata: bool = True) -> Any:
     ],
 )  # fmt: skip
 def test_values_are_written_as_the_contract_says(kind: t.ColumnType, value: Any, expected: Any) -> None:
-    value_ = after(kind, value)
-    assert value_ == expected
-    assert type(value_) is type(expected)
+    json_value = after(kind, value)
+    assert json_value == expected
+    assert type(json_value) is type(expected)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tests.spark_jobs.changes.feeds import ANY, ORDERS, OTHER, RECORDED, recorde
 from tests.xa import XA, XA_END, XA_START, prepared
 
 
-def xa_told(*files: Sequence[Change], payload: str | None = None) -> list[tuple[Any, ...]]:
+def xa_changes(*files: Sequence[Change], payload: str | None = None) -> list[tuple[Any, ...]]:
     """(file, offset, committed_at, gtid's number, after) of every change in files of these changes."""
     specs = [
         SegmentSpec(tables=[ORDERS, OTHER], changes=changes, first_number=10 * k, payload=lambda _: payload)
@@ -45,7 +45,7 @@ def test_rows_of_an_xa_transaction_come_with_its_commit() -> None:
         Statement("", f"XA COMMIT {XA}"),
         Insert("bench.other", (9,)),
     ]
-    assert xa_told(first, second) == [
+    assert xa_changes(first, second) == [
         ("b.000001", "21", "1", {"id": 7}),
         ("b.000002", "20", "10", {"id": 8}),
         ("b.000001", "21", "0", {"id": 1, "price": None}),
@@ -86,23 +86,23 @@ def test_rows_of_an_xa_transaction_that_is_rolled_back_never_come(
 ) -> None:
     rows = prepared(Insert("bench.orders", (1, None)))
     changes = [*rows, Statement("", f"XA ROLLBACK {XA}"), Insert("bench.other", (9,))]
-    assert xa_told(changes, payload=payload) == [("b.000001", "22", "2", {"id": 9})]
+    assert xa_changes(changes, payload=payload) == [("b.000001", "22", "2", {"id": 9})]
     assert not caplog.records
 
 
 def test_an_xa_transaction_committed_in_one_phase_is_like_any_other() -> None:
-    changes = xa_told([*prepared(Insert("bench.other", (1,)), one_phase=True), Insert("bench.other", (2,))])
+    changes = xa_changes([*prepared(Insert("bench.other", (1,)), one_phase=True), Insert("bench.other", (2,))])
     assert [after for *_, after in changes] == [{"id": 1}, {"id": 2}]
 
 
 def test_an_xid_may_be_used_again() -> None:
     commit = Statement("", f"XA COMMIT {XA}")
     rows = [*prepared(Insert("bench.other", (1,))), commit, *prepared(Insert("bench.other", (2,))), commit]
-    assert [after for *_, after in xa_told(rows)] == [{"id": 1}, {"id": 2}]
+    assert [after for *_, after in xa_changes(rows)] == [{"id": 1}, {"id": 2}]
 
 
 def test_what_is_still_prepared_at_the_end_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    assert xa_told([*prepared(Insert("bench.other", (1,))), *prepared(name=b"y"), Insert("bench.other", (2,))])
+    assert xa_changes([*prepared(Insert("bench.other", (1,))), *prepared(name=b"y"), Insert("bench.other", (2,))])
     spec = SegmentSpec(tables=[OTHER], changes=prepared(Insert("bench.other", (1,))))
     start = spec.offsets()[2]
     assert caplog.messages[0].startswith(f"b.000001:{start}: rows of XA transaction {XA} are missing: it is prepared")
@@ -110,13 +110,13 @@ def test_what_is_still_prepared_at_the_end_is_warned_of(caplog: pytest.LogCaptur
 
 
 def test_a_commit_of_an_xa_transaction_from_an_earlier_file_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    assert xa_told([Statement("", f"XA COMMIT {XA}")]) == []
+    assert xa_changes([Statement("", f"XA COMMIT {XA}")]) == []
     [message] = caplog.messages
     assert message.endswith(f"XA transaction {XA} is committed, but no file given has its rows")
 
 
 def test_an_xid_prepared_twice_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    changes = xa_told([*prepared(Insert("bench.other", (1,))), *prepared(Insert("bench.other", (2,)))], [
+    changes = xa_changes([*prepared(Insert("bench.other", (1,))), *prepared(Insert("bench.other", (2,)))], [
         Statement("", f"XA COMMIT {XA}")
     ])  # fmt: skip
     assert [after for *_, after in changes] == [{"id": 2}]
@@ -128,7 +128,7 @@ def test_an_xid_prepared_twice_is_warned_of(caplog: pytest.LogCaptureFixture) ->
 def test_a_large_xa_transaction_is_held_in_a_file() -> None:
     rows = [(number, "1.00") for number in range(20_000)]
     parts: list[Change] = [Rows("bench.orders", Insert, rows) for _ in range(10)]
-    changes = xa_told([*prepared(*parts), Insert("bench.other", (7,)), Commit(), Statement("", f"XA COMMIT {XA}")])
+    changes = xa_changes([*prepared(*parts), Insert("bench.other", (7,)), Commit(), Statement("", f"XA COMMIT {XA}")])
     assert changes[0][3] == {"id": 7}
     assert [after["id"] for *_, after in changes[1:]] == [*range(20_000)] * 10
 
@@ -157,4 +157,4 @@ def test_recorded_xa_transactions_of_mariadb(caplog: pytest.LogCaptureFixture) -
 @pytest.mark.parametrize("body", [b"", bytes(12), bytes(14), struct.pack("<BIII", 0, 1, 9, 9)])
 def test_an_xa_prepare_that_does_not_fit(body: bytes) -> None:
     with pytest.raises(DecodeError, match=r"^b\.000001:\d+: XA_prepare event: its parts do not fit"):
-        xa_told([XA_START, Insert("bench.other", (1,)), XA_END, RawEvent(38, body, ends=True)])
+        xa_changes([XA_START, Insert("bench.other", (1,)), XA_END, RawEvent(38, body, ends=True)])

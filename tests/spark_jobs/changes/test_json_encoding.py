@@ -48,14 +48,14 @@ WRITTEN_BY_ARROW = [
 ]
 
 
-@pytest.mark.parametrize("place", range(len(WRITTEN_BY_ARROW)))
+@pytest.mark.parametrize("offset", range(len(WRITTEN_BY_ARROW)))
 @examples(30)
 @given(data=st.data())
-def test_both_ways_write_the_same(place: int, data: st.DataObject) -> None:
-    column, kind, values = WRITTEN_BY_ARROW[place]
+def test_both_ways_write_the_same(offset: int, data: st.DataObject) -> None:
+    column, kind, values = WRITTEN_BY_ARROW[offset]
     array = pa.array(data.draw(st.lists(st.none() | values, min_size=1, max_size=20)), kind)
     assert json_encoding._by_arrow(column, array) is not None
-    assert json_encoding._column_text(column, array, {}).to_pylist() == json_encoding._cells(column, array, {})
+    assert json_encoding._column_text(column, array, {}).to_pylist() == json_encoding._json_cells(column, array, {})
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,6 @@ def test_what_arrow_writes_otherwise_is_left_to_python(column: Column, kind: pa.
     array = pa.array(values, kind)
     assert json_encoding._by_arrow(column, array) is None
     texts = json_encoding._column_text(column, array, {}).to_pylist()
-    assert texts == json_encoding._cells(column, array, {})
+    assert texts == json_encoding._json_cells(column, array, {})
     parsed = [json.loads(text) for text in texts]
     assert [value if value is None else type(value)(item) for item, value in zip(parsed, values, strict=True)] == values

@@ -39,12 +39,12 @@ def test_a_target(copy: Copy) -> None:
     # The server.
     shop.execute("SET GLOBAL read_only = ON", f"REVOKE ALTER, DELETE, DROP ON `{copy.schema}`.* FROM writer@'%'")
     try:
-        problems_ = problems(copy, apply="ordered")
+        problem_list = problems(copy, apply="ordered")
     finally:
         shop.execute("SET GLOBAL read_only = OFF")
-    assert problems_["read-only"].value == "read_only is on"
-    assert problems_["privileges"].remedy == f"GRANT DELETE, ALTER, DROP ON `{copy.schema}`.* TO 'writer'@'%'"
-    assert set(problems_) == {"read-only", "privileges"}
+    assert problem_list["read-only"].value == "read_only is on"
+    assert problem_list["privileges"].remedy == f"GRANT DELETE, ALTER, DROP ON `{copy.schema}`.* TO 'writer'@'%'"
+    assert set(problem_list) == {"read-only", "privileges"}
 
 
 def test_a_target_that_is_not_there(copy: Copy) -> None:

@@ -13,7 +13,7 @@ LOG = SPEC.to_bytes()
 def check(folder: Path, *names: str) -> dict[str, Check]:
     for name in names:
         (folder / name).write_bytes(LOG)
-    return {check_.name: check_ for check_ in check_files(Files("shop", folder))}
+    return {result.name: result for result in check_files(Files("shop", folder))}
 
 
 def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
@@ -45,5 +45,5 @@ def test_a_folder_without_files_is_a_problem(tmp_path: Path, name: str, reason: 
 
 def test_a_damaged_last_file_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "b.000001").write_bytes(LOG[:60] + b"\xff" + LOG[61:])
-    checks = {check_.name: check_ for check_ in check_files(Files("shop", tmp_path))}
+    checks = {result.name: result for result in check_files(Files("shop", tmp_path))}
     assert checks["folder"].status == "problem"

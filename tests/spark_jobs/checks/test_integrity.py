@@ -1,4 +1,4 @@
-"""Gaps and overlaps in bronze, told by the places of its slices."""
+"""Gaps and overlaps in bronze, told by the positions of its slices."""
 
 import pyarrow as pa
 import pytest

@@ -36,7 +36,7 @@ def check(folder: Path, server: MySQLServer, user: dict[str, Any] | None = None,
     pipeline = pipeline_of(folder, server, user or {}, **keys)
     (source,) = open_sources("shop", pipeline.sources["shop"])
     assert isinstance(source, Server)
-    return {check_.name: check_ for check_ in check_server(pipeline, source)}
+    return {result.name: result for result in check_server(pipeline, source)}
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def setting(server: MySQLServer, name: str, value: object) -> Iterator[None]:
 def test_a_server_as_it_should_be_passes_every_check(tmp_path: Path, servers: Servers, name: str) -> None:
     server = servers.get(name)
     checks = check(tmp_path, server)
-    assert {check_.name: check_ for check_ in checks.values() if check_.status != "ok"} == {}
+    assert {result.name: result for result in checks.values() if result.status != "ok"} == {}
     monitor = "BINLOG MONITOR" if "mariadb" in name else "REPLICATION CLIENT"
     assert {"connection", "server version", "log_bin", "binlog_format", "REPLICATION SLAVE", monitor} < set(checks)
     assert {"binlog_row_image", "binlog_row_metadata", "binlog_checksum", "GTID mode", "server_id"} < set(checks)
@@ -99,7 +99,7 @@ def test_missing_privileges_are_named_by_the_statement_that_grants_them(
             cursor.execute("GRANT SELECT ON `shop\\_2`.* TO few@'%'")
             login = {"user": "few", "password": "x"}
             checks = check(tmp_path, server, login, **keys)
-            grants = {check_.name: check_.remedy for check_ in checks.values() if check_.status == "problem"}
+            grants = {result.name: result.remedy for result in checks.values() if result.status == "problem"}
             monitor = "BINLOG MONITOR" if "mariadb" in name else "REPLICATION CLIENT"
             assert grants == {
                 "REPLICATION SLAVE": "GRANT REPLICATION SLAVE ON *.* TO 'few'@'%'",
@@ -109,7 +109,7 @@ def test_missing_privileges_are_named_by_the_statement_that_grants_them(
             for statement in grants.values():
                 cursor.execute(statement)
             checks = check(tmp_path, server, login, **keys)
-            assert [check_ for check_ in checks.values() if check_.status == "problem"] == []
+            assert [result for result in checks.values() if result.status == "problem"] == []
             assert (
                 checks["SELECT"].value == "granted on other.*, shop_2.*, shop.orders" or checks["SELECT"].status == "ok"
             )
@@ -126,7 +126,7 @@ def test_privileges_of_a_role_count(tmp_path: Path, servers: Servers) -> None:
         cursor.execute("CREATE USER few@'%' IDENTIFIED BY 'x' DEFAULT ROLE reader")
         try:
             checks = check(tmp_path, server, {"user": "few", "password": "x"})
-            assert [check_ for check_ in checks.values() if check_.status != "ok"] == []
+            assert [result for result in checks.values() if result.status != "ok"] == []
         finally:
             cursor.execute("DROP USER few@'%'")
             cursor.execute("DROP ROLE reader")
@@ -181,7 +181,7 @@ def test_a_server_without_a_log_is_one_problem(tmp_path: Path) -> None:
     options: dict[str, object] = {"log_bin": None, "skip_log_bin": "ON", "gtid_mode": None}
     with MySQLServer(tmp_path / "server", options | {"enforce_gtid_consistency": None}) as server:
         checks = check(tmp_path, server)
-    assert [check_.name for check_ in checks.values() if check_.status == "problem"] == ["log_bin"]
+    assert [result.name for result in checks.values() if result.status == "problem"] == ["log_bin"]
     assert checks["log_bin"].remedy == "the server writes no binary log; start it with log_bin"
 
 

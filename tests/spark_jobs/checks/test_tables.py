@@ -24,7 +24,7 @@ TABLES = [table("shop.orders"), table("shop.items", has_key=False), table("other
 
 def check(pipeline: Pipeline, *, is_complete: bool = True) -> dict[str, Check]:
     view = TablesView(pipeline, {"shop": TABLES}, {"shop": {("gone", "old")}}, is_complete)
-    return {check_.name: check_ for check_ in check_tables(view)}
+    return {result.name: result for result in check_tables(view)}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_names_that_a_run_refuses_are_problems(
 ) -> None:
     definition = TableDefinition(TableName("shop", table_name), tuple(Column(column, 3, 0) for column in columns), (0,))
     view = TablesView(pipeline(tmp_path, "['shop.*']"), {"shop": [definition]}, {}, is_complete=True)
-    (result,) = (check_ for check_ in check_tables(view) if check_.name.startswith("names of"))
+    (result,) = (outcome for outcome in check_tables(view) if outcome.name.startswith("names of"))
     assert (result.name, result.status) == (f"names of shop: shop.{table_name}", "problem")
     assert reason in result.value
 

@@ -93,7 +93,7 @@ def test_a_pattern_that_matches_nothing_fails_and_an_exclusion_only_warns(
 
 
 def test_check_reads_schema_dumps(stratalog: Stratalog, pipeline_file: Path) -> None:
-    log, place = pipeline_file.parent / "log", "-- CHANGE MASTER TO MASTER_LOG_FILE='b.000001', MASTER_LOG_POS=4;\n"
+    log, location = pipeline_file.parent / "log", "-- CHANGE MASTER TO MASTER_LOG_FILE='b.000001', MASTER_LOG_POS=4;\n"
     pipeline_file.write_text(f"lake: x\nsources: {{shop: {{files: {log}, schema_dump: s.sql}}}}\n")
     dump = pipeline_file.parent / "s.sql"
     assert (
@@ -102,14 +102,17 @@ def test_check_reads_schema_dumps(stratalog: Stratalog, pipeline_file: Path) -> 
     )
     for text, reason in (
         ("CREATE TABLE d.t (a INT);", "it does not say at which position of the log it was taken"),
-        (f"{place}CREATE TABLE d.t (a WHAT);", "line 2: CREATE TABLE of d.t cannot be read"),
-        (f"{place}CREATE TABLE t (a INT);", "line 2: the statement that begins there cannot be read: CREATE TABLE t"),
+        (f"{location}CREATE TABLE d.t (a WHAT);", "line 2: CREATE TABLE of d.t cannot be read"),
+        (
+            f"{location}CREATE TABLE t (a INT);",
+            "line 2: the statement that begins there cannot be read: CREATE TABLE t",
+        ),
     ):
         dump.write_text(text)
         ran = stratalog("check", "-c", pipeline_file)
         assert (ran.status, ran.out) == (2, "")
         assert ran.err.startswith(f"sources.shop.schema_dump: {dump}: {reason}")
-    dump.write_text(f"{place}CREATE TABLE d.t (a INT);")
+    dump.write_text(f"{location}CREATE TABLE d.t (a INT);")
     assert stratalog("check", "-c", pipeline_file).status == 0
 
 
@@ -221,6 +224,6 @@ def test_verify_says_it_in_json_and_by_its_status(stratalog: Stratalog, verdicts
         "columns": {"price": {"source": "0.37", "lake": "0.42"}, "note": {"source": None, "lake": "x"}},
     }
     assert stratalog("verify", "-c", verdicts, "--table", "shop.lines").status == 0
-    ran_ = stratalog("verify", "-c", verdicts, "--table", "shop.none")
-    assert (ran_.status, ran_.out) == (2, "")
-    assert ran_.err == "--table: neither a source nor the lake has a table like shop.none in scope\n"
+    result = stratalog("verify", "-c", verdicts, "--table", "shop.none")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "--table: neither a source nor the lake has a table like shop.none in scope\n"

@@ -24,7 +24,7 @@ Case = Callable[[Path], tuple[list[object], str]]
 """Prepares the cause in a folder; returns the command's words, and how the message goes."""
 ROOT = Path(__file__).parents[3]
 EVENT = SPEC.offsets()[5]
-"""Where the first row event begins."""
+"""Position where the first row event begins."""
 
 
 def damaged(folder: Path, content: bytes) -> Path:

@@ -9,7 +9,7 @@ from spark_jobs.cli.forget import _say
 from spark_jobs.operations.forgetting.forget import Forgotten, ForgottenIn
 from tests.fix_cli import Stratalog
 
-PLACES = (
+LOCATIONS = (
     ForgottenIn("/lake/bronze/shop", events=3, bytes=99, old_files=1),
     ForgottenIn("/lake/silver/shop/shop/people"),
 )
@@ -33,7 +33,7 @@ def test_wrong_use_is_said_before_anything_starts(
 
 @pytest.mark.parametrize("yes", [False, True])
 def test_places_that_have_something_and_what_still_holds_it(capsys: pytest.CaptureFixture[str], yes: bool) -> None:
-    forgotten = Forgotten("shop", TableName("shop", "people"), 1, PLACES, HELD)
+    forgotten = Forgotten("shop", TableName("shop", "people"), 1, LOCATIONS, HELD)
     _say(forgotten, yes=yes)
     output = capsys.readouterr()
     assert "/lake/bronze/shop" in output.out
@@ -47,5 +47,5 @@ def test_places_that_have_something_and_what_still_holds_it(capsys: pytest.Captu
 
 
 def test_nothing_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    _say(Forgotten("shop", TableName("shop", "people"), 1, PLACES[1:], ()), yes=True)
+    _say(Forgotten("shop", TableName("shop", "people"), 1, LOCATIONS[1:], ()), yes=True)
     assert "shop: shop.people: nothing of these keys is in the lake" in capsys.readouterr().out

@@ -14,18 +14,18 @@ NAME = TableName("shop", "orders")
 
 
 def commit(rows: int, state: str = READING) -> LoadCommit:
-    place = Position("b.000001", 4)
+    position = Position("b.000001", 4)
     definition = TableDefinition(NAME, (), ())
-    options = {"state": state, "read_from": place, "definition": definition, "chunk_rows": 5, "estimate": 1000}
-    return LoadCommit(place, new_batch(), rows=rows, chunks=3, **options)  # type: ignore[arg-type]
+    options = {"state": state, "read_from": position, "definition": definition, "chunk_rows": 5, "estimate": 1000}
+    return LoadCommit(position, new_batch(), rows=rows, chunks=3, **options)  # type: ignore[arg-type]
 
 
 def test_the_rest_is_estimated_by_the_rate_since_this_process_began(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "spark_jobs")
     times = iter([10.0, 12.0, 14.0])
-    say = LoadProgress(lambda: next(times))
-    for commit_ in commit(400), commit(600), commit(1000, READ):
-        say(NAME, commit_)
+    print_line = LoadProgress(lambda: next(times))
+    for new_commit in commit(400), commit(600), commit(1000, READ):
+        print_line(NAME, new_commit)
     assert caplog.messages == [
         "shop.orders: reading: 400 rows of about 1000 in 3 ranges",
         "shop.orders: reading: 600 rows of about 1000, 100 a second, about 0:00:04 to go in 3 ranges",

@@ -8,14 +8,14 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.mending import STOPPED, WHOLE, Mended, MendedTable
 from spark_jobs.checks.verify import KeyDifference
-from spark_jobs.cli.mend import _say
+from spark_jobs.cli.mend import _print_mended
 from spark_jobs.log.position import Position
 from spark_jobs.operations.verified import EQUAL, MENDED
 from spark_jobs.pipeline.mending.mend_task import MendCounts
 from tests.fix_cli import Stratalog
 
 AT = Position("mysql-bin.000042", 1337)
-LINES, BAG = TableName("shop", "lines"), TableName("shop", "bag")
+LINES, KEYLESS = TableName("shop", "lines"), TableName("shop", "bag")
 FOUND = (
     KeyDifference("extra", {"order_id": "1", "line": "2"}),
     KeyDifference("missing", {"order_id": "2", "line": "1"}),
@@ -42,11 +42,11 @@ def test_what_would_be_done_and_what_was(capsys: pytest.CaptureFixture[str]) -> 
     counts = MendCounts(inserted=1, deleted=1, changed=2, tied=3)
     tables = [
         MendedTable("shop", LINES, MENDED, counts, AT, FOUND, unread=7),
-        MendedTable("shop", BAG, WHOLE, rows=1234),
+        MendedTable("shop", KEYLESS, WHOLE, rows=1234),
         MendedTable("shop", TableName("shop", "t"), EQUAL, differences=FOUND[:1]),
         MendedTable("shop", TableName("shop", "u"), STOPPED, reason="shop: shop.u: has keys in common"),
     ]
-    _say("shop", Mended(tables, None), yes=False)
+    _print_mended("shop", Mended(tables, None), yes=False)
     out, err = capsys.readouterr()
     assert [line.split() for line in out.splitlines()] == [
         ["table", "to", "insert", "to", "update", "to", "delete", "as", "of"],
@@ -66,16 +66,16 @@ def test_what_would_be_done_and_what_was(capsys: pytest.CaptureFixture[str]) -> 
         "shop: shop.u: has keys in common",
     ):
         assert text in err
-    _say("shop", Mended(tables[1:2], None), yes=True)
+    _print_mended("shop", Mended(tables[1:2], None), yes=True)
     out, err = capsys.readouterr()
     assert out.splitlines()[0].split() == ["table", "inserted", "updated", "deleted", "as", "of"]
     assert err == ""
-    _say("shop", Mended([], None), yes=True)
+    _print_mended("shop", Mended([], None), yes=True)
     assert capsys.readouterr().out == "shop: no table differs\n"
 
 
 @pytest.mark.parametrize(
-    "table, options, status, is_said",
+    "table, options, status, is_printed",
     [
         (MendedTable("shop", LINES, MENDED, MendCounts(updated=1), AT, FOUND[:1]), [], 0, True),
         (MendedTable("shop", LINES, MENDED, MendCounts(updated=1), AT, FOUND[:1]), ["--yes"], 0, False),
@@ -90,14 +90,14 @@ def test_a_dry_run_says_so_where_rows_differ(
     table: MendedTable,
     options: list[str],
     status: int,
-    is_said: bool,
+    is_printed: bool,
 ) -> None:
     monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda *_, **__: nullcontext())
     monkeypatch.setattr("spark_jobs.checks.mending.mend_source", lambda *_, **__: Mended([table], None))
     path = tmp_path / "pipeline.yaml"
     path.write_text("lake: ./lake\nsources:\n  shop: {mysql: {user: repl}}\n")
     ran = stratalog("mend", "-c", path, *options)
-    assert (ran.status, "nothing is mended yet; --yes does it" in ran.err) == (status, is_said)
+    assert (ran.status, "nothing is mended yet; --yes does it" in ran.err) == (status, is_printed)
 
 
 def test_a_table_as_json() -> None:

@@ -51,7 +51,7 @@ def test_skips_are_recorded_and_taken_back_without_spark(
     about = ("skip", "-c", pipeline_file, "--source", "shop", "--at", "mysql-bin.000001:99", "--yes")
     assert stratalog(*about).status == 0
     (recorded,) = quarantine.read(lake, "shop")
-    assert (recorded.name, recorded.place, recorded.reason) == (SKIP.name, SKIP.place, SKIP.reason)
+    assert (recorded.name, recorded.log_position, recorded.reason) == (SKIP.name, SKIP.log_position, SKIP.reason)
     assert stratalog(*about, "--undo").status == 0
     assert quarantine.read(lake, "shop") == []
 

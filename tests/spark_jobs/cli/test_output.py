@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cli.output import cascades_line, print_grid, print_pieces, say_outcome
+from spark_jobs.cli.output import cascades_line, print_grid, print_outcome, print_pieces
 from spark_jobs.errors import StratalogError
 from spark_jobs.pipeline.outcome import Outcome
 
@@ -94,7 +94,7 @@ def test_what_came_before_a_failure_is_out_before_its_message(capsysbinary: pyte
     ids=["nothing", "stopped", "new"],
 )
 def test_what_became_of_tables(capsys: pytest.CaptureFixture[str], outcome: Outcome, out: str, err: str) -> None:
-    say_outcome("shop", outcome)
+    print_outcome("shop", outcome)
     assert tuple(capsys.readouterr()) == (out, err)
 
 

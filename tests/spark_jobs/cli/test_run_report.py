@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.extract import Extracted
-from spark_jobs.cli.run_report import RunReport, say_extracted
+from spark_jobs.cli.run_report import RunReport, print_extracted
 from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.log.position import Position, Range
@@ -34,12 +34,12 @@ OUTCOME = Outcome(
     ids=["nothing", "something"],
 )
 def test_what_is_said_of_an_extraction(capsys: pytest.CaptureFixture[str], extracted: Extracted, message: str) -> None:
-    say_extracted("shop", extracted.range.stop, extracted)
+    print_extracted("shop", extracted.range.stop, extracted)
     assert capsys.readouterr().out == message
 
 
 def test_a_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    RunReport("shop", END, EXTRACTED, OUTCOME).say(as_json=True)
+    RunReport("shop", END, EXTRACTED, OUTCOME).print_report(as_json=True)
     streams = capsys.readouterr()
     counts = {"inserted": 2, "updated": 0, "deleted": 1, "position": "b.000001:900", "seconds": 0.0}
     assert json.loads(streams.out) == {
@@ -62,11 +62,11 @@ def test_a_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_run_without_news(capsys: pytest.CaptureFixture[str]) -> None:
-    RunReport("shop", END).say(as_json=False)
+    RunReport("shop", END).print_report(as_json=False)
     assert capsys.readouterr().out == (
         "shop: bronze is at b.000001:900; nothing new\nshop: silver and downstream have nothing new\n"
     )
-    RunReport("shop", END).say(as_json=True)
+    RunReport("shop", END).print_report(as_json=True)
     bronze = {"position": "b.000001:900", "bytes": 0, "transactions": 0, "events": 0}
     assert json.loads(capsys.readouterr().out) == {
         "source": "shop",

@@ -3,7 +3,7 @@ import os
 
 from spark_jobs.runtime.standing.attach import attach
 from tests.fix_cli import Stratalog
-from tests.fix_standing import Wishes
+from tests.fix_keeper import Wishes
 
 
 def test_without_a_session_it_says_so(stratalog: Stratalog, wish: Wishes) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.cli.status import say_status
+from spark_jobs.cli.status import print_status
 from spark_jobs.errors import SourceError
 from spark_jobs.operations.failures import noted
 from spark_jobs.operations.status import SourceStatus, TableStatus
@@ -53,7 +53,7 @@ def test_status_of_a_source_that_nothing_was_read_of(stratalog: Stratalog, pipel
 def test_status_names_the_tables_that_foreign_keys_change_unlogged(capsys: pytest.CaptureFixture[str]) -> None:
     key = {"table": "shop.c", "constraint": "f", "parent": "shop.p", "on_delete": "CASCADE", "on_update": "NO ACTION"}
     status = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], cascades=[key])
-    say_status(status, everything=False)
+    print_status(status, everything=False)
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].split() == ["shop.c", "f", "CASCADE", "NO", "ACTION", "shop.p"]
     assert err.startswith(
@@ -69,7 +69,7 @@ def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) ->
         "skipped_at": "2026-01-01T00:00:00+00:00",
     }
     status = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], skips=[skip])
-    say_status(status, everything=False)
+    print_status(status, everything=False)
     assert [line.split() for line in capsys.readouterr().out.splitlines()[-2:]] == [
         ["quarantined", "for", "at", "event", "since"],
         ["shop.t", SKIP.position, "Write_rows", "event", skip["skipped_at"]],
@@ -78,7 +78,7 @@ def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) ->
 
 def test_status_says_that_a_table_is_reset(capsys: pytest.CaptureFixture[str]) -> None:
     table = TableStatus("shop.t", "reset", None, "a.1:9", "reset at 2026-01-01; the next run rebuilds it")
-    say_status(SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [table]), everything=False)
+    print_status(SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [table]), everything=False)
     out, err = capsys.readouterr()
     assert out.startswith("shop: behind")
     assert err == "shop.t is reset at 2026-01-01; the next run rebuilds it\n"
@@ -88,7 +88,7 @@ def test_status_names_tables_whose_columns_are_numbered(capsys: pytest.CaptureFi
     tables = [TableStatus(name, state, "a.1:9", "a.1:9", None, True, numbered=True)
             for name, state in (("shop.t", "current"), ("shop.out", "ignored"))]  # fmt: skip
     status = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, tables)
-    say_status(status, everything=False)
+    print_status(status, everything=False)
     assert capsys.readouterr().err == (
         "shop.t has numbers for columns, and its rows are counted: nothing names them (on_unnamed: number)\n"
     )
@@ -163,8 +163,8 @@ def at(position: str | None, **keys: Any) -> SourceStatus:
     return SourceStatus(**({"source": "shop", "bronze": position, "tables": []} | defaults | margin | keys))
 
 
-def table(name: str, place: str, state: str = "current", **keys: Any) -> TableStatus:
-    return TableStatus(name, state, place, place, keys.pop("reason", None), **keys)
+def table(name: str, location: str, state: str = "current", **keys: Any) -> TableStatus:
+    return TableStatus(name, state, location, location, keys.pop("reason", None), **keys)
 
 
 END = "b.000002:900"
@@ -197,13 +197,13 @@ CONDITIONS: list[tuple[SourceStatus, str]] = [
 
 @pytest.mark.parametrize("status, word", CONDITIONS)
 def test_status_says_first_how_a_source_is(capsys: pytest.CaptureFixture[str], status: SourceStatus, word: str) -> None:
-    say_status(status, everything=False)
+    print_status(status, everything=False)
     assert capsys.readouterr().out.splitlines()[0] == f"shop: {word}"
 
 
 def test_a_table_that_is_changed_unlogged_is_not_called_current_alone(capsys: pytest.CaptureFixture[str]) -> None:
     tables = [table("a.a", END), table("a.p", END), *(table(f"a.t{number}", END) for number in range(200))]
-    say_status(at(END, tables=tables, cascades=[CASCADE]), everything=False)
+    print_status(at(END, tables=tables, cascades=[CASCADE]), everything=False)
     listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("a.")]
     assert listed[0][:3] == ["a.a", "current,", "unverified"], "it is listed among many that are as they should be"
     assert "a.p" not in [words[0] for words in listed]
@@ -223,14 +223,14 @@ def test_a_table_that_is_changed_unlogged_is_not_called_current_alone(capsys: py
 def test_the_last_comparison_is_in_a_tables_state(
     capsys: pytest.CaptureFixture[str], name: str, state: str, expected: str
 ) -> None:
-    say_status(at(END, tables=[verified(name, state)], cascades=[CASCADE]), everything=True)
+    print_status(at(END, tables=[verified(name, state)], cascades=[CASCADE]), everything=True)
     rows = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
     assert [row[1] for row in rows if row[0] == name and row[1].startswith("current")] == [expected]
 
 
 def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.CaptureFixture[str]) -> None:
     tables = [table("a.a", "b.000001:4"), table("a.b", "b.000001:4", "stopped", reason="an ALTER")]
-    say_status(
+    print_status(
         at("b.000001:4", backlog_bytes=1_500, lag_seconds=200.0, endpoint="db1:3306", stretch=2, tables=tables),
         everything=False,
     )
@@ -247,10 +247,10 @@ def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.Capt
 
 def test_status_lists_each_downstream_table_of_one_that_goes_to_several(capsys: pytest.CaptureFixture[str]) -> None:
     targets = [
-        {"table": name, "downstream": place, "reason": None, "watermark": None, "mode": "mirror"}
-        for name, place in (("a.a", END), ("b.a", None))
+        {"table": name, "downstream": location, "reason": None, "watermark": None, "mode": "mirror"}
+        for name, location in (("a.a", END), ("b.a", None))
     ]
-    say_status(at(END, tables=[table("a.a", END, targets=targets)]), everything=False)
+    print_status(at(END, tables=[table("a.a", END, targets=targets)]), everything=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "shop: behind", "one of them has nothing of it yet"
     assert [line.split() for line in lines[-3:]] == [
@@ -263,10 +263,10 @@ def test_status_lists_each_downstream_table_of_one_that_goes_to_several(capsys: 
 def test_of_many_tables_status_lists_those_that_need_a_look(capsys: pytest.CaptureFixture[str]) -> None:
     well = [table(f"a.t{number}", END, complete=True) for number in range(30)]
     odd = [table("b.behind", "b.000001:4"), table("b.stopped", END, "stopped"), table("b.older", END, complete=False)]
-    say_status(at(END, tables=[*well, *odd]), everything=False)
-    lines_ = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines_[5:]] == ["table", "b.behind", "b.stopped", "b.older", "30"]
-    say_status(at(END, tables=[*well, *odd]), everything=True)
+    print_status(at(END, tables=[*well, *odd]), everything=False)
+    line_list = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in line_list[5:]] == ["table", "b.behind", "b.stopped", "b.older", "30"]
+    print_status(at(END, tables=[*well, *odd]), everything=True)
     assert len(capsys.readouterr().out.splitlines()) == 5 + 1 + 33
 
 
@@ -295,7 +295,7 @@ def test_reports_lie_where_the_configuration_says(stratalog: Stratalog, pipeline
 def test_status_lists_the_modes_of_tables_that_are_no_mirrors(capsys: pytest.CaptureFixture[str]) -> None:
     target = {"table": "b.a", "downstream": END, "reason": None, "watermark": None, "mode": "append"}
     tables = [table("a.a", END, mode="history"), table("a.b", END, targets=[target]), table("a.c", END, mode="mirror")]
-    say_status(at(END, tables=tables), everything=False)
+    print_status(at(END, tables=tables), everything=False)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     start = lines.index(["mode", "of", "mode"])
     assert lines[start + 1 : start + 3] == [["a.a", "history"], ["b.a", "append"]]

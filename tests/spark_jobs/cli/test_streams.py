@@ -110,5 +110,5 @@ def test_a_verb_with_spark_outlives_its_reader(folder: Path, verb: str) -> None:
 
 
 def is_of_status(line: str) -> bool:
-    """Whether it is what ``status`` says on standard error of the recorded lake."""
+    """True if it is what ``status`` says on standard error of the recorded lake."""
     return line.startswith("exit status 1: shop: ") or " stopped: " in line

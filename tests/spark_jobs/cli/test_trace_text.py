@@ -7,7 +7,7 @@ from spark_jobs.cli.trace_text import TraceText, has_colours
 from spark_jobs.row_history.trace import Selection, TableTrace
 from spark_jobs.row_history.trace_lines import TraceView
 from tests.consumers import SOURCE, Shop
-from tests.row_logs import ORDERS, told_by
+from tests.row_logs import ORDERS, rows_query_event
 from tests.segment_spec import UUID, Commit, Delete, Insert, Rows, SegmentSpec, Statement, Table, Update
 from tests.segment_types import INT, VARCHAR
 
@@ -20,7 +20,7 @@ def shop(tmp_path: Path) -> Shop:
     shop.log([
         Insert("shop.orders", (1, "n1")),
         Commit(),
-        told_by("UPDATE orders SET id = 12, note = 'x'"),
+        rows_query_event("UPDATE orders SET id = 12, note = 'x'"),
         Rows("shop.orders", Update, [((1, "n1"), (12, "a\x1b[31mb"))]),
         Commit(),
         Update("shop.orders", (12, ...), (..., "y" * 300)),
@@ -70,9 +70,9 @@ def test_colours_are_for_terminals_that_want_them(shop: Shop, monkeypatch: pytes
 
 def test_a_statement_of_several_lines_is_indented(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    text_ = "UPDATE orders\r\n\t  SET note = 'a\x1b[2Jb'\n\t  WHERE id = 1\n"
+    content_text = "UPDATE orders\r\n\t  SET note = 'a\x1b[2Jb'\n\t  WHERE id = 1\n"
     shop.log([
-        told_by(text_), Insert("shop.orders", (1, "n1")), Commit(),
+        rows_query_event(content_text), Insert("shop.orders", (1, "n1")), Commit(),
         Statement("shop", "ALTER TABLE orders\n  ADD a INT,\n    ADD b INT"),
     ], SPEC)  # fmt: skip
     change, ddl = text(shop)
@@ -81,4 +81,4 @@ def test_a_statement_of_several_lines_is_indented(tmp_path: Path) -> None:
     # JSON has the text as it is.
     entries = TableTrace.of(shop.pipeline, SOURCE, ORDERS, Selection()).entries()
     lines = [json.loads(TraceView(SOURCE).line(entry)) for entry in entries]
-    assert lines[0]["statement"] == text_
+    assert lines[0]["statement"] == content_text

@@ -13,7 +13,7 @@ import pytest
 from spark_jobs import errors
 from spark_jobs.cli import verbs
 from spark_jobs.errors import ConfigError, StratalogError
-from spark_jobs.text.remedies import says_what_to_do
+from spark_jobs.text.remedies import has_remedy
 from tests.fix_cli import Stratalog
 
 ROOT = Path(__file__).parents[3]
@@ -74,7 +74,7 @@ def test_every_class_of_errors_is_one_line_with_a_remedy_and_its_status(
         assert ran.status == 2
     else:
         assert ran.status == 1
-        assert says_what_to_do(ran.err)
+        assert has_remedy(ran.err)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ def event(action: Action, *events: str, name: str = "r", tables: str = "*.*", sq
     ],
 )
 def test_which_events_a_rule_leaves_out(rule: EventFilter, left_out: set[str]) -> None:
-    assert {event_ for event_ in ("insert", "update", "delete", *STATEMENTS) if rule.leaves_out(event_)} == left_out
+    assert {
+        logged_event for logged_event in ("insert", "update", "delete", *STATEMENTS) if rule.leaves_out(logged_event)
+    } == left_out
 
 
 def test_a_statement_is_judged_by_its_text_too() -> None:
@@ -58,7 +60,11 @@ def test_rules_of_one_table_case_33() -> None:
         )
     )
     x, y, z = (rules.of(*name) for name in (("Test_1_a", "abc1"), ("xxx_1", "abc_1"), ("yyy_1", "abc_1")))
-    assert [x.left_out(event_) for event_ in ("insert", "update", "delete")] == ["filters.x", None, "filters.x"]
+    assert [x.left_out(logged_event) for logged_event in ("insert", "update", "delete")] == [
+        "filters.x",
+        None,
+        "filters.x",
+    ]
     assert x.statement("drop table", "drop procedure abc") == ("filters.x", "ignore")
     assert x.statement("create table", "create function abc") is None
     assert y.left_out("update") == "filters.y"

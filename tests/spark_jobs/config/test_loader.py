@@ -240,10 +240,10 @@ def test_no_secret_is_shown_by_a_message_or_a_value(tmp_path: Path, text: str) -
     try:
         pipeline = load(write(tmp_path, text), {"SECRET": "geheim"})
     except ConfigError as refused:
-        text_ = f"{refused} {refused!r} {refused.problems}"
+        content_text = f"{refused} {refused!r} {refused.problems}"
     else:
-        text_ = f"{pipeline} {pipeline!r} {pipeline.model_dump()} {pipeline.model_dump_json()}"
-    assert "geheim" not in text_.replace("password.geheim", "")
+        content_text = f"{pipeline} {pipeline!r} {pipeline.model_dump()} {pipeline.model_dump_json()}"
+    assert "geheim" not in content_text.replace("password.geheim", "")
 
 
 def test_relative_paths_count_from_the_files_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,11 +453,11 @@ def mutated(draw: st.DrawFn) -> str:
                 del inner[at]
     text: str = yaml.safe_dump(document, allow_unicode=draw(st.booleans()), default_flow_style=draw(st.booleans()))
     if draw(st.booleans()):
-        place = draw(st.integers(0, len(text)))
+        index = draw(st.integers(0, len(text)))
         text = (
-            text[:place]
+            text[:index]
             + draw(st.sampled_from(["&a ", "*a ", "!!int ", "<<: ", "'", "[", "}", ": ", "\n", "- "]))
-            + text[place:]
+            + text[index:]
         )
     return text
 

@@ -88,9 +88,9 @@ def test_the_last_line_says_within_what_time_a_table_has_to_change(tmp_path: Pat
         "downstream: [{tables: 'a.*', changes_within: 1d}, {tables: a.t, changes_within: 5m}, "
         "{tables: '*.*', mode: history}]\n"
     )
-    modes_ = load(write(tmp_path, f"{LEAST}{text}"), {}).routing.modes
+    table_modes = load(write(tmp_path, f"{LEAST}{text}"), {}).routing.modes
     names = (("a", "t"), ("a", "u"), ("b", "t"))
-    assert [modes_.window_of(*name) for name in names] == [timedelta(minutes=5), timedelta(days=1), None]
+    assert [table_modes.window_of(*name) for name in names] == [timedelta(minutes=5), timedelta(days=1), None]
 
 
 def test_a_delivery_without_such_tables_is_right(tmp_path: Path) -> None:

@@ -94,9 +94,9 @@ def test_the_key_follows_its_columns() -> None:
 
 UNIQUE = TableDefinition(NAME, BEFORE.columns, (0,), "u")
 UNNAMED = TableDefinition(NAME, BEFORE.columns, (0,), "")
-TOLD = TableDefinition(NAME, BEFORE.columns, (0,), None)
+STATED_BY_SERVER = TableDefinition(NAME, BEFORE.columns, (0,), None)
 PRIMARY = TableDefinition(NAME, BEFORE.columns, (0,), "PRIMARY")
-BAG = TableDefinition(NAME, BEFORE.columns, ())
+KEYLESS = TableDefinition(NAME, BEFORE.columns, ())
 PAIR = TableDefinition(NAME, BEFORE.columns, (0, 1), "PRIMARY")
 
 
@@ -108,8 +108,8 @@ PAIR = TableDefinition(NAME, BEFORE.columns, (0, 1), "PRIMARY")
         (UNIQUE, "DROP CONSTRAINT `u`", None, None),
         (UNIQUE, "RENAME INDEX u TO v", None, None),
         (UNNAMED, "DROP KEY IF EXISTS anything", None, None),
-        (TOLD, "DROP INDEX u", ["id"], None),
-        (TOLD, "DROP INDEX `PRIMARY`", None, None),
+        (STATED_BY_SERVER, "DROP INDEX u", ["id"], None),
+        (STATED_BY_SERVER, "DROP INDEX `PRIMARY`", None, None),
         (PRIMARY, "DROP INDEX u", ["id"], "PRIMARY"),
         (PRIMARY, "DROP INDEX `primary`", None, None),
         (UNIQUE, "MODIFY id BIGINT", None, None),
@@ -124,10 +124,10 @@ PAIR = TableDefinition(NAME, BEFORE.columns, (0, 1), "PRIMARY")
         (PRIMARY, "DROP id, ADD PRIMARY KEY (a)", ["a"], "PRIMARY"),
         (PRIMARY, "ADD COLUMN IF NOT EXISTS id INT PRIMARY KEY", ["id"], "PRIMARY"),
         (PAIR, "DROP id", ["a"], "PRIMARY"),
-        (BAG, "ADD UNIQUE (b)", [], None),
-        (BAG, "MODIFY a INT NOT NULL", [], None),
-        (BAG, "ADD PRIMARY KEY (a)", ["a"], "PRIMARY"),
-        (BAG, "DROP INDEX u", [], None),
+        (KEYLESS, "ADD UNIQUE (b)", [], None),
+        (KEYLESS, "MODIFY a INT NOT NULL", [], None),
+        (KEYLESS, "ADD PRIMARY KEY (a)", ["a"], "PRIMARY"),
+        (KEYLESS, "DROP INDEX u", [], None),
     ],
 )
 def test_what_tells_rows_apart_behind_a_statement(

@@ -398,8 +398,8 @@ def test_defaults_that_servers_convert(connection: "pymysql.Connection[Any]") ->
         definitions = [f"{kind} DEFAULT {literal}" for kind, literals in CONVERTED.items() for literal in literals]
         unlike = [
             line
-            for definition_ in definitions
-            for line in lines(cursor, definition_, is_mariadb=is_mariadb, counts=counts)
+            for table_definition in definitions
+            for line in lines(cursor, table_definition, is_mariadb=is_mariadb, counts=counts)
         ]
     assert not unlike, "\n".join(unlike)
     assert counts["equal"] >= 20
@@ -423,8 +423,8 @@ def test_a_default_is_the_server_s_or_refused(
         is_mariadb = "MariaDB" in version
         unlike = [
             line
-            for definition_ in definitions
-            for line in lines(cursor, definition_, is_mariadb=is_mariadb, counts=counts)
+            for table_definition in definitions
+            for line in lines(cursor, table_definition, is_mariadb=is_mariadb, counts=counts)
         ]
     with capsys.disabled():
         print(f"defaults, {version}, sql_mode={mode or 'none'}: {dict(counts)}")  # noqa: T201 - what was compared

@@ -140,8 +140,13 @@ def test_columns_of_types_that_the_log_does_not_tell(
     ],
 )
 def test_compressed_columns(row: dict[str, object], code: int, meta: int) -> None:
-    row_ = {"name": "c", "nullable": "YES", "collation": None, "declared": f"{row['kind']}(…) /*M!100301 COMPRESSED*/"}
-    column = definitions.column_of_row(row_ | row, {})
+    one_row_cells = {
+        "name": "c",
+        "nullable": "YES",
+        "collation": None,
+        "declared": f"{row['kind']}(…) /*M!100301 COMPRESSED*/",
+    }
+    column = definitions.column_of_row(one_row_cells | row, {})
     assert (column.type_code, column.meta, column.charset) == (code, meta, 63)
 
 
@@ -158,19 +163,19 @@ def test_a_default_comes_by_name_and_never_as_a_label_that_values_have_not() -> 
     logged = TableDefinition(
         source.name, (replace(enum, labels=None, default=None, computed=None), Column("a", 3), Column("b", 3))
     )
-    completed_ = definitions.with_defaults(logged, source)
-    assert [column.default for column in completed_.columns] == [None, "1", None]
+    completed_definition = definitions.with_defaults(logged, source)
+    assert [column.default for column in completed_definition.columns] == [None, "1", None]
     labelled = replace(logged, columns=(replace(enum, default=None, computed=None),))
     assert definitions.with_defaults(labelled, source).columns[0].default == "'p'"
     assert (
-        definitions.with_defaults(completed_, replace(source, columns=(Column("a", 3, default="2"),)))
+        definitions.with_defaults(completed_definition, replace(source, columns=(Column("a", 3, default="2"),)))
         .columns[1]
         .default
         == "1"
     )
-    assert definitions.without_defaults(completed_) == completed_, "equal, whatever the defaults"
-    assert definitions.defaults(definitions.without_defaults(completed_)) == [(None, None)] * 3
-    assert definitions.from_json(definitions.to_json(completed_)).columns[1].default == "1"
+    assert definitions.without_defaults(completed_definition) == completed_definition, "equal, whatever the defaults"
+    assert definitions.defaults(definitions.without_defaults(completed_definition)) == [(None, None)] * 3
+    assert definitions.from_json(definitions.to_json(completed_definition)).columns[1].default == "1"
 
 
 @pytest.mark.parametrize(

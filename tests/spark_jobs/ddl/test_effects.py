@@ -292,8 +292,8 @@ def test_what_the_schema_history_makes_of_it(case: Case) -> None:
 
 def filled(name: TableName, until: Position) -> TableContents:
     """A table of which the log has all rows."""
-    standing = TableState(TABLES.get(name), is_complete=True)
-    return TableContents(name, None, [DataRange(Range(at(20), until), standing)], standing, at(20))
+    state = TableState(TABLES.get(name), is_complete=True)
+    return TableContents(name, None, [DataRange(Range(at(20), until), state)], state, at(20))
 
 
 @by_text
@@ -307,7 +307,7 @@ def test_what_the_timeline_makes_of_it(case: Case) -> None:
     text = "stops"
     if last:
         is_empty = isinstance(last, SchemaChange) and last.empties
-        text = "dropped" if last.standing.is_dropped else "empty " * is_empty + columns(last.standing.definition)
+        text = "dropped" if last.state.is_dropped else "empty " * is_empty + columns(last.state.definition)
     assert text == (case.rows or case.history)
 
 
@@ -316,9 +316,13 @@ def test_what_it_leads_back_to(case: Case) -> None:
     after = [version.definition for version in history(case).values() if version.definition]
     lacking = fact_of(replace(case, text="ALTER TABLE lacking ADD x INT"), 300)
     facts: list[Fact] = [lacking, fact_of(case), ServerAnswer(at(900), tuple(after))]
-    way = back(facts, Tracker().follow(facts), at(4))
-    definitions = {fact.definition.name: fact.definition for fact in way.facts if fact.at == at(4)}
-    before = {name: definitions.get(name) or definition for name, definition in TABLES.items() if name in way.reached}
+    reversed_history = back(facts, Tracker().follow(facts), at(4))
+    definitions = {fact.definition.name: fact.definition for fact in reversed_history.facts if fact.at == at(4)}
+    before = {
+        name: definitions.get(name) or definition
+        for name, definition in TABLES.items()
+        if name in reversed_history.reached
+    }
     assert (
         " ".join(f"{name_of(name)}({columns(definition)})" for name, definition in sorted(before.items())) == case.back
     )

@@ -31,16 +31,18 @@ def table_of(text: str) -> TableDefinition:
     return definition
 
 
-def rows_of(definition: TableDefinition, *, says_all: bool = False) -> TableDefinition:
+def rows_of(definition: TableDefinition, *, logs_full_metadata: bool = False) -> TableDefinition:
     """As a log without names has it; says_all: with signs and character sets, as MySQL's MINIMAL metadata."""
 
     def logged(column: Column) -> Column:
-        is_text = column.type.is_character and says_all
+        is_text = column.type.is_character and logs_full_metadata
         return replace(
             column,
             name=None,
             labels=None,
-            unsigned=None if column.type.is_numeric and column.type_code != 13 and not says_all else column.unsigned,
+            unsigned=None
+            if column.type.is_numeric and column.type_code != 13 and not logs_full_metadata
+            else column.unsigned,
             charset=column.charset if is_text else None,
         )
 
@@ -60,15 +62,15 @@ def random_alter(generator: random.Random, columns: dict[str, int], names: list[
     clauses = []
     for name in generator.sample(list(columns), min(len(columns), generator.randrange(3))):
         kind, wider = TYPES[columns[name]]
-        place = generator.choice(["", "", "", " FIRST", " AFTER id"])
+        location = generator.choice(["", "", "", " FIRST", " AFTER id"])
         names[0] += 1
         new = f"n{names[0]}"
         operation = generator.choice(
             [
                 f"RENAME COLUMN {name} TO {new}",
                 f"RENAME COLUMN {name} TO {new}",
-                f"CHANGE {name} {new} {kind}{place}",
-                f"MODIFY {name} {wider or kind}{generator.choice(['', ' NOT NULL'])}{place}",
+                f"CHANGE {name} {new} {kind}{location}",
+                f"MODIFY {name} {wider or kind}{generator.choice(['', ' NOT NULL'])}{location}",
                 f"DROP COLUMN {name}",
                 f"ALTER {name} SET DEFAULT 1",
             ]
@@ -85,8 +87,8 @@ def random_alter(generator: random.Random, columns: dict[str, int], names: list[
         column = generator.choice(list(columns)) if is_there else f"n{names[0]}"
         if not any(f" {column} " in f"{clause} " for clause in clauses):
             if_missing = "IF NOT EXISTS " if is_there or generator.random() < 0.1 else ""
-            place = generator.choice(["", " FIRST", " AFTER id"])
-            clauses.append(f"ADD COLUMN {if_missing}{column} {TYPES[added][0]}{place}")
+            location = generator.choice(["", " FIRST", " AFTER id"])
+            clauses.append(f"ADD COLUMN {if_missing}{column} {TYPES[added][0]}{location}")
             columns.setdefault(column, added)
     generator.shuffle(clauses)
     clauses += generator.sample(
@@ -96,7 +98,7 @@ def random_alter(generator: random.Random, columns: dict[str, int], names: list[
 
 
 def must_be_inverted(clauses: list[Operation], before: TableDefinition) -> bool:
-    """Whether nothing of what was there is left out by the statement."""
+    """True if nothing of what was there is left out by the statement."""
 
     def keeps(clause: Operation) -> bool:
         if isinstance(clause, Add):
@@ -110,7 +112,7 @@ def must_be_inverted(clauses: list[Operation], before: TableDefinition) -> bool:
 
 @given(st.integers(min_value=0), st.booleans())
 @examples(400)
-def test_what_is_inverted_is_what_was_there(seed: int, says_all: bool) -> None:
+def test_what_is_inverted_is_what_was_there(seed: int, logs_full_metadata: bool) -> None:
     generator = random.Random(seed)
     text, columns = random_table(generator)
     before = table_of(text)
@@ -123,11 +125,11 @@ def test_what_is_inverted_is_what_was_there(seed: int, says_all: bool) -> None:
         return
     try:
         candidates = inverted([exact(after)], clauses)
-        was = settled(candidates, rows_of(before, says_all=says_all))
+        was = settled(candidates, rows_of(before, logs_full_metadata=logs_full_metadata))
     except Unsupported:
         assert not must_be_inverted(clauses, before)
         return
-    assert was.is_told
+    assert was.is_named
     assert was.definition == before
     assert altered(was.definition, clauses) == after
 
@@ -136,7 +138,7 @@ T = "id INT PRIMARY KEY, a INT UNSIGNED, b VARCHAR(9) CHARACTER SET latin1, e EN
 
 
 @pytest.mark.parametrize(
-    "before, alter, says_all, reason",
+    "before, alter, logs_full_metadata, reason",
     [
         (T, "DROP COLUMN a", True, "it drops column a, and what that was is in no log"),
         (T, "DROP COLUMN IF EXISTS z", True, "it drops column z"),
@@ -170,13 +172,13 @@ T = "id INT PRIMARY KEY, a INT UNSIGNED, b VARCHAR(9) CHARACTER SET latin1, e EN
     ],
 )
 def test_what_one_statement_leaves_of_what_was_there(
-    before: str, alter: str, says_all: bool, reason: str | None
+    before: str, alter: str, logs_full_metadata: bool, reason: str | None
 ) -> None:
     was, clauses = table_of(before), operations(f"ALTER TABLE t {alter}")
     after = altered(was, clauses)
     if reason is None:
         candidates = inverted([exact(after)], clauses)
-        definition = settled(candidates, rows_of(was, says_all=says_all)).definition
+        definition = settled(candidates, rows_of(was, logs_full_metadata=logs_full_metadata)).definition
         labels = [column.labels for column in was.columns]
         assert (definition.column_names(), [column.labels for column in definition.columns]) == (
             was.column_names(),
@@ -187,7 +189,7 @@ def test_what_one_statement_leaves_of_what_was_there(
         ]
         return
     with pytest.raises(Unsupported, match=reason):
-        settled(inverted([exact(after)], clauses), rows_of(was, says_all=says_all))
+        settled(inverted([exact(after)], clauses), rows_of(was, logs_full_metadata=logs_full_metadata))
 
 
 @pytest.mark.parametrize(
@@ -219,5 +221,5 @@ def test_what_is_open_waits_for_rows_over_several_statements() -> None:
     candidates = [exact(after)]
     for clauses in reversed(statements):
         candidates = inverted(candidates, clauses)
-    assert not candidates[0].is_told
-    assert settled(candidates, rows_of(before, says_all=True)).definition == before
+    assert not candidates[0].is_named
+    assert settled(candidates, rows_of(before, logs_full_metadata=True)).definition == before

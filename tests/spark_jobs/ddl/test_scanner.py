@@ -63,9 +63,9 @@ def test_tokens_and_what_is_between_them_are_the_text(text: str) -> None:
         pieces = list(scan(text, Session()))
     except Unsupported:
         return
-    places = [(piece.start, piece.stop) for piece in pieces]
-    assert places == sorted(places)
-    assert all(a[1] <= b[0] for a, b in pairwise(places))
+    offsets = [(piece.start, piece.stop) for piece in pieces]
+    assert offsets == sorted(offsets)
+    assert all(a[1] <= b[0] for a, b in pairwise(offsets))
     assert all(text[piece.start : piece.stop] for piece in pieces)
     assert all(
         isinstance(piece, Gap) or piece.is_double or piece.kind != "word" or piece.text.strip() for piece in pieces

@@ -26,21 +26,21 @@ TYPES = {"key": "BIGINT", "n": "INT", "_raw": "MAP<STRING, STRING>"}
 
 def commit(snapshot: Snapshot, rows: dict[int, int], delete: tuple[int, ...] = (), *, moves: bool = False) -> Snapshot:
     """Adds a file of rows, and deletes row numbers of the first file; moves: the file has all rows, as by OPTIMIZE."""
-    changes_: dict[str, Any] = {}
+    decoded: dict[str, Any] = {}
     if rows:
         table = pa.Table.from_pydict(
             {"key": list(rows), "n": list(rows.values()), "_raw": [None] * len(rows)},
             schema=snapshot.schema.arrow(physical=False),
         )
-        changes_["adds"] = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)]
+        decoded["adds"] = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)]
     if delete:
         file = snapshot.files[0]
         present = deletion_vectors.row_numbers(snapshot.path, file.deletion_vector)
         [vector] = deletion_vectors.write(snapshot.path, [BitMap64([*present.tolist(), *delete])])
-        changes_["dv_updates"] = [(file, vector)]
+        decoded["dv_updates"] = [(file, vector)]
     if moves:
-        changes_["removes"] = list(snapshot.files)
-    version = commits.commit(snapshot, **changes_)
+        decoded["removes"] = list(snapshot.files)
+    version = commits.commit(snapshot, **decoded)
     if moves:
         log = Path(snapshot.path) / "_delta_log" / f"{version:020}.json"
         log.write_text(log.read_text().replace('"dataChange":true', '"dataChange":false'))

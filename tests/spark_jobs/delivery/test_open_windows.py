@@ -58,16 +58,16 @@ class SavedTarget:
         self._database, self._schema = database, schema
 
     def save(self, name: str) -> None:
-        for table in self._tables():
+        for table in self._target_tables():
             self._copy(f"`{self._schema}`.{table}", f"`{self._schema}`.saved_{name}_{table}")
         self._copy("stratalog.checkpoint", f"`{self._schema}`.saved_{name}_checkpoint")
 
     def restore(self, name: str) -> None:
         """Tables are made again, with the columns that they had."""
-        for table in self._tables():
+        for table in self._target_tables():
             self._database.execute(f"DROP TABLE `{self._schema}`.{table}")
         prefix = f"saved_{name}_"
-        for saved in self._listed(prefix):
+        for saved in self._table_names(prefix):
             table = saved.removeprefix(prefix)
             into = "stratalog.checkpoint" if table == "checkpoint" else f"`{self._schema}`.{table}"
             self._database.execute(f"DROP TABLE IF EXISTS {into}")
@@ -80,10 +80,10 @@ class SavedTarget:
         self._database.execute(f"CREATE TABLE {into} LIKE {table}")
         self._database.execute(f"INSERT INTO {into} SELECT * FROM {table}")
 
-    def _tables(self) -> list[str]:
-        return [table for table in self._listed("") if not table.startswith("saved_")]
+    def _target_tables(self) -> list[str]:
+        return [table for table in self._table_names("") if not table.startswith("saved_")]
 
-    def _listed(self, prefix: str) -> list[str]:
+    def _table_names(self, prefix: str) -> list[str]:
         listed = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
         names = [row[0] for row in self._database.execute(listed, (self._schema,))]
         return sorted(name for name in names if name.startswith(prefix))
@@ -114,12 +114,12 @@ def _dead_deliveries(pipeline: Pipeline, saved: SavedTarget, generator: random.R
 
 def _changes(generator: random.Random) -> tuple[list[Change], int, int]:
     """A log of two tables, and in the end a third: with it how many changes are of the first copy and the window."""
-    keyed, bag = {number: number for number in range(ROWS)}, [(number % 7, 0) for number in range(ROWS)]
+    keyed, keyless = {number: number for number in range(ROWS)}, [(number % 7, 0) for number in range(ROWS)]
     changes: list[Change] = [Insert("shop.keyed", (key, n)) for key, n in keyed.items()]
-    changes += [*(Insert("shop.bag", row) for row in bag), Commit()]
+    changes += [*(Insert("shop.bag", row) for row in keyless), Commit()]
     first, window = len(changes), 0
     for number in range(160):
-        key, row = generator.choice(sorted(keyed)), generator.choice(bag)
+        key, row = generator.choice(sorted(keyed)), generator.choice(keyless)
         kind = generator.randrange(5)
         if kind == 0:
             changes.append(Update("shop.keyed", (key, keyed[key]), (key, -number)))
@@ -132,11 +132,11 @@ def _changes(generator: random.Random) -> tuple[list[Change], int, int]:
             keyed[1000 + number] = number
         elif kind == 3:
             changes.append(Delete("shop.bag", row))
-            bag.remove(row)
+            keyless.remove(row)
         changes.append(Insert("shop.keyed", (2000 + number, number)))
         changes.append(Insert("shop.bag", (number % 7, number % 3)))
         keyed[2000 + number] = number
-        bag.append((number % 7, number % 3))
+        keyless.append((number % 7, number % 3))
         changes += [Commit()] if generator.random() < 0.7 else []
         if number == 110:
             changes.append(Commit())

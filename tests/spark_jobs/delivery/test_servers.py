@@ -1,4 +1,4 @@
-"""Targets of every server that tests know: rows, changes and statements in their places, compared by verify."""
+"""Targets of every server that tests know: rows, changes and statements in their positions, compared by verify."""
 
 from collections.abc import Iterator
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.delivery.encode import OutputColumn
-from spark_jobs.delivery.statements import RowStatement, Way, Writer
+from spark_jobs.delivery.statements import RowStatement, WriteMethod, Writer
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.transactions import execute
 from spark_jobs.errors import DeliveryError
@@ -19,31 +19,31 @@ def writer(*key: str, rows: int = 2, packet: int = 1 << 20) -> Writer:
 
 
 @pytest.mark.parametrize(
-    "way, tail, counts",
+    "deployment, tail, counts",
     [
-        (Way.INSERT, "", [("inserted", 2, False), ("inserted", 1, False)]),
+        (WriteMethod.INSERT, "", [("inserted", 2, False), ("inserted", 1, False)]),
         (
-            Way.UPSERT,
+            WriteMethod.UPSERT,
             f" ON DUPLICATE KEY UPDATE {GUARD}, `k``` = VALUES(`k```)",
             [("wrote", 4, True), ("wrote", 2, True)],
         ),
         (
-            Way.UPDATE,
+            WriteMethod.UPDATE,
             f" ON DUPLICATE KEY UPDATE {GUARD}, `k``` = VALUES(`k```)",
             [("found", 2, False), ("found", 1, False)],
         ),
     ],
 )
-def test_rows_are_written(way: Way, tail: str, counts: list[tuple[str, int, bool]]) -> None:
-    statements = list(writer("id").write(ROWS, way))
+def test_rows_are_written(deployment: WriteMethod, tail: str, counts: list[tuple[str, int, bool]]) -> None:
+    statements = list(writer("id").write(ROWS, deployment))
     assert statements[0].text.decode() == f"INSERT INTO `s`.`t` (`id`, `k```) VALUES (1,'a'),(2,NULL){tail}"
     assert [(statement.does, statement.rows, statement.is_at_most) for statement in statements] == counts
-    if way is Way.UPDATE:
+    if deployment is WriteMethod.UPDATE:
         assert statements[1].text == b"UPDATE `s`.`t` SET `id` = 3, `k``` = 'c' WHERE `id` = 3"
 
 
 def test_a_table_of_nothing_but_its_key() -> None:
-    [statement] = writer("id", "k`", rows=9).write(ROWS, Way.UPSERT)
+    [statement] = writer("id", "k`", rows=9).write(ROWS, WriteMethod.UPSERT)
     condition = "`id` <=> VALUES(`id`) AND CAST(`k``` AS BINARY) <=> CAST(VALUES(`k```) AS BINARY)"
     assert statement.text.decode().endswith(
         f"ON DUPLICATE KEY UPDATE `id` = IF(9223372036854775807 + (NOT ({condition})), VALUES(`id`), NULL)"
@@ -76,12 +76,17 @@ def test_rows_that_may_be_gone_are_deleted_by_their_bytes() -> None:
 def test_a_row_that_the_source_tells_from_another_is_not_written_over(
     source_key: tuple[str, ...], further: tuple[str, ...]
 ) -> None:
-    """Where an INSERT is repeated, and where a row is deleted for that. An update is one of the row of the key."""
+    """Position where an INSERT is repeated, and where a row is deleted for that.
+
+    An update is one of the row of the key.
+    """
     columns = tuple(OutputColumn(name, kind) for name, kind in (("id", "int"), ("n", "int"), ("d", "double")))
     own_writer = Writer("s", "t", columns, ("id",), 9, 1 << 20, source_key)
     assert own_writer.has_source_key == (not further)
     rows = pa.table({"id": [1], "n": [2], "d": [0.5]})
-    [insert], [update] = (list(own_writer.write(rows, way)) for way in (Way.REPEATED_INSERT, Way.UPSERT))
+    [insert], [update] = (
+        list(own_writer.write(rows, method)) for method in (WriteMethod.REPEATED_INSERT, WriteMethod.UPSERT)
+    )
     compared = ["`id` <=> VALUES(`id`)", *(f"`{name}` <=> VALUES(`{name}`)" for name in further)]
     assert f"(NOT ({' AND '.join(compared)}))" in insert.text.decode()
     assert "(NOT (`id` <=> VALUES(`id`)))" in update.text.decode()
@@ -132,7 +137,7 @@ def test_a_row_gets_another_key(key: tuple[str, ...], condition: str) -> None:
 
 def test_a_statement_fits_into_a_packet() -> None:
     rows = pa.table({"id": list(range(100)), "k`": ["x" * 1000] * 100})
-    statements = list(writer("id", rows=1000, packet=10_000).write(rows, Way.INSERT))
+    statements = list(writer("id", rows=1000, packet=10_000).write(rows, WriteMethod.INSERT))
     assert max(len(statement.text) for statement in statements) <= 10_000
     assert len(statements) > 10
 
@@ -213,8 +218,8 @@ def test_copies_are_found_at_each_server(sessions: dict[str, Connection], charse
         session.execute("DROP TABLE IF EXISTS pairs.t")
         session.execute(f"CREATE TABLE pairs.t (j JSON, s VARCHAR(9) CHARACTER SET {charset})")
         copies_writer = Writer("pairs", "t", (OutputColumn("j", kind), OutputColumn("s", "varchar")), (), 100, 1 << 20)
-        repeated = table.take([place for place, count in enumerate(copies) for _ in range(count)])
-        for statement in copies_writer.write(repeated, Way.INSERT):
+        repeated = table.take([offset for offset, count in enumerate(copies) for _ in range(count)])
+        for statement in copies_writer.write(repeated, WriteMethod.INSERT):
             execute(session, statement)
         for statement in copies_writer.delete_copies(table, copies):
             execute(session, statement)

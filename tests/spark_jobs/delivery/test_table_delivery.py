@@ -166,8 +166,8 @@ def test_a_window_that_an_earlier_release_left_open(copy: Copy, monkeypatch: pyt
     assert "other unique indexes at the target, or by another release of Stratalog" in reason
     copy.require_same("t")
     pipeline = copy.pipeline(**settings)
-    bags = [into for into in chosen_tables(pipeline, lake_of(pipeline), "copy") if into.name == "bag"]
-    reload_tables(pipeline, "copy", bags)
+    keyless_tables = [into for into in chosen_tables(pipeline, lake_of(pipeline), "copy") if into.name == "bag"]
+    reload_tables(pipeline, "copy", keyless_tables)
     assert deliver(pipeline, "copy").stopped == {}
     copy.require_same("t", "bag")
 

@@ -13,7 +13,7 @@ from spark_jobs.binlog import Column
 from spark_jobs.binlog.types.charsets import charset_of, width_of
 from spark_jobs.delivery.encode import OutputColumn
 from spark_jobs.delivery.lake_table import LakeColumn, LakeTableShape
-from spark_jobs.delivery.statements import Way, Writer
+from spark_jobs.delivery.statements import WriteMethod, Writer
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_key import KeyPart, counts_spaces, cut_note, is_as_fine, key_collation, key_parts
 from spark_jobs.delivery.target_table import Dialect, creation
@@ -104,13 +104,13 @@ def _source_keys(session: Connection, collation: str, texts: Sequence[str]) -> l
     return [row["k"] for row in session.rows("SELECT CONVERT(k USING utf8mb4) k FROM pairs.s")]
 
 
-def _refusal(session: Connection, keys: Sequence[str], way: Way) -> str | None:
-    """Why a target refused rows, of which it has none then; None where it took them."""
+def _refusal(session: Connection, keys: Sequence[str], deployment: WriteMethod) -> str | None:
+    """Reason why a target refused rows, of which it has none then; None where it took them."""
     rows = pa.table({"k": keys, "v": list(range(len(keys)))})
     writer = Writer("pairs", "t", (OutputColumn("k", "varchar"), OutputColumn("v", "int")), ("k",), 7, 1 << 20)
     session.execute("START TRANSACTION")
     try:
-        for statement in writer.write(rows, way):
+        for statement in writer.write(rows, deployment):
             execute(session, statement)
     except (pymysql.MySQLError, DeliveryError) as error:
         session.execute("ROLLBACK")
@@ -140,13 +140,13 @@ def test_keys_under_any_collation_are_equal_or_refused(
                 if charset_of(id_) == "gb18030" and target.startswith("mariadb"):
                     continue
                 has_same = dialects[target].collations.get(id_) == dialect.collations[id_] and source == target
-                for way in (Way.INSERT, Way.UPSERT):
+                for method in (WriteMethod.INSERT, WriteMethod.UPSERT):
                     session.execute("DROP TABLE IF EXISTS pairs.t")
                     session.execute(creation("pairs", "t", shape, dialects[target])[1])
-                    reason = _refusal(session, keys, way)
+                    reason = _refusal(session, keys, method)
                     rows = session.rows("SELECT CONVERT(k USING utf8mb4) k, v FROM pairs.t")
                     stored_rows = {(row["k"], row["v"]) for row in rows}
-                    case = f"{dialect.collations[id_]} of {source} at {target}, {way.value}, seed {seed}: {reason}"
+                    case = f"{dialect.collations[id_]} of {source} at {target}, {method.value}, seed {seed}: {reason}"
                     assert stored_rows == (set() if reason else set(zip(keys, range(len(keys)), strict=True))), case
                     assert not reason or "Duplicate entry" in reason or "a row of another key" in reason, case
                     assert not (reason and has_same), case

@@ -85,24 +85,24 @@ class Restorable:
 
     def faults(self, fault: str, times: int) -> str:
         """A line for the summary; rows that differed would have ended the test."""
-        way = next(name for name, keys in WAYS.items() if keys == self.keys)
+        method = next(name for name, keys in METHODS.items() if keys == self.keys)
         into = "delivery into TiDB" if self.copy.target else "delivery"
-        return f"{into}, {way}: {fault} × {times}: {self.rows_compared:,} rows compared, 0 lost, 0 doubled"
+        return f"{into}, {method}: {fault} × {times}: {self.rows_compared:,} rows compared, 0 lost, 0 doubled"
 
 
-WAYS: dict[str, dict[str, Any]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "net": {"batch_rows": 1000},
     "net, split": {"batch_rows": 4, "workers": 2},
     "ordered": {"apply": "ordered"},
     "ordered, split": {"apply": "ordered", "batch_rows": 2, "workers": 2},
 }
 """Windows of one transaction and of several, of both ways."""
-each_way = pytest.mark.parametrize("keys", WAYS.values(), ids=WAYS)
+each_method = pytest.mark.parametrize("keys", METHODS.values(), ids=METHODS)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fixture", ["copy", "tidb_copy"])
-@each_way
+@each_method
 def test_killed_at_each_statement(
     request: pytest.FixtureRequest, fixture: str, keys: dict[str, Any], summary: list[str]
 ) -> None:
@@ -174,7 +174,7 @@ class CommitCutter(Listener):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_carried_out", [True, False])
-@each_way
+@each_method
 def test_the_answer_to_commit_is_lost(
     copy: Copy, summary: list[str], *, is_carried_out: bool, keys: dict[str, Any]
 ) -> None:
@@ -204,7 +204,7 @@ def _stopping_at(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[threading.
 
 
 @pytest.mark.thorough
-@each_way
+@each_method
 def test_a_deliverer_that_was_overtaken_cannot_commit(
     copy: Copy, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], summary: list[str]
 ) -> None:
@@ -235,7 +235,7 @@ def test_a_deliverer_that_was_overtaken_cannot_commit(
 
 
 @pytest.mark.thorough
-@each_way
+@each_method
 def test_locks_of_another_session_are_waited_for(copy: Copy, keys: dict[str, Any], summary: list[str]) -> None:
     restorable = Restorable(copy, **keys)
     copy.shop.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
@@ -254,7 +254,7 @@ def test_locks_of_another_session_are_waited_for(copy: Copy, keys: dict[str, Any
 
 
 @pytest.mark.thorough
-@each_way
+@each_method
 def test_a_deadlock_is_tried_again(
     copy: Copy, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], summary: list[str]
 ) -> None:

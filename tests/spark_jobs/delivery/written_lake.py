@@ -47,7 +47,7 @@ class WrittenLake:
         content = self._content(changes)
         commit = BronzeCommit(Position(FILE, len(content)), "b", begin=Position(FILE, 4))
         bronze = lake_of(self.pipeline()).bronze(SOURCE)
-        _write(bronze, bronze_rows(FILE, content, target=400), commit, 1, "append")
+        _write_version(bronze, bronze_rows(FILE, content, target=400), commit, 1, "append")
 
     def pipeline(self, **keys: Any) -> Pipeline:
         """The configuration, with these keys of the delivery."""
@@ -76,14 +76,16 @@ class WrittenLake:
             lake, number = lake_of(self.pipeline()), version + 1
             silver = SilverCommit(position, f"s{number}", "live", definition=definition, key=key)
             rows = _downstream_rows(self.rows[name])
-            _write(lake.silver(SOURCE, "shop", name), rows, silver, number, "append")
+            _write_version(lake.silver(SOURCE, "shop", name), rows, silver, number, "append")
             merged = DownstreamCommit(position, f"d{number}", source=SOURCE, table=str(table), silver_version=version)
             downstream = lake.downstream(self.schema, name)
-            _write(downstream, rows, merged, number, "overwrite")
+            _write_version(downstream, rows, merged, number, "overwrite")
             reached = {"position": str(position), "merged": str(position)}
             state = {"downstream": downstream.path, "downstream_version": version}
             entries.append(Entry(SOURCE, "shop", name, "current", **reached, **state))  # type: ignore[arg-type]
-        published = pa.Table.from_pylist([publication._row(entry) for entry in entries], schema=publication._SCHEMA)
+        published = pa.Table.from_pylist(
+            [publication._entry_row(entry) for entry in entries], schema=publication._SCHEMA
+        )
         deltalake.write_deltalake(lake_of(self.pipeline()).published().path, published, mode="overwrite")
 
     def _content(self, changes: Sequence[Change]) -> bytes:
@@ -110,7 +112,7 @@ def _downstream_rows(counted: Counter[Row]) -> pa.Table:
     return pa.table([*columns, raw], ["id", "n", "_raw"])
 
 
-def _write(table: LakeTable, rows: pa.Table, commit: Checkpoint, version: int, mode: Any) -> None:
+def _write_version(table: LakeTable, rows: pa.Table, commit: Checkpoint, version: int, mode: Any) -> None:
     properties = CommitProperties(
         custom_metadata={"userMetadata": commit.to_json()}, app_transactions=[Transaction("stratalog", version)]
     )

@@ -44,8 +44,8 @@ def columns(*listed: DeltaColumn) -> Snapshot:
 
 
 def files(**action: Any) -> Snapshot:
-    action_ = {"path": "a.parquet", "size": 1, "modificationTime": 1, "stats": '{"numRecords":1}'}
-    return table().with_files([DataFile(action_), DataFile(action_ | action)])
+    log_action = {"path": "a.parquet", "size": 1, "modificationTime": 1, "stats": '{"numRecords":1}'}
+    return table().with_files([DataFile(log_action), DataFile(log_action | action)])
 
 
 @pytest.mark.parametrize("properties", [{}, BRONZE, MAPPED, MAPPED | {"delta.enableTypeWidening": "true", "mine": "x"}])

@@ -36,7 +36,7 @@ def test_an_index_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     index_files.write(path, b"1")
     index_files.write(path, b"22")
     assert [file.read_bytes() for file in path.parent.iterdir()] == [b"22"]
-    # A folder stands in the file's place.
+    # A folder stands in the file's position.
     (tmp_path / FOLDER / "b.parquet.keys").mkdir()
     index_files.write(index_path(tmp_path, "b.parquet"), b"1")
     assert sorted(file.name for file in path.parent.iterdir()) == ["a.parquet.keys", "b.parquet.keys"]

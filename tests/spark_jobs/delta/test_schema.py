@@ -110,7 +110,7 @@ def test_what_maps_and_lists_hold_has_ids_in_files_too() -> None:
     schema = from_spark_types({"m": "MAP<STRING, ARRAY<INT>>", "l": "ARRAY<STRUCT<z: INT>>"}, True)
     assert schema.column("m").nested_ids == {"key": 2, "value": 3, "value.element": 4}
     assert set(schema.column("m").metadata[NESTED_IDS]) == {
-        f"{schema.column('m').physical_name}.{place}" for place in ("key", "value", "value.element")
+        f"{schema.column('m').physical_name}.{path}" for path in ("key", "value", "value.element")
     }
     # by another physical name, as where a file of one table is written for another
     renamed = replace(schema.column("m"), metadata={**schema.column("m").metadata, PHYSICAL_NAME: "x.y"})

@@ -20,8 +20,8 @@ from spark_jobs.delta.schema import ID, NESTED_IDS, PHYSICAL_NAME, TableSchema
 from spark_jobs.delta.schema_changes import altered, design_of
 from spark_jobs.delta.snapshot import MAX_COLUMN_ID, Snapshot, new_table, snapshot_of
 from spark_jobs.text import sql
+from tests.spark_jobs.delta.alternating_writers import create, forget, spark_snapshot
 from tests.spark_jobs.delta.tables import BRONZE, MAPPED, TYPES, append, begin, newest, rows
-from tests.spark_jobs.delta.turns import create, forget, spark_snapshot
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +74,7 @@ def settings(configuration: Mapping[str, str]) -> dict[str, str]:
 def same_schema(own_schema: TableSchema, sparks: TableSchema) -> None:
     assert plain(own_schema) == plain(sparks)
     pairs = zip(own_schema.all_columns(), sparks.all_columns(), strict=True)
-    assert all((PHYSICAL_NAME in column_.metadata) is (PHYSICAL_NAME in two.metadata) for column_, two in pairs)
+    assert all((PHYSICAL_NAME in lake_column.metadata) is (PHYSICAL_NAME in two.metadata) for lake_column, two in pairs)
 
 
 def read_by_spark(spark: SparkSession, path: str) -> list[dict[str, Any]]:
@@ -273,8 +273,8 @@ def test_spark_skips_no_file_that_it_needs(spark: SparkSession, tmp_path: Path) 
                 continue
             text = {key: literal(value) for key, value in values.items()}
             condition = predicate.format(**text)
-            keys_ = {row["key"] for row in frame.where(condition).select("key").collect()}
-            assert keys_ == {row["key"] for row in loaded.where(condition).select("key").collect()}, condition
+            key_list = {row["key"] for row in frame.where(condition).select("key").collect()}
+            assert key_list == {row["key"] for row in loaded.where(condition).select("key").collect()}, condition
 
 
 def literal(value: Any) -> str:

@@ -28,8 +28,8 @@ def test_a_replica_takes_the_address_over_and_nothing_is_lost(spark: SparkSessio
     assert files == ["mysql-bin", "green-bin"]
     # What is left behind works without servers.
     assert not (tmp_path / "demo" / "server").exists()
-    status_ = status(pipeline, lake_of(pipeline), "shop")
-    assert (status_.backlog_bytes, status_.error, status_.stretch) == (0, None, 2)
+    source_status = status(pipeline, lake_of(pipeline), "shop")
+    assert (source_status.backlog_bytes, source_status.error, source_status.stretch) == (0, None, 2)
 
 
 def test_too_few_rows(tmp_path: Path) -> None:

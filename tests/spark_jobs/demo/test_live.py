@@ -35,9 +35,9 @@ def test_every_row_and_every_byte_is_the_servers(spark: SparkSession, tmp_path: 
     assert not (tmp_path / "demo" / "server").exists()
     # What is left behind works without the server.
     pipeline = load(tmp_path / "demo" / "pipeline.yaml")
-    status_ = status(pipeline, lake_of(pipeline), "shop")
-    assert (status_.backlog_bytes, status_.error) == (0, None)
-    assert status_.end == str(report.totals.ranges[-1].stop)
+    source_status = status(pipeline, lake_of(pipeline), "shop")
+    assert (source_status.backlog_bytes, source_status.error) == (0, None)
+    assert source_status.end == str(report.totals.ranges[-1].stop)
 
 
 def test_a_verdict_is_reported_as_a_comparison() -> None:

@@ -26,7 +26,7 @@ def variables(server: MySQLServer, *names: str) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Whether that process runs: one that has ended, but whom nobody has waited for, does not."""
+    """True if that process runs: one that has ended, but whom nobody has waited for, does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):  # it may go between the opening and the reading

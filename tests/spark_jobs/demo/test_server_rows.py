@@ -74,8 +74,8 @@ def test_bytes(answer: Any, declared: str, value: str, expected: bytes) -> None:
     ],
 )
 def test_dates_that_are_none_stand_in_raw(answer: Any, declared: str, value: str, text: str) -> None:
-    rows_ = answer(declared, value, "NULL").to_pylist()
-    assert rows_ == [{"id": 0, "v": None, "_raw": f'{{"v": "{text}"}}'}, {"id": 1, "v": None, "_raw": None}]
+    all_rows = answer(declared, value, "NULL").to_pylist()
+    assert all_rows == [{"id": 0, "v": None, "_raw": f'{{"v": "{text}"}}'}, {"id": 1, "v": None, "_raw": None}]
 
 
 def test_a_table_without_rows(answer: Any) -> None:

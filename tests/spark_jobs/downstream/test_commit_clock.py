@@ -54,29 +54,34 @@ Late = tuple[int, int, int, int]
 
 def late_ones(slices: list[dict[str, Any]], before: int | None) -> tuple[list[Late], int]:
     """What is late, and what is reached behind these slices, as downstream/commit_clock.py finds them."""
-    grouped = [slice_ for slice_ in slices if slice_["transactions"] > 1]
+    grouped = [log_slice for log_slice in slices if log_slice["transactions"] > 1]
     spans = [
-        row for slice_ in grouped for part in commit_clock._span_task(batches([slice_])) for row in part.to_pylist()
+        row
+        for log_slice in grouped
+        for part in commit_clock._span_task(batches([log_slice]))
+        for row in part.to_pylist()
     ]
-    for slice_ in slices:
-        if slice_["transactions"] <= 1:
-            at = round(slice_["committed_at"].timestamp() * 1e6)
-            place = {name: slice_[name] for name in ("stretch", "number", "start", "stop")}
-            spans.append(place | {"least": at, "greatest": at, "rises": True})
+    for log_slice in slices:
+        if log_slice["transactions"] <= 1:
+            at = round(log_slice["committed_at"].timestamp() * 1e6)
+            position = {name: log_slice[name] for name in ("stretch", "number", "start", "stop")}
+            spans.append(position | {"least": at, "greatest": at, "rises": True})
     table = commit_clock._in_order(pa.Table.from_pylist(spans, schema=commit_clock._SPAN_SCHEMA))
     floor = commit_clock.floors(table.column("greatest").to_numpy(), before)
     is_all_late, mixed = commit_clock.late_slices(table, floor)
     late_rows: list[Late] = []
-    by_place = {(slice_["number"], slice_["start"]): slice_ for slice_ in slices}
+    by_position = {(log_slice["number"], log_slice["start"]): log_slice for log_slice in slices}
     for at, row in enumerate(table.to_pylist()):
         if is_all_late[at]:
             late_rows.append((row["number"], row["start"], row["stop"], int(floor[at])))
         elif mixed[at]:
-            slice_ = by_place[row["number"], row["start"]]
-            for part in commit_clock._late_task(batches([slice_ | {"_floor": int(floor[at])}])):
+            log_slice = by_position[row["number"], row["start"]]
+            for part in commit_clock._late_task(batches([log_slice | {"_floor": int(floor[at])}])):
                 late_rows += late_of(part)
     reached = max(
-        int(time_) for time_ in (*table.column("greatest").to_pylist(), *floor) if time_ > commit_clock._NEVER
+        int(order_time)
+        for order_time in (*table.column("greatest").to_pylist(), *floor)
+        if order_time > commit_clock._NEVER
     )
     return late_rows, reached
 
@@ -100,10 +105,12 @@ TIMES = st.lists(st.integers(1_600_000_000_000_000, 1_600_000_000_000_006), min_
 def test_late_transactions_are_those_below_the_running_maximum(
     files: list[list[int]], target: int, data: st.DataObject
 ) -> None:
-    all_slices = [slice_ for number, times in enumerate(files, 1) for slice_ in slices_of(number, times, target)]
+    all_slices = [log_slice for number, times in enumerate(files, 1) for log_slice in slices_of(number, times, target)]
     # However the log is cut into runs, each of which goes on from what the one before has reached.
     cut = data.draw(
-        st.sampled_from([at for at, slice_ in enumerate(all_slices) if slice_["transaction_start"] == slice_["start"]])
+        st.sampled_from(
+            [at for at, log_slice in enumerate(all_slices) if log_slice["transaction_start"] == log_slice["start"]]
+        )
     )
     late: list[Late] = []
     before: int | None = None
@@ -113,12 +120,14 @@ def test_late_transactions_are_those_below_the_running_maximum(
     greatest = 0
     for number, times in enumerate(files, 1):
         commits = list(read_commits([file_of(number, times)], f"bin.{number:06d}"))
-        places = [(int(a), int(b)) for commit in commits for a, b in zip(commit.start, commit.stop, strict=True)]
-        for (start, stop), at in zip(places, times, strict=True):
+        positions = [(int(a), int(b)) for commit in commits for a, b in zip(commit.start, commit.stop, strict=True)]
+        for (start, stop), at in zip(positions, times, strict=True):
             greatest = max(greatest, at)
             for offset in (start, stop - 1):
                 orders = [
-                    order for number_, first, after, order in late if number_ == number and first <= offset < after
+                    order
+                    for file_number, first, after, order in late
+                    if file_number == number and first <= offset < after
                 ]
                 assert len(orders) <= 1, "a row would come twice"
                 assert max([at, *orders]) == greatest
@@ -190,7 +199,7 @@ def test_transactions_of_mixed_slices_are_written_by_tasks(spark: SparkSession, 
         assert clock
         assert clock.reached
         assert (clock.position, commit_clock._micros(clock.reached)) == (end, before)
-    rows_ = lake.clock("shop").rows()
-    assert sorted(late_of(pa.Table.from_pylist(rows_))) == sorted(late)
+    all_rows = lake.clock("shop").rows()
+    assert sorted(late_of(pa.Table.from_pylist(all_rows))) == sorted(late)
     assert [number for number, *_ in sorted(late)] == [1, 1, 2, 3, 3]
-    assert {row["stretch"] for row in rows_} == {1}
+    assert {row["stretch"] for row in all_rows} == {1}

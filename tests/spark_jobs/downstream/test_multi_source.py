@@ -11,8 +11,8 @@ from spark_jobs.downstream.multi_source import (
     PartTable,
     SharedPart,
     SourceTable,
-    marked,
     parts_of,
+    provenance_condition,
     union,
     with_parts,
 )
@@ -44,9 +44,9 @@ def commit(*parts: Part, batch: str = "b") -> DownstreamCommit:
 
 def test_the_parts_of_a_commit_are_read_back_and_like_columns_stand_there_once() -> None:
     parts = [part(ONE, 10, id="INT"), part(OTHER, 20, id="INT"), part(("us", "shop_2", "orders"), 5, b="INT", a="INT")]
-    commit_ = commit(*parts)
-    assert parts_of(Checkpoint.from_json(commit_.to_json())) == parts
-    assert len(commit_.shapes or ()) == 2
+    new_commit = commit(*parts)
+    assert parts_of(Checkpoint.from_json(new_commit.to_json())) == parts
+    assert len(new_commit.shapes or ()) == 2
     alone = DownstreamCommit(Position("bin.000001", 4), "b", silver_version=7)
     assert parts_of(None) == parts_of(alone) == []
 
@@ -71,11 +71,11 @@ def test_a_commit_moves_its_own_part_and_repeats_the_others() -> None:
     assert head
     assert head.position == Position("bin.000001", 10)
     merged = replace(MERGED, is_complete=False, columns={"id": "BIGINT"})
-    commit_ = DownstreamCommit.of(table.claim(head, merged))
-    own_part, second = parts_of(commit_)
+    new_commit = DownstreamCommit.of(table.claim(head, merged))
+    own_part, second = parts_of(new_commit)
     assert own_part == Part(ONE, Position("bin.000001", 99), 8, False, {"id": "BIGINT"})
     assert second == part(OTHER, 20, id="INT")
-    assert commit_.is_complete is False, "of all parts"
+    assert new_commit.is_complete is False, "of all parts"
 
 
 def test_a_part_that_nothing_was_merged_of_has_no_position() -> None:
@@ -97,14 +97,14 @@ def test_keys_that_are_shared_stay_so_and_each_part_says_its_own() -> None:
 
     alone = PartOfHead(Head(3, 2, commit(part(ONE, 10, id="INT"))))
     merged = replace(MERGED, columns={"id": "INT"}, key=("id",))
-    commit_ = DownstreamCommit.of(Shared(Head(-1, 0, None)).claim(Head(-1, 0, None), merged))
-    assert (commit_.key_sharing, [part.key for part in parts_of(commit_)]) == ("shared", [("id",)])
-    shared = Shared(Head(3, 2, commit_))
+    new_commit = DownstreamCommit.of(Shared(Head(-1, 0, None)).claim(Head(-1, 0, None), merged))
+    assert (new_commit.key_sharing, [part.key for part in parts_of(new_commit)]) == ("shared", [("id",)])
+    shared = Shared(Head(3, 2, new_commit))
     head = shared.head()
     assert head
     assert shared.other_parts(head) == []
     with pytest.raises(TableStopped, match=r"was made with the keys of its source tables shared, and .* are apart now"):
-        PartOfHead(Head(3, 2, commit_)).head()
+        PartOfHead(Head(3, 2, new_commit)).head()
     alone_head = alone.head()
     assert alone_head
     with pytest.raises(TableStopped, match=r"was made with the keys of its source tables apart, and .* are shared now"):
@@ -112,7 +112,7 @@ def test_keys_that_are_shared_stay_so_and_each_part_says_its_own() -> None:
 
 
 def test_marks_are_compared_as_text() -> None:
-    assert marked({"_source": "a'b"}, "t.") == r"t._source = 'a\'b'"
+    assert provenance_condition({"_source": "a'b"}, "t.") == r"t._source = 'a\'b'"
 
 
 INT, BIG, DEC = {"id": "INT"}, {"id": "BIGINT"}, {"id": "DECIMAL(10,2)"}
@@ -196,12 +196,12 @@ def altered(columns: dict[str, str], actions: list[str]) -> dict[str, str]:
 def test_the_union_is_the_same_in_whatever_order_parts_come(shapes: list[dict[str, str]], order: random.Random) -> None:
     def merged(parts: list[Part]) -> dict[str, str] | None:
         target: dict[str, str] = {}
-        for at, part_ in enumerate(parts):
+        for at, log_part in enumerate(parts):
             try:
-                target = altered(target, union(target, part_.columns, parts[:at], "t"))
+                target = altered(target, union(target, log_part.columns, parts[:at], "t"))
             except TableStopped:
                 return None
-            assert union(target, part_.columns, parts[:at], "t") == [], "what is done is not done again"
+            assert union(target, log_part.columns, parts[:at], "t") == [], "what is done is not done again"
         return target
 
     parts = [part(("s", "t", str(nth)), 1, **shape) for nth, shape in enumerate(shapes)]

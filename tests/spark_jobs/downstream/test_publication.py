@@ -209,7 +209,7 @@ def test_a_source_replaces_its_own_rows_alone(spark: SparkSession, lake: Path) -
     write(filled, "shop", [FULL, BARE], AT)
     entry = replace(FULL, source="crm")
     write(filled, "crm", [entry], Position("b.000009", 4))
-    assert sorted(read(filled, "shop"), key=lambda entry_: entry_.table) == [BARE, FULL]
+    assert sorted(read(filled, "shop"), key=lambda published_entry: published_entry.table) == [BARE, FULL]
     write(filled, "shop", [FULL], AT)
     assert (read(filled, "shop"), read(filled, "crm")) == ([FULL], [entry])
     head = filled.published().head()

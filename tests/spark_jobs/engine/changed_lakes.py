@@ -52,9 +52,9 @@ class ChangedLake:
     count: int = 12
     rules: TableFilters = field(default_factory=TableFilters)
     plain: bool = False
-    """Whether targets are without deletion vectors."""
+    """True if targets are without deletion vectors."""
     has_feed: bool = False
-    """Whether targets have a change data feed."""
+    """True if targets have a change data feed."""
     loads: dict[TableName, tuple[int, Sequence[Cells]]] = field(default_factory=dict)
     """What was loaded last, and after how many transactions."""
 
@@ -95,23 +95,23 @@ class ChangedLake:
         inherited = [dict(zip(types, row, strict=True)) | {"_op": "rename", "_committed_at": None} for row in rows]
         self._emptied(name, [{}], inherited, inherited_from="shop.other")
 
-    def _emptied(self, name: TableName, *files: Sequence[dict[str, Any]], **says: Any) -> None:
+    def _emptied(self, name: TableName, *files: Sequence[dict[str, Any]], **answers: Any) -> None:
         """A statement after all windows that empties the table. files: what rows of its commit have besides."""
         table = newest(self.silver[name].path)
         end = Position(FILE, self.log.ends[-1])
-        place = {"stretch": 1, "number": 1, "offset": end.offset}
+        position = {"stretch": 1, "number": 1, "offset": end.offset}
         cells: dict[str, Any] = {"_op": "truncate", "_committed_at": datetime.fromtimestamp(9, UTC)}
-        cells |= {"_window_start": place, "_window_stop": place}
+        cells |= {"_window_start": position, "_window_stop": position}
         schema, added = table.schema.arrow(physical=False), list[DataFile]()
         for rows in files:
             of_rows = [cells | row for row in rows]
-            places = [place | {"row": STATEMENT_ROW if row["_op"] == "truncate" else 0} for row in of_rows]
-            all_cells = [row | {"_position": at} for row, at in zip(of_rows, places, strict=True)]
+            positions = [position | {"row": STATEMENT_ROW if row["_op"] == "truncate" else 0} for row in of_rows]
+            all_cells = [row | {"_position": at} for row, at in zip(of_rows, positions, strict=True)]
             records = [{column: row.get(column) for column in schema.names} for row in all_cells]
             added.append(
                 data_files.write(table.path, pa.Table.from_pylist(records, schema), table.schema, table.configuration)
             )
-        self.statement(name, (), self.columns[name], files=added, emptied_at=end, **says)
+        self.statement(name, (), self.columns[name], files=added, emptied_at=end, **answers)
 
     def statement(
         self,
@@ -120,7 +120,7 @@ class ChangedLake:
         columns: silver.Columns,
         *,
         files: Sequence[DataFile] = (),
-        **says: Any,
+        **answers: Any,
     ) -> None:
         """A statement on a table after all windows. files: what its commit adds."""
         table = newest(self.silver[name].path)
@@ -131,14 +131,14 @@ class ChangedLake:
         assert head.checkpoint
         before = SilverCommit.of(head.checkpoint)
         behind = replace(before.position, offset=before.position.offset + 50)
-        says |= {
+        answers |= {
             "ranges": (),
             "kind": CommitKind.CHANGE,
             "steps": tuple(steps),
             "start": before.position,
             "position": behind,
         }
-        commit = replace(before, **says)
+        commit = replace(before, **answers)
         commits.commit(
             table,
             adds=files,
@@ -152,33 +152,33 @@ class ChangedLake:
     def load(self, name: TableName, after: int, rows: Sequence[Cells]) -> None:
         """Rows that a load read after some transactions."""
         table = newest(self.silver[name].path)
-        place = {"stretch": 1, "number": 1, "offset": self.log.starts[after]}
+        position = {"stretch": 1, "number": 1, "offset": self.log.starts[after]}
         cells: dict[str, Any] = {"_op": "load", "_committed_at": datetime.fromtimestamp(1, UTC)}
-        cells |= {"_position": place | {"row": LOADED_ROW}, "_window_start": place, "_window_stop": place}
+        cells |= {"_position": position | {"row": LOADED_ROW}, "_window_start": position, "_window_stop": position}
         loaded = [cells | dict(zip(self.columns[name].types, row, strict=True)) for row in rows]
         schema = table.schema.arrow(physical=False)
         all_cells = [{column: row.get(column) for column in schema.names} for row in loaded]
         file = data_files.write(table.path, pa.Table.from_pylist(all_cells, schema), table.schema, table.configuration)
         begin = Position(FILE, self.log.starts[after])
-        says: dict[str, Any] = {"kind": CommitKind.LOAD, "steps": None, "log_bytes": None}
-        self._commit(name, files=(file,), loaded=LoadedRows(len(rows), begin, begin), **says)
+        answers: dict[str, Any] = {"kind": CommitKind.LOAD, "steps": None, "log_bytes": None}
+        self._commit_silver(name, files=(file,), loaded=LoadedRows(len(rows), begin, begin), **answers)
         self.loads[name] = after, rows
 
     def redo(self, name: TableName, first: int, stop: int) -> None:
         """Windows that a backfill replaced, between some of the cuts."""
         bounds = [0, *self.cuts, len(self.log.ends)]
         ranges = tuple(self.log.range(*pair) for pair in pairwise(bounds[first : stop + 1]))
-        self._commit(name, kind=CommitKind.REDO, ranges=ranges, steps=None)
+        self._commit_silver(name, kind=CommitKind.REDO, ranges=ranges, steps=None)
 
-    def _commit(
-        self, name: TableName, files: Sequence[DataFile] = (), *, removes: Sequence[DataFile] = (), **says: Any
+    def _commit_silver(
+        self, name: TableName, files: Sequence[DataFile] = (), *, removes: Sequence[DataFile] = (), **answers: Any
     ) -> None:
         """A commit of silver at the position that it has."""
         table, head = newest(self.silver[name].path), self.silver[name].head()
         assert head
         assert head.checkpoint
         fresh: dict[str, Any] = {"ranges": (), "loaded": None}
-        commit = replace(SilverCommit.of(head.checkpoint), **(fresh | says), batch=new_batch())
+        commit = replace(SilverCommit.of(head.checkpoint), **(fresh | answers), batch=new_batch())
         commits.commit(
             table,
             adds=files,
@@ -187,11 +187,11 @@ class ChangedLake:
             user_metadata=commit.to_json(),
         )
 
-    def replayed(self, work: MergeJob, range_: Range | None) -> CompactionJob | None:
+    def replayed(self, work: MergeJob, log_range: Range | None) -> CompactionJob | None:
         """As the pipeline plans it from the log: windows in a range, and the statements after all of them."""
         bounds = [0, *self.cuts, len(self.log.ends)]
         windows = [self.log.range(*pair) for pair in pairwise(bounds)]
-        touched = tuple(window for window in windows if range_ is None or window.overlaps(range_))
+        touched = tuple(window for window in windows if log_range is None or window.overlaps(log_range))
         steps = [DataRange(window, TableState(definition(work.name))) for window in windows]
         snapshot = self.changed_log.snapshot
         window = Window(snapshot.table, snapshot.version, touched)
@@ -246,12 +246,14 @@ class ChangedLake:
             for change in self.log.changes(name, number, number + 1) if number < stop else ():
                 op = "insert" if isinstance(change, Insert) else "update" if isinstance(change, Update) else "delete"
                 if op not in (ignored(number) if ignored else by_rules):
-                    self._add(events, current, change)
+                    self._add_change(events, current, change)
         if self.mode is not Mode.HISTORY:
             return list(events)
         return [(*event, nth in current.values()) for nth, event in enumerate(events)]
 
-    def _add(self, events: list[tuple[str, Cells]], current: dict[int, int], change: Insert | Update | Delete) -> None:
+    def _add_change(
+        self, events: list[tuple[str, Cells]], current: dict[int, int], change: Insert | Update | Delete
+    ) -> None:
         """A change, as rows of the target. current: the number of the current version of each key."""
         is_history = self.mode is Mode.HISTORY
         op, before, after = "delete", None, None
@@ -269,7 +271,7 @@ class ChangedLake:
             current[after[0]] = len(events)
         events.append((op, after or before or ()))
 
-    def marked(self, name: TableName) -> int:
+    def deleted_count(self, name: TableName) -> int:
         """Rows of the target that deletion vectors mark."""
         files = newest(self.target(name).path).files
         return int(np.sum([file.deletion_vector.cardinality for file in files if file.deletion_vector]))

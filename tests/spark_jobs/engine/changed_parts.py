@@ -66,9 +66,11 @@ class ChangedPart:
         for _ in range(chance.randint(1, 4)):
             row = {name: value_of(chance, kind) for name, kind in self.columns.items()}
             row |= {name: chance.randrange(8) for name in self.key}
-            if self.key and any(self._key(row) == self._key(changed) for changed in rows):
+            if self.key and any(self._key_of(row) == self._key_of(changed) for changed in rows):
                 continue
-            old_rows = [old for old in self.rows if self._key(old) == self._key(row)] if self.key else self.rows[:1]
+            old_rows = (
+                [old for old in self.rows if self._key_of(old) == self._key_of(row)] if self.key else self.rows[:1]
+            )
             is_deleted = bool(old_rows) and chance.random() < 0.4
             if old_rows and (is_deleted or self.key):
                 self.rows.remove(old_rows[0])
@@ -78,12 +80,12 @@ class ChangedPart:
             else:
                 image = old_rows[0] if is_deleted else row
                 rows.append(image | {"_op": "delete" if is_deleted else "insert", "_copies": -1 if is_deleted else 1})
-        self._commit(rows)
+        self._commit_rows(rows)
 
     def truncate(self) -> None:
         """A statement that empties it."""
         self.rows, self.floor = [], Position(LOG, self.stop)
-        self._commit([{"_op": "truncate"}])
+        self._commit_rows([{"_op": "truncate"}])
 
     def alter(self, steps: Sequence[str], columns: Mapping[str, str], renamed: Mapping[str, str] | None = None) -> None:
         """A statement about its columns. renamed: new names by old ones."""
@@ -91,18 +93,18 @@ class ChangedPart:
         self.columns = dict(columns)
         rows = [{names.get(name, name): value for name, value in row.items()} for row in self.rows]
         self.rows = [{name: row.get(name) for name in columns} for row in rows]
-        self._commit([], kind=CommitKind.CHANGE, steps=steps)
+        self._commit_rows([], kind=CommitKind.CHANGE, steps=steps)
 
     def rebuild(self) -> None:
         """All rows by a new silver, as after ``reset``."""
         self.resets += 1
         copies = {} if self.key else {"_copies": 1}
-        self._commit([row | {"_op": "insert"} | copies for row in self.rows], is_overwrite=True)
+        self._commit_rows([row | {"_op": "insert"} | copies for row in self.rows], is_overwrite=True)
 
-    def _key(self, row: Row) -> tuple[Any, ...]:
+    def _key_of(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in self.key)
 
-    def _commit(
+    def _commit_rows(
         self,
         rows: Sequence[Row],
         kind: CommitKind = CommitKind.LIVE,
@@ -115,7 +117,7 @@ class ChangedPart:
         columns = silver.Columns(dict(self.columns), self.key)
         table = snapshot_of(self.silver.path) or new_table(self.silver.path, columns.stored, MAPPED)
         design = schema_changes.apply(table, steps) if steps else table
-        rows = [_stored(row, start, place) for place, row in enumerate(rows, 1)]
+        rows = [_stored(row, start, offset) for offset, row in enumerate(rows, 1)]
         commit = SilverCommit(
             Position(LOG, self.stop),
             new_batch(),
@@ -129,7 +131,7 @@ class ChangedPart:
         )
         commits.commit(
             table,
-            adds=_files(design, rows),
+            adds=_written_files(design, rows),
             removes=table.files if is_overwrite else (),
             metadata=design.metadata if steps else None,
             protocol=design.protocol if steps else None,
@@ -138,19 +140,19 @@ class ChangedPart:
         )
 
 
-def _stored(row: Row, start: int, place: int) -> Row:
+def _stored(row: Row, start: int, offset: int) -> Row:
     """A row as silver has it, of a window."""
     at = {"stretch": 1, "number": 1}
     return row | {
         "_existed": row["_op"] != "insert",
-        "_position": at | {"offset": start + (0 if row["_op"] == "truncate" else place), "row": 0},
-        "_committed_at": datetime.fromtimestamp(start + place, UTC),
+        "_position": at | {"offset": start + (0 if row["_op"] == "truncate" else offset), "row": 0},
+        "_committed_at": datetime.fromtimestamp(start + offset, UTC),
         "_window_start": at | {"offset": start},
         "_window_stop": at | {"offset": start + WINDOW},
     }
 
 
-def _files(table: Snapshot, rows: Sequence[Row]) -> list[Any]:
+def _written_files(table: Snapshot, rows: Sequence[Row]) -> list[Any]:
     if not rows:
         return []
     fields = table.schema.arrow(physical=False)

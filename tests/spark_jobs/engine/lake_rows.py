@@ -33,7 +33,7 @@ class Row:
 
     key: Key
     value: int | None
-    place: int
+    position: int
     op: str = "insert"
     window: int = 0
     further: tuple[tuple[str, int], ...] = ()
@@ -46,17 +46,17 @@ def table_of(rows: Iterable[Row], key: Sequence[str], schema: TableSchema, value
     for row in rows:
         parts = dict(zip(key, row.key, strict=True))
         exact = {name: part for name, part in parts.items() if isinstance(part, str) and part.startswith("!")}
-        place = {"stretch": 1, "number": 1}
+        location = {"stretch": 1, "number": 1}
         cells.append(
             {name: None if name in exact else part for name, part in parts.items()}
             | {
                 value: row.value,
                 "_op": row.op,
                 "_existed": row.op != "insert",
-                "_position": place | {"offset": row.place, "row": 0},
-                "_committed_at": datetime.fromtimestamp(row.place, UTC),
-                "_window_start": place | {"offset": row.window},
-                "_window_stop": place | {"offset": row.window + 100},
+                "_position": location | {"offset": row.position, "row": 0},
+                "_committed_at": datetime.fromtimestamp(row.position, UTC),
+                "_window_start": location | {"offset": row.window},
+                "_window_stop": location | {"offset": row.window + 100},
                 "_raw": list(exact.items()) or None,
             }
             | dict(row.further)
@@ -92,8 +92,8 @@ def alive(path: str, file: DataFile, schema: TableSchema, dead: Iterable[int] = 
     if file.deletion_vector is not None:
         is_alive[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
     is_alive[np.fromiter(dead, np.int64)] = False
-    rows_: list[dict[str, Any]] = rows.filter(pa.array(is_alive)).to_pylist()
-    return rows_
+    all_rows: list[dict[str, Any]] = rows.filter(pa.array(is_alive)).to_pylist()
+    return all_rows
 
 
 def rows_of(snapshot: Snapshot) -> list[dict[str, Any]]:

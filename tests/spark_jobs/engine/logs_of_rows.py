@@ -45,7 +45,7 @@ class Log:
 
     @property
     def starts(self) -> list[int]:
-        """Where the file begins, and each transaction ends."""
+        """Position where the file begins, and each transaction ends."""
         return [0, *self.ends]
 
     def range(self, first: int, stop: int) -> Range:
@@ -53,7 +53,7 @@ class Log:
 
     def changes(self, name: TableName, first: int, stop: int) -> Iterator[Insert | Update | Delete]:
         """Those of a table in some transactions."""
-        for change in (change_ for changes in self.transactions[first:stop] for change_ in changes):
+        for change in (logged_change for changes in self.transactions[first:stop] for logged_change in changes):
             if isinstance(change, Insert | Update | Delete) and change.table == str(name):
                 yield change
 
@@ -139,7 +139,7 @@ def _change(chance: Random, name: str, rows: dict[int, int | None]) -> Change:
     before = (key, rows.pop(key))
     if chance.random() < 0.3:
         return Delete(name, before)
-    free = [key_ for key_ in range(KEYS) if key_ not in rows]
+    free = [key_value for key_value in range(KEYS) if key_value not in rows]
     into = chance.choice(free) if chance.random() < 0.3 else key
     rows[into] = value
     return Update(name, before, (into, value))
@@ -152,13 +152,15 @@ def works_of(
     bronze, version = bronze_of(folder / "bronze", [bronze_rows(FILE, log.content, target=target)], group=3)
     bounds = [0, *cuts, len(log.ends)]
     ranges = [log.range(first, stop) for first, stop in pairwise(bounds)]
-    index = read_index(bronze, version).cut([range_.stop for range_ in ranges])
+    index = read_index(bronze, version).cut([log_range.stop for log_range in ranges])
     works = [
         CompactionJob(
             source="shop",
             name=name,
             window=Window(bronze, version, (Range(ranges[0].start, ranges[-1].stop),)),
-            steps=tuple(DataRange(range_, TableState(definition(name, is_keyless=is_keyless))) for range_ in ranges),
+            steps=tuple(
+                DataRange(log_range, TableState(definition(name, is_keyless=is_keyless))) for log_range in ranges
+            ),
             table=LakeTable(str(folder / "silver" / name.table), plain=False),
             head=None,
             size=len(log.content),
@@ -178,7 +180,7 @@ def carried_out(
     bronze: str, units: Sequence[PreparedCompaction], capacity: Capacity
 ) -> tuple[dict[int, list[WindowResult]], int]:
     """What a job writes, in this process, by unit; and how many tasks its first step has."""
-    tasks, buckets, placed = silver_job.tasks_of(bronze, units, capacity)
+    tasks, buckets, assigned = silver_job.tasks_of(bronze, units, capacity)
     by_unit: dict[int, list[WindowResult]] = defaultdict(list)
     pieces: dict[int, list[ShuffleBlock]] = defaultdict(list)
     outcomes: list[Any] = [outcome for task in tasks for outcome in work(task)]
@@ -186,8 +188,10 @@ def carried_out(
         if isinstance(outcome, ShuffleBlock):
             pieces[outcome.bucket].append(outcome)
             assert outcome.bucket < buckets
-    finish_bucket = finish({unit.number: unit for unit in placed})
-    outcomes += [outcome_ for bucket_pieces in pieces.values() for outcome_ in finish_bucket(iter(bucket_pieces))]
+    finish_bucket = finish({unit.number: unit for unit in assigned})
+    outcomes += [
+        task_outcome for bucket_pieces in pieces.values() for task_outcome in finish_bucket(iter(bucket_pieces))
+    ]
     for outcome in outcomes:
         if isinstance(outcome, WindowResult):
             by_unit[outcome.unit].append(outcome)

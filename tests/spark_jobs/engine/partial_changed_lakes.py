@@ -89,7 +89,7 @@ class PartialLake(ChangedLake):
 
     @property
     def commits(self) -> int:
-        """How many silver has."""
+        """Number of silver that has."""
         return newest(self.silver[NAME].path).version + 1
 
     @property
@@ -117,7 +117,7 @@ class PartialLake(ChangedLake):
         self.rules = new_rules
         self.window_rules |= dict.fromkeys(range(first, stop), new_rules)
         ranges = tuple(self.log.range(self.bounds[at], self.bounds[at + 1]) for at in range(first, stop))
-        offsets = {range_.start.offset for range_ in ranges}
+        offsets = {log_range.start.offset for log_range in ranges}
         (table, compacted_table) = newest(self.silver[NAME].path), newest(work.table.path)
         rows = {
             offset: [row for row in rows_of(compacted_table) if row["_window_start"]["offset"] == offset]
@@ -129,12 +129,12 @@ class PartialLake(ChangedLake):
             if file.field_bounds(table.schema, "_window_start", "offset").minimum in offsets
             and file.bounds(table.schema, "_op").minimum != silver.Op.LOAD
         ]
-        added = [_written_file(table, rows_) for rows_ in rows.values() if rows_]
-        self._commit(NAME, added, removes=removed, kind=CommitKind.REDO, ranges=ranges, steps=None, loaded=None)
+        added = [_written_file(table, all_rows) for all_rows in rows.values() if all_rows]
+        self._commit_silver(NAME, added, removes=removed, kind=CommitKind.REDO, ranges=ranges, steps=None, loaded=None)
 
     def merged_again(self, first: int, stop: int) -> None:
         """Windows that the next merge takes again although silver has not replaced them."""
-        start = max(first, next(at for at, place in enumerate(self.bounds) if place >= self.uniform_from))
+        start = max(first, next(at for at, offset in enumerate(self.bounds) if offset >= self.uniform_from))
         bounds = self.bounds[start : stop + 1]
         self.replays = tuple(self.log.range(*pair) for pair in pairwise(bounds))
 
@@ -157,10 +157,10 @@ class PartialLake(ChangedLake):
         super().truncate(name, **filled)
         self.is_emptied = True
 
-    def replayed(self, work: Any, range_: Range | None) -> CompactionJob | None:
+    def replayed(self, work: Any, log_range: Range | None) -> CompactionJob | None:
         bounds = [0, *self.cuts, len(self.log.ends)]
         windows = [self.log.range(*pair) for pair in pairwise(bounds)]
-        touched = tuple(window for window in windows if range_ is None or window.overlaps(range_))
+        touched = tuple(window for window in windows if log_range is None or window.overlaps(log_range))
         steps = [DataRange(window, TableState(TABLE)) for window in windows]
         snapshot = self.changed_log.snapshot
         window = Window(snapshot.table, snapshot.version, touched)
@@ -182,14 +182,14 @@ class PartialLake(ChangedLake):
         for number, (first, stop) in enumerate(pairwise(self.bounds[: windows + 1])):
             ignored = self.window_rules[number].ignored_kinds()
             for at in range(first, stop):
-                for place, rows in self.all_loads:
-                    if place == at:
+                for offset, rows in self.all_loads:
+                    if offset == at:
                         twin.load(rows)
                 for change in self.transactions[at]:
                     if op_of(change) not in ignored:
                         twin.change(change)
-        for place, rows in self.all_loads:
-            if place == self.bounds[windows] == len(self.log.ends):
+        for offset, rows in self.all_loads:
+            if offset == self.bounds[windows] == len(self.log.ends):
                 twin.load(rows)
         if self.is_emptied:
             twin.truncate()

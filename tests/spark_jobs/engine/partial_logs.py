@@ -44,7 +44,7 @@ def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[
             yield RowChange({"id": key} if is_minimal else before, None)
             del rows[key]
         else:
-            free = [key_ for key_ in range(KEYS) if key_ not in rows]
+            free = [key_value for key_value in range(KEYS) if key_value not in rows]
             into = chance.choice([*free, key]) if chance.random() < 0.2 and free and not is_minimal else key
             rows.pop(key)
             rows[into] = before | {"id": into} | parts
@@ -67,13 +67,13 @@ def _logged(change: RowChange | None) -> Change:
         return Commit()
     if change.before is None:
         assert change.after is not None
-        return Insert(str(NAME), _cells(change.after))
+        return Insert(str(NAME), _image_cells(change.after))
     if change.after is None:
-        return Delete(str(NAME), _cells(change.before))
-    return Update(str(NAME), _cells(change.before), _cells(change.after))
+        return Delete(str(NAME), _image_cells(change.before))
+    return Update(str(NAME), _image_cells(change.before), _image_cells(change.after))
 
 
-def _cells(image: Image) -> list[object]:
+def _image_cells(image: Image) -> list[object]:
     return [image.get(name, ...) for name in NAMES]
 
 
@@ -85,9 +85,9 @@ def work_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> t
         source="shop",
         name=NAME,
         window=Window(bronze, version, (Range(ranges[0].start, ranges[-1].stop),)),
-        steps=tuple(DataRange(range_, TableState(TABLE)) for range_ in ranges),
+        steps=tuple(DataRange(log_range, TableState(TABLE)) for log_range in ranges),
         table=LakeTable(str(folder / "silver"), plain=False),
         head=None,
         size=len(log.content),
     )
-    return work, read_index(bronze, version).cut([range_.stop for range_ in ranges])
+    return work, read_index(bronze, version).cut([log_range.stop for log_range in ranges])

@@ -92,7 +92,9 @@ def late_transactions(lake: Lake, source: str, changes: Sequence[Change], begin:
     commit = ClockCommit(
         Position(LOG, 1 << 30), new_batch(), begin=Position(LOG, begin), reached=0, has_late=bool(rows)
     )
-    commits.commit(table, adds=_files(table, rows), transaction=(APPLICATION, 1), user_metadata=commit.to_json())
+    commits.commit(
+        table, adds=_written_files(table, rows), transaction=(APPLICATION, 1), user_metadata=commit.to_json()
+    )
 
 
 @dataclass
@@ -129,37 +131,39 @@ class SharedSource:
         """The next window."""
         start, self.stop = self.stop, self.stop + length
         self.windows[start, self.stop] = [change for change in self.changes if start <= change.offset < self.stop]
-        self._commit(CommitKind.LIVE, (start, self.stop), start)
+        self._commit_window(CommitKind.LIVE, (start, self.stop), start)
 
     def redo(self, window: tuple[int, int], key: int) -> None:
         """Leaves a key out of a window, as a rule does that was changed."""
         self.windows[window] = self.without(window, key)
-        self._commit(CommitKind.REDO, window, self.stop, ranges=(Range(_position(window[0]), _position(window[1])),))
+        self._commit_window(
+            CommitKind.REDO, window, self.stop, ranges=(Range(_position_at(window[0]), _position_at(window[1])),)
+        )
 
     def rebuild(self, key: int) -> None:
         """Writes silver anew, without a key, as one window."""
         changes = sorted((change for window in self.windows for change in self.without(window, key)), key=_offset)
         window = 4, self.stop
         self.windows = {window: changes}
-        self._commit(CommitKind.LIVE, window, 4, is_overwrite=True)
+        self._commit_window(CommitKind.LIVE, window, 4, is_overwrite=True)
 
     def without(self, window: tuple[int, int], key: int) -> list[Change]:
         """A window's changes but those of a key."""
         return [change for change in self.windows[window] if change.op == "truncate" or change.key != key]
 
-    def _commit(self, kind: CommitKind, window: tuple[int, int], start: int, **fields: Any) -> None:
+    def _commit_window(self, kind: CommitKind, window: tuple[int, int], start: int, **fields: Any) -> None:
         """The rows of a window in the place of those that it had, or of all."""
         columns = Columns(self.types, ("id",))
         path = self.lake.silver(*self.owner).path
         table = snapshot_of(path) or new_table(path, columns.stored, MAPPED)
         cuts = [change.offset for change in self.silver_changes if change.op == "truncate"]
         commit = SilverCommit(
-            _position(self.stop),
+            _position_at(self.stop),
             new_batch(),
             kind,
-            start=_position(start),
+            start=_position_at(start),
             definition=OLD,
-            emptied_at=_position(max(cuts)) if cuts else None,
+            emptied_at=_position_at(max(cuts)) if cuts else None,
             **fields,
         )
         removed = [
@@ -170,7 +174,7 @@ class SharedSource:
         rows = [self._named(row) for row in rows_of(self.windows[window], *window)]
         commits.commit(
             table,
-            adds=_files(table, rows),
+            adds=_written_files(table, rows),
             removes=removed,
             transaction=(APPLICATION, table.version + 2),
             user_metadata=commit.to_json(),
@@ -198,12 +202,12 @@ def rows_of(changes: Sequence[Change], start: int, stop: int) -> Iterator[dict[s
 def row_of(change: Change, op: str, window: tuple[int, int], nth: int) -> dict[str, Any]:
     """A row of silver."""
     values = {"id": change.key, "v": change.value if op == "update" else None} if op != "truncate" else {}
-    at = {"_position": _place(change.offset, row=nth), "_committed_at": _at(change.second)}
-    start, stop = (_place(offset) for offset in window)
+    at = {"_position": _position_cell(change.offset, row=nth), "_committed_at": _at(change.second)}
+    start, stop = (_position_cell(offset) for offset in window)
     return values | at | {"_op": op, "_existed": True, "_window_start": start, "_window_stop": stop}
 
 
-def _files(table: Snapshot, rows: Sequence[dict[str, Any]]) -> list[DataFile]:
+def _written_files(table: Snapshot, rows: Sequence[dict[str, Any]]) -> list[DataFile]:
     if not rows:
         return []
     fields = table.schema.arrow(physical=False)
@@ -217,7 +221,7 @@ def _start_of(table: Snapshot, file: DataFile) -> int:
     return minimum
 
 
-def _place(offset: int, **row: int) -> dict[str, int]:
+def _position_cell(offset: int, **row: int) -> dict[str, int]:
     return {"stretch": 1, "number": 1, "offset": offset} | row
 
 
@@ -225,7 +229,7 @@ def _at(second: int) -> datetime:
     return EPOCH + timedelta(seconds=second)
 
 
-def _position(offset: int) -> Position:
+def _position_at(offset: int) -> Position:
     return Position(LOG, offset)
 
 

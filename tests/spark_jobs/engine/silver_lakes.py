@@ -62,9 +62,9 @@ class Silver:
     def window(self, rows: list[Row]) -> None:
         start, self.stop = self.stop, self.stop + 100
         self.starts = sorted({*self.starts, start})
-        window_rows = [replace(row, window=start, place=start + row.place) for row in rows]
+        window_rows = [replace(row, window=start, position=start + row.position) for row in rows]
         self.rows += window_rows
-        self._commit(CommitKind.LIVE, window_rows, start=start)
+        self._commit_rows(CommitKind.LIVE, window_rows, start=start)
 
     def truncate(self) -> None:
         """A statement that empties the table: a row and a window of its own."""
@@ -72,7 +72,7 @@ class Silver:
         self.floor = start
         self.truncations.append(start)
         marker = Row((None,), None, start, Op.TRUNCATE, start)
-        self._commit(CommitKind.CHANGE, [marker], start=start)
+        self._commit_rows(CommitKind.CHANGE, [marker], start=start)
 
     def statement(self, steps: list[str], fill: tuple[str, int] | None = None) -> None:
         """A statement that changes columns; rows that are there get a value where it fills one."""
@@ -109,45 +109,45 @@ class Silver:
 
     def load(self, rows: list[Row]) -> None:
         """Rows that count as older than all windows; a second load of a key is of the same state or a later one."""
-        loaded = [replace(row, op=Op.LOAD, window=50, place=50) for row in rows]
+        loaded = [replace(row, op=Op.LOAD, window=50, position=50) for row in rows]
         loaded_keys = {row.key for row in self.rows if row.op == Op.LOAD}
         loaded = [row for row in loaded if row.key not in loaded_keys]
         self.rows += loaded
-        self._commit(CommitKind.LOAD, loaded, start=self.stop)
+        self._commit_rows(CommitKind.LOAD, loaded, start=self.stop)
 
     def mend(self, rows: list[Row]) -> None:
         """Rows that count as newer than all windows, and as older than all that follow."""
-        place = self.stop - 1
+        offset = self.stop - 1
         ops = {Op.DELETE: Op.MEND_DELETE}
-        mended_keys = {row.key for row in self.rows if row.place == place}
+        mended_keys = {row.key for row in self.rows if row.position == offset}
         mended = [
-            replace(row, op=ops.get(Op(row.op), Op.MEND), window=place, place=place)
+            replace(row, op=ops.get(Op(row.op), Op.MEND), window=offset, position=offset)
             for row in rows
             if row.key not in mended_keys
         ]
         self.rows += mended
-        self._commit(CommitKind.MEND, mended, start=self.stop)
+        self._commit_rows(CommitKind.MEND, mended, start=self.stop)
 
     def redo(self, start: int, rows: list[Row], *, by_vector: bool) -> None:
         """A window's rows are replaced; of files that hold others too they are marked, or these are written again."""
-        replayed = [replace(row, window=start, place=start + row.place) for row in rows]
+        replayed = [replace(row, window=start, position=start + row.position) for row in rows]
         self.rows = [row for row in self.rows if row.op in FROM_SERVER or row.window != start] + replayed
         ranges = (Range(at(start), at(start + 100)),)
-        self._commit(
+        self._commit_rows(
             CommitKind.REDO, replayed, ranges=ranges, is_removed=lambda row: in_window(row, start), by_vector=by_vector
         )
 
     def renew(self, rows: list[Row]) -> None:
         """All rows are replaced, those of an earlier window."""
         self.floor, self.truncations, self.starts = None, [], [100]
-        self.rows = [replace(row, window=100, place=100 + row.place) for row in rows]
-        self._commit(CommitKind.RESET, self.rows, is_removed=lambda _: True, is_overwrite=True)
+        self.rows = [replace(row, window=100, position=100 + row.position) for row in rows]
+        self._commit_rows(CommitKind.RESET, self.rows, is_removed=lambda _: True, is_overwrite=True)
 
     def compact(self) -> None:
         """All files become one, as maintenance writes them."""
-        self._commit(CommitKind.MAINTENANCE, [], is_removed=lambda _: False, rewrites=True)
+        self._commit_rows(CommitKind.MAINTENANCE, [], is_removed=lambda _: False, rewrites=True)
 
-    def _commit(
+    def _commit_rows(
         self,
         kind: CommitKind,
         rows: list[Row],
@@ -160,24 +160,24 @@ class Silver:
         is_overwrite: bool = False,
     ) -> None:
         snapshot = snapshot_of(self.table.path) or new_table(self.table.path, self.columns.stored, MAPPED)
-        added = [self._write(snapshot, table_of(rows, KEY, snapshot.schema, self.value))] if rows else []
+        added = [self._write_rows(snapshot, table_of(rows, KEY, snapshot.schema, self.value))] if rows else []
         removed, marked, kept_rows = list[DataFile](), [], list[pa.Table]()
         for file in snapshot.files if is_removed else ():
-            columns_ = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
+            table_columns = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
             dead = set(map(int, deletion_vectors.row_numbers(snapshot.path, file.deletion_vector)))
-            hit = {at for at, row in enumerate(columns_.to_pylist()) if is_removed and is_removed(row)} - dead
+            hit = {at for at, row in enumerate(table_columns.to_pylist()) if is_removed and is_removed(row)} - dead
             if not (hit or rewrites):
                 continue
-            alive = [at for at in range(len(columns_)) if at not in hit | dead]
+            alive = [at for at in range(len(table_columns)) if at not in hit | dead]
             if by_vector and alive:
                 vectors = deletion_vectors.write(snapshot.path, [BitMap64(hit | dead)], snapshot.configuration)
                 marked += [(file, vectors[0])]
             else:
                 removed.append(file)
-                kept_rows.append(columns_.take(pa.array(alive, pa.int64())))
+                kept_rows.append(table_columns.take(pa.array(alive, pa.int64())))
         remaining = pa.concat_tables(kept_rows) if kept_rows else None
         if remaining is not None and len(remaining):
-            added.append(self._write(snapshot, remaining))
+            added.append(self._write_rows(snapshot, remaining))
         commit = replace(self._commit_of(kind, start), ranges=ranges, is_overwrite=is_overwrite)
         commits.commit(
             snapshot,
@@ -203,7 +203,7 @@ class Silver:
         further = {f"f{number}": "INT" for number in range(self.added_columns, 0, -1)}
         return Columns({"id": "INT", self.value: "INT"} | further, KEY)
 
-    def _write(self, snapshot: Snapshot, rows: pa.Table) -> DataFile:
+    def _write_rows(self, snapshot: Snapshot, rows: pa.Table) -> DataFile:
         return data_files.write(snapshot.path, rows, snapshot.schema, snapshot.configuration)
 
     def work(self, replays: tuple[Range, ...] = ()) -> MergeJob:
@@ -251,12 +251,12 @@ class Silver:
         """The newest row of each key since the last TRUNCATE; where deleted rows stay, what deleted them last."""
         keeps = self.mode is Mode.SOFT_DELETE
         state: State = {}
-        for row in sorted(self.rows, key=lambda row: row.place):
-            ends = [place for place in self.truncations if place > row.place]
+        for row in sorted(self.rows, key=lambda row: row.position):
+            ends = [offset for offset in self.truncations if offset > row.position]
             is_delete = row.op in (Op.DELETE, Op.MEND_DELETE)
             is_deleted = is_delete or bool(ends)
-            place = ends[0] if ends and not is_delete else row.place
-            state[row.key[0]] = (row.value, place, is_deleted, row.further)
+            offset = ends[0] if ends and not is_delete else row.position
+            state[row.key[0]] = (row.value, offset, is_deleted, row.further)
         return {key: cells for key, cells in state.items() if keeps or not cells[2]}
 
     @property
@@ -299,7 +299,7 @@ def in_window(row: dict[str, Any], start: int) -> bool:
 def windows(draw: st.DrawFn) -> list[Row]:
     keys = draw(st.lists(st.integers(0, 7), unique=True, min_size=1, max_size=5))
     ops = st.sampled_from([Op.INSERT, Op.UPDATE, Op.DELETE])
-    return [Row((key,), draw(st.integers(0, 99)), place, draw(ops)) for place, key in enumerate(keys)]
+    return [Row((key,), draw(st.integers(0, 99)), offset, draw(ops)) for offset, key in enumerate(keys)]
 
 
 STEPS = st.sampled_from(

@@ -28,7 +28,7 @@ WHOLE = Range(at(10), at(1000))
 def work_of(folder: Path, *statements: tuple[int, str]) -> tuple[CompactionJob, SliceIndex]:
     timeline = steps(*statements)
     if statements:
-        timeline.append(DataRange(Range(timeline[-1].range.stop, at(1000)), timeline[-1].standing))
+        timeline.append(DataRange(Range(timeline[-1].range.stop, at(1000)), timeline[-1].state))
     slices = rows_at([(start, "rows", "t") for start in range(10, 1000, 10)])
     bronze, version = bronze_of(folder / "bronze", [slices])
     table = Table(str(folder / "silver"), plain=False)

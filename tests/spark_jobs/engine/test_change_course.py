@@ -61,9 +61,9 @@ def test_a_new_table_is_planned_from_the_log_where_bronze_has_less_or_more_of_it
 ) -> None:
     lake, ranges = ChangedLake(tmp_path, Mode.APPEND, CUTS), list[Range | None]()
 
-    def replayed(work: MergeJob, range_: Range | None) -> CompactionJob | None:
-        ranges.append(range_)
-        return lake.replayed(work, range_)
+    def replayed(work: MergeJob, log_range: Range | None) -> CompactionJob | None:
+        ranges.append(log_range)
+        return lake.replayed(work, log_range)
 
     snapshot = lake.changed_log.snapshot
     snapshot = replace(snapshot, checkpoint=replace(snapshot.checkpoint, **bronze))
@@ -90,8 +90,8 @@ def test_windows_are_the_logs_where_silvers_commits_are_gone(
 def test_folded_windows_are_left_to_the_plan_of_the_log_which_refuses_them(tmp_path: Path) -> None:
     lake, floor = ChangedLake(tmp_path, Mode.HISTORY, CUTS), Position(FILE, 200)
 
-    def replayed(_work: MergeJob, range_: Range | None) -> CompactionJob | None:
-        raise LakeError(f"folded before {floor}: {range_}")
+    def replayed(_work: MergeJob, log_range: Range | None) -> CompactionJob | None:
+        raise LakeError(f"folded before {floor}: {log_range}")
 
     log = replace(lake.changed_log, replayed=replayed)
     work = lake.work(T, 4)

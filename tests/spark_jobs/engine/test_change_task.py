@@ -37,7 +37,7 @@ def test_versions_that_end_are_marked_and_a_file_of_ended_ones_is_not_read_again
     for windows in range(1, 5):
         lake.merge(windows, Capacity(2))
     (name, _) = NAMES
-    assert lake.marked(name) > 0
+    assert lake.deleted_count(name) > 0
     table = newest(lake.target(name).path)
     current = [file for file in table.files if may_have_current(file, table.schema)]
     assert 0 < len(current) < len(table.files)

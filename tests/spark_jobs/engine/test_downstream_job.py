@@ -42,7 +42,7 @@ class Lake:
         start, self.stop = self.stop, self.stop + 100
         table = snapshot_of(self.silver.path) or new_table(self.silver.path, self.columns.stored, MAPPED)
         behind = schema_changes.apply(table, steps) if steps else table
-        rows = tuple(replace(row, window=start, place=start + row.place) for row in rows)
+        rows = tuple(replace(row, window=start, position=start + row.position) for row in rows)
         files = (
             [data_files.write(table.path, table_of(rows, ("id",), table.schema), table.schema, table.configuration)]
             if rows

@@ -53,13 +53,13 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn, keys: st.SearchStrategy[Key]) -> Case:
     count = draw(st.integers(0, 4))
-    places = st.integers(0, WINDOW * (count + 1) - 1)
+    positions = st.integers(0, WINDOW * (count + 1) - 1)
     contents: list[list[Row]] = []
     marked: dict[int, list[int]] = {}
     used_keys: set[Key] = set()
     for _ in range(draw(st.integers(0, 3))):
         file_keys = draw(st.lists(keys, unique=True, min_size=1, max_size=5))
-        file_rows = [Row(key, draw(st.integers(0, 9)), draw(places)) for key in file_keys]
+        file_rows = [Row(key, draw(st.integers(0, 9)), draw(positions)) for key in file_keys]
         marks = [nth for nth, row in enumerate(file_rows) if row.key in used_keys or draw(st.integers(0, 4)) == 0]
         if len(marks) < len(file_rows):  # a file without a row left is in no version
             used_keys |= {row.key for nth, row in enumerate(file_rows) if nth not in marks}
@@ -69,8 +69,8 @@ def cases(draw: st.DrawFn, keys: st.SearchStrategy[Key]) -> Case:
     for nth in range(count):
         start = WINDOW * (nth + 1)
         rows = [
-            Row(key, draw(st.integers(10, 99)), start + place, draw(st.sampled_from([*Op][:3])), start)
-            for place, key in enumerate(draw(st.lists(keys, unique=True, max_size=6)))
+            Row(key, draw(st.integers(10, 99)), start + offset, draw(st.sampled_from([*Op][:3])), start)
+            for offset, key in enumerate(draw(st.lists(keys, unique=True, max_size=6)))
         ]
         windows.append(rows)
     bounds = [None, *(WINDOW * nth for nth in range(1, count + 2))]
@@ -114,7 +114,7 @@ def unit_upon(origin: Snapshot, target: Snapshot, columns: Columns, case: Case) 
 
 def state_of(case: Case) -> State:
     return {
-        row.key: (row.value, row.place)
+        row.key: (row.value, row.position)
         for file, rows in enumerate(case.contents)
         for nth, row in enumerate(rows)
         if nth not in case.marked.get(file, ())
@@ -129,13 +129,13 @@ def expected(case: Case) -> tuple[State, tuple[int, int, int]]:
     )
     state = dict(kept_state)
     for row in (row for window in case.windows for row in window):
-        is_old = row.window < (case.after or 0) or row.place < (case.floor or 0)
-        if is_old or (row.key in kept_state and kept_state[row.key][1] >= row.place):
+        is_old = row.window < (case.after or 0) or row.position < (case.floor or 0)
+        if is_old or (row.key in kept_state and kept_state[row.key][1] >= row.position):
             continue
         if row.op == Op.DELETE:
             state.pop(row.key, None)
         else:
-            state[row.key] = (row.value, row.place)
+            state[row.key] = (row.value, row.position)
     updated = sum(key in kept_state and kept_state[key] != cell for key, cell in state.items())
     deleted = len(before) - len(kept_state) + len(kept_state.keys() - state.keys())
     return state, (len(state.keys() - kept_state.keys()), updated, deleted)
@@ -203,9 +203,9 @@ def test_a_sample_of_keys_parts_the_rows_evenly(
     keys = [[*range(3000)], [*range(10**6, 10**9, 333_000)], [*range(10**6 + 7, 10**9, 333_000)]]
     windows = [[Row((key,), 1, WINDOW * at + 1) for key in part] for at, part in enumerate(keys)]
     unit = unit_of(tmp_path, Case([], {}, windows, None, None, False), ("id",))
-    counts_ = [len(pending(replace(unit, part=part, parts=4), Truncations())) for part in range(4)]
-    assert sum(counts_) == 9000
-    assert all(minimum <= count <= maximum for count in counts_), counts_
+    counted = [len(pending(replace(unit, part=part, parts=4), Truncations())) for part in range(4)]
+    assert sum(counted) == 9000
+    assert all(minimum <= count <= maximum for count in counted), counted
 
 
 CASE = Case([[Row((1,), 5, 50), Row((2,), 6, 60)]], {}, [[Row((1,), 10, 100, "update", 100)]], None, None, False)

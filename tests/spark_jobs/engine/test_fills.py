@@ -95,13 +95,13 @@ def test_a_file_is_written_again_without_the_rows_that_a_vector_marks(tmp_path: 
     rows = [table_of([Row((key,), key * 2, key) for key in keys], ("id",), table.schema) for keys in ((1, 2, 3), (4,))]
     marked = stored(table, rows, {0: [1]})
     fill = ColumnFill(behind.schema.column("w"), "7", pa.scalar(7))
-    rows_ = [
+    all_rows = [
         row
         for file in marked.files
         for new in refilled(marked.path, file, marked.schema, marked.configuration, (fill,))
         for row in alive(marked.path, new, behind.schema)
     ]
-    assert sorted((row["id"], row["w"], row["v"]) for row in rows_) == [(1, 7, 2), (3, 7, 6), (4, 7, 8)]
+    assert sorted((row["id"], row["w"], row["v"]) for row in all_rows) == [(1, 7, 2), (3, 7, 6), (4, 7, 8)]
     empty = stored(table_at(tmp_path / "other"), [rows[0]], {0: [0, 1]})
     assert len([*refilled(empty.path, empty.files[0], empty.schema, empty.configuration, (fill,))]) == 1
 

@@ -26,7 +26,7 @@ from tests.timelines import NAME
 
 KEYED = silver.Columns({"k": "INT", "a": "STRING", "b": "INT"}, ("k",))
 PARTIAL = replace(KEYED, has_partial=True)
-BAG = silver.Columns({"a": "STRING", "b": "INT"}, ())
+KEYLESS = silver.Columns({"a": "STRING", "b": "INT"}, ())
 Row = dict[str, Any]
 _OLD = 4
 """Windows that are folded, of six."""
@@ -35,7 +35,7 @@ _OLD = 4
 def random_rows(columns: silver.Columns, seed: int) -> list[Row]:
     """Rows of silver as compaction gives them: a window has a key once."""
     chance = Random(seed)
-    rows_: list[Row] = []
+    all_rows: list[Row] = []
     for window in range(6):
         start, stop = (1, 1, 100 * window), (1, 1, 100 * window + 100)
         for key in range(120):
@@ -46,16 +46,16 @@ def random_rows(columns: silver.Columns, seed: int) -> list[Row]:
             row |= {"_existed": {"insert": False, "update": True, "delete": True}.get(op), "_committed_at": None}
             row |= {"_position": (1, 1, 100 * window + key % 90, key), "_window_start": start, "_window_stop": stop}
             row |= {"_raw": {"a": "0x00"} if chance.random() < 0.1 else None, silver.ABSENT: None}
-            if columns.is_bag:
+            if columns.is_keyless:
                 row |= {"a": str(key % 20), silver.COPIES: chance.randrange(-2, 4), "_existed": None, "_raw": None}
             if columns.has_partial and op == "update":
                 row[silver.ABSENT] = chance.sample(["a", "b"], chance.randrange(3)) or None
                 row |= dict.fromkeys(row[silver.ABSENT] or (), None)
-            rows_.append(row)
-        marker = dict.fromkeys(rows_[0], None) | {"_op": "truncate", "_position": (1, 1, 100 * window, -1)}
+            all_rows.append(row)
+        marker = dict.fromkeys(all_rows[0], None) | {"_op": "truncate", "_position": (1, 1, 100 * window, -1)}
         if window == 1 and seed % 2:
-            rows_.append(marker | {"_window_start": start, "_window_stop": start})
-    return rows_
+            all_rows.append(marker | {"_window_start": start, "_window_stop": start})
+    return all_rows
 
 
 def state(columns: silver.Columns, rows: list[Row]) -> dict[Any, Any]:
@@ -63,8 +63,8 @@ def state(columns: silver.Columns, rows: list[Row]) -> dict[Any, Any]:
     emptied: Any = max((row["_position"] for row in rows if row["_op"] == "truncate"), default=(0,))
     alive = [row for row in rows if row["_op"] != "truncate" and row["_position"] > emptied]
     by_image: dict[Any, Any] = defaultdict(dict)
-    for row in sorted(alive, key=lambda row_: row_["_position"]):
-        if columns.is_bag:
+    for row in sorted(alive, key=lambda one_row_cells: one_row_cells["_position"]):
+        if columns.is_keyless:
             image = tuple(row[name] for name in columns.types)
             by_image[image] = (by_image[image] or 0) + row[silver.COPIES]
         elif row["_op"] == "delete":
@@ -74,7 +74,7 @@ def state(columns: silver.Columns, rows: list[Row]) -> dict[Any, Any]:
             raw = (row["_raw"] or {}).get("a")
             texts = {"raw": raw if "a" in values else by_image[row["k"]].get("raw")}
             by_image[row["k"]] = by_image[row["k"]] | values | texts | {"at": row["_position"]}
-    return {key: image_ for key, image_ in by_image.items() if image_}
+    return {key: row_image for key, row_image in by_image.items() if row_image}
 
 
 _FIELDS = ("stretch", "number", "offset", "row")
@@ -95,7 +95,7 @@ def _cell(value: Any) -> Any:
     return [*value.items()] if isinstance(value, dict) else value
 
 
-def _row(cells: dict[str, Any]) -> Row:
+def _silver_row(cells: dict[str, Any]) -> Row:
     row = {name: tuple(cell.values()) if isinstance(cell, dict) else cell for name, cell in cells.items()}
     return row | {"_raw": row["_raw"] and dict(row["_raw"]), silver.ABSENT: row.get(silver.ABSENT)}
 
@@ -104,8 +104,8 @@ def folded(snapshot: Snapshot, columns: silver.Columns, stop: int, emptied: int 
     """The rows that a fold up to an offset leaves, by tasks and three buckets."""
     window = ((1, 1, 0), (1, 1, stop))
     target = FoldTarget(snapshot.path, snapshot.schema, snapshot.configuration, columns, window)
-    place = None if emptied is None else at(emptied)
-    task = FoldedFiles(snapshot.path, snapshot.files, snapshot.schema, columns, at(stop), place, 3)
+    position = None if emptied is None else at(emptied)
+    task = FoldedFiles(snapshot.path, snapshot.files, snapshot.schema, columns, at(stop), position, 3)
     results = list(fold_task.work(task))
     blocks = [result for result in results if isinstance(result, ShuffleBlock)]
     files = [
@@ -119,11 +119,11 @@ def folded(snapshot: Snapshot, columns: silver.Columns, stop: int, emptied: int 
     for file in files:
         assert isinstance(file, DataFile)
         table = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
-        rows += [_row(row) for row in table.to_pylist()]
+        rows += [_silver_row(row) for row in table.to_pylist()]
     return rows
 
 
-@pytest.mark.parametrize("columns", [KEYED, PARTIAL, BAG], ids=["keyed", "partial", "bag"])
+@pytest.mark.parametrize("columns", [KEYED, PARTIAL, KEYLESS], ids=["keyed", "partial", "bag"])
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
     columns: silver.Columns, seed: int, tmp_path: Path
@@ -137,7 +137,7 @@ def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
     assert state(columns, own_rows + rest) == state(columns, rows)
     assert {(row["_window_start"], row["_window_stop"]) for row in own_rows} == {((1, 1, 0), (1, 1, 100 * _OLD))}
     assert len({tuple(row[name] for name in columns.key or columns.types) for row in own_rows}) == len(own_rows)
-    if not columns.is_bag:
+    if not columns.is_keyless:
         assert {(row["_op"], row["_existed"]) for row in own_rows} <= {("insert", False), ("update", True)}
     assert 0 < len(own_rows) < len(old)
 
@@ -181,12 +181,12 @@ def test_columns_may_have_any_name_that_a_silver_table_may_have(kind: str) -> No
         rows.append({name: _cell(row.get(name)) for name in columns.stored})
     schema = from_spark_types(columns.stored, column_mapping=False).arrow(physical=False)
     folded_rows = fold_task.folded(pa.Table.from_pylist(rows, schema), columns, ((1, 1, 0), (1, 1, 200)))
-    (row_,) = (_row(row) for row in folded_rows.to_pylist())
+    (one_row_cells,) = (_silver_row(row) for row in folded_rows.to_pylist())
     last = dict.fromkeys(NAMES, "new" if kind == "bag" else "newer") | ({"Left": "new"} if kind == "partial" else {})
-    assert {name: row_[name] for name in types} == {"k": 1} | last
-    assert (row_["_op"], row_["_window_start"], row_["_window_stop"]) == (
+    assert {name: one_row_cells[name] for name in types} == {"k": 1} | last
+    assert (one_row_cells["_op"], one_row_cells["_window_start"], one_row_cells["_window_stop"]) == (
         "insert",
         (1, 1, 0),
         (1, 1, 200),
     )
-    assert kind != "bag" or row_[silver.COPIES] == 2
+    assert kind != "bag" or one_row_cells[silver.COPIES] == 2

@@ -15,7 +15,7 @@ from tests.faults.renames import RenameChecks, RenamedChanges
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many jobs came before each one that units took part in."""
+    """Number of jobs came before that each one that units took part in."""
     depths: list[int] = []
     at_depth = PreparedCompaction.at_depth
 

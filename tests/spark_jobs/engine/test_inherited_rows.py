@@ -21,9 +21,13 @@ KEYLESS = silver.Columns({"id": "INT", "v": "INT"}, ())
 
 
 def rows_of(into: InheritedRows, cells: list[dict[str, Any]]) -> pa.Table:
-    place = {"stretch": 1, "number": 1, "row": 0}
-    placed = [cell | {"_position": place | {"offset": cell["at"]}, "_gone": cell.get("_gone", False)} for cell in cells]
-    return pa.Table.from_pylist([{name: cell.get(name) for name in into.schema.names} for cell in placed], into.schema)
+    position = {"stretch": 1, "number": 1, "row": 0}
+    assigned = [
+        cell | {"_position": position | {"offset": cell["at"]}, "_gone": cell.get("_gone", False)} for cell in cells
+    ]
+    return pa.Table.from_pylist(
+        [{name: cell.get(name) for name in into.schema.names} for cell in assigned], into.schema
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))

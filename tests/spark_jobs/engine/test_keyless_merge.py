@@ -88,48 +88,50 @@ class Silver:
     def window(self, copies: Mapping[Cells, int]) -> None:
         start, self.stop = self.stop, self.stop + WINDOW
         self.windows[start] = Counter(copies)
-        self._commit(CommitKind.LIVE, self._rows(copies, start), start=start)
+        self._commit_rows(CommitKind.LIVE, self._silver_rows(copies, start), start=start)
 
     def empty(self) -> None:
         """TRUNCATE: a row and window of its own."""
         start, self.stop = self.stop, self.stop + WINDOW
         self.floor = start
         self.truncations.append(start)
-        self._commit(CommitKind.CHANGE, self._rows({(None, None, None): 0}, start, Op.TRUNCATE), start=start)
+        self._commit_rows(
+            CommitKind.CHANGE, self._silver_rows({(None, None, None): 0}, start, Op.TRUNCATE), start=start
+        )
 
     def load(self, copies: Mapping[Cells, int]) -> None:
         self.loaded.update(copies)
-        self._commit(CommitKind.LOAD, self._rows(copies, 50, Op.LOAD))
+        self._commit_rows(CommitKind.LOAD, self._silver_rows(copies, 50, Op.LOAD))
 
     def redo(self, start: int, copies: Mapping[Cells, int]) -> None:
         """A window's rows are replaced; the files that hold others too are written again."""
         self.windows[start] = Counter(copies)
         window = Range(at(start), at(start + WINDOW))
-        self._commit(CommitKind.REDO, self._rows(copies, start), replaced=start, ranges=(window,))
+        self._commit_rows(CommitKind.REDO, self._silver_rows(copies, start), replaced=start, ranges=(window,))
 
     def replace_all(self, copies: Mapping[Cells, int]) -> None:
         """All rows are replaced, as a load of a table without a key does."""
         start = self.stop - WINDOW
         self.windows, self.loaded, self.floor = {start: Counter(copies)}, Counter(), None
         self.truncations.clear()
-        self._commit(CommitKind.LOAD, self._rows(copies, start), replaced=-1, is_overwrite=True)
+        self._commit_rows(CommitKind.LOAD, self._silver_rows(copies, start), replaced=-1, is_overwrite=True)
 
     def compact(self) -> None:
         """All files become one, as maintenance writes them."""
-        self._commit(CommitKind.MAINTENANCE, None, replaced=-1)
+        self._commit_rows(CommitKind.MAINTENANCE, None, replaced=-1)
 
-    def _rows(self, copies: Mapping[Cells, int], start: int, op: str | None = None) -> pa.Table:
-        place = {"stretch": 1, "number": 1}
+    def _silver_rows(self, copies: Mapping[Cells, int], start: int, op: str | None = None) -> pa.Table:
+        position = {"stretch": 1, "number": 1}
         cells = [
             {
                 "f": None if row[0] is None else float.fromhex(row[0]),
                 "n": row[1],
                 "s": row[2],
                 "_op": op or ("delete" if copies[row] < 0 else "insert" if copies[row] else "update"),
-                "_position": place | {"offset": start + nth % WINDOW, "row": -1 if op == Op.TRUNCATE else nth},
+                "_position": position | {"offset": start + nth % WINDOW, "row": -1 if op == Op.TRUNCATE else nth},
                 "_committed_at": datetime.fromtimestamp(start + nth, UTC),
-                "_window_start": place | {"offset": start},
-                "_window_stop": place | {"offset": start + WINDOW},
+                "_window_start": position | {"offset": start},
+                "_window_stop": position | {"offset": start + WINDOW},
                 "_copies": None if op == Op.TRUNCATE else copies[row],
             }
             for nth, row in enumerate(copies)
@@ -140,7 +142,7 @@ class Silver:
     def _snapshot(self) -> Snapshot:
         return snapshot_of(self.table.path) or new_table(self.table.path, COLUMNS.stored, MAPPED)
 
-    def _commit(
+    def _commit_rows(
         self,
         kind: CommitKind,
         rows: pa.Table | None,
@@ -153,7 +155,7 @@ class Silver:
         snapshot, parts, removed = self._snapshot(), [rows] if rows is not None else [], list[DataFile]()
         for file in snapshot.files if replaced is not None else ():
             stored = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
-            offsets = [place["offset"] for place in stored.column("_window_start").to_pylist()]
+            offsets = [position["offset"] for position in stored.column("_window_start").to_pylist()]
             if replaced == -1 or replaced in offsets:
                 removed.append(file)
             if file in removed and not is_overwrite:
@@ -223,11 +225,11 @@ class Silver:
             return
         deleted = [row for row in rows_of(newest(self.target.path)) if row["_deleted"]]
         assert len({cells_of(row) for row in deleted}) == len(deleted)
-        places = {cells_of(row): row["_position"]["offset"] for row in deleted}
+        positions = {cells_of(row): row["_position"]["offset"] for row in deleted}
         expected = self.deleted
-        assert places.keys() == expected.keys()
-        assert all(place == expected[cells] for cells, place in places.items() if place in self.truncations)
-        assert all(places[cells] == place for cells, place in expected.items() if place is not None)
+        assert positions.keys() == expected.keys()
+        assert all(offset == expected[cells] for cells, offset in positions.items() if offset in self.truncations)
+        assert all(positions[cells] == offset for cells, offset in expected.items() if offset is not None)
         assert all(row["_deleted_at"] == row["_committed_at"] for row in deleted)
 
 

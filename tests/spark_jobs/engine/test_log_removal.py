@@ -81,9 +81,9 @@ def test_what_stays_is_every_slice_that_is_not_older(spark: SparkSession, tmp_pa
         [(rng.randint(1, 3), rng.randint(1, 5)) for _ in range(rng.randint(1, 6))] for _ in range(rng.randint(1, 5))
     ]
     numbers = {at: [row for row in range(len(slices) - 1) if rng.random() < 0.3] for at, slices in enumerate(files)}
-    dead = {at: rows_ for at, rows_ in numbers.items() if rows_}
+    dead = {at: all_rows for at, all_rows in numbers.items() if all_rows}
     before = slices_of(bronze_of(tmp_path / "t", files, dead))
     assert len(before) == sum(map(len, files)) - sum(map(len, dead.values()))
     for oldest in sorted((rng.randint(1, 4), rng.randint(1, 6)) for _ in range(3)):
         remove(spark, newest(str(tmp_path / "t")), oldest)
-        assert slices_of(newest(str(tmp_path / "t"))) == [slice_ for slice_ in before if slice_[:2] >= oldest]
+        assert slices_of(newest(str(tmp_path / "t"))) == [log_slice for log_slice in before if log_slice[:2] >= oldest]

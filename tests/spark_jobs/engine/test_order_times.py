@@ -16,8 +16,10 @@ from tests.spark_jobs.engine.lake_rows import at, newest
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Span = dict[str, Any]
-_PLACE = pa.struct([("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())])
-SCHEMA = pa.schema([("_position", _PLACE), ("_committed_at", pa.timestamp("us", "UTC"))])
+_POSITION_TYPE = pa.struct(
+    [("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())]
+)
+SCHEMA = pa.schema([("_position", _POSITION_TYPE), ("_committed_at", pa.timestamp("us", "UTC"))])
 
 
 def times_of(folder: Path, spans: list[Span], *, has_late: bool = True) -> OrderTimes:
@@ -30,13 +32,13 @@ def times_of(folder: Path, spans: list[Span], *, has_late: bool = True) -> Order
     return OrderTimes.at(newest(table.path), at(4), has_late=has_late)
 
 
-def rows_at(places: list[tuple[int, int, int]], micros: list[int]) -> pa.Table:
+def rows_at(positions: list[tuple[int, int, int]], micros: list[int]) -> pa.Table:
     cells = [
         {
-            "_position": dict(zip(("stretch", "number", "offset", "row"), (*place, 0), strict=True)),
+            "_position": dict(zip(("stretch", "number", "offset", "row"), (*position, 0), strict=True)),
             "_committed_at": EPOCH + timedelta(microseconds=time),
         }
-        for place, time in zip(places, micros, strict=True)
+        for position, time in zip(positions, micros, strict=True)
     ]
     return pa.Table.from_pylist(cells, SCHEMA)
 
@@ -52,17 +54,17 @@ def test_a_row_of_a_late_transaction_has_its_order_time(seed: int, tmp_path: Pat
         if chance.random() < 0.5
     ]
     chance.shuffle(spans)
-    places = [(chance.choice([1, 2, 3]), chance.choice([1, 2, 3]), chance.randrange(90, 550, 5)) for _ in range(200)]
-    micros = [chance.randrange(1000) for _ in places]
+    positions = [(chance.choice([1, 2, 3]), chance.choice([1, 2, 3]), chance.randrange(90, 550, 5)) for _ in range(200)]
+    micros = [chance.randrange(1000) for _ in positions]
     expected = list(micros)
-    for index, (stretch, number, offset) in enumerate(places):
+    for index, (stretch, number, offset) in enumerate(positions):
         for span in spans:
             is_within = (span["stretch"], span["number"]) == (stretch, number) and span["start"] <= offset < span[
                 "stop"
             ]
             if is_within:
                 expected[index] = max(expected[index], (span["order_at"] - EPOCH) // timedelta(microseconds=1))
-    rows = rows_at(places, micros)
+    rows = rows_at(positions, micros)
     assert times_of(tmp_path / "late", spans).of(rows).tolist() == expected
     assert expected != micros
     assert times_of(tmp_path / "none", spans, has_late=False).of(rows).tolist() == micros

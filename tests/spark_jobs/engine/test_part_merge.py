@@ -55,13 +55,13 @@ class Shard(Lake):
     def change(self, chance: Random) -> None:
         """A window of random changes, each key once."""
         rows = []
-        for place, key in enumerate(chance.sample(range(8), chance.randint(1, 5)), 1):
+        for offset, key in enumerate(chance.sample(range(8), chance.randint(1, 5)), 1):
             value = chance.randrange(1000)
             if key in self.expected and chance.random() < 0.4:
                 del self.expected[key]
-                rows.append(Row((key,), None, place, "delete"))
+                rows.append(Row((key,), None, offset, "delete"))
             else:
-                rows.append(Row((key,), value, place, "update" if key in self.expected else "insert"))
+                rows.append(Row((key,), value, offset, "update" if key in self.expected else "insert"))
                 self.expected[key] = value
         self.window(*rows)
 
@@ -102,7 +102,7 @@ def rearrange(path: str) -> None:
 def require_right(shards: Sequence[Shard]) -> None:
     rows = rows_of(newest(shards[0].target.path))
     for shard in shards:
-        part_rows = [row for row in rows if all(row[name] == value for name, value in shard.target.marks.items())]
+        part_rows = [row for row in rows if all(row[name] == value for name, value in shard.target.provenance.items())]
         assert len(part_rows) == len(shard.expected)
         assert {row["id"]: row["v"] for row in part_rows} == shard.expected
     assert len(rows) == sum(len(shard.expected) for shard in shards)
@@ -165,9 +165,9 @@ def test_files_of_other_parts_are_not_read(tmp_path: Path) -> None:
         downstream_job.commit(unit, results)
     snapshot = newest(shards[0].target.path)
     assert len(snapshot.files) == 3
-    assert [len(files_of_part(snapshot, shard.target.marks.items())) for shard in shards] == [1, 1, 1]
+    assert [len(files_of_part(snapshot, shard.target.provenance.items())) for shard in shards] == [1, 1, 1]
     rearrange(shards[0].target.path)
-    assert len(files_of_part(newest(snapshot.path), shards[1].target.marks.items())) == 1
+    assert len(files_of_part(newest(snapshot.path), shards[1].target.provenance.items())) == 1
 
 
 MARKED = ("_source", "_schema", "_table")
@@ -211,9 +211,9 @@ def merged_parts(parts: Sequence[ChangedPart], chance: Random) -> Iterator[tuple
 
 
 def is_contradicted(types: Mapping[str, str], types_of_others: Iterable[Mapping[str, str]]) -> bool:
-    """Whether a column has a type that no type holds together with another part's."""
+    """True if a column has a type that no type holds together with another part's."""
     folded = {name.casefold(): kind for name, kind in types.items()}
-    of_others = [(name.casefold(), kind) for types_ in types_of_others for name, kind in types_.items()]
+    of_others = [(name.casefold(), kind) for column_types in types_of_others for name, kind in column_types.items()]
     return any(name in folded and holding_both(folded[name], kind) is None for name, kind in of_others)
 
 

@@ -51,7 +51,7 @@ class Lake:
     mode: Mode = Mode.MIRROR
     columns: silver.Columns = COLUMNS
     windows: dict[int, Window] = field(default_factory=dict)
-    """By the place where they begin; rows that were loaded begin at 0."""
+    """By the position where they begin; rows that were loaded begin at 0."""
     stop: int = 1000
     floor: int | None = None
     ended: list[Window] = field(default_factory=list)
@@ -64,17 +64,17 @@ class Lake:
     def window(self, changes: Iterable[RowChange]) -> None:
         start, self.stop = self.stop, self.stop + 1000
         self.windows[start] = silver_rows(enumerate(changes, start), SHAPE)
-        self._commit(CommitKind.LIVE, self._rows(self.windows[start], start), start=at(start))
+        self._commit_rows(CommitKind.LIVE, self._silver_rows(self.windows[start], start), start=at(start))
 
-    def load(self, rows: Iterable[Image], place: int = 10) -> None:
-        """Rows that count as older than all windows, or as of a place."""
-        loaded = self.windows.setdefault(place - 10, {})
-        new = {(row["id"],): NetRow(False, True, row, place, 1) for row in rows if (row["id"],) not in loaded}
-        self.windows[place - 10] = loaded | new
-        cells = [row | {"_op": silver.Op.LOAD} for row in self._rows(new, 0)]
+    def load(self, rows: Iterable[Image], offset: int = 10) -> None:
+        """Rows that count as older than all windows, or as of a position."""
+        loaded = self.windows.setdefault(offset - 10, {})
+        new = {(row["id"],): NetRow(False, True, row, offset, 1) for row in rows if (row["id"],) not in loaded}
+        self.windows[offset - 10] = loaded | new
+        cells = [row | {"_op": silver.Op.LOAD} for row in self._silver_rows(new, 0)]
         for row in cells:
             row["_position"] |= {"row": LOADED_ROW}
-        self._commit(CommitKind.LOAD, cells, start=at(self.stop))
+        self._commit_rows(CommitKind.LOAD, cells, start=at(self.stop))
 
     def redo(self, start: int, changes: Iterable[RowChange]) -> None:
         """Puts other rows in the place of a window's."""
@@ -86,7 +86,9 @@ class Lake:
             if file.field_bounds(snapshot.schema, "_window_start", "offset").minimum == start
         ]
         ranges = (Range(at(start), at(start + 1000)),)
-        self._commit(CommitKind.REDO, self._rows(self.windows[start], start), ranges=ranges, removes=removed)
+        self._commit_rows(
+            CommitKind.REDO, self._silver_rows(self.windows[start], start), ranges=ranges, removes=removed
+        )
 
     def rebuild(self, changes: Iterable[RowChange]) -> None:
         """Puts the rows of one window in the place of all that silver has."""
@@ -94,8 +96,8 @@ class Lake:
         self.windows, self.floor = {start: silver_rows(enumerate(changes, start), SHAPE)}, None
         self.ended.clear()
         removed = newest(self.silver.path).files
-        rows = self._rows(self.windows[start], start)
-        self._commit(CommitKind.LIVE, rows, start=at(start), is_overwrite=True, removes=removed)
+        rows = self._silver_rows(self.windows[start], start)
+        self._commit_rows(CommitKind.LIVE, rows, start=at(start), is_overwrite=True, removes=removed)
 
     def truncate(self) -> None:
         start, self.stop = self.stop, self.stop + 10
@@ -104,23 +106,23 @@ class Lake:
         keys = {key for window in self.ended for key in window}
         self.ended.append({key: NetRow(True, False, {}, start, 0) for key in keys})
         self.windows.clear()
-        marker = dict.fromkeys(NAMES) | _place(start, start) | {"_op": silver.Op.TRUNCATE}
-        self._commit(CommitKind.CHANGE, [marker], start=at(start))
+        marker = dict.fromkeys(NAMES) | _position_cells(start, start) | {"_op": silver.Op.TRUNCATE}
+        self._commit_rows(CommitKind.CHANGE, [marker], start=at(start))
 
     def alter(self, *steps: str) -> None:
         start, self.stop = self.stop, self.stop + 10
-        self._commit(CommitKind.CHANGE, [], start=at(start), steps=steps)
+        self._commit_rows(CommitKind.CHANGE, [], start=at(start), steps=steps)
 
-    def _rows(self, window: Mapping[Key, NetRow], start: int) -> list[dict[str, Any]]:
+    def _silver_rows(self, window: Mapping[Key, NetRow], start: int) -> list[dict[str, Any]]:
         return [
             {name: row.values.get(name) for name in NAMES}
             | {"_op": row.op, "_existed": row.existed, "_raw": texts_of(row.values)}
             | {"_absent": [name for name in NAMES if name not in row.values] or None}
-            | _place(row.place, start)
+            | _position_cells(row.position, start)
             for row in window.values()
         ]
 
-    def _commit(self, kind: CommitKind, rows: list[dict[str, Any]], **fields: Any) -> None:
+    def _commit_rows(self, kind: CommitKind, rows: list[dict[str, Any]], **fields: Any) -> None:
         removes, steps = fields.pop("removes", ()), fields.get("steps", ())
         table = snapshot_of(self.silver.path) or new_table(self.silver.path, self.columns.stored, MAPPED)
         behind = schema_changes.apply(table, [step for step in steps if not step.startswith(FILL)])
@@ -181,11 +183,11 @@ class Lake:
         } == expected
 
 
-def _place(place: int, window: int) -> dict[str, Any]:
+def _position_cells(offset: int, window: int) -> dict[str, Any]:
     log = {"stretch": 1, "number": 1}
     return {
-        "_position": log | {"offset": place, "row": 0},
-        "_committed_at": datetime.fromtimestamp(place, UTC),
+        "_position": log | {"offset": offset, "row": 0},
+        "_committed_at": datetime.fromtimestamp(offset, UTC),
         "_window_start": log | {"offset": window},
         "_window_stop": log | {"offset": window + 1000},
     }
@@ -203,7 +205,7 @@ def random_step(lake: Lake, chance: Random, pieces: list[list[RowChange]]) -> No
         lake.truncate()
         # Later changes are of rows that were written since.
         later = [*random_changes(chance, 4 * len(pieces), older_keys=0)]
-        pieces[:] = [later[at_ : at_ + 4] for at_ in range(0, len(later), 4)][::-1]
+        pieces[:] = [later[at_position : at_position + 4] for at_position in range(0, len(later), 4)][::-1]
     elif kind == "rebuild" and chance.random() < 0.5:
         lake.rebuild(pieces.pop())
     else:
@@ -217,7 +219,7 @@ def test_a_target_is_what_plain_rows_say(is_part: bool, mode: Mode, tmp_path: Pa
     def check(seed: int) -> None:
         chance = Random(seed)
         changes = [*random_changes(chance, 60)]
-        pieces = [changes[at_ : at_ + 4] for at_ in range(0, 60, 4)][::-1]
+        pieces = [changes[at_position : at_position + 4] for at_position in range(0, 60, 4)][::-1]
         lake = Lake(tmp_path / str(next(numbers)), is_part=is_part, mode=mode)
         lake.window(pieces.pop())
         for _ in range(chance.randint(1, 5)):
@@ -281,7 +283,7 @@ def test_a_row_that_was_loaded_is_newer_than_changes_before_it(tmp_path: Path) -
     lake = Lake(tmp_path)
     lake.window([RowChange(None, {"id": 3})])
     lake.merge()
-    lake.load([{"id": 1, "a": 1, "b": 1}], place=4010)
+    lake.load([{"id": 1, "a": 1, "b": 1}], offset=4010)
     assert lake.merge().unseen == 0
     lake.window([minimal(1, a=2)])
     lake.windows[2000].clear()  # the load has them
@@ -306,7 +308,7 @@ def test_a_statement_right_behind_a_load_ends_its_rows(mode: Mode, *, merges_bet
     lake = Lake(tmp_path, mode=mode)
     lake.window([RowChange(None, {"id": 1, "a": 1, "b": 1})])
     lake.merge()
-    lake.load([{"id": 2, "a": 2, "b": 2}], place=lake.stop)
+    lake.load([{"id": 2, "a": 2, "b": 2}], offset=lake.stop)
     if merges_between:
         lake.merge()
         lake.require_same()

@@ -60,14 +60,14 @@ class Lake:
     def heads(self) -> list[Head | None]:
         return [self.silver(name).head() for name in NAMES]
 
-    def replay(self, range_: Range) -> dict[str, ReplayedTable]:
+    def replay(self, log_range: Range) -> dict[str, ReplayedTable]:
         """A range done again of all tables that have windows in it."""
         bronze = BronzeSnapshot.of(lake_of(self.pipeline), SOURCE)
         replayed = {}
         with runs.scheduled(self.seed):
             for name in NAMES:
                 head = self.silver(name).head()
-                work = plan_table(self.pipeline, bronze, name_of(name), head, range_=range_)
+                work = plan_table(self.pipeline, bronze, name_of(name), head, log_range=log_range)
                 if work:
                     replayed[name] = replay(runs.SPARK, work, Capacity(2, 2_500))
         return replayed
@@ -85,8 +85,8 @@ class Lake:
         changed = rows.filter(pc.invert(is_marker))
         if not len(changed):
             return False
-        at_, kind = changed.schema.get_field_index("v"), changed.schema.field("v").type
-        changed = changed.set_column(at_, "v", pa.repeat(pa.scalar(99).cast(kind), len(changed)))
+        at_position, kind = changed.schema.get_field_index("v"), changed.schema.field("v").type
+        changed = changed.set_column(at_position, "v", pa.repeat(pa.scalar(99).cast(kind), len(changed)))
         changed = changed.slice(0, max(1, len(changed) - chance.randrange(2)))
         added = pa.concat_tables([rows.filter(is_marker), changed])
         checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)
@@ -99,9 +99,9 @@ def compare(folder: Path, seed: int) -> int:
     """Ranges done again before and after a damage; how many tables were mended."""
     lake, chance = Lake(folder, seed, steps=1 + seed % 4), Random(seed)
     before = lake.heads()
-    places = sorted(chance.sample(range(lake.log_range.stop.offset), 2))
-    for range_ in (lake.log_range, Range(at(places[0]), lake.log_range.stop)):
-        for name, table in lake.replay(range_).items():
+    positions = sorted(chance.sample(range(lake.log_range.stop.offset), 2))
+    for log_range in (lake.log_range, Range(at(positions[0]), lake.log_range.stop)):
+        for name, table in lake.replay(log_range).items():
             assert (table.compacted, str(table.difference)) == (None, "nothing differs"), (seed, name)
     assert lake.heads() == before, "nothing is written where nothing differs"
     # What is damaged is as the log has it, and nothing differs after that.

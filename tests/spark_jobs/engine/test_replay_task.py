@@ -98,7 +98,7 @@ def test_what_a_file_cannot_be_read_for_comes_back(tmp_path: Path) -> None:
 def test_rows_lie_in_windows_by_where_these_begin() -> None:
     fields = [("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64())]
     schema = pa.schema([("_op", pa.string()), ("_window_start", pa.struct(fields))])
-    places = [{"stretch": 1, "number": 1, "offset": offset} for offset in (99, 100, 199, 200)]
-    rows = pa.Table.from_pylist([{"_op": "insert", "_window_start": place} for place in places], schema)
+    positions = [{"stretch": 1, "number": 1, "offset": offset} for offset in (99, 100, 199, 200)]
+    rows = pa.Table.from_pylist([{"_op": "insert", "_window_start": position} for position in positions], schema)
     inside = replay_task.in_windows(rows, [ReplayedRange(Range(at(100), at(200)))])
     assert np.flatnonzero(inside).tolist() == [1, 2]

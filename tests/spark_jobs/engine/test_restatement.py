@@ -124,10 +124,10 @@ def test_only_files_that_may_hold_the_keys_are_read(two: Silver, monkeypatch: py
 
 def test_values_are_compared_through_structures_and_maps() -> None:
     kind = pa.map_(pa.string(), pa.string())
-    place = pa.struct([("a", pa.int32()), ("b", pa.int32())])
+    position = pa.struct([("a", pa.int32()), ("b", pa.int32())])
 
-    def table(values: list[Any], maps: list[Any], places: list[Any]) -> pa.Table:
-        columns = [pa.array(values, pa.int32()), pa.array(maps, kind), pa.array(places, place)]
+    def table(values: list[Any], maps: list[Any], positions: list[Any]) -> pa.Table:
+        columns = [pa.array(values, pa.int32()), pa.array(maps, kind), pa.array(positions, position)]
         return pa.table(columns, names=["v", "m", "p"])
 
     entry = [("a", "b")]

@@ -172,9 +172,9 @@ def test_what_was_appended_since_stays_beside_it(table: Table) -> None:
 def test_a_damaged_file_stops_its_group_by_name(table: Table) -> None:
     snapshot = snapshot_of(table.path)
     assert snapshot is not None
-    place = Path(str(snapshot.files[0].location(table.path)))
-    place.write_bytes(b"no Parquet")
+    path = Path(str(snapshot.files[0].location(table.path)))
+    path.write_bytes(b"no Parquet")
     (result,) = rewrite_files(table, ("key",))
     assert result.file is None
     assert result.error is not None
-    assert place.name in result.error
+    assert path.name in result.error

@@ -99,9 +99,9 @@ def test_changes_behind_other_rows_are_not_decoded_by_other_rules(mode: Mode, tm
     lake.require_same(3)
 
 
-def change(place: int, op: str, key: int | None, **cells: int) -> dict[str, Any]:
+def change(offset: int, op: str, key: int | None, **cells: int) -> dict[str, Any]:
     """A row of a merge. key: the number of the key that it is told apart by."""
-    position = {"stretch": 1, "number": 1, "offset": place, "row": 0}
+    position = {"stretch": 1, "number": 1, "offset": offset, "row": 0}
     absent = [name for name in COLUMNS.types if name not in cells] if cells else None
     return cells | {"_op": op, "_position": position, ABSENT: absent or None, KEY_NUMBER: key}
 

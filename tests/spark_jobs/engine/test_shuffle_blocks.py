@@ -12,7 +12,7 @@ from spark_jobs.engine import key_hash, shuffle_blocks
 from spark_jobs.silver.table import Columns
 
 _RAW = pa.map_(pa.string(), pa.string())
-_PLACE = pa.struct({"number": pa.int64(), "offset": pa.int64()})
+_POSITION_TYPE = pa.struct({"number": pa.int64(), "offset": pa.int64()})
 _ROWS = st.lists(
     st.tuples(
         st.integers(-9, 9),
@@ -30,7 +30,7 @@ def table_of(rows: list[tuple[int, str | None, dict[str, str | None] | None]]) -
             "id": pa.array([row[0] for row in rows], pa.int32()),
             "text": pa.array([row[1] for row in rows], pa.string()),
             "_raw": pa.array([None if row[2] is None else list(row[2].items()) for row in rows], _RAW),
-            "_position": pa.array([{"number": at, "offset": -at} for at in range(len(rows))], _PLACE),
+            "_position": pa.array([{"number": at, "offset": -at} for at in range(len(rows))], _POSITION_TYPE),
         }
     )
     half = len(rows) // 2
@@ -55,7 +55,7 @@ def test_each_row_comes_out_of_its_bucket_once_and_in_order(
         actual[block.bucket] += batch.to_pylist()
     # By one row at a time.
     expected: dict[int, list[object]] = defaultdict(list)
-    places = (key_hash.hashes(table, ["id"]) % np.uint64(buckets)).tolist() if rows else []
-    for place, row in zip(places, table.to_pylist(), strict=True):
-        expected[numbers[place]].append(row)
+    positions = (key_hash.hashes(table, ["id"]) % np.uint64(buckets)).tolist() if rows else []
+    for position, row in zip(positions, table.to_pylist(), strict=True):
+        expected[numbers[position]].append(row)
     assert actual == expected

@@ -40,7 +40,7 @@ WINDOWS = st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 1 << 20)
 
 
 def packed(number: int, windows: list[list[Slice]], *, ordered: bool) -> PreparedCompaction:
-    """A unit with slices, of which only places and bytes mean something."""
+    """A unit with slices, of which only positions and bytes mean something."""
     tables = []
     for window in windows:
         rows = [
@@ -59,7 +59,7 @@ def test_every_slice_is_in_one_task(shapes: list[tuple[list[list[Slice]], bool]]
     units = [packed(number, windows, ordered=ordered) for number, (windows, ordered) in enumerate(shapes)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(silver_job, "_LEAST_TASK_BYTES", 1 << bits)
-        all_tasks, buckets, placed = silver_job.tasks_of("bronze", units, Capacity(slots))
+        all_tasks, buckets, assigned = silver_job.tasks_of("bronze", units, Capacity(slots))
     tasks = [task for task in all_tasks if isinstance(task, SilverTask)]
     assert tasks == all_tasks
     slices = [
@@ -78,7 +78,7 @@ def test_every_slice_is_in_one_task(shapes: list[tuple[list[list[Slice]], bool]]
         unit.unit.number: [task for task in tasks if any(n == unit.unit.number for n, _ in task.slices)]
         for unit in units
     }
-    with_buckets = {unit.number: unit.buckets for unit in placed}
+    with_buckets = {unit.number: unit.buckets for unit in assigned}
     for unit in units:
         number, unit_tasks = unit.unit.number, homes[unit.unit.number]
         assert (len(unit_tasks) > 1) == (number in with_buckets), "buckets only where several tasks have slices"
@@ -87,26 +87,26 @@ def test_every_slice_is_in_one_task(shapes: list[tuple[list[list[Slice]], bool]]
             (task_unit,) = (unit for unit in task.units if unit.number == number)
             assert task_unit.buckets == with_buckets.get(number, ())
     assert all(
-        0 <= bucket < buckets and len({*buckets_}) == len(buckets_)
-        for buckets_ in with_buckets.values()
-        for bucket in buckets_
+        0 <= bucket < buckets and len({*bucket_list}) == len(bucket_list)
+        for bucket_list in with_buckets.values()
+        for bucket in bucket_list
     )
-    assert (buckets > 0) == bool(placed)
+    assert (buckets > 0) == bool(assigned)
 
 
 def work_of(folder: Path, timeline: list[TimelineStep]) -> tuple[CompactionJob, Any]:
     """Silver's work on shop.t from 10 to 1000, with slices of 10 bytes all the way."""
     bronze, version = bronze_of(folder / "bronze", [rows_at([(start, "rows", "t") for start in range(10, 1000, 10)])])
-    range_ = Range(at(10), at(1000))
+    log_range = Range(at(10), at(1000))
     table = Table(str(folder / "silver"), plain=False)
-    work = CompactionJob("shop", NAME, Window(bronze, version, (range_,)), timeline, table, table.head(), 990)
+    work = CompactionJob("shop", NAME, Window(bronze, version, (log_range,)), timeline, table, table.head(), 990)
     return work, read_index(bronze, version)
 
 
 def prepared(folder: Path, *statements: tuple[int, str]) -> PreparedCompaction:
     timeline = steps(*statements)
     if statements:
-        timeline.append(DataRange(Range(timeline[-1].range.stop, at(1000)), timeline[-1].standing))
+        timeline.append(DataRange(Range(timeline[-1].range.stop, at(1000)), timeline[-1].state))
     work, index = work_of(folder, timeline)
     preparation = silver_plan.prepared([work], index)
     assert preparation.errors == {}
@@ -132,8 +132,8 @@ def test_stages_and_commits(
 ) -> None:
     """A commit a window and statement: its columns, position, counter and metadata; rows as they are behind all."""
     unit = prepared(tmp_path, *((300 * (nth + 1), text) for nth, text in enumerate(statements)))
-    names_ = [[name for name in stage.design.schema.names if not name.startswith("_")] for stage in unit.stages]
-    assert names_ == names
+    name_list = [[name for name in stage.design.schema.names if not name.startswith("_")] for stage in unit.stages]
+    assert name_list == names
     assert [[fill.column.name for fill in window.fills] for window in unit.unit.windows] == fills
     results = results_of(unit)
     compacted = silver_job.commit(unit, results)
@@ -168,8 +168,8 @@ def results_of(unit: PreparedCompaction, key: Callable[[int], Any] = int) -> lis
     for nth, window in enumerate(unit.unit.windows):
         values = [replace(fill, value=pa.scalar(4)) for fill in window.fills]
         schema = window.schema
-        place = window.ranges[0].start.offset
-        rows = table_of([Row((key(nth),), nth, place, "insert", place)], window.columns.key, schema)
+        offset = window.ranges[0].start.offset
+        rows = table_of([Row((key(nth),), nth, offset, "insert", offset)], window.columns.key, schema)
         file = fills.write(unit.unit.path, rows, schema, window.configuration, values)
         results.append(WindowResult(unit.unit.number, nth, file, changes=1, inserts=1))
     return results
@@ -266,7 +266,7 @@ def test_files_that_are_there_are_replaced_by_filled_ones(tmp_path: Path) -> Non
 
 
 def test_a_statement_that_empties_the_table_is_a_row_of_silver(tmp_path: Path) -> None:
-    timeline = steps((300, "TRUNCATE t"), (500, "ALTER TABLE t ADD note TEXT"), standing=TableState(OLD))
+    timeline = steps((300, "TRUNCATE t"), (500, "ALTER TABLE t ADD note TEXT"), state=TableState(OLD))
     changes = [step for step in timeline if isinstance(step, SchemaChange)]
     assert [change.empties for change in changes] == [True, False]
     columns = Columns({"id": "INT", "v": "INT"}, ("id",))

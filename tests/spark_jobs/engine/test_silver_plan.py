@@ -23,7 +23,7 @@ def test_a_rebuilt_table_has_the_new_rows_and_columns_alone(tmp_path: Path) -> N
     silver_job.commit(first, results_of(first))
     old = newest(first.snapshot.path)
     work, index = work_of(tmp_path, steps((300, ADD)))
-    rebuilt = replace(work, reset=1, steps=(DataRange(Range(at(10), at(1000)), work.steps[-1].standing),))
+    rebuilt = replace(work, reset=1, steps=(DataRange(Range(at(10), at(1000)), work.steps[-1].state),))
     (unit,) = silver_plan.prepared([rebuilt], index).units
     compacted = silver_job.commit(unit, results_of(unit))
     new = newest(first.snapshot.path)
@@ -39,7 +39,7 @@ def test_a_rebuilt_table_whose_log_has_no_rows_is_empty(tmp_path: Path) -> None:
     first = prepared(tmp_path)
     silver_job.commit(first, results_of(first))
     work, index = work_of(tmp_path, [])
-    rebuilt = replace(work, reset=1, steps=(), standing=TableState(OLD))
+    rebuilt = replace(work, reset=1, steps=(), state=TableState(OLD))
     (unit,) = silver_plan.prepared([rebuilt], index).units
     head = silver_job.commit(unit, []).head
     assert newest(first.snapshot.path).files == ()
@@ -94,7 +94,7 @@ def test_an_error_that_is_not_about_the_log_is_raised(tmp_path: Path) -> None:
 def test_a_statement_that_cannot_be_planned_stops_the_table_there(tmp_path: Path) -> None:
     """Columns that no statement of the log explains: what comes before them is kept."""
     work, index = work_of(tmp_path, steps((300, ADD)))
-    first, wider = work.steps[0], DataRange(Range(at(300), at(1000)), work.steps[-1].standing)
+    first, wider = work.steps[0], DataRange(Range(at(300), at(1000)), work.steps[-1].state)
     (unit,) = silver_plan.prepared(
         [replace(work, steps=(replace(first, range=Range(at(10), at(300))), wider))], index
     ).units

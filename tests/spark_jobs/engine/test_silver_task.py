@@ -114,11 +114,11 @@ def copies(unit: PreparedCompaction, window: int, results: Sequence[WindowResult
     by_row: dict[tuple[int, int | None], int] = {}
     files = [result.file for result in results if result.file]
     for row in (row for file in files for row in alive(unit.unit.path, file, unit.unit.windows[window].schema)):
-        cells, count_ = (row["id"], row["v"]), row["_copies"]
+        cells, row_count = (row["id"], row["v"]), row["_copies"]
         assert cells not in by_row
-        assert row["_op"] == ("insert" if count_ > 0 else "delete" if count_ < 0 else "update")
+        assert row["_op"] == ("insert" if row_count > 0 else "delete" if row_count < 0 else "update")
         assert row["_existed"] is None
-        by_row[cells] = count_
+        by_row[cells] = row_count
     return by_row
 
 
@@ -219,7 +219,7 @@ def test_slices_of_no_rows_write_nothing(tmp_path: Path) -> None:
 
 
 def partial_net(unit: PreparedCompaction, window: int, results: Sequence[WindowResult]) -> dict[Any, NetRow]:
-    """What the files of a window say of rows that lack columns; places and changes are not compared."""
+    """What the files of a window say of rows that lack columns; positions and changes are not compared."""
     net_rows: dict[Any, NetRow] = {}
     for result in (result for result in results if result.window == window and result.file):
         assert result.file is not None
@@ -239,14 +239,14 @@ def test_files_are_the_net_changes_of_images_without_all_columns(capacity: Capac
         changes = [*partial_logs.random_changes(chance, 40)]
         transactions = [changes[at : at + 3] for at in range(0, len(changes), 3)]
         log = partial_logs.log_of(transactions)
-        work_, index = partial_logs.work_of(log, tmp_path / str(next(numbers)), sorted(cuts), target)
-        (unit,) = units_of([replace(work_, has_partial=True)], index)
-        results = carried_out(work_.window.table.path, [unit], capacity)[0][0]
+        compaction_job, index = partial_logs.work_of(log, tmp_path / str(next(numbers)), sorted(cuts), target)
+        (unit,) = units_of([replace(compaction_job, has_partial=True)], index)
+        results = carried_out(compaction_job.window.table.path, [unit], capacity)[0][0]
         assert [result.error for result in results if result.error] == []
         for window, (first, stop) in enumerate(pairwise([0, *sorted(cuts), len(transactions)])):
             window_changes = [change for transaction in transactions[first:stop] for change in transaction]
             expected = {
-                key: replace(row, place=0, changes=0, is_ended=False)
+                key: replace(row, position=0, changes=0, is_ended=False)
                 for key, row in silver_rows(enumerate(window_changes), SHAPE).items()
             }
             assert partial_net(unit, window, results) == expected
@@ -257,9 +257,9 @@ def test_files_are_the_net_changes_of_images_without_all_columns(capacity: Capac
 
 def test_a_table_without_a_column_for_absent_ones_says_that_it_needs_one(capacity: Capacity, tmp_path: Path) -> None:
     log = partial_logs.log_of([[RowChange(None, {"id": 1, "a": 1, "b": 1})], [RowChange({"id": 1}, {"a": 2})]])
-    work_, index = partial_logs.work_of(log, tmp_path, [], 1)
-    (unit,) = units_of([work_], index)
-    results = carried_out(work_.window.table.path, [unit], capacity)[0][0]
+    compaction_job, index = partial_logs.work_of(log, tmp_path, [], 1)
+    (unit,) = units_of([compaction_job], index)
+    results = carried_out(compaction_job.window.table.path, [unit], capacity)[0][0]
     (failed,) = (result for result in results if result.error)
     assert isinstance(failed.error, PartialImage)
     assert "b.000001:" in str(failed.error)

@@ -47,13 +47,13 @@ def test_each_piece_comes_once_to_its_bucket(spark: SparkSession) -> None:
         yield from (ShuffleBlock(unit, (unit + task) % buckets, b"%d:%d" % (task, unit)) for unit in range(5))
 
     def finish(pieces: Iterator[ShuffleBlock]) -> Iterator[object]:
-        pieces_ = [(piece.bucket, piece.unit, bytes(piece.rows)) for piece in pieces]
-        yield ("bucket", {bucket for bucket, _, _ in pieces_}, pieces_)
+        piece_list = [(piece.bucket, piece.unit, bytes(piece.rows)) for piece in pieces]
+        yield ("bucket", {bucket for bucket, _, _ in piece_list}, piece_list)
 
     results = run(spark, range(TASKS), work, finish, buckets)
     assert sorted(result for result in results if isinstance(result, str)) == [f"task {task}" for task in range(TASKS)]
     rest = [result for result in results if not isinstance(result, str)]
-    assert [len(buckets_) for _, buckets_, _ in rest if buckets_] == [1] * BUCKETS, "a bucket is one task's"
+    assert [len(bucket_list) for _, bucket_list, _ in rest if bucket_list] == [1] * BUCKETS, "a bucket is one task's"
     pieces = sorted(piece for _, _, bucket_pieces in rest for piece in bucket_pieces)
     assert pieces == sorted(
         ((unit + task) % BUCKETS, unit, b"%d:%d" % (task, unit)) for task in range(TASKS) for unit in range(5)

@@ -23,7 +23,7 @@ class Unit:
     snapshot: Snapshot
     has_feed: bool = False
     rewrites: bool = True
-    marks: tuple[tuple[str, str], ...] = ()
+    provenance: tuple[tuple[str, str], ...] = ()
     dead: dict[str, Numbers] = field(default_factory=dict)
 
     @property
@@ -88,9 +88,9 @@ def test_a_filled_column_is_in_the_feed_as_an_update_of_each_row(unit: Unit) -> 
 
 
 def test_rows_of_a_part_have_null_in_columns_of_others(unit: Unit) -> None:
-    unit.marks = (("_source", "eu"),)
+    unit.provenance = (("_source", "eu"),)
     design = schema_changes.apply(unit.snapshot, ["ADD COLUMN (`w` INT AFTER `id`)"])
-    part = Unit(design, marks=unit.marks)
+    part = Unit(design, provenance=unit.provenance)
     (file,) = write_rows(part, pa.table({"id": pa.array([7], pa.int32())}))
     assert part.rows(file) == [(7, None)]
     assert write_rows(part, pa.table({"id": pa.array([], pa.int32())})) == []

@@ -10,13 +10,15 @@ import pytest
 from spark_jobs.engine.version_intervals import with_intervals
 from spark_jobs.silver.table import Columns
 
-PLACE = pa.struct([("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())])
+POSITION_TYPE = pa.struct(
+    [("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())]
+)
 SCHEMA = pa.schema(
     [
         ("id", pa.float64()),
         ("name", pa.string()),
         ("_op", pa.string()),
-        ("_position", PLACE),
+        ("_position", POSITION_TYPE),
         ("_committed_at", pa.timestamp("us", "UTC")),
         ("_raw", pa.map_(pa.string(), pa.string())),
     ]
@@ -27,8 +29,8 @@ KEYS = [(0.0, "a"), (-0.0, "a"), (1.0, None), (1.0, "b"), (1.0, "!b"), (2.0, "")
 """0 and -0 are one, but not without a key; a name that begins with ! is one that only an exact text holds."""
 
 
-def place(nth: int) -> dict[str, int]:
-    """Places in order, in which each field is the one that tells two apart now and then."""
+def position(nth: int) -> dict[str, int]:
+    """Positions in order, in which each field is the one that tells two apart now and then."""
     return {"stretch": nth // 24, "number": nth // 12 % 2, "offset": nth // 3 % 4, "row": nth % 3}
 
 
@@ -43,7 +45,7 @@ def rows_of(choose: random.Random, count: int) -> list[dict[str, Any]]:
                 "id": key[0],
                 "name": None if is_exact else key[1],
                 "_op": op,
-                "_position": place(nth) | ({"row": -1} if op == "truncate" else {}),
+                "_position": position(nth) | ({"row": -1} if op == "truncate" else {}),
                 "_committed_at": datetime.fromtimestamp(choose.randrange(9), UTC),
                 "_raw": [("name", str(key[1]))] if is_exact else None,
             }
@@ -53,7 +55,7 @@ def rows_of(choose: random.Random, count: int) -> list[dict[str, Any]]:
 
 def key_of(row: dict[str, Any], columns: Columns) -> tuple[Any, ...]:
     """What tells rows apart, as a dictionary does: with a key 0 is -0, without one it is not."""
-    number = repr(row["id"]) if columns.is_bag else row["id"]
+    number = repr(row["id"]) if columns.is_keyless else row["id"]
     return number, row["name"], dict(row["_raw"] or ()).get("name")
 
 
@@ -70,7 +72,7 @@ def expected(rows: list[dict[str, Any]], columns: Columns) -> list[tuple[Any, An
             continue
         # Every change ends the version of its key; of equal rows a delete ends the oldest.
         copies = current.setdefault(key_of(row, columns), [])
-        if copies and (row["_op"] == "delete" or not columns.is_bag):
+        if copies and (row["_op"] == "delete" or not columns.is_keyless):
             ends[copies.pop(0)] = nth
         if row["_op"] == "delete":
             ends[nth] = nth
@@ -101,11 +103,11 @@ def test_versions_end_where_a_loop_over_the_changes_ends_them(seed: int, columns
 
 def test_a_delete_of_a_row_ends_before_the_row_that_comes_at_the_same_position() -> None:
     """An update that gives -0 for 0 is a delete of the old row and the new row, at one position."""
-    cells = {"name": "a", "_position": place(5), "_committed_at": datetime.fromtimestamp(5, UTC), "_raw": None}
+    cells = {"name": "a", "_position": position(5), "_committed_at": datetime.fromtimestamp(5, UTC), "_raw": None}
     rows = [
         cells | {"id": -0.0, "_op": "update"},
         cells | {"id": 0.0, "_op": "delete"},
-        cells | {"id": 0.0, "_op": "insert", "_position": place(1), "_committed_at": datetime.fromtimestamp(1, UTC)},
+        cells | {"id": 0.0, "_op": "insert", "_position": position(1), "_committed_at": datetime.fromtimestamp(1, UTC)},
     ]
     versions = with_intervals(pa.Table.from_pylist(rows, SCHEMA), COLUMNS).to_pylist()
     assert [row["_is_current"] for row in versions] == [True, False, False]

@@ -93,10 +93,10 @@ def test_a_condition_may_name_a_computed_column(text: str, kind: str, condition:
     computed, checked = Computed.parse("c", text, kind), Condition.parse(condition)
     image, _ = rows_of(Random(3), 8, faults=False)
     names = computed.columns | checked.columns - {"c"}
-    assert {*evaluated(checked.compiled(beside(computed)), image, names, 8)} <= {True, False, None}
+    assert {*evaluated(checked.compiled(computed_with(computed)), image, names, 8)} <= {True, False, None}
 
 
-def beside(computed: Computed) -> Resolve:
+def computed_with(computed: Computed) -> Resolve:
     """The columns of the table, and a computed one."""
     of_table = resolve()
     return lambda name: computed.term(of_table) if name == "c" else of_table(name)
@@ -104,4 +104,4 @@ def beside(computed: Computed) -> Resolve:
 
 def test_text_that_is_computed_is_compared_by_its_characters_alone() -> None:
     with pytest.raises(ConfigError, match="compares text by a collation"):
-        Condition.parse("c = 'a'").compiled(beside(Computed.parse("c", "CONCAT(name)", "STRING")))
+        Condition.parse("c = 'a'").compiled(computed_with(Computed.parse("c", "CONCAT(name)", "STRING")))

@@ -60,10 +60,13 @@ def test_metrics_come_of_statistics_by_physical_names() -> None:
         '{"numRecords": 5, "minValues": {"a": -3, "s": {"x": "a"}, "n": 1.5}, "maxValues": {"a": 7, "s": {"x": "b"}, '
         '"n": "NaN"}, "nullCount": {"a": 1, "s": {"x": 2, "y": 5}, "m": 0, "n": 0}, "tightBounds": false}'
     )
-    columns_ = list(leaves(fields, mapping))
-    assert [(leaf.id, leaf.type, leaf.path) for leaf in columns_][:2] == [(1, "int", ("a",)), (3, "string", ("s", "x"))]
-    ids = {leaf.path[-1]: leaf.id for leaf in columns_}
-    result = metrics(stats, columns_)
+    table_columns = list(leaves(fields, mapping))
+    assert [(leaf.id, leaf.type, leaf.path) for leaf in table_columns][:2] == [
+        (1, "int", ("a",)),
+        (3, "string", ("s", "x")),
+    ]
+    ids = {leaf.path[-1]: leaf.id for leaf in table_columns}
+    result = metrics(stats, table_columns)
     assert result.null_value_counts == {ids["a"]: 1, ids["x"]: 2, ids["y"]: 5, ids["n"]: 0}
     assert result.value_counts == dict.fromkeys(result.null_value_counts or (), 5)
     assert set(result.lower_bounds or ()) == {ids["a"], ids["x"], ids["n"]}

@@ -61,12 +61,12 @@ def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
 def test_some_members_stand_until_a_commit_says_otherwise(
     before: dict[str, Any], members: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    place = Position("b.000009", 4)
-    head = Head(1, 1, Checkpoint(place, "old", "gc", unnamed_members=before))
-    assert Checkpoint(place, "new", unnamed_members=members).upon(head) == Checkpoint(
-        place, "new", unnamed_members=after
+    position = Position("b.000009", 4)
+    head = Head(1, 1, Checkpoint(position, "old", "gc", unnamed_members=before))
+    assert Checkpoint(position, "new", unnamed_members=members).upon(head) == Checkpoint(
+        position, "new", unnamed_members=after
     )
-    assert Checkpoint(place, "new", unnamed_members=members).upon(Head(0, 0, None)).unnamed_members == members
+    assert Checkpoint(position, "new", unnamed_members=members).upon(Head(0, 0, None)).unnamed_members == members
 
 
 @pytest.mark.parametrize(

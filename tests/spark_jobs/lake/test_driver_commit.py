@@ -152,9 +152,9 @@ def test_columns_that_a_table_lacks_are_added_by_the_commit_that_needs_them(
 def test_spark_reads_what_the_driver_wrote(spark: SparkSession, table: Table) -> None:
     head = table.append_rows(rows_of(row("a", "x"), row("b", "y")), table.new(COLUMNS, PROPERTIES), checkpoint(1))
     table.replace_rows(rows_of(row("b", "y2")), {"source": "b"}, head, checkpoint(2))
-    rows_ = sorted((row.source, row.name, row.at, row.parts[0].text) for row in table.read(spark).collect())
-    assert [(source, name, text) for source, name, _, text in rows_] == [("a", "x", "x"), ("b", "y2", "y2")]
-    assert sources(table) == [cells[:2] for cells in rows_]
+    all_rows = sorted((row.source, row.name, row.at, row.parts[0].text) for row in table.read(spark).collect())
+    assert [(source, name, text) for source, name, _, text in all_rows] == [("a", "x", "x"), ("b", "y2", "y2")]
+    assert sources(table) == [cells[:2] for cells in all_rows]
 
 
 def test_a_file_that_another_machine_has_is_not_committed(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Pa
         checkpoint = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
         return deltalake.CommitProperties(custom_metadata={"userMetadata": checkpoint.to_json()})
 
-    for offset, kind_ in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, "live")):
+    for offset, commit_kind in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, "live")):
         rows = pa.table({"a": [offset]})
-        deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, kind_))
+        deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, commit_kind))
     table = Table(str(tmp_path), plain=False)
     for _ in range(2):
         deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, CommitKind.MAINTENANCE))
@@ -56,7 +56,7 @@ def test_a_table_in_the_middle_of_a_statement_is_refused(
     """Once its version has finished it, the commits in the middle are none of the table's."""
 
     def saying(offset: int, **members: object) -> deltalake.CommitProperties:
-        text = json.dumps({"stratalog": json.loads(said_at(offset))["stratalog"] | members})
+        text = json.dumps({"stratalog": json.loads(commit_info_at(offset))["stratalog"] | members})
         return deltalake.CommitProperties(custom_metadata={"userMetadata": text})
 
     rows = pa.table({"a": [1]})
@@ -89,7 +89,7 @@ def test_a_broken_log_is_said_with_its_path(tmp_path: Path) -> None:
         table.head()
 
 
-def said_at(offset: int) -> str:
+def commit_info_at(offset: int) -> str:
     return Checkpoint(Position("f.000001", offset), f"batch {offset}").to_json()
 
 
@@ -99,7 +99,9 @@ def test_the_newest_commits_say_the_head_and_no_table_is_opened(
     path = str(tmp_path / "t")
     snapshot = begin(path)
     for counter in range(1, 13):  # a checkpoint at version 10
-        snapshot = append(snapshot, [counter], transaction=("stratalog", counter), user_metadata=said_at(counter))
+        snapshot = append(
+            snapshot, [counter], transaction=("stratalog", counter), user_metadata=commit_info_at(counter)
+        )
     opened = Table(path, plain=False)
     by_whole_log = own_commits._head_by_whole_log(path)
     monkeypatch.setattr(own_commits, "opened", lambda _: pytest.fail("the table was opened"))
@@ -112,7 +114,7 @@ def test_the_newest_commits_say_the_head_and_no_table_is_opened(
 
 def test_commits_of_others_hide_the_head_from_a_glance(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    snapshot = append(begin(path), [1], transaction=("stratalog", 1), user_metadata=said_at(7))
+    snapshot = append(begin(path), [1], transaction=("stratalog", 1), user_metadata=commit_info_at(7))
     for key in range(own_commits._LOOKED_AT + 1):
         snapshot = append(snapshot, [key])
     head = Table(path, plain=False).head()
@@ -124,7 +126,9 @@ def test_commits_that_were_removed_are_asked_of_the_whole_log(tmp_path: Path) ->
     path = str(tmp_path / "t")
     snapshot = begin(path)
     for counter in range(1, 13):
-        snapshot = append(snapshot, [counter], transaction=("stratalog", counter), user_metadata=said_at(counter))
+        snapshot = append(
+            snapshot, [counter], transaction=("stratalog", counter), user_metadata=commit_info_at(counter)
+        )
     for version in range(9):
         (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
     assert [version for version, _ in Table(path, plain=False).since(2)] == [11, 10, 9]

@@ -56,9 +56,9 @@ def ids_of(table: Table) -> list[int]:
 @pytest.fixture
 def table(lake: Path) -> Table:
     """A table with one commit of ours: rows 1 and 2 at the first position."""
-    table_ = Lake(str(lake)).silver("shop", "shop", "t")
-    table_.append_rows(rows(1, 2), table_.new(COLUMNS, {}), checkpoint(0))
-    return table_
+    lake_table = Lake(str(lake)).silver("shop", "shop", "t")
+    lake_table.append_rows(rows(1, 2), lake_table.new(COLUMNS, {}), checkpoint(0))
+    return lake_table
 
 
 def head_of(table: Table) -> Head:
@@ -78,12 +78,12 @@ def head_of(table: Table) -> Head:
     ],
 )
 def test_spark_and_deltalake_find_the_same_table_whatever_its_name(spark: SparkSession, lake: Path, name: str) -> None:
-    table_ = Lake(str(lake)).downstream(name, name)
-    head = table_.new({"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
-    landed = table_.append_rows(pa.table({"id": pa.array([1], pa.int32()), name: ["x"]}), head, checkpoint(0))
-    assert table_.head() == landed
-    assert table_.columns() == {"id": "INT", name: "STRING"}
-    assert table_.read(spark).collect() == table_rows(table_) == [(1, "x")]
+    lake_table = Lake(str(lake)).downstream(name, name)
+    head = lake_table.new({"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
+    landed = lake_table.append_rows(pa.table({"id": pa.array([1], pa.int32()), name: ["x"]}), head, checkpoint(0))
+    assert lake_table.head() == landed
+    assert lake_table.columns() == {"id": "INT", name: "STRING"}
+    assert lake_table.read(spark).collect() == table_rows(lake_table) == [(1, "x")]
 
 
 @pytest.mark.thorough
@@ -162,28 +162,28 @@ def test_rows_of_other_columns_are_an_error_of_the_lake(table: Table) -> None:
 
 
 def test_a_table_is_made_by_its_first_commit_with_just_its_columns(lake: Path) -> None:
-    table_ = Lake(str(lake)).bronze("shop")
+    lake_table = Lake(str(lake)).bronze("shop")
     columns = {"id": "BIGINT", "at": "STRUCT<n: INT>"}
-    head = table_.new(columns, {"delta.dataSkippingNumIndexedCols": "1"})
-    assert table_.head() is None
+    head = lake_table.new(columns, {"delta.dataSkippingNumIndexedCols": "1"})
+    assert lake_table.head() is None
     wider = pa.Table.from_pylist([{"more": "x", "at": {"n": 5}, "id": number} for number in (1, 2)])
-    landed = table_.replace_rows(wider, {}, head, checkpoint(0))
-    assert (landed, landed.version, landed.position) == (table_.head(), 0, AT[0])
-    assert (table_.columns(), ids_of(table_)) == (columns, [1, 2])
-    assert deltalake.DeltaTable(table_.path).metadata().configuration["delta.dataSkippingNumIndexedCols"] == "1"
-    assert all(field.nullable for field in deltalake.DeltaTable(table_.path).schema().fields)
+    landed = lake_table.replace_rows(wider, {}, head, checkpoint(0))
+    assert (landed, landed.version, landed.position) == (lake_table.head(), 0, AT[0])
+    assert (lake_table.columns(), ids_of(lake_table)) == (columns, [1, 2])
+    assert deltalake.DeltaTable(lake_table.path).metadata().configuration["delta.dataSkippingNumIndexedCols"] == "1"
+    assert all(field.nullable for field in deltalake.DeltaTable(lake_table.path).schema().fields)
 
 
 def test_of_two_that_make_a_table_one_loses(lake: Path) -> None:
-    table_ = Lake(str(lake)).bronze("shop")
-    head = table_.new(COLUMNS, {})
+    lake_table = Lake(str(lake)).bronze("shop")
+    head = lake_table.new(COLUMNS, {})
     with ThreadPoolExecutor(2) as racers:
-        running = [racers.submit(table_.append_rows, rows(value), head, checkpoint(0)) for value in (1, 2)]
+        running = [racers.submit(lake_table.append_rows, rows(value), head, checkpoint(0)) for value in (1, 2)]
     errors = [future.exception() for future in running]
     assert [isinstance(exception, LostRace) for exception in errors if exception] == [True]
     with pytest.raises(LostRace):
-        table_.append_rows(rows(3), head, checkpoint(0))
-    assert ids_of(table_) == [1 if errors[1] else 2]
+        lake_table.append_rows(rows(3), head, checkpoint(0))
+    assert ids_of(lake_table) == [1 if errors[1] else 2]
 
 
 @pytest.mark.spark
@@ -195,11 +195,11 @@ def test_an_older_version_is_read_as_it_was(spark: SparkSession, table: Table) -
 
 @pytest.mark.spark
 def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, lake: Path) -> None:
-    table_ = Lake(str(lake)).bronze("shop")
+    lake_table = Lake(str(lake)).bronze("shop")
     options = {"txnAppId": "stratalog", "txnVersion": "1"}
-    spark.createDataFrame(rows(1)).write.format("delta").mode("append").options(**options).save(table_.path)
+    spark.createDataFrame(rows(1)).write.format("delta").mode("append").options(**options).save(lake_table.path)
     with pytest.raises(LakeError) as refused:
-        table_.head()
+        lake_table.head()
     assert str(refused.value) == (
-        f"{table_.path}: no commit in its history names a position; restore the table's _delta_log"
+        f"{lake_table.path}: no commit in its history names a position; restore the table's _delta_log"
     )

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
-from spark_jobs.log.location import parse_place, parse_start, parse_time
+from spark_jobs.log.location import parse_location, parse_start, parse_time
 from spark_jobs.log.position import Position
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -26,10 +26,10 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     ],
 )
 def test_a_place_is_told_by_its_form(text: str, kind: type, expected: str) -> None:
-    place = parse_place(text)
-    assert isinstance(place, kind)
-    assert str(place) == expected
-    assert parse_start(text) == place
+    location = parse_location(text)
+    assert isinstance(location, kind)
+    assert str(location) == expected
+    assert parse_start(text) == location
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_place_is_told_by_its_form(text: str, kind: type, expected: str) -> No
 )
 def test_what_is_no_place_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        parse_place(text)
+        parse_location(text)
 
 
 def test_names_are_starts() -> None:

@@ -92,9 +92,9 @@ def test_the_number_of_a_file_is_what_stands_behind_its_last_dot() -> None:
 @given(POSITIONS, POSITIONS)
 def test_a_range_is_half_open_and_never_backwards(left: Position, right: Position) -> None:
     start, stop = sorted([left, right])
-    range_ = Range(start, stop)
-    assert bool(range_) == (start < stop)
-    assert str(range_) == f"[{start}, {stop})"
+    log_range = Range(start, stop)
+    assert bool(log_range) == (start < stop)
+    assert str(log_range) == f"[{start}, {stop})"
     if start < stop:
         with pytest.raises(ConfigError) as refused:
             Range(stop, start)
@@ -103,8 +103,8 @@ def test_a_range_is_half_open_and_never_backwards(left: Position, right: Positio
 
 @given(st.lists(st.integers(0, 12), min_size=4, max_size=4))
 def test_ranges_overlap_where_they_share_a_byte(offsets: list[int]) -> None:
-    places = [Position("b.000001", offset) for offset in (*sorted(offsets[:2]), *sorted(offsets[2:]))]
-    left, right = Range(*places[:2]), Range(*places[2:])
+    positions = [Position("b.000001", offset) for offset in (*sorted(offsets[:2]), *sorted(offsets[2:]))]
+    left, right = Range(*positions[:2]), Range(*positions[2:])
     bytes_of = [set(range(part.start.offset, part.stop.offset)) for part in (left, right)]
     if left and right:
         assert left.overlaps(right) == right.overlaps(left) == bool(bytes_of[0] & bytes_of[1])

@@ -1,4 +1,4 @@
-"""Whether there is anything to do, by what the lake and the source say."""
+"""Check whether there is anything to do, by what the lake and the source say."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations import backlog as standing
+from spark_jobs.operations import backlog as backlog_module
 from spark_jobs.operations import failures
 from spark_jobs.operations.backlog import Backlog
 from spark_jobs.operations.failures import noted
@@ -61,13 +61,13 @@ def test_a_source_never_read_is_behind_by_all_its_bytes(tmp_path: Path) -> None:
     content = SegmentSpec([ORDERS], [Insert("shop.orders", (1, "a"))]).to_bytes()
     (tmp_path / "binlogs").mkdir()
     (tmp_path / "binlogs" / "mysql-bin.000001").write_bytes(content)
-    backlog = standing.backlog(a_pipeline(tmp_path), "shop")
+    backlog = backlog_module.backlog(a_pipeline(tmp_path), "shop")
     assert backlog == Backlog(Position("mysql-bin.000001", len(content)), None, None, len(content))
 
 
 def test_a_source_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="cannot be read"):
-        standing.backlog(a_pipeline(tmp_path), "shop")
+        backlog_module.backlog(a_pipeline(tmp_path), "shop")
 
 
 AT_END = str(END)
@@ -95,17 +95,17 @@ def test_a_source_is_settled_when_every_table_has_all(
     furthest = max((Position.parse(entry.surveyed or "") for entry in entries), default=None)
     monkeypatch.setattr(publication, "read", lambda *_: entries)
     monkeypatch.setattr(publication, "surveyed", lambda *_: furthest)
-    monkeypatch.setattr(standing, "bronze_position", lambda *_: END)
-    monkeypatch.setattr(standing, "heads", lambda tables: [Version(3) for _ in tables])
-    assert standing.settled(a_pipeline(tmp_path, "shop.*"), "shop") is expected
+    monkeypatch.setattr(backlog_module, "bronze_position", lambda *_: END)
+    monkeypatch.setattr(backlog_module, "heads", lambda tables: [Version(3) for _ in tables])
+    assert backlog_module.settled(a_pipeline(tmp_path, "shop.*"), "shop") is expected
 
 
 def test_silver_done_again_elsewhere_is_still_to_be_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publication, "read", lambda *_: [WHOLE])
     monkeypatch.setattr(publication, "surveyed", lambda *_: END)
-    monkeypatch.setattr(standing, "bronze_position", lambda *_: END)
-    monkeypatch.setattr(standing, "heads", lambda tables: [Version(4) for _ in tables])
-    assert not standing.settled(a_pipeline(tmp_path), "shop")
+    monkeypatch.setattr(backlog_module, "bronze_position", lambda *_: END)
+    monkeypatch.setattr(backlog_module, "heads", lambda tables: [Version(4) for _ in tables])
+    assert not backlog_module.settled(a_pipeline(tmp_path), "shop")
 
 
 class Version:
@@ -149,7 +149,7 @@ def test_a_table_is_rerouted_where_a_downstream_table_has_nothing_of_it(
     routes = (RouteRule.model_validate({"from": "shop.orders", "to": to}),)
     modes = (ModeRule.model_validate({"tables": "history.*", "mode": "history"}),)
     pipeline = a_pipeline(tmp_path).model_copy(update={"routes": routes, "downstream": modes})
-    assert standing._is_rerouted(pipeline, "shop", [entry]) is expected
+    assert backlog_module._is_rerouted(pipeline, "shop", [entry]) is expected
 
 
 def lake_at_end(folder: Path, *, is_merged: bool = True) -> Pipeline:
@@ -178,22 +178,22 @@ ROWS = pa.schema([("id", pa.int32())])
 
 def test_a_run_has_nothing_new_where_every_layer_is_at_the_end(tmp_path: Path) -> None:
     pipeline = lake_at_end(tmp_path)
-    assert standing.nothing_new(pipeline, "shop") == standing.bronze_position(pipeline, "shop")
+    assert backlog_module.nothing_new(pipeline, "shop") == backlog_module.bronze_position(pipeline, "shop")
     log = tmp_path / "binlogs" / "mysql-bin.000001"
     log.rename(log.with_name("mysql-bin.000002"))
     with pytest.raises(SourceError):
-        standing.nothing_new(pipeline, "shop")
+        backlog_module.nothing_new(pipeline, "shop")
 
 
 def test_a_downstream_table_that_was_moved_away_is_work(tmp_path: Path) -> None:
-    assert standing.nothing_new(lake_at_end(tmp_path, is_merged=False), "shop") is None
+    assert backlog_module.nothing_new(lake_at_end(tmp_path, is_merged=False), "shop") is None
 
 
 def test_new_log_is_work(tmp_path: Path) -> None:
     pipeline = lake_at_end(tmp_path)
     log = tmp_path / "binlogs" / "mysql-bin.000001"
     log.with_name("mysql-bin.000002").write_bytes(log.read_bytes())
-    assert standing.nothing_new(pipeline, "shop") is None
+    assert backlog_module.nothing_new(pipeline, "shop") is None
 
 
 def test_an_idle_run_starts_no_spark(tmp_path: Path, stratalog: Stratalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_an_idle_run_starts_no_spark(tmp_path: Path, stratalog: Stratalog, monke
     ran = stratalog("run", "-c", pipeline.path)
     assert (ran.status, ran.err[9:]) == (0, f"shop: reading {pipeline.path.parent / 'binlogs'}\n")
     assert ran.out.splitlines() == [
-        f"shop: bronze is at {standing.bronze_position(pipeline, 'shop')}; nothing new",
+        f"shop: bronze is at {backlog_module.bronze_position(pipeline, 'shop')}; nothing new",
         "shop: silver and downstream have nothing new",
     ]
     assert failures.read(pipeline.path) == {}, "the run went well"

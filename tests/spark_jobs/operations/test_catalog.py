@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from spark_jobs.config.loader import from_keys
-from spark_jobs.operations.catalog import _plain, _read, catalog_file, is_pending
+from spark_jobs.operations.catalog import _normalized_location, _read_state, catalog_file, is_pending
 from tests.fix_spark import LIGHT
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT
@@ -124,13 +124,13 @@ def test_what_was_registered_is_in_a_file(tmp_path: Path, caplog: pytest.LogCapt
     wanted_keys = keys | {"catalog": {}, "spark": {"conf": {"spark.sql.catalogImplementation": "hive"}}}
     assert is_pending(from_keys(wanted_keys, path))
     catalog_file(path).write_text('{"basis": [], "tables": [["c", "d", "t", "/lake/t"]]}')
-    assert _read(path).paths == {("c", "d", "t"): "/lake/t"}
+    assert _read_state(path).paths == {("c", "d", "t"): "/lake/t"}
     assert is_pending(from_keys(keys, path)), "the key was taken away"
     catalog_file(path).write_text("{")
-    assert _read(path).paths == {}
+    assert _read_state(path).paths == {}
     assert "not a list of registered tables" in caplog.text
 
 
 @pytest.mark.parametrize("location", ["/lake/t", "file:/lake/t", "file:///lake/t/"])
 def test_a_local_path_is_the_same_as_its_url(location: str) -> None:
-    assert _plain(location) == "/lake/t"
+    assert _normalized_location(location) == "/lake/t"

@@ -87,12 +87,12 @@ def maintained(logs: Logs, *, fold: bool = True) -> Upkeep:
 
 
 def folds(upkeep: Upkeep) -> dict[str, tuple[str, int, int]]:
-    folded_ = [maintained_.folded for maintained_ in upkeep.tables if maintained_.folded]
-    return {fold.name.table: (str(fold.floor), fold.rows_before, fold.rows_after) for fold in folded_}
+    fold_results = [maintenance_result.folded for maintenance_result in upkeep.tables if maintenance_result.folded]
+    return {fold.name.table: (str(fold.floor), fold.rows_before, fold.rows_after) for fold in fold_results}
 
 
 def floor(logs: Logs) -> str:
-    """Where the fourth run ended, behind which gc leaves two files."""
+    """Position where the fourth run ended, behind which gc leaves two files."""
     return f"{file(4)}:{(logs.binlogs / file(4)).stat().st_size}"
 
 
@@ -133,7 +133,7 @@ def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkS
     assert logs.rows("orders") == TRUTH, "written anew from what was folded"
 
     later = since(logs, 6)
-    corrupted(logs, table, f"_window_stop > {silver.place_sql(later.start)} AND _op <> 'delete'")
+    corrupted(logs, table, f"_window_stop > {silver.position_sql(later.start)} AND _op <> 'delete'")
     corrupted(logs, target, "id IN (1, 2, 6)")
     outcome = backfill_source(spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
     assert (outcome.stopped, logs.rows("orders")) == ({}, TRUTH)

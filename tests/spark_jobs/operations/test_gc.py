@@ -43,10 +43,10 @@ RULES = {"row_filters": {"none": {"tables": ["shop.orders"], "insert-value-expr"
 @pytest.fixture
 def logs(spark: SparkSession, tmp_path: Path) -> Logs:
     """Five files, of days 1 to 5, with an order each."""
-    logs_ = Logs(spark, tmp_path)
+    test_logs = Logs(spark, tmp_path)
     for number in range(1, 6):
-        logs_.write(number, Insert("shop.orders", (number, "x")), Commit())
-    return logs_
+        test_logs.write(number, Insert("shop.orders", (number, "x")), Commit())
+    return test_logs
 
 
 def gc(logs: Logs, now: float = 5.9, **options: Any) -> Collected:
@@ -55,7 +55,7 @@ def gc(logs: Logs, now: float = 5.9, **options: Any) -> Collected:
 
 
 def kept_files(logs: Logs) -> list[int]:
-    return [file.place[1] for file in bronze.files(logs.lake.bronze(SOURCE), logs.bronze().version)]
+    return [file.file_number[1] for file in bronze.files(logs.lake.bronze(SOURCE), logs.bronze().version)]
 
 
 def names(collected: Collected) -> list[str]:
@@ -94,9 +94,9 @@ def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without
         rf"bronze no longer holds \[{file(1)}:4, {file(4)}:4\); the oldest that it holds is {file(4)}:4. Bring the"
     )
     with caplog.at_level(logging.WARNING):
-        files_ = [exported.path.name for exported in export(logs.spark, logs.lake, SOURCE, tmp_path / "out")]
+        file_names = [exported.path.name for exported in export(logs.spark, logs.lake, SOURCE, tmp_path / "out")]
         lines = "".join(changes_of_bronze(logs.lake, SOURCE, None, None, is_wanted=ANY)).splitlines()
-    assert files_ == [file(4), file(5), file(6)]
+    assert file_names == [file(4), file(5), file(6)]
     assert len(lines) == 4
     assert [pattern.replace("\\", "")[:90] in message for message in caplog.messages] == [True, True]
     with pytest.raises(LakeError, match=pattern):
@@ -104,11 +104,11 @@ def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without
     full_range = Range(Position(file(1), 4), Position(file(6), 4))
     for number in (1, 2, 3):
         (logs.binlogs / file(number)).rename(tmp_path / file(number))
-    message_ = (
+    message_text = (
         rf"begins at {file(4)}:4, and what is to be replayed at {file(1)}:4: "
         rf"nobody has {file(1)} to {file(3)}, which that"
     )
-    with pytest.raises(LakeError, match=message_):
+    with pytest.raises(LakeError, match=message_text):
         backfill_source(logs.spark, logs.pipeline(), SOURCE, full_range, ANY)
     part = Range(Position(file(5), 4), Position(file(5), 900))
     (reason,) = backfill_source(logs.spark, logs.pipeline(), SOURCE, part, ANY).stopped.values()

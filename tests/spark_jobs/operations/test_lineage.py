@@ -8,7 +8,7 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.lineage import _read, _stored, datasets_in_scope, datasets_of
+from spark_jobs.operations.lineage import _input_datasets, _stored, datasets_in_scope, datasets_of
 from spark_jobs.telemetry.openlineage import Dataset
 
 NAMES = [TableName("shop", "a"), TableName("shop", "b")]
@@ -20,7 +20,7 @@ def pipeline_of(folder: Path, **source: Any) -> Pipeline:
 
 def test_tables_of_a_server_are_by_host_and_name(tmp_path: Path) -> None:
     pipeline = pipeline_of(tmp_path, mysql={"host": "db.internal", "user": "u", "password": "p"})
-    assert _read(pipeline, "shop", NAMES) == [
+    assert _input_datasets(pipeline, "shop", NAMES) == [
         Dataset("mysql://db.internal:3306", "shop.a"),
         Dataset("mysql://db.internal:3306", "shop.b"),
     ]
@@ -29,11 +29,13 @@ def test_tables_of_a_server_are_by_host_and_name(tmp_path: Path) -> None:
 def test_of_several_endpoints_the_first_names_the_tables(tmp_path: Path) -> None:
     endpoints = [{"host": "one", "port": 3307}, {"host": "two"}]
     pipeline = pipeline_of(tmp_path, mysql={"user": "u"}, endpoints=endpoints)
-    assert _read(pipeline, "shop", NAMES[:1]) == [Dataset("mysql://one:3307", "shop.a")]
+    assert _input_datasets(pipeline, "shop", NAMES[:1]) == [Dataset("mysql://one:3307", "shop.a")]
 
 
 def test_a_folder_of_files_is_one_dataset(tmp_path: Path) -> None:
-    assert _read(pipeline_of(tmp_path, files="./binlogs"), "shop", NAMES) == [Dataset("file", f"{tmp_path}/binlogs")]
+    assert _input_datasets(pipeline_of(tmp_path, files="./binlogs"), "shop", NAMES) == [
+        Dataset("file", f"{tmp_path}/binlogs")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_log_is_read_by_position_and_by_gtid(logs: Logs) -> None:
     assert large is not None
     assert len(large.payload) > 2_500_000
     assert large.payload == content[2][large.start.offset : large.stop.offset]
-    assert [store.get(place) for place in (f"{UUID}:300", "0-1-1", f"{UUID}:tag:1", store.last)] == [None] * 4
+    assert [store.get(location) for location in (f"{UUID}:300", "0-1-1", f"{UUID}:tag:1", store.last)] == [None] * 4
 
     pulled = list(store.pull(third.stop))
     assert (pulled[0].start, pulled[-1].stop) == (third.stop, Position(file(2), _end_of_transactions(content[2])))
@@ -76,9 +76,9 @@ def test_changes_of_a_range_are_rows_as_the_command_writes_them(logs: Logs) -> N
     lines = "".join(
         changes_of_bronze(logs.lake, SOURCE, None, None, is_wanted=wanted_tables(["shop.orders"]))
     ).splitlines()
-    rows_ = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
-    assert len(rows_) == len(lines) == 7
-    for row, line in zip(rows_, map(json.loads, lines), strict=True):
+    all_rows = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
+    assert len(all_rows) == len(lines) == 7
+    for row, line in zip(all_rows, map(json.loads, lines), strict=True):
         plain = ("source", "file", "offset", "row", "gtid", "schema", "table", "op")
         assert {name: row[name] for name in plain} == {name: line[name] for name in plain}
         images = {name: row[name] and json.loads(row[name]) for name in ("before", "after")}

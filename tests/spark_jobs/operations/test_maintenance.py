@@ -57,7 +57,7 @@ def tables(logs: Logs) -> dict[str, Table]:
 
 
 def done_to(upkeep: Upkeep, table: Table) -> Maintained:
-    return next(table_ for table_ in upkeep.tables if table_.path == table.path)
+    return next(lake_table for lake_table in upkeep.tables if lake_table.path == table.path)
 
 
 def all_contents(logs: Logs) -> dict[str, Any]:
@@ -72,10 +72,12 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
     assert upkeep.stopped == {}
     assert done_to(upkeep, logs.lake.verified(SOURCE)).files_after == 1
     for table in tables(logs).values():
-        maintained_ = done_to(upkeep, table)
-        assert (maintained_.files_before > 1, maintained_.files_after, maintained_.kept_hours) == (True, 1, 7 * 24), (
-            table.path
-        )
+        maintenance_result = done_to(upkeep, table)
+        assert (maintenance_result.files_before > 1, maintenance_result.files_after, maintenance_result.kept_hours) == (
+            True,
+            1,
+            7 * 24,
+        ), table.path
         assert len(table.files()) == 1
         assert marked_rows(table) == 0
     assert all_contents(logs) == before
@@ -86,7 +88,9 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
     assert [entry.silver_version, entry.downstream_version] == [head.version for head in heads if head]
 
     second = maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert [table_.version_before == table_.version_after for table_ in second.tables] == [True] * len(second.tables)
+    assert [lake_table.version_before == lake_table.version_after for lake_table in second.tables] == [True] * len(
+        second.tables
+    )
     from spark_jobs.operations.backlog import settled
 
     assert settled(logs.pipeline(), SOURCE), "the next run has nothing to do"
@@ -133,7 +137,7 @@ def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs, monke
     assert (_hours(silver, after.version, timedelta(0)), _hours(silver, None, timedelta(days=2))) == (0, 48)
     assert len(vacuum.unnamed_files(newest, 0, [older])) == full - 1 - len(older.files)
     monkeypatch.setattr(maintenance, "_hours", lambda *_: 0)
-    monkeypatch.setattr(maintenance, "_tables", lambda lake, source: [(silver, ())])
+    monkeypatch.setattr(maintenance, "_maintained_tables", lambda lake, source: [(silver, ())])
     assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
     assert file_count() == 1
     assert silver.head() == after, "removing files is no version of the table"
@@ -142,7 +146,7 @@ def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs, monke
 def test_a_version_that_a_merge_compares_with_is_kept_however_old(logs: Logs) -> None:
     lake = logs.lake
     (entry,) = read(lake, SOURCE)
-    needed_versions = {table.path: versions for table, versions in maintenance._tables(lake, SOURCE)}
+    needed_versions = {table.path: versions for table, versions in maintenance._maintained_tables(lake, SOURCE)}
     assert entry.silver_version in needed_versions[tables(logs)["silver"].path]
     assert needed_versions[tables(logs)["downstream"].path] == (entry.downstream_version,)
     since = superseded(tables(logs)["bronze"], 0)

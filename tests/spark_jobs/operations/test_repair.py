@@ -20,7 +20,7 @@ def entry(name: TableName, at: Position | None, state: str) -> Entry:
 
 
 @pytest.mark.parametrize(
-    "entry_, pattern",
+    "published_entry, pattern",
     [
         (entry(ORDERS, HERE, "stopped"), "None"),
         (entry(ORDERS, None, "stopped"), "None"),
@@ -29,8 +29,8 @@ def entry(name: TableName, at: Position | None, state: str) -> Entry:
         (entry(ORDERS, HERE, "current"), r"has not stopped \(it is current\); .*"),
     ],
 )
-def test_an_event_is_passed_over_for_a_table_that_stopped_before_it(entry_: Entry, pattern: str) -> None:
-    assert re.fullmatch(pattern, str(_why_not(entry_, ROWS, [])))
+def test_an_event_is_passed_over_for_a_table_that_stopped_before_it(published_entry: Entry, pattern: str) -> None:
+    assert re.fullmatch(pattern, str(_why_not(published_entry, ROWS, [])))
 
 
 def test_an_event_is_passed_over_once() -> None:

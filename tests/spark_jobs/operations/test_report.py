@@ -15,7 +15,17 @@ from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.report import Chart, Commit, Report, _gaps, _layers, _rows, commits, duration, report
+from spark_jobs.operations.report import (
+    Chart,
+    Commit,
+    Report,
+    _gaps,
+    _layers,
+    _rows_by_commit_time,
+    commits,
+    duration,
+    report,
+)
 from spark_jobs.operations.status import SourceStatus, TableStatus
 from tests.segment_spec import Commit as Committed
 from tests.segment_spec import Insert, SegmentSpec
@@ -79,7 +89,7 @@ def at(minute: int, position: str, rows: int) -> Commit:
 
 def test_tables_of_one_run_are_one_bar() -> None:
     commits = [at(0, "b.000001:9", 2), at(1, "b.000001:9", 3), at(7, "b.000001:12", 4)]
-    assert _rows(commits) == [(NOON, 5), (NOON.replace(minute=7), 4)]
+    assert _rows_by_commit_time(commits) == [(NOON, 5), (NOON.replace(minute=7), 4)]
     assert _gaps(commits) == [(NOON.replace(minute=1), 1.0), (NOON.replace(minute=7), 6.0)]
 
 

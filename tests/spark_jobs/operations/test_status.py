@@ -85,13 +85,17 @@ def test_backlog_lies_behind_bronze_and_margin_before_it(
     pipeline: Pipeline, bronze: str, backlog: int, margin: int
 ) -> None:
     landed(lake_of(pipeline), bronze)
-    status_ = of(pipeline)
-    assert (status_.bronze, status_.backlog_bytes, status_.retention_margin_bytes) == (bronze, backlog, margin)
-    assert status_.lag_seconds is not None
-    assert (status_.lag_seconds == 0) == (backlog == 0)
-    assert 0 <= status_.lag_seconds < 600
-    assert status_.error is None
-    assert (status_.retention_margin_hours, status_.warning) == (0, None)
+    source_status = of(pipeline)
+    assert (source_status.bronze, source_status.backlog_bytes, source_status.retention_margin_bytes) == (
+        bronze,
+        backlog,
+        margin,
+    )
+    assert source_status.lag_seconds is not None
+    assert (source_status.lag_seconds == 0) == (backlog == 0)
+    assert 0 <= source_status.lag_seconds < 600
+    assert source_status.error is None
+    assert (source_status.retention_margin_hours, source_status.warning) == (0, None)
 
 
 def test_a_margin_below_its_limit_is_a_warning(pipeline: Pipeline) -> None:
@@ -100,29 +104,33 @@ def test_a_margin_below_its_limit_is_a_warning(pipeline: Pipeline) -> None:
         (logs / f"b.{number:06d}").rename(logs / f"b.{number + 6:06d}")
     pipeline.path.write_text(pipeline.path.read_text() + "retention: {margin_bytes: 100}\n")
     landed(lake_of(pipeline), "b.000007:100")
-    status_ = of(load(pipeline.path))
-    assert (status_.retention_margin_bytes, status_.error) == (96, None)
-    assert status_.warning is not None
-    assert status_.warning.startswith("the source has only 96 bytes of log before")
+    source_status = of(load(pipeline.path))
+    assert (source_status.retention_margin_bytes, source_status.error) == (96, None)
+    assert source_status.warning is not None
+    assert source_status.warning.startswith("the source has only 96 bytes of log before")
 
 
 def test_a_source_that_does_not_answer_is_an_error_beside_what_the_lake_has(pipeline: Pipeline) -> None:
     landed(lake_of(pipeline), "b.000001:100")
     (pipeline.path.parent / "binlogs").rename(pipeline.path.parent / "elsewhere")
-    status_ = of(pipeline)
-    assert (status_.end, status_.bronze, status_.backlog_bytes) == (None, "b.000001:100", None)
-    assert (status_.lag_seconds, status_.retention_margin_bytes) == (None, None)
+    source_status = of(pipeline)
+    assert (source_status.end, source_status.bronze, source_status.backlog_bytes) == (None, "b.000001:100", None)
+    assert (source_status.lag_seconds, source_status.retention_margin_bytes) == (None, None)
     folder = pipeline.path.parent / "binlogs"
-    assert status_.error == f"shop: {folder} cannot be read: No such file or directory"
+    assert source_status.error == f"shop: {folder} cannot be read: No such file or directory"
 
 
 def test_a_log_that_went_on_without_us_is_an_error(pipeline: Pipeline) -> None:
     landed(lake_of(pipeline), "b.000001:100")
     (pipeline.path.parent / "binlogs" / "b.000001").unlink()
-    status_ = of(pipeline)
-    assert (status_.end, status_.backlog_bytes, status_.retention_margin_bytes) == (f"b.000002:{SIZE}", None, None)
-    assert status_.error is not None
-    assert status_.error.startswith("shop: b.000001 is gone from the source, whose oldest file is b.000002; ")
+    source_status = of(pipeline)
+    assert (source_status.end, source_status.backlog_bytes, source_status.retention_margin_bytes) == (
+        f"b.000002:{SIZE}",
+        None,
+        None,
+    )
+    assert source_status.error is not None
+    assert source_status.error.startswith("shop: b.000001 is gone from the source, whose oldest file is b.000002; ")
 
 
 def test_tables_are_listed_by_name_with_what_stopped_them(pipeline: Pipeline) -> None:

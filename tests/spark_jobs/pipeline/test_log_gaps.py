@@ -88,16 +88,16 @@ def no_change(_key: ForeignKey, _part: Range) -> None:
 
 
 def test_system_versioning_stops_a_table_whatever_the_choice_and_a_key_by_itself_none(tmp_path: Path) -> None:
-    lake, range_ = Lake(str(tmp_path / "lake")), Range(at(4), at(900))
+    lake, log_range = Lake(str(tmp_path / "lake")), Range(at(4), at(900))
     store(lake, (100, CREATE), (200, "CREATE TABLE v (id INT) WITH SYSTEM VERSIONING"))
     versioned = TableName("shop", "v")
     gaps = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
-    assert gaps.first(CHILD, range_, no_change) is None
-    stop = gaps.first(versioned, range_, no_change)
+    assert gaps.first(CHILD, log_range, no_change) is None
+    stop = gaps.first(versioned, log_range, no_change)
     assert stop is not None
     assert stop.at == at(200)
     assert "leave the table out" in stop.refusal
-    assert gaps.first(versioned, range_, no_change, skipped={at(200)}) is None
+    assert gaps.first(versioned, log_range, no_change, skipped={at(200)}) is None
 
 
 def test_a_change_of_the_parent_stops_a_child_where_the_choice_says_so(tmp_path: Path) -> None:

@@ -30,11 +30,11 @@ def test_windows_of_a_range_have_the_definition_of_their_time(shop: Shop) -> Non
     work = MergeJob(SOURCE, name, columns, origin, pinned, lake.downstream("x", "t"), mode=Mode.APPEND)
     log = LoggedChanges(pipeline, SOURCE).log()
 
-    def definitions(range_: Range | None) -> list[list[str]]:
-        job = log.replayed(work, range_)
+    def definitions(log_range: Range | None) -> list[list[str]]:
+        job = log.replayed(work, log_range)
         assert job
         parts = parts_of(job, columns)
-        return [[str(column.name) for column in part.standing.definition.columns] for part in parts]  # type: ignore[union-attr]
+        return [[str(column.name) for column in part.state.definition.columns] for part in parts]  # type: ignore[union-attr]
 
     assert definitions(None) == [["id", "v"], ["id", "v", "w"]]
     assert definitions(Range(shop.start, middle)) == [["id", "v"]]

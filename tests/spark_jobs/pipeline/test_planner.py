@@ -23,16 +23,16 @@ def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_whe
     assert (orders.state, orders.position, orders.silver_version) == ("current", str(END), 9)
     assert (lines.state, lines.position, lines.reason) == ("stopped", str(BEGIN), "ALTER TABLE")
     assert (audit.state, audit.position) == ("ignored", None)
-    assert {entry_.surveyed for entry_ in (orders, lines, audit)} == {str(END)}
+    assert {published_entry.surveyed for published_entry in (orders, lines, audit)} == {str(END)}
 
 
 @pytest.mark.parametrize("fields, position", [({}, None), ({"silver_version": 3}, str(END)), ({"resets": 1}, None)])
 def test_a_table_that_stopped_stands_where_it_stopped_once_silver_has_it(
     tmp_path: Path, fields: dict[str, int], position: str | None
 ) -> None:
-    planned = Plan([entry(ORDERS, **fields)], [], {ORDERS: "why"}, places={ORDERS: END})
-    (entry_,) = planner(tmp_path).after(planned, [])
-    assert (entry_.state, entry_.reason, entry_.position) == ("stopped", "why", position)
+    planned = Plan([entry(ORDERS, **fields)], [], {ORDERS: "why"}, stopped_positions={ORDERS: END})
+    (published_entry,) = planner(tmp_path).after(planned, [])
+    assert (published_entry.state, published_entry.reason, published_entry.position) == ("stopped", "why", position)
 
 
 P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
@@ -41,14 +41,14 @@ P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
 @pytest.mark.parametrize("oldest", [None, P3])
 def test_a_table_that_was_reset_begins_where_bronze_does(tmp_path: Path, oldest: Position | None) -> None:
     commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
-    planner_ = replace(planner(tmp_path, commit=commit), surveyed=END)
+    source_planner = replace(planner(tmp_path, commit=commit), surveyed=END)
     before = entry(ORDERS, state="reset", surveyed=str(END), resets=1)
-    assert planner_._since(before) == (oldest or P1)
-    assert planner_._since(replace(before, position=str(P2))) == P2, "it has been done over"
-    assert planner_._since(replace(before, state="stopped")) == (oldest or P1), "it stopped while it was"
-    (after,) = planner_.after(Plan([before], [], {ORDERS: "why"}), [])
+    assert source_planner._since(before) == (oldest or P1)
+    assert source_planner._since(replace(before, position=str(P2))) == P2, "it has been done over"
+    assert source_planner._since(replace(before, state="stopped")) == (oldest or P1), "it stopped while it was"
+    (after,) = source_planner.after(Plan([before], [], {ORDERS: "why"}), [])
     assert (after.state, after.is_reset) == ("stopped", True)
-    (after,) = planner_.after(Plan([before], [], {}), [compacted(ORDERS)])
+    (after,) = source_planner.after(Plan([before], [], {}), [compacted(ORDERS)])
     assert (after.state, after.position, after.resets, after.is_reset) == ("current", str(END), 1, False)
 
 

@@ -23,13 +23,13 @@ FOLDED = Head(3, 2, SilverCommit(at(900), "batch", folded_to=at(500)))
     ],
 )
 def test_a_range_that_begins_in_folded_windows_fails(head: Head | None, start: int, floor: Position | None) -> None:
-    range_ = Range(at(start), at(800))
-    assert floor_above(head, range_) == floor
+    log_range = Range(at(start), at(800))
+    assert floor_above(head, log_range) == floor
     if floor is None:
-        _require_unfolded("shop", T, head, range_)
+        _require_unfolded("shop", T, head, log_range)
         return
     with pytest.raises(LakeError, match=r"^shop: shop\.t: its windows before b\.000001:500 are folded into one"):
-        _require_unfolded("shop", T, head, range_)
+        _require_unfolded("shop", T, head, log_range)
 
 
 def test_the_log_has_inherited_rows_from_where_their_own_table_begins() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.replay_windows import _gaps_between, position_of_place, ranges_of_gaps
+from spark_jobs.pipeline.replay_windows import _gaps_between, position_of_stored, ranges_of_gaps
 from spark_jobs.silver.table_timeline import DataRange, TableState
 from tests.timelines import OLD, at
 
@@ -9,15 +9,15 @@ LIKE = Range(Position("mysql-bin.000007", 4), Position("mysql-bin.000008", 4))
 
 
 @pytest.mark.parametrize(
-    "place, position",
+    "log_position, position",
     [
         ((1, 42, 1337), "mysql-bin.000042:1337"),
         ((1, 1_000_000, 4), "mysql-bin.1000000:4"),
         ((2, 1, 4), "2/mysql-bin.000001:4"),
     ],
 )
-def test_a_stored_place_is_a_position_of_the_same_log(place: tuple[int, int, int], position: str) -> None:
-    assert str(position_of_place(place, LIKE)) == position
+def test_a_stored_place_is_a_position_of_the_same_log(log_position: tuple[int, int, int], position: str) -> None:
+    assert str(position_of_stored(log_position, LIKE)) == position
 
 
 def part(start: int, stop: int) -> Range:

@@ -14,7 +14,7 @@ from spark_jobs.bronze.commit import BronzeCommit, stretches
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
-from spark_jobs.log.location import parse_place
+from spark_jobs.log.location import parse_location
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.restore import LogOrigin, MissingLog, parts_before
 from spark_jobs.source.files import Files
@@ -97,9 +97,9 @@ class Bronze:
 
 def bronze_from(oldest: str, *origins: LogOrigin, payload: bytes | None = None, **notes: Any) -> MissingLog:
     """Bronze holds b.000004 to b.000006, or begins later in b.000004."""
-    place = Position.parse(oldest)
-    start = place.offset if place.offset > 4 else 0
-    first_bytes = content(place.number)[start : start + 600] if payload is None else payload
+    position = Position.parse(oldest)
+    start = position.offset if position.offset > 4 else 0
+    first_bytes = content(position.number)[start : start + 600] if payload is None else payload
     members = {"begin": "b.000001:4", "oldest": oldest} | notes
     end = f"b.000006:{len(content(6))}"
     commit = BronzeCommit.from_members({"position": end, "batch": "x", **members})
@@ -219,7 +219,7 @@ def test_places_before_bronze_lie_where_all_of_the_log_has_them(tmp_path: Path) 
     log = folder(tmp_path / "log", 1, 2, 3, 4, 5, 6)
 
     def find(text: str, *origins: LogOrigin) -> Position:
-        return bronze_from("b.000004:4", *origins).position(parse_place(text), "shop: bronze does not hold it")
+        return bronze_from("b.000004:4", *origins).position(parse_location(text), "shop: bronze does not hold it")
 
     times = [datetime.fromtimestamp(SECOND + n, UTC).isoformat() for n in (2, 5, 6, 9, 10, 12, 13)]
     for text in [*times, *(f"{UUID}:1-{n}" for n in range(1, 13))]:

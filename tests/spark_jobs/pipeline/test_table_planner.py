@@ -36,12 +36,14 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
     since: Position | None,
 ) -> None:
     commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
-    planner_ = replace(planner(tmp_path, commit=commit), surveyed=surveyed)
-    tables = TablePlanner(planner_.pipeline, planner_.lake, planner_.snapshot, RangeScan({}, ()), RULES)
+    source_planner = replace(planner(tmp_path, commit=commit), surveyed=surveyed)
+    tables = TablePlanner(
+        source_planner.pipeline, source_planner.lake, source_planner.snapshot, RangeScan({}, ()), RULES
+    )
     before = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
     if since is None:
         with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
-            tables.job(before, planner_._since(before))
+            tables.job(before, source_planner._since(before))
     else:
-        assert tables.job(before, planner_._since(before)) is None
-        assert planner_._since(before) == since
+        assert tables.job(before, source_planner._since(before)) is None
+        assert source_planner._since(before) == since

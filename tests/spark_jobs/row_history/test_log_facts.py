@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.consumers import Shop
-from tests.row_logs import cut_at, told_by, traced
+from tests.row_logs import cut_at, rows_query_event, traced
 from tests.segment_spec import Change, Commit, Insert, Statement
 from tests.xa import XA, prepared
 
@@ -20,9 +20,9 @@ def test_each_row_has_the_facts_of_its_transaction(
         table = "shop.orders" if number % 2 else "shop.other"
         row = (number, "n") if number % 2 else (number,)
         changes += [
-            told_by(f"statement {number}"),
+            rows_query_event(f"statement {number}"),
             Insert(table, row),
-            told_by("more"),
+            rows_query_event("more"),
             Insert("shop.orders", (-number, None)),
         ]
         changes += [Commit()]

@@ -19,9 +19,9 @@ def test_a_condition_of_what_the_log_lacks_chooses_nothing_and_says_so(
 
 
 def test_a_table_without_a_key_has_conditions_alone(tmp_path: Path) -> None:
-    bag = Table("shop.orders", id=INT, note=VARCHAR(20))
+    keyless = Table("shop.orders", id=INT, note=VARCHAR(20))
     shop = Shop(tmp_path)
-    shop.log([Insert("shop.orders", (1, "a")), Insert("shop.orders", (2, "b")), Commit()], SegmentSpec([bag]))
+    shop.log([Insert("shop.orders", (1, "a")), Insert("shop.orders", (2, "b")), Commit()], SegmentSpec([keyless]))
     with pytest.raises(ConfigError, match=r"^--key: (nothing tells the key of shop\.orders|shop\.orders has no key)"):
         traced(shop, keys=("1",))
     (entry,) = traced(shop, condition="id = 2")

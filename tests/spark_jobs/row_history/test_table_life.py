@@ -45,10 +45,10 @@ def life(folder: Path, case: Case) -> tuple[TableLife, list[int]]:
 def test_names_and_statements(tmp_path: Path, case: Case) -> None:
     table_life, about = life(tmp_path, case)
     assert tuple(about) == case.about
-    place = {case.statements.index(logged.statement.text): logged.position for logged in table_life.statements}
-    assert table_life.emptied == tuple(place[at] for at in case.emptied)
+    position = {case.statements.index(logged.statement.text): logged.position for logged in table_life.statements}
+    assert table_life.emptied == tuple(position[at] for at in case.emptied)
     assert table_life.names == {
-        TableName("shop", name): None if at is None else place[at] for name, at in case.names.items()
+        TableName("shop", name): None if at is None else position[at] for name, at in case.names.items()
     }
 
 

@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.errors import ConfigError
 from tests.consumers import Shop, order, orders
-from tests.row_logs import ORDERS, cut_at, summary, told_by, traced
+from tests.row_logs import ORDERS, cut_at, rows_query_event, summary, traced
 from tests.segment_spec import UUID, Commit, Delete, Insert, Rows, SegmentSpec, Statement, Table, Update
 from tests.segment_types import INT, VARCHAR
 
@@ -15,7 +15,7 @@ def shop(tmp_path: Path) -> Shop:
     shop = Shop(tmp_path)
     shop.log([*order(1), *order(2), *orders(3, 10)])
     shop.log([
-        told_by("UPDATE orders SET note = 'two'"),
+        rows_query_event("UPDATE orders SET note = 'two'"),
         Rows("shop.orders", Update, [((1, "n1"), (1, "two")), ((2, "n2"), (2, "two"))]),
         Commit(),
         Insert("shop.other", (1,)),
@@ -41,11 +41,11 @@ def test_a_row_is_traced_through_its_keys(shop: Shop, key: str) -> None:
 def test_an_entry_says_who_made_the_change(shop: Shop) -> None:
     entry = traced(shop, keys=("2",), is_whole=True)[1]
     begin = entry.pop("transaction")
-    place = {"source": "shop", "file": "b.000002", "offset": entry["offset"], "row": 1, "gtid": f"{UUID}:12"}
+    position = {"source": "shop", "file": "b.000002", "offset": entry["offset"], "row": 1, "gtid": f"{UUID}:12"}
     names = {"committed_at": "2023-11-14T22:16:40.250000Z", "schema": "shop", "table": "orders", "op": "update"}
     rows = {"key": {"id": 2}, "before": {"id": 2, "note": "n2"}, "after": {"id": 2, "note": "two"}, "stretch": 1}
     makers = {"server_id": 1, "connection": 7, "statement": "UPDATE orders SET note = 'two'", "xa": None}
-    assert entry == place | names | rows | makers
+    assert entry == position | names | rows | makers
     assert begin.startswith("b.000002:")
     assert int(begin.partition(":")[2]) < entry["offset"]
 
@@ -81,7 +81,8 @@ def test_a_statement_of_an_earlier_slice_is_found(tmp_path: Path, target: int, m
     """A transaction of several slices: its connection is told in the first, its statement in another one."""
     cut_at(monkeypatch, target)
     shop = Shop(tmp_path)
-    shop.log([told_by("INSERT INTO orders …"), *(Insert("shop.other", (at,)) for at in range(3)), told_by("the second"),
+    shop.log([rows_query_event("INSERT INTO orders …"), *(Insert("shop.other", (at,)) for at in range(3)),
+    rows_query_event("the second"),
               Insert("shop.orders", (5, "x")), Commit()])  # fmt: skip
     (entry,) = traced(shop, keys=("5",))
     assert (entry["statement"], entry["connection"]) == ("the second", 7)
@@ -153,17 +154,17 @@ def test_rules_about_rows_filter_and_are_named(tmp_path: Path, caplog: pytest.Lo
 def test_only_slices_that_name_the_table_are_read(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     from spark_jobs.bronze.effective_slices import EffectiveSlices
 
-    placed, real = list[str](), EffectiveSlices._placed
+    assigned, real = list[str](), EffectiveSlices._located_slices
 
     def noting(self: EffectiveSlices, index: object, row: int) -> object:
-        slice_ = real(self, index, row)  # type: ignore[arg-type]
-        placed.append(slice_.place.file)
-        return slice_
+        log_slice = real(self, index, row)  # type: ignore[arg-type]
+        assigned.append(log_slice.position.file)
+        return log_slice
 
-    monkeypatch.setattr(EffectiveSlices, "_placed", noting)
+    monkeypatch.setattr(EffectiveSlices, "_located_slices", noting)
     assert traced(shop, TableName("shop", "other"))
-    assert set(placed) == {"b.000002"}
-    placed.clear()
+    assert set(assigned) == {"b.000002"}
+    assigned.clear()
     traced(shop, ORDERS, keys=("2",))
     # Each once: those with changes of the row are kept.
-    assert placed == ["b.000001", "b.000002", "b.000003"]
+    assert assigned == ["b.000001", "b.000002", "b.000003"]

@@ -5,7 +5,7 @@ from spark_jobs.changes.json_encoding import Cell
 from spark_jobs.row_history.trace import Selection, TableTrace
 from spark_jobs.row_history.trace_lines import TraceView, differing
 from tests.consumers import SOURCE, Shop, order
-from tests.row_logs import ORDERS, told_by
+from tests.row_logs import ORDERS, rows_query_event
 from tests.segment_spec import Commit, Insert, Statement
 
 
@@ -18,7 +18,9 @@ def test_what_differs_is_of_both_images_or_of_the_row_after() -> None:
 
 def test_literals_of_statements_can_be_hidden(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    shop.log([told_by("INSERT INTO orders VALUES (5, 'secret')"), Insert("shop.orders", (5, "secret")), Commit()])
+    shop.log(
+        [rows_query_event("INSERT INTO orders VALUES (5, 'secret')"), Insert("shop.orders", (5, "secret")), Commit()]
+    )
     trace = TableTrace.of(shop.pipeline, SOURCE, ORDERS, Selection())
     (entry,) = trace.changes()
     lines = [json.loads(TraceView(SOURCE, has_literals=has).line(entry))["statement"] for has in (True, False)]

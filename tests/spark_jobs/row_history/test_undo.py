@@ -8,7 +8,7 @@ from spark_jobs.errors import ConfigError, Unsupported
 from spark_jobs.row_history.trace import Selection
 from spark_jobs.row_history.undo import Undo
 from tests.consumers import SOURCE, Shop, order
-from tests.row_logs import ORDERS, told_by
+from tests.row_logs import ORDERS, rows_query_event
 from tests.segment_spec import Commit, Delete, Insert, Statement, Update
 
 OTHER = TableName("shop", "other")
@@ -29,7 +29,7 @@ def test_transactions_are_taken_back_from_the_last_to_the_first(tmp_path: Path) 
     shop = Shop(tmp_path)
     shop.log([
         *order(1),
-        told_by("DELETE\nFROM orders"), Delete("shop.orders", (1, "n1")), Insert("shop.other", (5,)), Commit(),
+        rows_query_event("DELETE\nFROM orders"), Delete("shop.orders", (1, "n1")), Insert("shop.other", (5,)), Commit(),
     ])  # fmt: skip
     of_both = lines(shop, ORDERS, OTHER, stop="b.000002:4")
     condition = "CAST(CONVERT(`note` USING utf8mb4) AS BINARY) <=> CAST('n1' AS BINARY)"

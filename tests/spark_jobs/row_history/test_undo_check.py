@@ -37,7 +37,7 @@ def _holds(key: int, note: str, guard: str) -> bool:
 
 
 def carried_out(rows: Rows, step: UndoStep) -> bool:
-    """Whether a step does something, which it does to the rows."""
+    """True if a step does something, which it does to the rows."""
     # An INSERT needs its key free, an UPDATE its guards and the key that the row had.
     change = step.traced.change
     before, after = ({} if image is None else image for image in (change.before, change.after))

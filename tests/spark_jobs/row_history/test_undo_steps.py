@@ -36,10 +36,10 @@ def test_clients_read_text_as_it_is(tmp_path: Path, text: str, literal: str) -> 
 
 
 def test_a_table_without_a_key_is_changed_by_all_columns(tmp_path: Path) -> None:
-    bag = Table("shop.orders", metadata=True, id=INT, note=VARCHAR(20))
+    keyless = Table("shop.orders", metadata=True, id=INT, note=VARCHAR(20))
     shop = Shop(tmp_path)
     changes: list[Change] = [Insert("shop.orders", (1, None)), Update("shop.orders", (1, None), (2, None)), Commit()]
-    shop.log(changes, SegmentSpec([bag]))
+    shop.log(changes, SegmentSpec([keyless]))
     condition = "CAST(CONVERT(`note` USING utf8mb4) AS BINARY) <=> CAST(NULL AS BINARY)"
     assert sql(shop) == [
         f"UPDATE `shop`.`orders` SET `id` = 1 WHERE `id` <=> 2 AND {condition} LIMIT 1",

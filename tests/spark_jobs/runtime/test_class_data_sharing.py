@@ -12,7 +12,7 @@ from spark_jobs.runtime.provision import cache_dir, make_class_archive
 pytestmark = pytest.mark.spark
 
 JARS = cache_dir() / f"delta-{provision.DELTA[0].version}"
-"""Where Delta's jars are before a test has a cache of its own."""
+"""Position where Delta's jars are before a test has a cache of its own."""
 BEGUN = """
 import os
 from spark_jobs.config.model import Spark

@@ -31,9 +31,9 @@ def message(ended: Ran) -> str:
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.socket() as socket_:
-        socket_.bind(("127.0.0.1", 0))
-        return int(socket_.getsockname()[1])
+    with socket.socket() as client_socket:
+        client_socket.bind(("127.0.0.1", 0))
+        return int(client_socket.getsockname()[1])
 
 
 @pytest.mark.thorough

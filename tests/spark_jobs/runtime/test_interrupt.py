@@ -12,7 +12,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.runtime.interrupt import interruptible
 
 
-def py4j_says(name: str) -> None:
+def log_as_py4j(name: str) -> None:
     """What py4j logs where a socket was closed before it could say goodbye, which is a matter of milliseconds."""
     logger = logging.getLogger(name)
     logger.handle(logger.makeRecord(name, logging.ERROR, "/py4j/clientserver.py", 512, "shutting down", (), None))
@@ -22,8 +22,8 @@ def collected_loudly(rows: DataFrame) -> None:
     try:
         rows.collect()
     finally:
-        py4j_says("")
-        py4j_says("py4j.clientserver")
+        log_as_py4j("")
+        log_as_py4j("py4j.clientserver")
 
 
 @pytest.mark.spark

@@ -75,7 +75,7 @@ ENDED = (
 )
 JVM = "org.apache.spark.deploy.SparkSubmit"
 SECONDS = 20
-"""How long the processes of an interrupted one have to end; an orphan stays for ever."""
+"""Time that the processes of an interrupted one have to end; an orphan stays for ever."""
 
 
 def session_of(leader: int) -> dict[int, str]:

@@ -15,9 +15,9 @@ def test_the_warning_is_taken_out_however_the_stream_is_cut(
     before: bytes, after: bytes, cuts: list[int], is_there: bool
 ) -> None:
     content = before + (INCUBATOR if is_there else b"") + after
-    places = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
+    indexes = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
     stream = WithoutWarning()
-    pieces = [stream.feed(content[start:stop]) for start, stop in pairwise(places)]
+    pieces = [stream.feed(content[start:stop]) for start, stop in pairwise(indexes)]
     assert b"".join(pieces) + stream.rest() == before + after
 
 

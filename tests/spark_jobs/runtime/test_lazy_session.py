@@ -71,10 +71,10 @@ def test_threads_that_use_a_lazy_session_together_start_one(spark: SparkSession)
 
 @pytest.mark.spark
 def test_an_interrupt_cancels_the_jobs_of_a_session_that_another_thread_starts_afterwards(spark: SparkSession) -> None:
-    signal_ = threading.Event()
+    stop_signal = threading.Event()
 
     def make() -> SparkSession:
-        signal_.wait(20)
+        stop_signal.wait(20)
         return spark
 
     lazy = lazy_session(make)
@@ -82,16 +82,16 @@ def test_an_interrupt_cancels_the_jobs_of_a_session_that_another_thread_starts_a
     def work() -> None:
         lazy.range(2).selectExpr("java_method('java.lang.Thread', 'sleep', 60000L)").collect()
 
-    def interrupted_beside_it() -> None:
+    def interrupted_in_thread() -> None:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(work)
             try:
                 interrupted()
             finally:
-                signal_.set()
+                stop_signal.set()
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), interruptible():
-        interrupted_beside_it()
+        interrupted_in_thread()
     assert time.monotonic() - began < 30
     spark.sparkContext.setLogLevel("ERROR")

@@ -99,7 +99,7 @@ def test_much_log_is_shuffled_into_as_many_tasks_as_hold_it(spark: SparkSession)
     assert own_session(over, {}).conf.get(SHUFFLES) == "1000"
 
 
-def _read(end: int) -> bytes:
+def _read_available(end: int) -> bytes:
     """What there is at a pipe's or terminal's end; nothing once the other end is closed."""
     try:
         return os.read(end, 1 << 16)
@@ -115,7 +115,7 @@ def test_spark_draws_no_bar_over_the_line_of_the_command(is_terminal: bool) -> N
     command = [sys.executable, "-c", SLOW]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer) as process:
         os.close(writer)
-        output = b"".join(iter(partial(_read, reader), b""))
+        output = b"".join(iter(partial(_read_available, reader), b""))
         os.close(reader)
         assert process.stdout
         assert (process.stdout.read(), process.wait()) == (b"16\n", 0)

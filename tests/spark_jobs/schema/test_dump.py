@@ -17,7 +17,7 @@ from tests.segment_types import INT
 CHANGES: list[Change] = [Insert("shop.t", (1,)), Commit(), Insert("shop.t", (2,)), Commit()]
 SPEC = SegmentSpec(tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)], changes=CHANGES)
 FIRST = next(end for event, end in zip(SPEC.events(), SPEC.offsets()[1:], strict=True) if event[4] == 16)
-"""Where the first transaction ends."""
+"""Position where the first transaction ends."""
 TABLES = "USE shop;\nCREATE TABLE t (id INT PRIMARY KEY);\n"
 
 

@@ -89,25 +89,31 @@ def test_a_history_is_asked_within_its_reach(tmp_path: Path) -> None:
     store(lake, STATED, TableVersion(NAME, at(500), "ddl", is_dropped=True))
     history = read(lake, "shop")
     assert [version.at.offset for version in history.of(NAME)] == [100, 500]
-    assert [history.at(place)[NAME].is_dropped for place in (at(101), at(500), at(501), None)] == [
+    assert [history.at(position)[NAME].is_dropped for position in (at(101), at(500), at(501), None)] == [
         False,
         False,
         True,
         True,
     ]
     assert history.at(at(100)) == {}
-    for place in (Position("mysql-bin.000003", 500), at(901)):
+    for position in (Position("mysql-bin.000003", 500), at(901)):
         with pytest.raises(LakeError, match=r"is not in the schema history, from 2/mysql-bin\.000003:4 to"):
-            history.at(place)
+            history.at(position)
 
 
-TOLD = TableVersion(NAME, at(200), "server", KNOWN)
+STATED_BY_SERVER = TableVersion(NAME, at(200), "server", KNOWN)
 
 
 def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     older = replace(KNOWN, columns=(replace(KNOWN.columns[0], name="old"), KNOWN.columns[1]))
-    store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked_at=at(700), completes_log=True)
+    store(
+        lake,
+        replace(STATED_BY_SERVER, definition=older, at=at(100)),
+        STATED_BY_SERVER,
+        asked_at=at(700),
+        completes_log=True,
+    )
     assert ServerDefinitions(lake, "shop").complete(UNNAMED, at(700)) == KNOWN
     with pytest.raises(TableStopped, match=r"was read at 2/mysql-bin\.000003:700, before a change at .*:701"):
         ServerDefinitions(lake, "shop").complete(UNNAMED, at(701))
@@ -116,11 +122,11 @@ def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "version, notes",
     [
-        (TOLD, {}),
-        (TOLD, {"asked_at": at(700), "completes_log": False}),
-        (replace(TOLD, definition=None, holds=False), {"asked_at": at(700), "completes_log": True}),
-        (replace(TOLD, name=TableName("shop", "T")), {"asked_at": at(700), "completes_log": True}),
-        (replace(TOLD, origin="ddl"), {"asked_at": at(700), "completes_log": True}),
+        (STATED_BY_SERVER, {}),
+        (STATED_BY_SERVER, {"asked_at": at(700), "completes_log": False}),
+        (replace(STATED_BY_SERVER, definition=None, holds=False), {"asked_at": at(700), "completes_log": True}),
+        (replace(STATED_BY_SERVER, name=TableName("shop", "T")), {"asked_at": at(700), "completes_log": True}),
+        (replace(STATED_BY_SERVER, origin="ddl"), {"asked_at": at(700), "completes_log": True}),
     ],
 )
 def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion, notes: dict[str, Any]) -> None:
@@ -149,7 +155,7 @@ def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: 
     assert not reading.completes
     assert TableName(database.name, "t") in {definition.name for definition in reading.answer.definitions}
     assert reading.answer.variables["version"].startswith("8.0")
-    store(lake, TOLD, asked_at=reading.answer.at, completes_log=False)
+    store(lake, STATED_BY_SERVER, asked_at=reading.answer.at, completes_log=False)
     assert ask_server(lake, source) is None
     assert ask_server(lake, Files("shop", tmp_path)) is None
     without_charsets = ask_server(lake, Server("shop", settings))
@@ -203,14 +209,14 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
         TableVersion(TableName("shop", "other"), at(300), "dump", KNOWN, holds=False, differs=("column a: b",)),
     )
     lookup = by_history(lake, "shop")
-    for place in (4, 300):
-        answer = lookup(NAME, at(place))
+    for offset in (4, 300):
+        answer = lookup(NAME, at(offset))
         assert answer is not None
         assert (answer.at, answer.definition, answer.reason) == (at(300), KNOWN, None)
-    for name, place in ((NAME, 450), (new, 550)):
-        answer = lookup(name, at(place))
+    for name, offset in ((NAME, 450), (new, 550)):
+        answer = lookup(name, at(offset))
         assert answer is not None
-        assert (answer.at, answer.definition, answer.reason) == (at(place), replace(WIDER, name=name), None)
+        assert (answer.at, answer.definition, answer.reason) == (at(offset), replace(WIDER, name=name), None)
     assert lookup(new, at(4)) is None
     for table, reason in (("unread", "line 9: why"), ("other", "column a: b, and the dump, at 2/mysql-bin.000003:300")):
         answer = lookup(TableName("shop", table), at(4))
@@ -225,13 +231,13 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
 def test_a_server_s_word_alone_is_not_told(tmp_path: Path) -> None:
     """It is asked for as ``ServerDefinitions``, which knows whether a statement came since."""
     lake = Lake(str(tmp_path))
-    store(lake, TOLD)
+    store(lake, STATED_BY_SERVER)
     assert by_history(lake, "shop")(NAME, at(300)) is None
 
 
 def test_what_statements_led_to_is_told_without_a_dump(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    store(lake, TOLD, TableVersion(NAME, at(400), "ddl", WIDER))
+    store(lake, STATED_BY_SERVER, TableVersion(NAME, at(400), "ddl", WIDER))
     answer = by_history(lake, "shop")(NAME, at(450))
     assert answer is not None
     assert (answer.at, answer.definition, answer.by) == (at(450), WIDER, "the schema history")
@@ -261,9 +267,9 @@ def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
     path.write_text("-- CHANGE MASTER TO MASTER_LOG_FILE='bin.000001', MASTER_LOG_POS=4;\nCREATE TABLE d.t (a INT);\n")
     (tmp_path / "bin.000001").write_bytes(b"")
     schema_dump = SchemaDump(file=path)
-    store(lake, TOLD, dump=dump.mark(schema_dump, path.read_bytes()))
+    store(lake, STATED_BY_SERVER, dump=dump.mark(schema_dump, path.read_bytes()))
     assert reading_of(lake, source, schema_dump) is None
-    with pytest.raises(StratalogError):  # it is read, and its place is looked for in the log
+    with pytest.raises(StratalogError):  # it is read, and its position is looked for in the log
         reading_of(lake, source, schema_dump.model_copy(update={"at": "bin.000001:5"}))
 
 
@@ -274,7 +280,7 @@ LOG = [
 ]
 
 
-def land_file(lake: Lake, number: int, **says: Any) -> None:
+def land_file(lake: Lake, number: int, **answers: Any) -> None:
     """A file of ``LOG`` in bronze. says: what the commit says besides, as one that puts files before others."""
     file, table = f"bin.{number:06d}", lake.bronze("shop")
     rows = bronze_rows(file, SegmentSpec([], LOG[number - 1], rotate_to=f"bin.{number + 1:06d}").to_bytes(), target=1)
@@ -283,7 +289,7 @@ def land_file(lake: Lake, number: int, **says: Any) -> None:
         (bronze.begin(head.checkpoint), head.position) if head and head.checkpoint else (Position(file, 4), end)
     )
     assert last
-    commit = BronzeCommit(max(last, end), new_batch(), start=begin, begin=begin, **says)
+    commit = BronzeCommit(max(last, end), new_batch(), start=begin, begin=begin, **answers)
     table.append_rows(rows, head or table.new(bronze.COLUMNS, bronze.PROPERTIES), commit)
 
 

@@ -106,7 +106,7 @@ def test_a_dump_in_ansi_quotes_leaves_character_sets_out(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, places",
+    "text, positions",
     [
         ("CHANGE REPLICATION SOURCE TO SOURCE_LOG_FILE='b.000001', SOURCE_LOG_POS=4;", ["b.000001:4"]),
         ("-- CHANGE MASTER 'one' TO MASTER_LOG_FILE='b.000001', MASTER_LOG_POS=4;", ["b.000001:4"]),
@@ -123,9 +123,9 @@ def test_a_dump_in_ansi_quotes_leaves_character_sets_out(text: str) -> None:
         ),
     ],
 )
-def test_the_places_that_dumps_name(text: str, places: list[str]) -> None:
+def test_the_places_that_dumps_name(text: str, positions: list[str]) -> None:
     dump = read_dump(text.encode())
-    assert [str(position) for position in (*dump.positions, *dump.gtids)] == places
+    assert [str(position) for position in (*dump.positions, *dump.gtids)] == positions
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def slices(log: bytes) -> list[dict[str, Any]]:
 
 def statements(log: bytes) -> str:
     """The statements of a log that make tables, as a dump has them."""
-    creations = [slice_ for slice_ in slices(log) if "create table" in (slice_["statement"] or "").casefold()]
-    return "".join(f"USE `{slice_['database'] or 'none'}`;\n{slice_['statement']};\n" for slice_ in creations)
+    creations = [log_slice for log_slice in slices(log) if "create table" in (log_slice["statement"] or "").casefold()]
+    return "".join(f"USE `{log_slice['database'] or 'none'}`;\n{log_slice['statement']};\n" for log_slice in creations)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,8 @@ def test_rows_that_servers_logged_without_names_are_of_the_dump_s_tables(name: s
     log = Path("tests/recorded", name).read_bytes()
     dumped = {definition.name: definition for definition in read_dump(statements(log).encode()).definitions}
     maps = (
-        definitions_of("log.000001", slice_["start"], slice_["context"], slice_["payload"]) for slice_ in slices(log)
+        definitions_of("log.000001", log_slice["start"], log_slice["context"], log_slice["payload"])
+        for log_slice in slices(log)
     )
     logged = {table.name: table for map_ in maps for table in map_}
     assert len(logged) == tables

@@ -1,4 +1,4 @@
-"""What is told at a log's end, led back over random statements: what was there, from the place on that is said."""
+"""What is told at a log's end, led back over random statements: what was there, from the position on that is said."""
 
 import os
 import random
@@ -58,7 +58,7 @@ def led_back(facts: Iterable[Fact]) -> ReversedHistory:
 
 
 def columns_by_fact(facts: Iterable[Fact]) -> dict[str, str]:
-    """By place and table the columns that were found, and why they are not those before it."""
+    """By position and table the columns that were found, and why they are not those before it."""
     return {
         f"{fact.definition.name.table} {fact.at.offset}": ",".join(fact.definition.column_names())
         + (f" ? {fact.note}" if fact.note else "")
@@ -68,7 +68,7 @@ def columns_by_fact(facts: Iterable[Fact]) -> dict[str, str]:
 
 @given(st.integers(min_value=0), st.booleans())
 @examples(200)
-def test_what_is_found_is_what_was_there(seed: int, says_all: bool) -> None:
+def test_what_is_found_is_what_was_there(seed: int, logs_full_metadata: bool) -> None:
     generator = random.Random(seed)
     text, columns = random_table(generator)
     definitions, names = [table_of(text)], [0]
@@ -84,20 +84,22 @@ def test_what_is_found_is_what_was_there(seed: int, says_all: bool) -> None:
         if after.key is None:
             return
         if generator.random() < 0.7:
-            facts.append(LoggedTable(at(1000 * nth + 500), rows_of(definitions[-1], says_all=says_all)))
+            facts.append(
+                LoggedTable(at(1000 * nth + 500), rows_of(definitions[-1], logs_full_metadata=logs_full_metadata))
+            )
         is_certain = is_certain and must_be_inverted(clauses, definitions[-1])
         facts.append(ddl_at(1000 * (nth + 1), alter))
         definitions.append(after)
     facts += [
-        LoggedTable(at(END - 1000), rows_of(definitions[-1], says_all=says_all)),
+        LoggedTable(at(END - 1000), rows_of(definitions[-1], logs_full_metadata=logs_full_metadata)),
         ServerAnswer(at(END), (definitions[-1],)),
     ]
-    way = led_back(facts)
-    for fact in way.facts:
+    path = led_back(facts)
+    for fact in path.facts:
         assert fact.definition == definitions[fact.at.offset // 1000]
     if is_certain:
-        assert at(4) in [fact.at for fact in way.facts]
-    versions = Tracker().follow([*facts, *way.facts])
+        assert at(4) in [fact.at for fact in path.facts]
+    versions = Tracker().follow([*facts, *path.facts])
     last = as_of(versions)[NAME]
     assert last.definition == definitions[-1]
     rows = [fact for fact in facts if isinstance(fact, LoggedTable)]
@@ -171,8 +173,8 @@ def test_a_character_set_that_a_statement_leaves_to_the_table_is_led_back() -> N
     ]
     versions = Tracker().follow([*facts, *led_back(facts).facts])
     assert [version.origin for version in versions][:3] == ["ddl", "ddl", "inverted"]
-    definition_ = as_of(versions, at(300))[NAME].definition
-    assert definition_ == definition
+    table_definition = as_of(versions, at(300))[NAME].definition
+    assert table_definition == definition
 
 
 def test_a_log_that_names_its_columns_tells_them_itself() -> None:
@@ -217,7 +219,7 @@ def require_as_it_was(database: Database, seed: int, metadata: str) -> str:
         for _ in range(5):  # a log after the other, of which none has the CREATE, but where the table is made anew
             database.execute("FLUSH BINARY LOGS")
             file, begin = database.execute("SHOW MASTER STATUS")[0][:2]
-            had = {0: on_server(source).get(name)}  # by a place before the statement that made it so
+            had = {0: on_server(source).get(name)}  # by a position before the statement that made it so
             for _ in range(8):
                 for statement in stream.generator.choice([stream.rows, stream.add, stream.alter, stream.alter])():
                     # behind it MariaDB may have written a checkpoint of its own already
@@ -233,9 +235,9 @@ def require_as_it_was(database: Database, seed: int, metadata: str) -> str:
                 definition for at, definition in [(log.stop, on_server(source).get(name))] if definition
             )
             facts = [*facts_of(log), ServerAnswer(log.at(log.stop), definitions)]
-            way = back(facts, Tracker().follow(facts), log.at(begin))
-            for fact in way.facts:
-                expected = had[max(place for place in had if place < fact.at.offset)]
+            path = back(facts, Tracker().follow(facts), log.at(begin))
+            for fact in path.facts:
+                expected = had[max(offset for offset in had if offset < fact.at.offset)]
                 assert expected is not None, fact
                 assert differences(fact.definition, expected) == [], fact
                 assert fact.definition.key == expected.key, fact

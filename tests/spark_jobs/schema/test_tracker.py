@@ -171,7 +171,7 @@ def test_rows_without_names_get_them_from_statements() -> None:
 
 
 @pytest.mark.parametrize(
-    "logged, said_so",
+    "logged, stated_by",
     [
         (replace(LOGGED, columns=(ID, A)), ["column b: the log of its rows does not have it"]),
         (replace(LOGGED, key=(2,)), ["the key is (id), in the log of its rows (b)"]),
@@ -181,9 +181,11 @@ def test_rows_without_names_get_them_from_statements() -> None:
         ),
     ],
 )
-def test_rows_that_contradict_statements_are_right_and_it_is_said(logged: TableDefinition, said_so: list[str]) -> None:
+def test_rows_that_contradict_statements_are_right_and_it_is_said(
+    logged: TableDefinition, stated_by: list[str]
+) -> None:
     versions = follow(statements_at(T), rows(200, logged))
-    assert (list(versions[-1].differs), versions[-1].holds) == (said_so, True)
+    assert (list(versions[-1].differs), versions[-1].holds) == (stated_by, True)
     assert listing(versions) == listed_with_key(logged)
 
 
@@ -214,7 +216,7 @@ def test_a_server_tells_what_the_log_does_not() -> None:
 )
 def test_a_server_that_contradicts_the_log_is_not_believed(facts: list[Fact], reason: tuple[str, ...]) -> None:
     versions = follow(statements_at(T), facts)
-    candidate = next(version_ for version_ in versions if version_.differs)
+    candidate = next(server_version for server_version in versions if server_version.differs)
     assert (candidate.differs, candidate.holds, candidate.name.table) == (reason, False, "t")
     assert listing(versions) == listing([version for version in versions if version.origin == "ddl"])
 
@@ -293,12 +295,12 @@ def facts_of(log: Log) -> list[Fact]:
     format_ = FormatDescription.parse(log.head[:length], log.file)
     facts: list[Fact] = []
     for row in log.slices:
-        place = log.at(row["start"])
-        facts += [LoggedTable(place, parse_table_map(event, format_, log.file)) for event in row["maps"]]
+        position = log.at(row["start"])
+        facts += [LoggedTable(position, parse_table_map(event, format_, log.file)) for event in row["maps"]]
         if row["kind"] == "statement":
             judged = classify(row["statement"], row["database"])
             session, stop = read_session(row["payload"]), log.at(row["stop"])
-            facts.append(StatementFact(place, judged, row["database"], session, stop=stop))
+            facts.append(StatementFact(position, judged, row["database"], session, stop=stop))
     return facts
 
 

@@ -35,14 +35,14 @@ def runs(batches: list[pa.RecordBatch]) -> Iterator[SliceRun]:
         (cells,) = batch.to_pylist()
         origin = SliceOrigin(*(cells[name] for name in ("file", "stretch", "number", "window")))
         committed = batch.column("committed_at")[0].value
-        slice_ = SliceBytes(
+        log_slice = SliceBytes(
             cells["start"],
             cells["context"],
             batch.column("payload")[0].as_buffer(),
             cells["transaction_start"],
             committed,
         )
-        yield SliceRun(origin, (slice_,))
+        yield SliceRun(origin, (log_slice,))
 
 
 def definition() -> TableDefinition:
@@ -55,14 +55,14 @@ def definition() -> TableDefinition:
 
 
 def decoded(target: int, *, alone: bool = False) -> list[dict[str, Any]]:
-    definition_ = definition()
-    task = decode_task.decoding_task(definition_, silver.columns(definition_), alone=alone)
+    table_definition = definition()
+    task = decode_task.decoding_task(table_definition, silver.columns(table_definition), alone=alone)
     return [row for batch in task(gathered(runs(slices(target)))) for row in batch.to_pylist()]
 
 
 def key_names() -> list[str]:
-    definition_ = definition()
-    return [definition_.column_names()[at] for at in definition_.key or ()]
+    table_definition = definition()
+    return [table_definition.column_names()[at] for at in table_definition.key or ()]
 
 
 def changes() -> list[dict[str, Any]]:
@@ -105,12 +105,12 @@ def test_slices_in_any_size_give_the_same_rows() -> None:
 
 
 def test_a_task_has_nothing_of_events_that_are_passed_over() -> None:
-    definition_, name = definition(), definition().name
+    table_definition, name = definition(), definition().name
     batches = slices(1 << 20)
     cells = [row for batch in batches for row in batch.select(["start", "context", "payload"]).to_pylist()]
     events = [event for cell in cells for event in events_of(RECORDED.name, **cell) if event.table == name]
     skips = frozenset(Position(RECORDED.name, event.offset) for event in events)
-    task = decode_task.decoding_task(definition_, silver.columns(definition_), alone=True)
+    task = decode_task.decoding_task(table_definition, silver.columns(table_definition), alone=True)
     assert [row for batch in task(gathered(runs(batches), skips)) for row in batch.to_pylist()] == []
     skipped = frozenset(list(skips)[:1])
     rows = [row for batch in task(gathered(runs(slices(1 << 20)), skipped)) for row in batch.to_pylist()]

@@ -45,7 +45,7 @@ def test_the_first_of_several_is_found(target: int, tmp_path: Path) -> None:
     for limit in sorted(starts):
 
         def stop_from(run: SliceRun, limit: int = limit) -> None:
-            """Stops at rows of transactions from a place on."""
+            """Stops at rows of transactions from a position on."""
             for changes in run.changes(Decoder(definition(NAMES[1]))):
                 if max(changes.offset.to_pylist()) > limit:
                     raise TableStopped("later")

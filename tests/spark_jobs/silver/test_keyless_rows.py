@@ -95,8 +95,8 @@ def test_copies_are_counted_by_window_and_content(rows: Drawn) -> None:
         texts = dict(row["_raw"]) if row["_raw"] is not None else None
         key = row["_window"], identity((0, 0, {name: row[name] for name in FIELDS}, texts))
         assert key not in actual
-        place = row["_position"]
-        actual[key] = row["_copies"], row["_changes"], row["_micros"], (place["offset"], place["row"])
+        position = row["_position"]
+        actual[key] = row["_copies"], row["_changes"], row["_micros"], (position["offset"], position["row"])
     assert actual == {key: (copies[key], changes[key], micros[key], last[key]) for key in last}
 
 

@@ -33,7 +33,7 @@ class Change:
         return INSERT if self.before is None else DELETE if self.after is None else UPDATE
 
     @property
-    def place(self) -> tuple[int, int, int, int]:
+    def position(self) -> tuple[int, int, int, int]:
         """Stretch, number, offset, row: several changes share an event, and files and stretches follow each other."""
         return 1 + self.at // 20, 8 + self.at // 5, 100 + self.at % 5 // 2, self.at % 5 % 2
 
@@ -48,8 +48,8 @@ def batch(changes: Sequence[Change], columns: dict[str, pa.DataType] = COLUMNS) 
     """Changes as the decoder gives them: a delete's row stands in ``after``, ``before`` is for updates alone."""
     return Changes(
         op=pa.array([change.op for change in changes], pa.uint8()),
-        offset=pa.array([change.place[2] for change in changes], pa.int64()),
-        row=pa.array([change.place[3] for change in changes], pa.int32()),
+        offset=pa.array([change.position[2] for change in changes], pa.int64()),
+        row=pa.array([change.position[3] for change in changes], pa.int32()),
         committed_at=pa.array([BEGAN + timedelta(seconds=change.at) for change in changes], pa.timestamp("us", "UTC")),
         gtid=None,
         after=image([change.after or change.before for change in changes], columns),
@@ -61,9 +61,9 @@ def batch(changes: Sequence[Change], columns: dict[str, pa.DataType] = COLUMNS) 
 
 def decoded(changes: Sequence[Change]) -> list[pa.Table]:
     """The rows of changes that lie in one window and file."""
-    stretch, number, *_ = changes[0].place
-    place = SliceOrigin(f"mysql-bin.{number:06d}", stretch, number, changes[0].window)
-    return list(net_rows(batch(changes), place, list(COLUMNS), KEY))
+    stretch, number, *_ = changes[0].position
+    origin = SliceOrigin(f"mysql-bin.{number:06d}", stretch, number, changes[0].window)
+    return list(net_rows(batch(changes), origin, list(COLUMNS), KEY))
 
 
 def state_of(rows: pa.Table) -> dict[Any, Any]:
@@ -106,22 +106,22 @@ def key_of(row: Row | None) -> tuple[Any, ...]:
 def histories(draw: st.DrawFn) -> list[Change]:
     """A log that could have been: inserts where no row is, updates and deletes where one is; few keys."""
     keys = [(number, part) for number in (1, 2) for part in ("a", "A")]
-    rows_: dict[tuple[Any, ...], Row] = {
+    all_rows: dict[tuple[Any, ...], Row] = {
         key: {"id": key[0], "part": key[1], "note": "old"} for key in draw(st.sets(st.sampled_from(keys)))
     }
     changes = []
     for at in range(draw(st.integers(1, 40))):
         key, into = draw(st.sampled_from(keys)), draw(st.sampled_from(keys))
         row = {"id": key[0], "part": key[1], "note": draw(st.sampled_from(["x", "y", None]))}
-        before = rows_.pop(key, None)
+        before = all_rows.pop(key, None)
         if before and draw(st.booleans()):
             after = None
-        elif before and into not in rows_:
+        elif before and into not in all_rows:
             after = row | {"id": into[0], "part": into[1]}
         else:
             after = row
         if after:
-            rows_[key_of(after)] = after
+            all_rows[key_of(after)] = after
         changes.append(Change(at, at // 15, before, after))
     return changes
 
@@ -131,7 +131,7 @@ def runs(changes: Sequence[Change], cuts: Sequence[bool]) -> Iterator[Sequence[C
     start = 0
     for at in range(1, len(changes) + 1):
         here = changes[at - 1]
-        ends = at == len(changes) or (here.place[:2], here.window) != (changes[at].place[:2], changes[at].window)
+        ends = at == len(changes) or (here.position[:2], here.window) != (changes[at].position[:2], changes[at].window)
         if ends or cuts[at % len(cuts)]:
             yield changes[start:at]
             start = at
@@ -164,8 +164,8 @@ def test_reducing_in_any_grouping_is_reducing_all(changes: list[Change], cuts: l
 @given(histories())
 def test_at_most_the_first_and_the_last_row_of_a_key_are_kept(changes: list[Change]) -> None:
     reduced = reduce(pa.concat_tables([table for run in runs(changes, [False]) for table in decoded(run)]), KEY)
-    keys_ = [(row["_window"], row["id"], row["part"]) for row in reduced.to_pylist()]
-    assert max(map(keys_.count, keys_)) <= 2
+    key_list = [(row["_window"], row["id"], row["part"]) for row in reduced.to_pylist()]
+    assert max(map(key_list.count, key_list)) <= 2
 
 
 def ordered(rows: pa.Table) -> list[Row]:
@@ -191,8 +191,8 @@ A = {"id": 1, "part": "a", "note": "x"}
 )
 def test_one_change_is_one_row_and_a_moved_key_two(before: Row | None, after: Row | None, rows: list[Any]) -> None:
     names = ("id", "part", "note", "_existed", "_exists", "_changes")
-    rows_ = [tuple(row[name] for name in names) for table in change_rows(before, after) for row in table.to_pylist()]
-    assert rows_ == rows
+    all_rows = [tuple(row[name] for name in names) for table in change_rows(before, after) for row in table.to_pylist()]
+    assert all_rows == rows
 
 
 def row_of(id_: int, note: str) -> Row:
@@ -223,7 +223,7 @@ def row_of(id_: int, note: str) -> Row:
 )
 def test_what_a_window_leaves_of_a_key(changes: list[Any], expected: dict[int, tuple[bool, str | None]]) -> None:
     """By key, whether it was there before the window, and its row behind it; None for a key that is gone."""
-    log = [Change(at, 0, *(image_ and row_of(*image_) for image_ in pair)) for at, pair in enumerate(changes)]
+    log = [Change(at, 0, *(row_image and row_of(*row_image) for row_image in pair)) for at, pair in enumerate(changes)]
     state = state_of(reduce(pa.concat_tables(decoded(log)), KEY))
     assert {
         key: (existed, note if exists else None) for (_, key, _), (existed, exists, note, *_) in state.items()
@@ -234,11 +234,11 @@ def test_the_position_orders_by_stretch_then_number_then_offset_then_row() -> No
     (table,) = change_rows(None, A)
     later = {"stretch": [1, 1, 1, 2], "number": [1_000_000, 9, 9, 9], "offset": [4, 99, 100, 4], "row": [0, 9, 0, 0]}
     rows = pa.concat_tables([table] * 4)
-    place = pa.StructArray.from_arrays(
+    position = pa.StructArray.from_arrays(
         [pa.array(values, rows.schema.field("_position").type.field(name).type) for name, values in later.items()],
         names=list(later),
     )
-    for column, values in {"_position": place, "note": pa.array(["million", "a", "b", "second"])}.items():
+    for column, values in {"_position": position, "note": pa.array(["million", "a", "b", "second"])}.items():
         rows = rows.set_column(rows.schema.get_field_index(column), column, values)
     for size, last in [(4, "second"), (3, "million")]:
         assert reduce(rows.slice(0, size), KEY).column("note").to_pylist() == ["a", last]
@@ -271,8 +271,8 @@ def keyed(
         changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
     rows = pa.concat_tables(net_rows(changes, SliceOrigin("b.000001", 1, 8, 0), ["k"], ["k"]))
     settled = settle(rows, ["k"]).to_pylist()
-    rows_ = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in settled]
-    return sorted(rows_, key=repr)
+    all_rows = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in settled]
+    return sorted(all_rows, key=repr)
 
 
 RAW = pa.map_(pa.string(), pa.string())
@@ -309,7 +309,7 @@ def test_a_column_of_a_composite_key_and_its_exact_text() -> None:
     images = [(None, "x"), ("x", None), (None, None), (None, None)]
     raws = [[("a", "ff")], [("b", "ff")], [("a", "f"), ("b", "ff")], [("a", "ff"), ("b", "f")]]
     changes = batch(
-        [Change(at, 0, None, dict(zip("ab", image_, strict=True))) for at, image_ in enumerate(images)], kinds
+        [Change(at, 0, None, dict(zip("ab", row_image, strict=True))) for at, row_image in enumerate(images)], kinds
     )
     raw_columns = {"raw": pa.array(raws, RAW)}
     changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
@@ -337,9 +337,9 @@ def test_images_of_a_bag_add_up_to_what_a_dict_counts(changes: list[Change]) -> 
                 counted[tuple(row.values())] = counted.get(tuple(row.values()), 0) + copies
     counts: dict[Any, int] = {}
     for run in runs(changes, [False]):
-        stretch, number, *_ = run[0].place
-        place = SliceOrigin("b.000001", stretch, number, run[0].window)
-        for table in image_rows(batch(run), place, list(COLUMNS)):
+        stretch, number, *_ = run[0].position
+        origin = SliceOrigin("b.000001", stretch, number, run[0].window)
+        for table in image_rows(batch(run), origin, list(COLUMNS)):
             for row in table.to_pylist():
                 image = tuple(row[name] for name in COLUMNS)
                 counts[image] = counts.get(image, 0) + row["_copies"]

@@ -70,8 +70,8 @@ def compacted(log: Log, start: int, stop: int, window: int, generator: random.Ra
     """The net rows of one window, whose slices several tasks got in any order."""
     slices = [(at, min(at + _SLICE, stop)) for at in range(start, stop, _SLICE)]
     generator.shuffle(slices)
-    place = SliceOrigin("b.000001", 1, 1, window)
-    pieces = [pa.concat_tables(net_rows(log.changes(*slice_), place, ["k", "v"], ["k"])) for slice_ in slices]
+    origin = SliceOrigin("b.000001", 1, 1, window)
+    pieces = [pa.concat_tables(net_rows(log.changes(*log_slice), origin, ["k", "v"], ["k"])) for log_slice in slices]
     tasks = [pieces[at::3] for at in range(3) if pieces[at::3]]
     return settle(pa.concat_tables([reduce(pa.concat_tables(task), ["k"]) for task in tasks]), ["k"])
 

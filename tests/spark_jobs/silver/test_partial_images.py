@@ -20,12 +20,14 @@ def test_an_update_has_what_its_before_image_holds_and_the_rest_is_absent(rows: 
     changes, absent = completed(changes_of(rows), ImageContext(TABLE, "b.000001", is_mariadb=False))
     assert changes.present is None
     full_rows = [{**(row.before or {}), **(row.after or {})} for row in rows]
-    assert changes.after.to_pylist() == [{name: row_.get(name) for name in NAMES} for row_ in full_rows]
+    assert changes.after.to_pylist() == [
+        {name: one_row_cells.get(name) for name in NAMES} for one_row_cells in full_rows
+    ]
     assert changes.raw is not None
-    assert changes.raw.to_pylist() == [texts_of(row_) for row_ in full_rows]
+    assert changes.raw.to_pylist() == [texts_of(one_row_cells) for one_row_cells in full_rows]
     assert absent.after.to_pylist() == [
-        [name for name in NAMES if row.before is not None and name not in row_] or None
-        for row, row_ in zip(rows, full_rows, strict=True)
+        [name for name in NAMES if row.before is not None and name not in one_row_cells] or None
+        for row, one_row_cells in zip(rows, full_rows, strict=True)
     ]
     befores = [row.before if row.after is not None else None for row in rows]
     lacking = [None if before is None else [n for n in NAMES if n not in before] or None for before in befores]
@@ -47,7 +49,7 @@ def with_column(name: str, **fields: Any) -> TableDefinition:
     return replace(TABLE, columns=tuple(columns))
 
 
-BAG = replace(TABLE, key=())
+KEYLESS = replace(TABLE, key=())
 UNKNOWN, NUMBERED = with_column("b", default=None), with_column("id", default="7")
 COMPUTED, MAYBE = with_column("b", computed=True), with_column("b", computed=None)
 WHOLE = {"id": 1, "a": 1, "b": 1}
@@ -66,11 +68,11 @@ WHOLE = {"id": 1, "a": 1, "b": 1}
         (RowChange({"a": 2}, {"a": 1}), NUMBERED, "column id is not in its row image: rows are told apart by it"),
         (RowChange({"id": 1}, {"a": 1}), UNKNOWN, None),
         (RowChange({"id": 1}, None), UNKNOWN, None),
-        (RowChange({"id": 1}, {"a": 1}), BAG, "column a is not in its row image: the table has no key"),
-        (RowChange({"id": 1}, WHOLE), BAG, "column a is not in its row image: the table has no key"),
-        (RowChange(WHOLE, {"a": 1}), BAG, None),
-        (RowChange({"id": 1}, None), BAG, "the table has no key"),
-        (RowChange(None, {"id": 1}), BAG, None),
+        (RowChange({"id": 1}, {"a": 1}), KEYLESS, "column a is not in its row image: the table has no key"),
+        (RowChange({"id": 1}, WHOLE), KEYLESS, "column a is not in its row image: the table has no key"),
+        (RowChange(WHOLE, {"a": 1}), KEYLESS, None),
+        (RowChange({"id": 1}, None), KEYLESS, "the table has no key"),
+        (RowChange(None, {"id": 1}), KEYLESS, None),
     ],
 )
 def test_what_would_have_to_be_guessed_is_refused_with_its_place(
@@ -120,14 +122,14 @@ def test_an_insert_has_the_defaults_of_what_it_leaves_out() -> None:
 
 def test_a_change_of_the_key_needs_a_whole_row_behind_it() -> None:
     changes = changes_of([RowChange({"id": 1}, {"id": 2, "a": 1})])
-    changes_, absent = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
-    place = SliceOrigin("b.000001", 1, 1, 0)
+    decoded, absent = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
+    origin = SliceOrigin("b.000001", 1, 1, 0)
     with pytest.raises(Unsupported, match=r"b\.000001:100: an update of the key whose row image leaves out b"):
-        list(net_rows(changes_, place, NAMES, ["id"], absent))
+        list(net_rows(decoded, origin, NAMES, ["id"], absent))
     full_changes, absent = completed(
         changes_of([RowChange(WHOLE, {"id": 2})]), ImageContext(TABLE, "b.000001", is_mariadb=False)
     )
-    new, old = net_rows(full_changes, place, NAMES, ["id"], absent)
+    new, old = net_rows(full_changes, origin, NAMES, ["id"], absent)
     assert new.select([*NAMES, "_existed", "_absent"]).to_pylist() == [
         {"id": 2, "a": 1, "b": 1, "_existed": False, "_absent": None}
     ]

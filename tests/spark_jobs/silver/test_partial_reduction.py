@@ -50,7 +50,7 @@ def row_of(key: Key, row: NetRow, window: int) -> dict[str, Any]:
         "_existed": row.existed,
         "_exists": row.exists,
         "_absent": absent or None,
-        "_position": {"stretch": 1, "number": 1, "offset": row.place, "row": 0},
+        "_position": {"stretch": 1, "number": 1, "offset": row.position, "row": 0},
         "_raw": texts_of(row.values),
         "_changes": row.changes,
     }

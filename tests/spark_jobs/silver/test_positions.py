@@ -17,12 +17,12 @@ COLUMNS = Columns({"day": "DATE", "v": "INT"}, ("day",))
 
 def test_the_newest_of_each_key_by_position(tmp_path: Path) -> None:
     schema = new_table(str(tmp_path), Columns({"day": "DATE", "v": "INT"}, ("day",)).stored, {}).schema
-    rows = [Row((day,), place, place * 7 % 10) for place, day in enumerate([*DAYS, *DAYS[1:], *DAYS[2:]])]
+    rows = [Row((day,), offset, offset * 7 % 10) for offset, day in enumerate([*DAYS, *DAYS[1:], *DAYS[2:]])]
     last: dict[Any, int] = {}
-    for row in sorted(rows, key=lambda row: row.place):
-        last[row.key] = row.place
-    rows_ = newest(table_of(rows, ("day",), schema), ("day",)).to_pylist()
-    assert {key_of(row, ("day",)): row["_position"]["offset"] for row in rows_} == last
+    for row in sorted(rows, key=lambda row: row.position):
+        last[row.key] = row.position
+    all_rows = newest(table_of(rows, ("day",), schema), ("day",)).to_pylist()
+    assert {key_of(row, ("day",)): row["_position"]["offset"] for row in all_rows} == last
 
 
 def test_no_rows_have_no_newest(tmp_path: Path) -> None:
@@ -35,13 +35,13 @@ def test_no_rows_have_no_newest(tmp_path: Path) -> None:
 )
 def test_positions_are_compared_with_one(begin: int, after: list[bool], tmp_path: Path) -> None:
     schema = new_table(str(tmp_path), COLUMNS.stored, {}).schema
-    rows = table_of([Row(("!a",), 1, place) for place in (3, 5, 7)], ("day",), schema)
+    rows = table_of([Row(("!a",), 1, offset) for offset in (3, 5, 7)], ("day",), schema)
     assert at_or_after(rows.column("_position"), at(begin)).to_pylist() == after
 
 
 def test_bounds_are_those_of_the_statistics(tmp_path: Path) -> None:
     table = new_table(str(tmp_path / "t"), COLUMNS.stored, MAPPED)
-    rows = table_of([Row(("!a",), 1, place, window=place - 1) for place in (30, 70)], ("day",), table.schema)
+    rows = table_of([Row(("!a",), 1, offset, window=offset - 1) for offset in (30, 70)], ("day",), table.schema)
     table = stored(table, [rows])
     (file,) = table.files
     assert bounds_of(file, table.schema, "_position") == ((1, 1, 30), (1, 1, 70))

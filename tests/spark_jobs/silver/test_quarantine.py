@@ -25,7 +25,7 @@ def test_they_are_read_as_they_were_written_and_each_is_about_one_table(spark: S
     of = Lake(str(lake))
     quarantine.edit(of, "shop", lambda _: [ORDERS])
     (first,) = quarantine.read(of, "shop")
-    assert (first.name, first.place, first.reason) == (ORDERS.name, Position.parse(HERE), ORDERS.reason)
+    assert (first.name, first.log_position, first.reason) == (ORDERS.name, Position.parse(HERE), ORDERS.reason)
     assert first.skipped_at
     quarantine.edit(of, "shop", lambda skips: [*skips, CARTS])
     assert quarantine.read(of, "shop")[1] == first, "what was recorded keeps its time"

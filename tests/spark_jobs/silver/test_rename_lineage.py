@@ -29,14 +29,15 @@ def at(offset: int) -> Position:
 
 def scan_of(*statements: str) -> RangeScan:
     """Statements at 100, 200, …"""
-    places = enumerate(statements, start=1)
+    positions = enumerate(statements, start=1)
     return RangeScan(
-        {}, tuple(LoggedStatement(at(n * 100), classify(text, "shop"), at(n * 100 + 9), "shop") for n, text in places)
+        {},
+        tuple(LoggedStatement(at(n * 100), classify(text, "shop"), at(n * 100 + 9), "shop") for n, text in positions),
     )
 
 
 @pytest.mark.parametrize(
-    "statements, place",
+    "statements, offset",
     [
         ([], None),
         (["CREATE TABLE t (id INT)"], 100),
@@ -51,8 +52,8 @@ def scan_of(*statements: str) -> RangeScan:
         (["ALTER TABLE u RENAME t", "TRUNCATE t"], 100),
     ],
 )
-def test_where_a_table_was_made_that_is_there(statements: list[str], place: int | None) -> None:
-    assert made_at(scan_of(*statements), NAME, at(4)) == (place and at(place))
+def test_where_a_table_was_made_that_is_there(statements: list[str], offset: int | None) -> None:
+    assert made_at(scan_of(*statements), NAME, at(4)) == (offset and at(offset))
 
 
 def test_names_that_tables_are_given() -> None:
@@ -95,8 +96,8 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
     assert by_log.base is None
     assert (by_silver.since.file, by_log.since.file) == (file(2), file(1))
     assert any(isinstance(step, DataRange) for step in by_log.steps)
-    range_ = Range(Position(file(1), 4), head.checkpoint.position)
-    outcome = backfill_source(spark, logs.pipeline(), SOURCE, range_, lambda _: True)
+    log_range = Range(Position(file(1), 4), head.checkpoint.position)
+    outcome = backfill_source(spark, logs.pipeline(), SOURCE, log_range, lambda _: True)
     assert (outcome.stopped, outcome.compacted) == ({}, [])
 
 

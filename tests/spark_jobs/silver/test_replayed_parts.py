@@ -29,7 +29,7 @@ def test_windows_are_decoded_by_the_definition_of_their_time_and_led_to_the_pres
     work = job(tmp_path, *WINDOWS)
     earlier, later = parts_of(work, Columns({"id": "INT", "v": "INT", "w": "INT"}, ("id",)))
     assert (earlier.window.ranges, later.window.ranges) == (WINDOWS[:2], WINDOWS[2:])
-    assert earlier.standing.definition == OLD
+    assert earlier.state.definition == OLD
     columns = earlier.projection(work).columns
     assert [*columns] == ["id", "v", "w"]
     assert columns["w"] == ProjectedColumn("INT", fill="CAST(7 AS INT)")

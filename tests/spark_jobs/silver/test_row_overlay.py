@@ -15,21 +15,23 @@ from spark_jobs.silver.positions import newest
 from spark_jobs.silver.row_overlay import ABSENT, ENDED, KeyRuns, completed, with_names
 from tests.fix_hypothesis import examples
 
-PLACE = pa.struct([("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())])
+POSITION_TYPE = pa.struct(
+    [("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())]
+)
 SCHEMA = pa.schema(
     [
-        *(("id", pa.int32()), ("a", pa.string()), ("_op", pa.string()), ("_position", PLACE)),
+        *(("id", pa.int32()), ("a", pa.string()), ("_op", pa.string()), ("_position", POSITION_TYPE)),
         *((ABSENT, pa.list_(pa.string())), ("_raw", pa.map_(pa.string(), pa.string()))),
     ]
 )
 
 
 def rows_of(*cells: tuple[int | None, str | None, str, int, list[str] | None, str | None]) -> pa.Table:
-    """Rows of silver: key, value, operation, place, what is absent, the exact text of the key."""
+    """Rows of silver: key, value, operation, position, what is absent, the exact text of the key."""
     rows = [
-        {"id": key, "a": value, "_op": op, "_position": {"stretch": 1, "number": 1, "offset": place, "row": 0}}
+        {"id": key, "a": value, "_op": op, "_position": {"stretch": 1, "number": 1, "offset": offset, "row": 0}}
         | {ABSENT: absent, "_raw": [("id", text)] if text else None}
-        for key, value, op, place, absent, text in cells
+        for key, value, op, offset, absent, text in cells
     ]
     return pa.Table.from_pylist(rows, SCHEMA)
 
@@ -95,8 +97,8 @@ def test_each_row_takes_what_it_lacks_from_the_life_of_its_key(cells: list[Any],
         expected.append((nth, life.get("a"), life.get("b"), len(life) == 2, _texts(life)))
         lives[key, periods[nth]] = {} if op == "delete" else life
         absent = [name for name in ("a", "b") if name not in cells_held] or None
-        place = {"stretch": 1, "number": 1, "offset": nth, "row": 0}
-        row = {"id": key, "_op": op, "_position": place, ABSENT: absent, "_raw": _texts(cells_held)}
+        position = {"stretch": 1, "number": 1, "offset": nth, "row": 0}
+        row = {"id": key, "_op": op, "_position": position, ABSENT: absent, "_raw": _texts(cells_held)}
         rows.append(row | {name: cells_held.get(name) for name in ("a", "b")})
     order = random.sample(range(len(rows)), len(rows))
     numbers = [("id", pa.int32()), ("a", pa.int32()), ("b", pa.int32())]

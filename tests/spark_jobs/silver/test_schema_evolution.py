@@ -102,7 +102,7 @@ def applied(columns: list[tuple[str, str, str]], step: str) -> list[tuple[str, s
     part = match.groupdict()
     names = [name.lower() for name, _, _ in columns]
 
-    def place(text: str) -> int:
+    def index(text: str) -> int:
         names = [name for name, _, _ in columns]
         return 0 if text == "FIRST" else names.index(text.removeprefix("AFTER ").strip("`")) + 1
 
@@ -115,11 +115,11 @@ def applied(columns: list[tuple[str, str, str]], step: str) -> list[tuple[str, s
         return [(name, part["type"] if name == part["typed"] else kind, fill) for name, kind, fill in columns]
     if part["add"]:
         assert part["add"].lower() not in names
-        columns.insert(place(part["at"]), (part["add"], part["kind"], "new"))
+        columns.insert(index(part["at"]), (part["add"], part["kind"], "new"))
     if part["move"]:
-        moved = next(column_ for column_ in columns if column_[0] == part["move"])
+        moved = next(lake_column for lake_column in columns if lake_column[0] == part["move"])
         columns.remove(moved)
-        columns.insert(place(part["to"]), moved)
+        columns.insert(index(part["to"]), moved)
     return columns
 
 

@@ -36,7 +36,7 @@ def test_slices_that_follow_each_other_are_joined(
     runs: list[SliceRun], starts: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slice_runs, "_RUN_BYTES", 100)
-    assert [[slice_.start for slice_ in run.slices] for run in gathered(runs)] == starts
+    assert [[log_slice.start for log_slice in run.slices] for run in gathered(runs)] == starts
 
 
 def test_quarantined_events_are_taken_out_of_each_slice() -> None:

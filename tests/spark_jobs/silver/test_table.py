@@ -13,11 +13,11 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import (
     ADDED,
-    CHANGE_PLACE,
+    CHANGE_POSITION_TYPE,
     Columns,
     columns,
-    place,
-    place_sql,
+    position_cell,
+    position_sql,
     properties,
     raw_sql,
     require_same_columns,
@@ -80,9 +80,9 @@ def test_columns_have_the_contracts_types(column: Column, kind: str) -> None:
 
 
 def test_names_and_key_are_in_their_order() -> None:
-    columns_ = columns(TableDefinition(NAME, (NOTE, ID, Column("n", 3)), (2, 1)))
-    assert list(columns_.types) == ["note", "id", "n"]
-    assert (columns_.key, columns_.rest) == (("n", "id"), ("note",))
+    table_columns = columns(TableDefinition(NAME, (NOTE, ID, Column("n", 3)), (2, 1)))
+    assert list(table_columns.types) == ["note", "id", "n"]
+    assert (table_columns.key, table_columns.rest) == (("n", "id"), ("note",))
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ def test_names_that_only_look_alike_are_taken() -> None:
 
 
 def test_a_table_without_a_key_is_a_bag_that_counts() -> None:
-    columns_ = columns(TableDefinition(NAME, (ID, NOTE), ()))
-    assert (columns_.is_bag, columns_.key, columns_.rest) == (True, (), ("id", "note"))
-    assert columns_.added == ADDED | {"_copies": "BIGINT"}
+    table_columns = columns(TableDefinition(NAME, (ID, NOTE), ()))
+    assert (table_columns.is_keyless, table_columns.key, table_columns.rest) == (True, (), ("id", "note"))
+    assert table_columns.added == ADDED | {"_copies": "BIGINT"}
     keyed = columns(TableDefinition(NAME, (ID, Column("_copies", 3)), (0,)))
-    assert (keyed.is_bag, keyed.added) == (False, ADDED)
+    assert (keyed.is_keyless, keyed.added) == (False, ADDED)
 
 
 def test_a_key_s_identity_is_its_columns_and_what_they_cannot_hold() -> None:
@@ -240,12 +240,12 @@ def test_windows_are_compared_by_number_not_by_name(spark: SparkSession) -> None
     starts = [Position.parse(text) for text in ("b.999999:50", "b.1000000:4", "b.1000000:90", "2/b.000001:4")]
     rows = spark.sql(
         " UNION ALL ".join(
-            f"SELECT {at} n, 'insert' _op, {place_sql(position)} _window_start" for at, position in enumerate(starts)
+            f"SELECT {at} n, 'insert' _op, {position_sql(position)} _window_start" for at, position in enumerate(starts)
         )
     )
     inside = rows.where(within(Range(starts[0], starts[2])))
     assert sorted(row["n"] for row in inside.collect()) == [0, 1]
-    assert [row["n"] for row in rows.where(rows["_window_start"] == place(starts[3])).collect()] == [3]
+    assert [row["n"] for row in rows.where(rows["_window_start"] == position_cell(starts[3])).collect()] == [3]
 
 
 @pytest.mark.spark
@@ -257,4 +257,4 @@ def test_every_added_type_is_one_that_spark_reads_back_the_same(spark: SparkSess
     (row,) = table.read(spark).collect()
     assert row.asDict() == dict.fromkeys(columns) | {"id": 1}
     assert table.columns() == {"id": "INT"} | ADDED
-    assert ADDED["_position"] == CHANGE_PLACE
+    assert ADDED["_position"] == CHANGE_POSITION_TYPE

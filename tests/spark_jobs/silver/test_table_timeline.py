@@ -33,10 +33,10 @@ def test_a_standing_is_read_back_from_a_commit() -> None:
 
 
 def test_both_definitions_are_told_and_the_next_one_knows_of_what_is_kept() -> None:
-    _, turn = steps((500, "ALTER TABLE t MODIFY v SMALLINT"), last=400, rules=BEGINNING)
-    assert isinstance(turn, SchemaChange)
+    _, change = steps((500, "ALTER TABLE t MODIFY v SMALLINT"), last=400, rules=BEGINNING)
+    assert isinstance(change, SchemaChange)
     reason = "v (as it was: _v_until_1_500); it was (id int, v int) and is (id int, v smallint)"
-    assert turn.restart_reason == reason
-    state = stored(turn.standing)
-    assert state == turn.standing
+    assert change.restart_reason == reason
+    state = stored(change.state)
+    assert state == change.state
     assert state.columns.types == {"id": "INT", "v": "SMALLINT", "_v_until_1_500": "INT"}

@@ -66,7 +66,7 @@ class Log:
         return Position(self.file, offset)
 
     def survey(self, until: Position) -> RangeScan:
-        """Of what is before a place."""
+        """Of what is before a position."""
         length = int.from_bytes(self.head[9:13], "little")
         format_ = FormatDescription.parse(self.head[:length], self.file)
         tables: dict[TableName, TableOccurrence] = {}
@@ -75,8 +75,8 @@ class Log:
             here = self.at(row["start"])
             if here >= until:
                 break
-            for table_ in row["tables"]:
-                name = TableName(table_["schema"], table_["table"])
+            for lake_table in row["tables"]:
+                name = TableName(lake_table["schema"], lake_table["table"])
                 occurrence = tables.get(name, TableOccurrence(here, here, ()))
                 tables[name] = replace(occurrence, last=here)
             for event in row["maps"]:
@@ -147,28 +147,28 @@ class Table:
     def follow(self, log: Log, name: TableName, steps: Iterable[TimelineStep]) -> "Table":
         for step in steps:
             if isinstance(step, SchemaChange):
-                self.turn(log, step)
+                self.schema_change(log, step)
             else:
                 self.change(log, name, step)
         return self
 
-    def turn(self, log: Log, turn: SchemaChange) -> None:
-        if turn.inherited is not None and turn.origins is None:
-            source = Table().follow(log, turn.inherited.name, turn.inherited.steps)
+    def schema_change(self, log: Log, change: SchemaChange) -> None:
+        if change.inherited is not None and change.origins is None:
+            source = Table().follow(log, change.inherited.name, change.inherited.steps)
             self.types, self.rows = source.types, source.rows
-        elif turn.empties and turn.inherited is None:
+        elif change.empties and change.inherited is None:
             self.rows = []
-        if turn.standing.definition is None:
+        if change.state.definition is None:
             return
-        columns = silver.columns(turn.standing.definition)
-        origins = column_origins(turn, self.types, columns.types)
+        columns = silver.columns(change.state.definition)
+        origins = column_origins(change, self.types, columns.types)
         moved = []
         for row in self.rows:
             new: Row = {}
             for name, kind in columns.types.items():
                 origin = origins[name]
                 if origin is None:
-                    new[name] = filled(turn.fills.get(name), kind)
+                    new[name] = filled(change.fills.get(name), kind)
                 else:
                     new[name] = widened(row[origin], kind)
             moved.append(new)
@@ -230,9 +230,9 @@ def table_at_end(log: Log, name: TableName) -> Table:
     def contents(was: TableName, until: Position) -> TableContents:
         return build(log.survey(until), was, Range(log.at(0), until), None, replace(rules, contents=contents))
 
-    range_ = Range(log.at(0), log.at(log.stop))
+    log_range = Range(log.at(0), log.at(log.stop))
     return Table().follow(
-        log, name, steps_of(log.survey(range_.stop), name, range_, None, replace(rules, contents=contents))
+        log, name, steps_of(log.survey(log_range.stop), name, log_range, None, replace(rules, contents=contents))
     )
 
 

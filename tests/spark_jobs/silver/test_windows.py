@@ -15,7 +15,7 @@ from tests.spark_jobs.engine.lake_rows import MAPPED, Row, stored, table_of
 
 COLUMNS = Columns({"id": "INT", "v": "INT"}, ("id",))
 LOADED, RENAMED, EMPTIED, MENDED_AT = 50, 1000, 2000, 3000
-"""Where rows of no window of the log stand."""
+"""Position where rows of no window of the log stand."""
 
 changes = st.builds(
     lambda key, op, window: Row((key,), 1, window, op, window),

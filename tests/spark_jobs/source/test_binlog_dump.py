@@ -72,10 +72,10 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     sockets: list[Any] = []
 
     def connect(_: MySQL) -> Any:
-        socket_ = sockets.pop(0)
-        if isinstance(socket_, Exception):
-            raise socket_
-        return socket_
+        client_socket = sockets.pop(0)
+        if isinstance(client_socket, Exception):
+            raise client_socket
+        return client_socket
 
     monkeypatch.setattr(binlog_dump, "open_connection", connect)
     monkeypatch.setattr(binlog_dump, "BACK_OFF", 0.0)
@@ -90,11 +90,11 @@ END = b"\xfe\0\0\2\0"
 
 def events(*bodies: bytes) -> list[bytes]:
     """Events one after the other, from the file's format event on."""
-    events_, place = [], AFTER
+    row_events, offset = [], AFTER
     for body in bodies:
-        place += 19 + len(body)
-        events_.append(event(2, body, place))
-    return events_
+        offset += 19 + len(body)
+        row_events.append(event(2, body, offset))
+    return row_events
 
 
 def ok(*bodies: bytes) -> list[bytes]:
@@ -301,7 +301,8 @@ def cut_points(content: bytes, file: str) -> list[int]:
     first = 4 + 1 + len(fake_rotate(file))
     packets_end = list(accumulate((5 + event.stop - event.offset for event in listed), initial=first))
     spans = {
-        event.type: place for event, place in zip(reversed(listed), reversed(list(pairwise(packets_end))), strict=True)
+        event.type: offset
+        for event, offset in zip(reversed(listed), reversed(list(pairwise(packets_end))), strict=True)
     }
     points = {0, 1, first - 1, first}
     for begin, end in spans.values():
@@ -368,13 +369,13 @@ def test_a_killed_connection_is_survived(plain_server: MySQLServer) -> None:
         "FLUSH BINARY LOGS",
     )
     chunks = DumpReading("shop", settings_of(plain_server))(part)[1]
-    chunks_ = [bytes(next(chunks)), bytes(next(chunks))]
+    chunk_list = [bytes(next(chunks)), bytes(next(chunks))]
     with plain_server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'")
         for (number,) in cursor.fetchall():
             cursor.execute(f"KILL {number}")
-    chunks_ += [bytes(chunk) for chunk in chunks]
-    assert b"".join(chunks_) == content_of(plain_server, part.file)
+    chunk_list += [bytes(chunk) for chunk in chunks]
+    assert b"".join(chunk_list) == content_of(plain_server, part.file)
 
 
 @pytest.mark.mysql
@@ -388,11 +389,11 @@ def test_a_server_that_starts_again_in_between_is_survived(tmp_path: Path) -> No
             "FLUSH BINARY LOGS",
         )
         chunks = DumpReading("shop", settings_of(server))(part)[1]
-        chunks_ = [bytes(next(chunks)), bytes(next(chunks))]
+        chunk_list = [bytes(next(chunks)), bytes(next(chunks))]
         server.kill()
         server.start()
-        chunks_ += [bytes(chunk) for chunk in chunks]
-        assert b"".join(chunks_) == content_of(server, part.file)
+        chunk_list += [bytes(chunk) for chunk in chunks]
+        assert b"".join(chunk_list) == content_of(server, part.file)
 
 
 @pytest.mark.mysql
@@ -492,5 +493,5 @@ def test_an_encrypted_log_comes_decrypted(name: str, tmp_path: Path) -> None:
         listed = list(list_events(iter([content]), part.file))
         assert listed[1].type == "Start_encryption"
         assert listed[-1].stop == part.stop
-        for event_ in listed[2::7]:
-            assert read(reading, FilePart(part.file, event_.offset, part.stop)) == content[event_.offset :]
+        for logged_event in listed[2::7]:
+            assert read(reading, FilePart(part.file, logged_event.offset, part.stop)) == content[logged_event.offset :]

@@ -26,9 +26,9 @@ from tests.spark_jobs.source.test_binlog_dump import settings_of
 
 
 def context(tls: Tls) -> ssl.SSLContext:
-    context_ = connection_options(MySQL(user="repl", tls=tls))["ssl"]
-    assert isinstance(context_, ssl.SSLContext)
-    return context_
+    tls_context = connection_options(MySQL(user="repl", tls=tls))["ssl"]
+    assert isinstance(tls_context, ssl.SSLContext)
+    return tls_context
 
 
 def test_certificate_and_name_are_verified_together_or_not_at_all() -> None:
@@ -41,9 +41,9 @@ def test_certificate_and_name_are_verified_together_or_not_at_all() -> None:
 
 
 def test_a_file_of_tls_that_is_not_there_is_named(tmp_path: Path) -> None:
-    server_ = Server("shop", MySQL(user="repl", port=1, tls=Tls(ca=tmp_path / "no.pem")))
+    server_uuid = Server("shop", MySQL(user="repl", port=1, tls=Tls(ca=tmp_path / "no.pem")))
     with pytest.raises(SourceError) as refused:
-        server_.log()
+        server_uuid.log()
     assert str(refused.value) == (
         f"shop: the files of tls (ca {tmp_path / 'no.pem'}) cannot be used: No such file or directory"
     )
@@ -244,7 +244,9 @@ BEYOND_ASCII = [("jürgen", "café"), ("repl€", "10€"), ("レプリカ", "�
 
 @pytest.mark.thorough
 @pytest.mark.mysql
-@pytest.mark.parametrize("name, plugin", [login_ for login_ in LOGINS if login_[1] != "ed25519"])
+@pytest.mark.parametrize(
+    "name, plugin", [user_and_password for user_and_password in LOGINS if user_and_password[1] != "ed25519"]
+)
 @pytest.mark.parametrize("user, password", BEYOND_ASCII)
 def test_users_and_passwords_beyond_ascii_log_in_by_every_connection(
     user: str, password: str, name: str, plugin: str, servers: Servers
@@ -302,7 +304,7 @@ def certificate(folder: Path, name: str, issuer: str | None = None, host: str | 
         signer, signed_by = loaded, issuer
     now = datetime.now(UTC)
     alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))] if host else [x509.DNSName(name)])
-    certificate_ = (
+    server_certificate = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
         .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, signed_by)]))
@@ -316,12 +318,12 @@ def certificate(folder: Path, name: str, issuer: str | None = None, host: str | 
     )
     form, plain = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     (folder / f"{name}.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
-    (folder / f"{name}.pem").write_bytes(certificate_.public_bytes(serialization.Encoding.PEM))
+    (folder / f"{name}.pem").write_bytes(server_certificate.public_bytes(serialization.Encoding.PEM))
     return folder / f"{name}.pem"
 
 
 # MySQL 5.7.22 came with a library that ends at TLS 1.1, which OpenSSL no longer speaks.
-@pytest.fixture(scope="module", params=[name_ for name_ in SERVERS if name_ != "mysql-5.7"])
+@pytest.fixture(scope="module", params=[full_name for full_name in SERVERS if full_name != "mysql-5.7"])
 def certified(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
     """A server with a certificate for its address, signed by ``ca``; ``other`` is a CA that signed nothing."""
     folder = tmp_path_factory.mktemp("certified")

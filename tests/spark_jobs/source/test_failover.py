@@ -12,14 +12,14 @@ from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.failover import Takeover, all_but, take_over
 from spark_jobs.source.protocol import FilePart, Source
-from tests.gtid_logs import Standing, gtids, write_log
+from tests.gtid_logs import ServerFolder, gtids, write_log
 
 THREE = [("", ["a:1", "a:2", "a:3"]), ("a:1-3", ["a:4", "a:5"]), ("a:1-5", ["a:6", "b:1", "a:7"])]
 
 
-def source(folder: Path, files: Sequence[tuple[str, Sequence[str]]], first: int = 1) -> Standing:
+def source(folder: Path, files: Sequence[tuple[str, Sequence[str]]], first: int = 1) -> ServerFolder:
     write_log(folder / "log", files, first=first)
-    return Standing(folder / "log", None, "db2:3306")
+    return ServerFolder(folder / "log", None, "db2:3306")
 
 
 def gtids_of(takeover: Takeover, source: Source) -> MysqlGtids:

@@ -167,9 +167,9 @@ def test_one_file_without_its_head_is_cut(tmp_path: Path) -> None:
 
 def test_a_flipped_byte_is_a_checksum_error(tmp_path: Path) -> None:
     content = bytearray(SPEC.to_bytes())
-    place = SPEC.offsets()[4]
-    content[place + 25] ^= 1
-    with pytest.raises(ChecksumMismatch, match=rf"^mysql-bin\.000001:{place}: "):
+    offset = SPEC.offsets()[4]
+    content[offset + 25] ^= 1
+    with pytest.raises(ChecksumMismatch, match=rf"^mysql-bin\.000001:{offset}: "):
         filled(tmp_path, "mysql-bin.000001", last=bytes(content)).log()
 
 

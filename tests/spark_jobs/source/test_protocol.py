@@ -120,7 +120,7 @@ def source(tmp_path: Path) -> Files:
 
 
 def boundaries() -> list[int]:
-    """Where a transaction or a control event begins: everything but the insides of the two transactions."""
+    """Position where a transaction or a control event begins: everything but the insides of the two transactions."""
     codes = [event[4] for event in SPEC.events()]
     return [offset for offset, code in zip(SPEC.offsets(), [*codes, 33], strict=True) if code in (15, 33, 4)]
 
@@ -131,7 +131,7 @@ def test_transactions_begin_at_boundaries_only(source: Files) -> None:
         if offset in good:
             require_boundary(source, Position("bin.000001", offset))
         else:
-            before = max(place for place in good if place < offset)
+            before = max(byte_offset for byte_offset in good if byte_offset < offset)
             with pytest.raises(SourceError) as refused:
                 require_boundary(source, Position("bin.000001", offset))
             assert str(refused.value) == (
@@ -161,6 +161,6 @@ def test_an_end_in_a_file_that_is_not_listed_is_refused() -> None:
 def test_a_log_is_read_up_to_a_place_or_what_is_held_or_its_end(
     until: int | None, minimum: int | None, end: int
 ) -> None:
-    at = [None if place is None else Position("b.000001", place) for place in (until, minimum)]
+    at = [None if offset is None else Position("b.000001", offset) for offset in (until, minimum)]
     log = Log("shop", (LogFile("b.000001", 99),), Position("b.000001", 99))
     assert log.up_to(*at).end.offset == end

@@ -36,11 +36,11 @@ def streaming(database: Database) -> Iterator[tuple[Any, ResultStream]]:
 def rows(events: Iterator[result_stream.Images]) -> Iterator[tuple[int, bytes]]:
     """The values of images."""
     for event, length in events:
-        content, place = event[:length].tobytes(), len(written_head(2))
-        while place < length:
-            number, size = struct.unpack_from("<II", content, place + 1)
-            yield number, content[place + 9 : place + 9 + size]
-            place += 9 + size
+        content, offset = event[:length].tobytes(), len(written_head(2))
+        while offset < length:
+            number, size = struct.unpack_from("<II", content, offset + 1)
+            yield number, content[offset + 9 : offset + 9 + size]
+            offset += 9 + size
 
 
 @pytest.mark.parametrize("sizes", [[0, 3, 70_000], [5, 1 << 20, 7], [1, (1 << 20) - 16, 3 << 20, 2], [9, 17 << 20, 4]])

@@ -64,13 +64,13 @@ def test_a_live_server_tells_when_its_files_werebegun(tmp_path: Path) -> None:
         cursor.execute("FLUSH BINARY LOGS")
         cursor.execute(f"PURGE BINARY LOGS TO '{oldest}'")
         listed = server.log()
-        margin_ = margin(server, listed, listed.end)
+        retention_margin = margin(server, listed, listed.end)
         times = [file_started_at(server.reading(), file.name) for file in listed.files]
-    assert (margin_.oldest, margin_.bytes) == (oldest, sum(file.size for file in listed.files) - 4)
-    assert margin_.hours is not None
-    assert 0 <= margin_.hours < 0.1
+    assert (retention_margin.oldest, retention_margin.bytes) == (oldest, sum(file.size for file in listed.files) - 4)
+    assert retention_margin.hours is not None
+    assert 0 <= retention_margin.hours < 0.1
     assert 1 <= times[-1] - times[0] < 60
-    assert margin_.shortage(Retention(margin=timedelta(hours=1))) is not None
+    assert retention_margin.shortage(Retention(margin=timedelta(hours=1))) is not None
 
 
 def test_hours_are_unknown_where_a_file_is_gone_by_then(source: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -81,7 +81,7 @@ def test_hours_are_unknown_where_a_file_is_gone_by_then(source: Files, caplog: p
 
 
 @pytest.mark.parametrize(
-    "margin_, limits, message",
+    "retention_margin, limits, message",
     [
         (Margin(500, 3.0, "b.000009"), Retention(), None),
         (Margin(500, 3.0, "b.000009"), Retention(margin=timedelta(hours=3), margin_bytes=500), None),
@@ -96,9 +96,9 @@ def test_hours_are_unknown_where_a_file_is_gone_by_then(source: Files, caplog: p
     ],
 )
 def test_a_shortage_is_below_a_limit_of_a_log_that_was_purged(
-    margin_: Margin, limits: Retention, message: str | None
+    retention_margin: Margin, limits: Retention, message: str | None
 ) -> None:
-    shortage = margin_.shortage(limits)
+    shortage = retention_margin.shortage(limits)
     assert (shortage is None) == (message is None)
     assert message is None or message in str(shortage)
 
@@ -113,8 +113,8 @@ def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two
     """As a user meets it: in ``status``, in ``check --connect``, and in the run."""
     try:
         build = build_of(name)
-    except ConfigError as error_:
-        pytest.skip(str(error_))
+    except ConfigError as config_error:
+        pytest.skip(str(config_error))
     with (
         MySQLServer(tmp_path / "server", {}, build) as server,
         server.connect() as connection,
@@ -137,9 +137,9 @@ def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two
         assert error is None
         assert "hours of log before what is yet to be read" in str(warning)
         assert f"({oldest} is its oldest file), less than retention.margin, 1 hours" in str(warning)
-        status_ = status(pipeline, lake, "shop")
-        assert (status_.retention_margin_bytes or 0) > 100
-        assert 0 < (status_.retention_margin_hours or 0) < 0.1
+        source_status = status(pipeline, lake, "shop")
+        assert (source_status.retention_margin_bytes or 0) > 100
+        assert 0 < (source_status.retention_margin_hours or 0) < 0.1
         with pytest.raises(SourceError, match=r"less than retention\.margin"):
             require_readable(pipeline, lake, "shop")
 
@@ -148,18 +148,18 @@ def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two
             cursor.execute(statement)
         now = source.log().end.file
         _purge(cursor, now)
-        ways = (
+        remedies = (
             f"is gone from the source, whose oldest file is {now}; either have archived copies read into the same "
             "bronze (stratalog extract --source shop --archive DIR), or start under another source name with "
             "start: "
         )
-        assert f"{file} {ways}" in str(_messages(pipeline)[1])
+        assert f"{file} {remedies}" in str(_messages(pipeline)[1])
         with pytest.raises(SourceError) as refused:
             plan(lake.bronze("shop"), source, "earliest")
-        assert f"{file} {ways}earliest" in str(refused.value)
+        assert f"{file} {remedies}earliest" in str(refused.value)
         with pytest.raises(SourceError) as refused:  # a source that begins there
             plan(Lake(str(tmp_path / "other")).bronze("shop"), source, f"{first}:4")
-        assert f"{first} {ways}earliest" in str(refused.value)
+        assert f"{first} {remedies}earliest" in str(refused.value)
 
 
 def _purge(cursor: Cursor, file: str) -> None:
@@ -186,5 +186,5 @@ def _pipeline(folder: Path, server: MySQLServer, start: str) -> Pipeline:
 
 
 def _messages(pipeline: Pipeline) -> tuple[str | None, str | None]:
-    status_ = status(pipeline, lake_of(pipeline), "shop")
-    return status_.warning, status_.error
+    source_status = status(pipeline, lake_of(pipeline), "shop")
+    return source_status.warning, source_status.error

@@ -17,7 +17,7 @@ from spark_jobs.log.location import LogLocation, parse_start
 from spark_jobs.log.position import Position
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source
-from spark_jobs.source.seek import find_place, find_start, has_no_transaction_before
+from spark_jobs.source.seek import find_start, has_no_transaction_before, resolve_location
 from spark_jobs.source.server import Server
 from tests.fix_servers import OPTIONS
 from tests.servers import SERVERS, build_of
@@ -44,17 +44,17 @@ class WrittenLog:
             return DomainGtids.parse(",".join(last.values()))
         return MysqlGtids.parse(",".join(gtids))
 
-    def find(self, place: LogLocation) -> Position:
+    def find(self, location: LogLocation) -> Position:
         """Both sources lead to the same."""
-        live, copied = (find_place(source, source.log(), place) for source in self.sources)
+        live, copied = (resolve_location(source, source.log(), location) for source in self.sources)
         assert live == copied
         return live
 
-    def refused(self, place: LogLocation) -> str:
+    def refused(self, location: LogLocation) -> str:
         messages = []
         for source in self.sources:
             with pytest.raises(SourceError) as error:
-                find_place(source, source.log(), place)
+                resolve_location(source, source.log(), location)
             messages.append(str(error.value))
         assert messages[0] == messages[1]
         return messages[0]
@@ -103,9 +103,14 @@ def written_log(server: MySQLServer, name: str, copy: Path) -> WrittenLog:
     log = live.log()
     for file in log.files:
         shutil.copyfile(server.data / file.name, copy / file.name)
-    transactions_ = [transaction for file in log.files for transaction in transactions(server.data / file.name)]
+    transaction_list = [transaction for file in log.files for transaction in transactions(server.data / file.name)]
     return WrittenLog(
-        server, (live, Files("shop", copy)), transactions_, row[0].replace(tzinfo=UTC), transactions_[-3][0], log.end
+        server,
+        (live, Files("shop", copy)),
+        transaction_list,
+        row[0].replace(tzinfo=UTC),
+        transaction_list[-3][0],
+        log.end,
     )
 
 
@@ -123,7 +128,7 @@ def test_whether_a_file_has_transactions_before_a_place(log: WrittenLog) -> None
     first, second = next(
         (first, second) for (first, _), (second, _) in itertools.pairwise(log.transactions) if first.file == second.file
     )
-    first = min(place for place, _ in log.transactions if place.file == first.file)
+    first = min(position for position, _ in log.transactions if position.file == first.file)
     for source in log.sources:
         assert has_no_transaction_before(source, first)
         assert not has_no_transaction_before(source, second)
@@ -132,7 +137,7 @@ def test_whether_a_file_has_transactions_before_a_place(log: WrittenLog) -> None
 @pytest.mark.thorough
 def test_a_set_leads_to_the_first_transaction_that_is_not_in_it(log: WrittenLog) -> None:
     gtids = [gtid for _, gtid in log.transactions]
-    assert len({place.file for place, _ in log.transactions}) == 4
+    assert len({position.file for position, _ in log.transactions}) == 4
     for count in range(1, len(gtids)):
         if log.transactions[count][0].offset != 4:
             assert log.find(log.set_of(gtids[:count])) == log.transactions[count][0]
@@ -141,7 +146,7 @@ def test_a_set_leads_to_the_first_transaction_that_is_not_in_it(log: WrittenLog)
 
 def test_a_set_of_whole_files_leads_to_the_next_ones_beginning(log: WrittenLog) -> None:
     gtids = [gtid for _, gtid in log.transactions]
-    heads = [count for count, (place, _) in enumerate(log.transactions) if place.offset == 4 and count]
+    heads = [count for count, (position, _) in enumerate(log.transactions) if position.offset == 4 and count]
     for count in heads:
         assert log.find(log.set_of(gtids[:count])) == log.transactions[count][0]
 
@@ -150,14 +155,14 @@ def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: WrittenLog) -> 
     gtids = [gtid for _, gtid in log.transactions]
     count = 6
     if isinstance(log.set_of(gtids), DomainGtids):
-        gtids_: Gtids = DomainGtids.parse(",".join(gtids[4:6]))  # two of three domains
-        assert "the log does not hold" in log.refused(gtids_)
+        gtid_set: Gtids = DomainGtids.parse(",".join(gtids[4:6]))  # two of three domains
+        assert "the log does not hold" in log.refused(gtid_set)
         return
-    gtids_ = log.set_of([*gtids[:count], *gtids[count + 1 : count + 3]])
+    gtid_set = log.set_of([*gtids[:count], *gtids[count + 1 : count + 3]])
     behind = log.set_of(gtids[count + 1 : count + 3])
-    place, lacks = log.transactions[count]
-    assert log.refused(gtids_) == (
-        f"shop: the set holds {behind}, but not {lacks}, which came before that, at {place}; name a set without "
+    position, lacks = log.transactions[count]
+    assert log.refused(gtid_set) == (
+        f"shop: the set holds {behind}, but not {lacks}, which came before that, at {position}; name a set without "
         "gaps, or the position"
     )
 
@@ -208,28 +213,28 @@ def test_a_time_to_come_is_refused(log: WrittenLog) -> None:
     with pytest.raises(
         SourceError, match=r"is still to come by the server's clock, which says \d{4}-.*; name an earlier"
     ):
-        find_place(live, live.log(), to_come)
+        resolve_location(live, live.log(), to_come)
     with pytest.raises(SourceError, match=rf"lies behind the end of the log at {log.end}, whose last transaction comm"):
-        find_place(copied, copied.log(), to_come)
+        resolve_location(copied, copied.log(), to_come)
     time.sleep(1.1)  # MySQL 5.7 logs whole seconds: what was committed in this one may be later than any moment of it
     now = live.now()
     assert now is not None
-    assert find_place(live, live.log(), now - timedelta(milliseconds=1)) == log.end
+    assert resolve_location(live, live.log(), now - timedelta(milliseconds=1)) == log.end
 
 
 def test_names_and_positions(log: WrittenLog) -> None:
     live = log.sources[0]
-    log_ = live.log()
-    assert find_start(live, log_, parse_start("earliest")) == Position(log_.files[0].name, 4)
-    assert find_start(live, log_, parse_start("latest")) == log.end
-    assert find_start(live, log_, parse_start(str(log.later))) == log.later
+    server_log = live.log()
+    assert find_start(live, server_log, parse_start("earliest")) == Position(server_log.files[0].name, 4)
+    assert find_start(live, server_log, parse_start("latest")) == log.end
+    assert find_start(live, server_log, parse_start(str(log.later))) == log.later
 
 
 @pytest.mark.thorough
 def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: WrittenLog, tmp_path: Path) -> None:
     """The last test of the module: it purges."""
     gtids = [gtid for _, gtid in log.transactions]
-    files = sorted({place.file for place, _ in log.transactions})
+    files = sorted({position.file for position, _ in log.transactions})
     with log.server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"PURGE BINARY LOGS TO '{files[2]}'")
     copied = log.sources[1]
@@ -255,6 +260,6 @@ def _require_purged_by_hand(log: WrittenLog) -> None:
         cursor.execute("SELECT @@GLOBAL.gtid_executed")
         executed = parse_gtids(cursor.fetchone()[0])  # type: ignore[index] # a row there is
     live, copied = log.sources
-    assert find_place(live, live.log(), executed) == live.log().end
+    assert resolve_location(live, live.log(), executed) == live.log().end
     with pytest.raises(SourceError, match="does not hold 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 of the set"):
-        find_place(copied, copied.log(), executed)
+        resolve_location(copied, copied.log(), executed)

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.mysql
 
 
 def settings(server: MySQLServer, **changed: object) -> MySQL:
-    settings_ = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    return MySQL.model_validate(settings_ | changed)
+    connection_settings = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    return MySQL.model_validate(connection_settings | changed)
 
 
 def source_of(server: MySQLServer, **changed: object) -> Server:
@@ -224,9 +224,9 @@ def test_a_user_without_privileges_is_told_which(database: Database) -> None:
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
-    server_ = Server("shop", MySQL(port=1, user="repl", password=SecretStr("geheim"), connect_timeout=2))
+    server_uuid = Server("shop", MySQL(port=1, user="repl", password=SecretStr("geheim"), connect_timeout=2))
     with pytest.raises(SourceError) as refused:
-        server_.log()
+        server_uuid.log()
     assert str(refused.value) == ("shop: 127.0.0.1:1 cannot be reached: Connection refused")
 
 

@@ -174,8 +174,8 @@ def test_a_put_whose_answer_is_lost_is_known_as_its_own(bucket: str, store_serve
 def test_a_refusal_is_not_asked_again(bucket: str, gateway: Gateway) -> None:
     path, requests = ObjectPath.parse(bucket) / "a.json", []
 
-    def fault(method: str, place: str) -> bytes:
-        requests.append((method, place))
+    def fault(method: str, full_path: str) -> bytes:
+        requests.append((method, full_path))
         return refusal("403 Forbidden", "ExpiredToken")
 
     with FaultyProxy(gateway.port, fault) as proxy:

@@ -1,10 +1,10 @@
 import pytest
 
-from spark_jobs.telemetry.endpoints import has_login, place_of
+from spark_jobs.telemetry.endpoints import has_login, origin_of
 
 
 @pytest.mark.parametrize(
-    "url, place",
+    "url, path",
     [
         ("http://collector:4318", "http://collector:4318"),
         ("https://user:secret@collector/v1?key=secret#secret", "https://collector"),
@@ -12,8 +12,8 @@ from spark_jobs.telemetry.endpoints import has_login, place_of
         ("http://collector:port", "an address that cannot be read"),
     ],
 )
-def test_a_place_has_no_secret(url: str, place: str) -> None:
-    assert place_of(url) == place
+def test_a_place_has_no_secret(url: str, path: str) -> None:
+    assert origin_of(url) == path
 
 
 @pytest.mark.parametrize(

@@ -43,17 +43,22 @@ def test_spans_are_one_trace_and_metrics_have_their_labels(run: Span, monkeypatc
         monkeypatch.setenv(otlp.ENDPOINT, received.url)
         assert otlp.is_wanted()
         otlp.send(run, families)
-    by_name = {span_.name: span_ for span_ in received.spans}
-    assert sorted(span_.name for span_ in received.spans) == ["extract", "source", "source", "stratalog run"]
-    assert len({span_.trace_id for span_ in received.spans}) == 1
+    by_name = {recorded_span.name: recorded_span for recorded_span in received.spans}
+    assert sorted(recorded_span.name for recorded_span in received.spans) == [
+        "extract",
+        "source",
+        "source",
+        "stratalog run",
+    ]
+    assert len({recorded_span.trace_id for recorded_span in received.spans}) == 1
     root, extract = by_name["stratalog run"], by_name["extract"]
     assert (root.parent_span_id, root.start_time_unix_nano, root.end_time_unix_nano) == (b"", run.started, run.ended)
-    parents = {span_.span_id: span_.name for span_ in received.spans}
+    parents = {recorded_span.span_id: recorded_span.name for recorded_span in received.spans}
     assert parents[extract.parent_span_id] == "source"
     attributes = {a.key: a.value.string_value or a.value.int_value for a in extract.attributes}
     assert attributes == {"layer": "bronze", "bytes": 5}
-    failed = [span_ for span_ in received.spans if span_.status.code == 2]
-    assert [(span_.name, span_.status.message) for span_ in failed] == [("source", "lost")]
+    failed = [recorded_span for recorded_span in received.spans if recorded_span.status.code == 2]
+    assert [(recorded_span.name, recorded_span.status.message) for recorded_span in failed] == [("source", "lost")]
     assert received.resources[0]["service.name"] == "stratalog"
     (metric,) = received.metrics
     (point,) = metric.gauge.data_points

@@ -34,10 +34,10 @@ from spark_jobs.text.disclosure import cell, foreign, printable, statement, text
     ],
 )
 def test_a_statement_is_shown_without_its_literals(text: str, expected: str | None) -> None:
-    text_ = statement(text)
-    assert "SECRET" not in text_
+    content_text = statement(text)
+    assert "SECRET" not in content_text
     if expected is not None:
-        assert text_ == expected
+        assert content_text == expected
 
 
 def test_a_long_statement_is_cut_and_only_its_beginning_is_read() -> None:

@@ -20,7 +20,7 @@ from spark_jobs.errors import (
     Truncated,
 )
 from spark_jobs.text.codes import code_of
-from spark_jobs.text.remedies import DEFAULTS, KINDS, Kind, advised, kind_of, says_what_to_do
+from spark_jobs.text.remedies import DEFAULTS, KINDS, Kind, advised, has_remedy, kind_of
 from tests.ran import without_codes
 
 COMMANDS = every_verb()
@@ -45,19 +45,19 @@ def literal(node: ast.expr) -> str:
 
 
 def raised() -> Iterator[tuple[str, type[StratalogError], str]]:
-    """Where an error of ours is made, its class, and its message."""
+    """Position where an error of ours is made, its class, and its message."""
     for path in sorted((ROOT / "spark_jobs").rglob("*.py")):
-        place = str(path.relative_to(ROOT / "spark_jobs"))
-        if place.startswith("demo/") or place == "errors.py":
+        label = str(path.relative_to(ROOT / "spark_jobs"))
+        if label.startswith("demo/") or label == "errors.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
             if name in CLASSES:
-                yield place, CLASSES[name], literal(node.args[0])
-            elif name == "refusal" and place.startswith("silver/timeline/"):  # how a timeline refuses a statement
-                yield place, TableStopped, f"ALTER TABLE at bin.000001:4 {literal(node.args[1])}: ALTER TABLE t"
+                yield label, CLASSES[name], literal(node.args[0])
+            elif name == "refusal" and label.startswith("silver/timeline/"):  # how a timeline refuses a statement
+                yield label, TableStopped, f"ALTER TABLE at bin.000001:4 {literal(node.args[1])}: ALTER TABLE t"
 
 
 COMPUTED = re.compile(
@@ -72,27 +72,27 @@ OF_RULES = ("silver/masking.py: x", "silver/row_filters.py: x", "silver/column_m
 def test_every_stop_of_a_table_has_a_remedy_of_its_own_kind() -> None:
     """A message of which this is not true: say in it what to do, or give it a kind in spark_jobs/text/remedies.py."""
     stops = [
-        (place, text)
-        for place, cls, text in raised()
+        (label, text)
+        for label, cls, text in raised()
         # What verify says of a table stops none, and operations/repair.py repeats the message of a stop.
-        if issubclass(cls, TableStopped) and not place.startswith(("checks/verify/", "operations/repair.py"))
+        if issubclass(cls, TableStopped) and not label.startswith(("checks/verify/", "operations/repair.py"))
     ]
     assert len(stops) > 80
-    filled = [(place, text, re.sub(r"\{[^}]*\}", "x", text)) for place, text in stops]
+    filled = [(label, text, re.sub(r"\{[^}]*\}", "x", text)) for label, text in stops]
     alone = [
-        f"{place}: {short}"
-        for place, text, short in filled
-        if not (says_what_to_do(text) or kind_of(text) or kind_of(short) or COMPUTED.fullmatch(short))
+        f"{label}: {short}"
+        for label, text, short in filled
+        if not (has_remedy(text) or kind_of(text) or kind_of(short) or COMPUTED.fullmatch(short))
     ]
     assert [line for line in alone if not line.startswith(OF_RULES)] == []
 
 
 def test_every_message_that_is_made_can_be_advised() -> None:
-    for place, cls, text in raised():
+    for label, cls, text in raised():
         message = advised(cls(text), "shop", "shop.t")
         remedy = without_codes(message).removeprefix(text)
-        assert says_what_to_do(message) or "run again" in message, place
-        assert not re.search(r"\{(?:source|table|at)\}", remedy), place
+        assert has_remedy(message) or "run again" in message, label
+        assert not re.search(r"\{(?:source|table|at)\}", remedy), label
         assert advised(message) == message, "once is enough"
 
 
@@ -113,8 +113,8 @@ REMEDIES = [*(kind.remedy for kind in KINDS), *DEFAULTS.values()]
 def test_a_remedy_names_what_there_is(remedy: str) -> None:
     for verb, options in re.findall(r"stratalog ([a-z]+)((?: --[a-z-]+(?: (?:\{\w+\}|[A-Z]+))?)*)", remedy):
         command = COMMANDS[verb]
-        options_ = {text for parameter in command.params for text in parameter.opts}
-        assert set(re.findall(r"--[a-z-]+", options)) <= options_, verb
+        option_names = {text for parameter in command.params for text in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", options)) <= option_names, verb
 
 
 SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [

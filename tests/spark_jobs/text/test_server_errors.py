@@ -137,13 +137,13 @@ def hostile(text: str, at: int, needle: str) -> list[str]:
 
 def filled(text: str, values: dict[int, str] | None = None) -> str:
     """The text with values in the places of its forms, and plain words or digits in all others."""
-    places = count()
+    positions = count()
 
     def value(form: re.Match[str]) -> str:
         plain = "7" if form[0][-1] in "du" else WORD
         if form[0][-1] in "ME":
             plain = '28 "No space left on device"'
-        filling = (values or {}).get(next(places), plain)
+        filling = (values or {}).get(next(positions), plain)
         return f"`{filling}`" if "`" in form[0] or form[0].endswith("Q") else filling
 
     return FORM.sub(value, text)

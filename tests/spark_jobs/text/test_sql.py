@@ -147,7 +147,9 @@ def in_quotes(node: ast.JoinedStr) -> Iterator[str]:
 def test_one_module_quotes() -> None:
     by_module: dict[str, set[str]] = {}
     for name, nodes in modules():
-        raised = {id(inner) for node_ in nodes if isinstance(node_, ast.Raise) for inner in ast.walk(node_)}
+        raised = {
+            id(inner) for raise_node in nodes if isinstance(raise_node, ast.Raise) for inner in ast.walk(raise_node)
+        }
         for node in nodes:
             if isinstance(node, ast.JoinedStr) and id(node) not in raised:
                 by_module.setdefault(name, set()).update(in_quotes(node))

@@ -78,7 +78,7 @@ def test_a_small_document_that_grows_is_large() -> None:
 
 
 def test_holes_that_an_update_in_place_has_left() -> None:
-    """A server shortens a string where it lies; the rest of its place stays."""
+    """A server shortens a string where it lies; the rest of its offset stays."""
     document = to_binary({"a": "long", "b": "x"}).replace(b"\4long", b"\2loXX")
     assert from_binary(apply_diffs(document, diff(REPLACE, "$.b", "y"))) == {"a": "lo", "b": "y"}
 
@@ -117,8 +117,8 @@ def test_what_is_refused(document: Any, wire: bytes, message: str) -> None:
 @given(st.data())
 def test_damaged_documents_are_decode_errors(data: st.DataObject) -> None:
     document = bytearray(to_binary(DOCUMENT))
-    for place in data.draw(st.lists(st.integers(0, len(document) - 1), min_size=1, max_size=4)):
-        document[place] = data.draw(st.integers(0, 255))
+    for offset in data.draw(st.lists(st.integers(0, len(document) - 1), min_size=1, max_size=4)):
+        document[offset] = data.draw(st.integers(0, 255))
     wire = diff(REPLACE, "$.list[1].x", 1) + diff(REMOVE, "$.deep.er.est")
     with contextlib.suppress(DecodeError):
         assert apply_diffs(bytes(document[: data.draw(st.integers(0, len(document)))]), wire)

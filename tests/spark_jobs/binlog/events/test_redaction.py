@@ -238,8 +238,8 @@ def test_logs_that_differ_otherwise_are_not_the_same() -> None:
 def test_the_last_event_may_be_cut(cut: int) -> None:
     content = SPECS["version 2"].to_bytes()
     redacted_log = joined(redacted(content))
-    place = next(event.offset for event in list_events(iter([redacted_log]), FILE) if event.type == "Redacted")
-    assert same_but_redacted(redacted_log[: place + cut], content[: place + cut], 4)
+    offset = next(event.offset for event in list_events(iter([redacted_log]), FILE) if event.type == "Redacted")
+    assert same_but_redacted(redacted_log[: offset + cut], content[: offset + cut], 4)
 
 
 @pytest.mark.parametrize("size", [2, 3, 251, 252, 253, 254, 300, 0xFFFF, 0x10003, 0x10004, 1 << 20])

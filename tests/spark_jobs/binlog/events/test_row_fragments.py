@@ -27,7 +27,7 @@ from tests.slicing import sliced
 RECORDED = Path("tests/recorded")
 LOGS = [RECORDED / f"mariadb-11.4-{name}.000001" for name in ("full-metadata", "compressed-events")]
 LOGS += [RECORDED / "mysql-9.7-full-metadata.000001", RECORDED / "mysql-8.0-wide.000001"]
-WAYS = [Fragmenter(100), Fragmenter(27, number_first=True), Fragmenter(200, own_checksum=True)]
+METHODS = [Fragmenter(100), Fragmenter(27, number_first=True), Fragmenter(200, own_checksum=True)]
 
 ORDERS = Table("shop.orders", key=["id"], id=INT, note=VARCHAR(4000))
 MANY = Rows("shop.orders", Insert, [(k, "x" * 50) for k in range(20)])
@@ -35,7 +35,7 @@ SPEC = SegmentSpec([ORDERS], [MANY, Commit(), Insert("shop.orders", (99, "small"
 
 
 def changes_in(content: bytes, chunk: int = 1 << 20) -> list[dict[str, object]]:
-    """The lines of ``stratalog changes`` without their places, which fragments move."""
+    """The lines of ``stratalog changes`` without their offsets, which fragments move."""
     text = "".join(changes_of_files([("log", chunked(content, chunk))], wanted_tables(["shop.*"])))
     lines = [json.loads(line) for line in text.splitlines()]
     return [{key: value for key, value in line.items() if key != "offset"} for line in lines]
@@ -44,9 +44,9 @@ def changes_in(content: bytes, chunk: int = 1 << 20) -> list[dict[str, object]]:
 def rows_of(content: bytes) -> list[list[object]]:
     """The rows of all tables by the decoder of files, read at one go."""
     decoder = FileDecoder("log")
-    with_places = [(str(definition.name), changes) for definition, changes in decoder.read(io.BytesIO(content))]
+    with_offsets = [(str(definition.name), changes) for definition, changes in decoder.read(io.BytesIO(content))]
     return sorted(
-        ([name, *map(str, values)] for name, changes in with_places for values in _values(changes.after)),
+        ([name, *map(str, values)] for name, changes in with_offsets for values in _values(changes.after)),
         key=repr,
     )
 
@@ -55,7 +55,7 @@ def _values(columns: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
     return zip(*(column.to_pylist() for column in columns.columns), strict=True)
 
 
-@pytest.mark.parametrize("fragmenter", WAYS, ids=["count first", "number first", "own checksum"])
+@pytest.mark.parametrize("fragmenter", METHODS, ids=["count first", "number first", "own checksum"])
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
 def test_recorded_rows_are_the_same_in_fragments(log: Path, fragmenter: Fragmenter) -> None:
     content = log.read_bytes()
@@ -144,11 +144,11 @@ def with_code(bodies: list[bytes]) -> list[bytes]:
 )
 def test_what_is_wrong_with_fragments(change: Callable[[list[bytes]], list[bytes]], kind: type, message: str) -> None:
     content = replace(FIRST, change=change).log(SPEC.to_bytes())
-    place = SPEC.offsets()[5]
+    offset = SPEC.offsets()[5]
     with pytest.raises(DecodeError) as info:
         changes_in(content)
     assert type(info.value) is kind
-    assert str(info.value).startswith(f"log:{place}: a row event in fragments (PARTIAL_ROW_DATA)")
+    assert str(info.value).startswith(f"log:{offset}: a row event in fragments (PARTIAL_ROW_DATA)")
     assert message in str(info.value)
 
 
@@ -163,9 +163,9 @@ def test_a_flipped_byte_in_any_fragment_is_named() -> None:
 
 def test_a_file_that_ends_between_fragments_is_cut() -> None:
     content = FIRST.log(SPEC.to_bytes())
-    place = SPEC.offsets()[5]
-    with pytest.raises(Truncated, match=f"log:{place}: the file ends inside the event that begins there"):
-        list(list_events(iter([content[: place + 200]]), "log"))
+    offset = SPEC.offsets()[5]
+    with pytest.raises(Truncated, match=f"log:{offset}: the file ends inside the event that begins there"):
+        list(list_events(iter([content[: offset + 200]]), "log"))
 
 
 def test_a_quarantined_group_is_one_event() -> None:

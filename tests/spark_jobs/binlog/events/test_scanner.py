@@ -157,10 +157,10 @@ def test_map_name() -> None:
 
 def test_a_slice_inside_a_transaction() -> None:
     """Table maps come from the context; GTID and time are the caller's to know."""
-    content, places = SPEC.to_bytes(), SPEC.offsets()
-    head = FormatDescription.parse(content[4 : places[1]], FILE).event
-    context, payload = head + content[places[4] : places[5]], content[places[5] : places[7]]
-    scanner, scan = open_slice(FILE, places[5], context, payload, TableMaps(), transaction_start=158, committed_us=77)
+    content, offsets = SPEC.to_bytes(), SPEC.offsets()
+    head = FormatDescription.parse(content[4 : offsets[1]], FILE).event
+    context, payload = head + content[offsets[4] : offsets[5]], content[offsets[5] : offsets[7]]
+    scanner, scan = open_slice(FILE, offsets[5], context, payload, TableMaps(), transaction_start=158, committed_us=77)
     assert scan.table.tolist() == [0, -1]
     assert scan.transaction.tolist() == [0, 0]
     assert scan.transactions[0, [kernels.TX_START, kernels.TX_GTID, kernels.TX_COMMITTED]].tolist() == [158, 4, 77]
@@ -170,9 +170,9 @@ def test_a_slice_inside_a_transaction() -> None:
 
 def test_a_slice_cut_short() -> None:
     content = SPEC.to_bytes()
-    places = set(SPEC.offsets())
+    offsets = set(SPEC.offsets())
     for length in range(4, len(content)):
-        if length in places and length > 4:
+        if length in offsets and length > 4:
             open_slice(FILE, 0, None, content[:length], TableMaps())
             continue
         with pytest.raises(Truncated):
@@ -186,9 +186,9 @@ def test_a_slice_without_context() -> None:
 
 def test_an_event_longer_than_a_server_writes() -> None:
     content = bytearray(SPEC.to_bytes())
-    place = SPEC.offsets()[3]
-    content[place + 9 : place + 13] = struct.pack("<I", 0x7FFFFFFF)
-    with pytest.raises(DecodeError, match=f"{FILE}:{place}: Query event .type 2. of 2147483647 bytes"):
+    offset = SPEC.offsets()[3]
+    content[offset + 9 : offset + 13] = struct.pack("<I", 0x7FFFFFFF)
+    with pytest.raises(DecodeError, match=f"{FILE}:{offset}: Query event .type 2. of 2147483647 bytes"):
         open_slice(FILE, 0, None, bytes(content), TableMaps())
 
 

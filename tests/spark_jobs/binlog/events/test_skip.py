@@ -28,10 +28,10 @@ def slices(spec: SegmentSpec, target: int) -> list[Slice]:
     return [row for batch in cut for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True)]
 
 
-def decoded(slices_: list[Slice], skip: set[int]) -> dict[str, list[tuple[int, int, int]]]:
+def decoded(slice_list: list[Slice], skip: set[int]) -> dict[str, list[tuple[int, int, int]]]:
     """By table: operation, id and v of each change, without the events at these offsets."""
     rows_by_table: dict[str, list[tuple[int, int, int]]] = {"t": [], "u": []}
-    for start, context, payload in slices_:
+    for start, context, payload in slice_list:
         inside = [offset for offset in skip if start <= offset < start + len(payload)]
         plain = passed_over(FILE, start, payload, inside) if inside else payload
         assert len(plain) == len(payload)
@@ -53,7 +53,7 @@ def test_each_event_of_rows_can_be_left_out_alone(checksum: bool, target: int) -
     assert [row.table and row.table.table for row in rows] == ["t", "u", "t", "t", "t"]
     for at, event in enumerate(rows):
         assert event.table
-        remaining = {name: list(rows_) for name, rows_ in all_rows.items()}
+        remaining = {name: list(row_list) for name, row_list in all_rows.items()}
         del remaining[event.table.table][sum(row.table == event.table for row in rows[:at])]
         assert decoded(cut_slices, {event.offset}) == remaining
     assert decoded(cut_slices, {row.offset for row in rows}) == {"t": [], "u": []}

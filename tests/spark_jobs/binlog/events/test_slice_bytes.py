@@ -58,7 +58,7 @@ def test_decoders_that_share_scans_give_what_each_gives_alone(target: int, monke
 
     monkeypatch.setattr(slice_bytes, "open_slice", counted)
     assert decoded(slices, Scans()) == expected
-    assert opened == [slice_.start for slice_ in slices], "each slice is scanned once, for both tables"
+    assert opened == [log_slice.start for log_slice in slices], "each slice is scanned once, for both tables"
 
 
 def test_a_scan_is_kept_as_long_as_its_slice() -> None:

@@ -186,7 +186,7 @@ def test_a_table_map_cut_inside_its_columns_is_an_error() -> None:
 
 
 def test_each_column_has_a_bit_for_being_visible() -> None:
-    columns = {f"c{place}": INT for place in range(9)}
+    columns = {f"c{offset}": INT for offset in range(9)}
     nine = Table("shop.t", metadata=False, **columns)  # type: ignore[arg-type]  # columns by name
     definition = with_fields(nine, "8.0.36", (12, b"\xdf\x00"))
     assert [column.invisible for column in definition.columns] == [False, False, True, *[False] * 5, True]
@@ -239,7 +239,7 @@ def test_metadata_that_no_server_writes_is_an_error(code: int, meta: bytes) -> N
 @pytest.mark.parametrize("count", [0, 4097])
 def test_as_many_columns_as_no_table_has_are_an_error(count: int) -> None:
     with pytest.raises(DecodeError, match=f"TABLE_MAP of shop.t: {count} columns"):
-        parsed(Table("shop.t", (), metadata=False, **{f"c{place}": INT for place in range(count)}))
+        parsed(Table("shop.t", (), metadata=False, **{f"c{offset}": INT for offset in range(count)}))
 
 
 PLAIN = Table("shop.t", metadata=False, a=VARCHAR(5))

@@ -88,10 +88,10 @@ def test_a_field_of_a_later_version_is_passed_over() -> None:
 def inner_of(spec: SegmentSpec) -> bytes:
     """The content of the first payload."""
     body = next(event[19:-4] for event in replace(spec, payload=lambda _: "none").events() if event[4] == 40)
-    place = 0
-    while body[place]:
-        place += 2 + body[place + 1]
-    return body[place + 1 :]
+    offset = 0
+    while body[offset]:
+        offset += 2 + body[offset + 1]
+    return body[offset + 1 :]
 
 
 def holding(body: bytes) -> bytes:
@@ -102,7 +102,7 @@ def holding(body: bytes) -> bytes:
 
 
 CONTENT = inner_of(PACKED)
-PLACE = SegmentSpec([ORDERS], [Insert("shop.orders", (1, "a"))], payload=lambda _: "zstd").offsets()[3]
+OFFSET = SegmentSpec([ORDERS], [Insert("shop.orders", (1, "a"))], payload=lambda _: "zstd").offsets()[3]
 
 
 def cut_inside(count: int) -> bytes:
@@ -147,7 +147,7 @@ def test_what_is_refused(
     if message is None:
         assert opened(holding(body))[0] == [INSIDE[1:]]
         return
-    with pytest.raises(error, match=rf"^{FILE}:{PLACE}: Transaction_payload event: .*{message}"):
+    with pytest.raises(error, match=rf"^{FILE}:{OFFSET}: Transaction_payload event: .*{message}"):
         opened(holding(body))
 
 

@@ -31,8 +31,8 @@ def steps(changes: Sequence[Change], *, packed: bool = False, **options: Any) ->
     for row in rows:
         if row["kind"] == "control":
             continue
-        place = (FILE, row["start"], row["context"], row["payload"], row["transaction_start"])
-        xa_steps.append(xa_step(*place, inside=inside))
+        position = (FILE, row["start"], row["context"], row["payload"], row["transaction_start"])
+        xa_steps.append(xa_step(*position, inside=inside))
         inside = bool(xa_steps[-1] and xa_steps[-1].kind == "part")
     return xa_steps
 
@@ -73,10 +73,10 @@ def test_mariadb_marks_the_gtid_and_may_log_another_statement_first() -> None:
     prepared = RawEvent(162, struct.pack("<QIB", 5, 3, 0x40) + bytes(6))  # FL_PREPARED_XA
     query = Query("shop", "INSERT INTO t VALUES (1)")
     spec = replace(SPEC, version="11.4.5-MariaDB-log", changes=[prepared, query, END, prepare()])
-    (row,) = (slice_ for slice_ in sliced(spec.to_bytes())[0] if slice_["kind"] != "control")
+    (row,) = (log_slice for log_slice in sliced(spec.to_bytes())[0] if log_slice["kind"] != "control")
     assert (row["kind"], row["database"], row["statement"]) == ("statement", "shop", "XA START")
-    place = (FILE, row["start"], row["context"], row["payload"], row["transaction_start"])
-    assert xa_step(*place, inside=False) == XaStep("prepared", XID, ("shop", query.text))
+    position = (FILE, row["start"], row["context"], row["payload"], row["transaction_start"])
+    assert xa_step(*position, inside=False) == XaStep("prepared", XID, ("shop", query.text))
 
 
 def test_a_transaction_in_parts_says_what_becomes_of_it_in_the_last() -> None:

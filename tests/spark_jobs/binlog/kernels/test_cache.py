@@ -47,24 +47,24 @@ def answer(process: "subprocess.Popen[str]") -> list[str]:
     return out.split()
 
 
-def folders(place: Path) -> list[str]:
-    return [folder.name for folder in place.rglob(PREFIX + "*")]
+def folders(folder_path: Path) -> list[str]:
+    return [folder.name for folder in folder_path.rglob(PREFIX + "*")]
 
 
 @pytest.mark.parametrize("cache", ["", "elsewhere"])
 def test_an_edit_of_a_helper_compiles_its_callers_again(tree: Path, cache: str) -> None:
     """MARK_CONTROL is a constant of another module than the kernel that is compiled with it."""
     local_cache = tree / "spark_jobs/binlog/kernels/__pycache__"
-    place = str(tree / cache) if cache else ""
-    together = [started(tree, cache=place), started(tree, cache=place)]
+    folder = str(tree / cache) if cache else ""
+    together = [started(tree, cache=folder), started(tree, cache=folder)]
     assert [answer(process)[0] for process in together] == ["1", "1"]
-    assert answer(started(tree, cache=place)) == ["1", "0"]
+    assert answer(started(tree, cache=folder)) == ["1", "0"]
     before = folders(tree / cache if cache else local_cache)
 
     helpers = tree / HELPERS
     helpers.write_text(helpers.read_text().replace("MARK_CONTROL = 4", "MARK_CONTROL = 8"))
-    assert answer(started(tree, cache=place)) == ["0", "1"]
-    assert answer(started(tree, cache=place)) == ["0", "0"]
+    assert answer(started(tree, cache=folder)) == ["0", "1"]
+    assert answer(started(tree, cache=folder)) == ["0", "0"]
     after = folders(tree / cache if cache else local_cache)
     assert (len(before), len(after), before != after) == (1, 1, True)
     assert (folders(local_cache) == []) == bool(cache)

@@ -20,18 +20,18 @@ from tests.kernel_bytes import address
 
 @given(content=st.binary(max_size=400), before=st.integers(0, 100))
 def test_crc32(content: bytes, before: int) -> None:
-    place, _owner = address(content)
+    offset, _owner = address(content)
     rest = content[before:]
     if len(content) >= before:
-        assert checksum._crc32(place + before, len(rest), before) == zlib.crc32(rest)
+        assert checksum._crc32(offset + before, len(rest), before) == zlib.crc32(rest)
 
 
 @pytest.mark.parametrize("count", [*range(300), 4096, 65537])
 def test_crc32_of_long_runs(count: int) -> None:
     content = np.random.default_rng(count).bytes(64 + count)
-    place, _owner = address(content)
+    offset, _owner = address(content)
     for before in (0, 64):
-        assert checksum._crc32(place + before, count, before) == zlib.crc32(content[before : before + count])
+        assert checksum._crc32(offset + before, count, before) == zlib.crc32(content[before : before + count])
 
 
 def joined(events: list[bytes]) -> int:
@@ -55,9 +55,9 @@ EVENTS = st.lists(st.binary(min_size=19, max_size=80).map(with_checksum), min_si
 def test_joined_checksums_tell_what_the_events_own_one_tells(events: list[bytes], data: st.DataObject) -> None:
     """Of one damaged event, whatever of it is damaged."""
     assert joined(events) == 0
-    place = data.draw(st.integers(0, len(events) - 1))
-    event = data.draw(st.binary(min_size=len(events[place]), max_size=len(events[place])))
-    assert (joined([*events[:place], event, *events[place + 1 :]]) == 0) == (with_checksum(event[:-4]) == event)
+    offset = data.draw(st.integers(0, len(events) - 1))
+    event = data.draw(st.binary(min_size=len(events[offset]), max_size=len(events[offset])))
+    assert (joined([*events[:offset], event, *events[offset + 1 :]]) == 0) == (with_checksum(event[:-4]) == event)
 
 
 @given(events=EVENTS, bit=st.integers(0, 19 * 8 - 1), damage=st.integers(0, 255))
@@ -79,8 +79,8 @@ def test_events_that_are_missing_or_cut_elsewhere_do_not_join() -> None:
 @given(content=st.binary(max_size=200), state=st.integers(0, 0xFFFFFFFF))
 def test_the_tables_of_crc32(content: bytes, state: int) -> None:
     """They serve processors without PCLMULQDQ, and the first event of a buffer."""
-    place, _owner = address(content)
-    slow = checksum._crc_rest(place, len(content), np.uint32(state))
+    offset, _owner = address(content)
+    slow = checksum._crc_rest(offset, len(content), np.uint32(state))
     assert slow ^ 0xFFFFFFFF == zlib.crc32(content, state ^ 0xFFFFFFFF)
 
 
@@ -106,8 +106,8 @@ def test_crc32_folded_by_vectors_of_each_size(size: int, monkeypatch: pytest.Mon
     times = checksum._times
 
     def divided(builder: Any, left: Any, right: Any, halves: int) -> Any:
-        way = in_halves if left.type.count > largest else times
-        return way(builder, left, right, halves)
+        method = in_halves if left.type.count > largest else times
+        return method(builder, left, right, halves)
 
     monkeypatch.setattr(checksum, "_times", divided)
     fold, fold_on, fold_long = checksum._folding(size)
@@ -119,10 +119,10 @@ def test_crc32_folded_by_vectors_of_each_size(size: int, monkeypatch: pytest.Mon
 
     for count in [*range(4, 500), 4096, 65537]:
         content = np.random.default_rng(count).bytes(64 + count + run_bytes)
-        place, _owner = address(content)
+        offset, _owner = address(content)
         counts = count, count + 63 & -64, count + run_bytes - 1 & -run_bytes
         expected = [zlib.crc32(content[64:][:size], initial) for size, initial in zip(counts, (0, ~7, ~7), strict=True)]
-        assert [state ^ 0xFFFFFFFF for state in states(place + 64, *counts)] == expected
+        assert [state ^ 0xFFFFFFFF for state in states(offset + 64, *counts)] == expected
 
 
 AT_THE_EDGE = """

@@ -47,8 +47,8 @@ def unpacked(wire: bytes, position: int, stop: int, cuts: Sequence[int] = (), ro
 
 
 def _pieces(wire: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
-    places = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
-    for begin, end in pairwise(places):
+    offsets = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
+    for begin, end in pairwise(offsets):
         yield wire[begin:end]
 
 

@@ -16,18 +16,18 @@ OFFSETS = SPEC.offsets()
 MAP = next(offset for offset, event in zip(OFFSETS, SPEC.events(), strict=True) if event[4] == 19)
 
 
-def flipped(content: bytes, place: int) -> bytes:
-    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+def flipped(content: bytes, offset: int) -> bytes:
+    return content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :]
 
 
 def scanned(content: bytes, capacity: int = 16) -> tuple[int, int, list[int]]:
-    """(why, place, offsets of events noted)."""
-    place, _owner = address(content)
+    """(why, offset, offsets of events noted)."""
+    offset, _owner = address(content)
     cells = tuple(np.zeros(capacity, kind) for kind in (np.int64, np.int64, np.uint8, np.int32, np.int32, np.uint8))
     state = np.zeros(event_cells.S_CELLS, np.int64)
     transactions = np.zeros((capacity, event_cells.TX_COLUMNS), np.int64)
     maps = np.zeros((4, 2), np.int64), np.full(16, -1, np.int32), np.zeros((4, 2), np.int64)
-    outcome, end = event_scan.scan(place, 4, len(content), 0, 4, MEANINGS, state, cells, transactions, *maps)
+    outcome, end = event_scan.scan(offset, 4, len(content), 0, 4, MEANINGS, state, cells, transactions, *maps)
     return outcome, end, cells[0][: state[event_cells.S_EVENTS]].tolist()
 
 

@@ -24,22 +24,22 @@ WIRE = bytes(range(0x81, 0x91))
 
 
 @part
-def _loads(place: int) -> Any:
-    return load8(place), load16(place), load32(place), load64(place), intrinsics.load48(place)
+def _loads(offset: int) -> Any:
+    return load8(offset), load16(offset), load32(offset), load64(offset), intrinsics.load48(offset)
 
 
 @part
-def _big_loads(place: int) -> Any:
-    return load16_big(place), load32_big(place), load64_big(place)
+def _big_loads(offset: int) -> Any:
+    return load16_big(offset), load32_big(offset), load64_big(offset)
 
 
 @part
-def _stores(place: int, value: Any) -> None:
-    store8(place, np.uint8(value))
-    store16(place + 1, np.uint16(value))
-    store32(place + 3, np.uint32(value))
-    store64(place + 7, value)
-    store64_at(place + 15, 1, load64_at(place + 7, 0))
+def _stores(offset: int, value: Any) -> None:
+    store8(offset, np.uint8(value))
+    store16(offset + 1, np.uint16(value))
+    store32(offset + 3, np.uint32(value))
+    store64(offset + 7, value)
+    store64_at(offset + 15, 1, load64_at(offset + 7, 0))
 
 
 @part
@@ -48,16 +48,16 @@ def _moved(target: int, source: int, count: int) -> None:
 
 
 @part
-def _bits(word: Any, place: int) -> Any:
-    return trailing_zeros(word), bit_count(np.uint8(word)), without(place, word)
+def _bits(word: Any, offset: int) -> Any:
+    return trailing_zeros(word), bit_count(np.uint8(word)), without(offset, word)
 
 
 @pytest.mark.parametrize("shift", [0, 1, 3])
 def test_loads_need_no_alignment(shift: int) -> None:
-    place, _owner = address(WIRE)
+    offset, _owner = address(WIRE)
     wire = WIRE[shift:]
-    assert _loads(place + shift) == tuple(int.from_bytes(wire[:size], "little") for size in (1, 2, 4, 8, 6))
-    assert _big_loads(place + shift) == tuple(int.from_bytes(wire[:size], "big") for size in (2, 4, 8))
+    assert _loads(offset + shift) == tuple(int.from_bytes(wire[:size], "little") for size in (1, 2, 4, 8, 6))
+    assert _big_loads(offset + shift) == tuple(int.from_bytes(wire[:size], "big") for size in (2, 4, 8))
 
 
 def test_stores() -> None:
@@ -71,9 +71,9 @@ def test_stores() -> None:
 @pytest.mark.parametrize("length", [0, 1, 31, 32, 33, 64, 255, 256, 257, 288, 600])
 def test_text_is_copied_whole(length: int) -> None:
     content = np.random.default_rng(length).bytes(length + 32)
-    place, _owner = address(content)
+    offset, _owner = address(content)
     out = np.zeros(length + 40, np.uint8)
-    intrinsics.copy_text(kernels.address_of(out), place, length)
+    intrinsics.copy_text(kernels.address_of(out), offset, length)
     assert out[:length].tobytes() == content[:length]
     assert out[length + 32 :].tobytes() == bytes(8)
 

@@ -15,12 +15,12 @@ VALUES: list[Any] = [None, True, -7, 1.5, "a", [], {}, [1, [2, {"a": []}]], {"k"
 
 def rendered(documents: list[bytes], capacity: int) -> tuple[int, int, str]:
     """(code, row where it stopped, text of the rows before it)."""
-    place, _owner = address(b"".join(documents))
+    offset, _owner = address(b"".join(documents))
     offsets = np.cumsum([0, *map(len, documents)]).astype(np.int32)
     new_offsets, out = np.zeros(len(documents) + 1, np.int32), np.zeros(capacity, np.uint8)
     state, stack = np.zeros(2, np.int64), np.zeros((json.JSON_DEPTH, 7), np.int64)
     nulls = np.zeros(len(documents), np.uint8)
-    code = json.json_text(offsets, place, nulls, state, new_offsets, kernels.address_of(out), capacity, stack)
+    code = json.json_text(offsets, offset, nulls, state, new_offsets, kernels.address_of(out), capacity, stack)
     return code, int(state[0]), out[: state[1]].tobytes().decode()
 
 

@@ -15,12 +15,12 @@ from tests.kernel_bytes import address
 )
 def test_strings(string: str) -> None:
     content = string.encode()
-    place, _owner = address(content)
+    offset, _owner = address(content)
     out = np.zeros(6 * len(content) + 64, np.uint8)
     start = kernels.address_of(out)
-    end = json_scalars.put_string(place, len(content), start, start + len(out))
+    end = json_scalars.put_string(offset, len(content), start, start + len(out))
     assert out[: end - start].tobytes().decode() == json.dumps(string, ensure_ascii=False)
-    assert json_scalars.put_string(place, len(content), start, start + len(content)) == json_scalars.JSON_NO_ROOM
+    assert json_scalars.put_string(offset, len(content), start, start + len(content)) == json_scalars.JSON_NO_ROOM
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,6 @@ def test_strings(string: str) -> None:
 )
 def test_lengths_of_seven_bits_a_byte(wire: str, length: int, length_bytes: int) -> None:
     content = bytes.fromhex(wire)
-    place, _owner = address(content + bytes(max(length, 0)))
-    end = place + len(content) + max(length, 0)
-    assert json_scalars._varying(place, end) == (length, length_bytes)
+    offset, _owner = address(content + bytes(max(length, 0)))
+    end = offset + len(content) + max(length, 0)
+    assert json_scalars._varying(offset, end) == (length, length_bytes)

@@ -24,31 +24,31 @@ def noted(content: bytes = WIRE) -> tuple[int, np.ndarray]:
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_loads(size: int) -> None:
-    place, _owner = noted()
-    value = memory.load(size)(place + 1)
+    offset, _owner = noted()
+    value = memory.load(size)(offset + 1)
     assert (int(value), value.nbytes) == (int.from_bytes(WIRE[1 : 1 + size], "little"), size)
-    assert int(memory.load(size, big_endian=True)(place + 1)) == int.from_bytes(WIRE[1 : 1 + size], "big")
+    assert int(memory.load(size, big_endian=True)(offset + 1)) == int.from_bytes(WIRE[1 : 1 + size], "big")
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_stores_take_the_low_bytes(size: int) -> None:
-    place, array = noted(bytes(16))
-    memory.store(size)(place + 3, -2)
+    offset, array = noted(bytes(16))
+    memory.store(size)(offset + 3, -2)
     assert array.tobytes() == bytes(3) + (2 ** (8 * size) - 2).to_bytes(size, "little") + bytes(13 - size)
 
 
 def test_copy() -> None:
-    place, array = noted()
-    memory.copy(place + 4, place, 8)
+    offset, array = noted()
+    memory.copy(offset + 4, offset, 8)
     assert array.tobytes() == WIRE[:4] + WIRE[:8] + WIRE[12:]
     memory.copy(0, 0, 0)
 
 
 def test_crc32() -> None:
-    place, _owner = noted()
-    assert memory.crc32(place, 16, 0) == zlib.crc32(WIRE)
+    offset, _owner = noted()
+    assert memory.crc32(offset, 16, 0) == zlib.crc32(WIRE)
     with pytest.raises(memory.OutOfBounds):
-        memory.crc32(place, 17, 0)
+        memory.crc32(offset, 17, 0)
 
 
 def test_high64() -> None:
@@ -58,42 +58,42 @@ def test_high64() -> None:
 @pytest.mark.parametrize(
     "touch",
     [
-        lambda place: memory.load(1)(place - 1),
-        lambda place: memory.load(1)(place + 16),
-        lambda place: memory.load(8)(place + 9),
-        lambda place: memory.store(2)(place + 15, 0),
-        lambda place: memory.copy(place, place + 8, 9),
-        lambda place: memory.copy(place + 8, place, 9),
-        lambda place: memory.copy(place, place, -1),
+        lambda offset: memory.load(1)(offset - 1),
+        lambda offset: memory.load(1)(offset + 16),
+        lambda offset: memory.load(8)(offset + 9),
+        lambda offset: memory.store(2)(offset + 15, 0),
+        lambda offset: memory.copy(offset, offset + 8, 9),
+        lambda offset: memory.copy(offset + 8, offset, 9),
+        lambda offset: memory.copy(offset, offset, -1),
     ],
 )
 def test_nothing_outside_is_touched(touch: Callable[[int], Any]) -> None:
-    place, array = noted()
+    offset, array = noted()
     with pytest.raises(memory.OutOfBounds):
-        touch(place)
+        touch(offset)
     assert array.tobytes() == WIRE
 
 
 def test_what_is_gone_may_not_be_touched() -> None:
-    place, array = noted(bytes(4096))
-    memory.touch(place, 1)
+    offset, array = noted(bytes(4096))
+    memory.touch(offset, 1)
     del array
     gc.collect()
     with pytest.raises(memory.OutOfBounds, match="load of 1 bytes"):
-        memory.touch(place, 1)
+        memory.touch(offset, 1)
 
 
 def test_what_is_read_only_is_not_written() -> None:
-    place = memory.note(owner := pa.py_buffer(WIRE))
-    memory.touch(place, len(owner))
+    offset = memory.note(owner := pa.py_buffer(WIRE))
+    memory.touch(offset, len(owner))
     with pytest.raises(memory.OutOfBounds, match="store to 1 bytes"):
-        memory.touch(place, 1, write=True)
+        memory.touch(offset, 1, write=True)
 
 
 def test_many_may_be_touched() -> None:
     owners = [noted() for _ in range(600)]
-    for place, _ in owners:
-        memory.touch(place, len(WIRE))
+    for offset, _ in owners:
+        memory.touch(offset, len(WIRE))
 
 
 def test_arrays_given_to_a_kernel_are_noted_and_numbers_typed() -> None:
@@ -153,25 +153,25 @@ def test_large_memory_is_taken_again_once_nothing_of_it_lives(kind: str, monkeyp
     """For as much, or somewhat less; not for a little, which would hold the rest."""
     monkeypatch.setattr(memory, "_spares", {})
     first = memory.fresh(300_000)
-    place = memory.address(first)
+    offset = memory.address(first)
     view = VIEWS[kind](first)
     del first
     buffers = [memory.fresh(300_000 - k) for k in range(3)]
-    assert place not in [memory.address(buffer) for buffer in buffers]
+    assert offset not in [memory.address(buffer) for buffer in buffers]
     del view
     little = memory.fresh(131_072)
-    assert memory.address(little) != place
+    assert memory.address(little) != offset
     reused = memory.fresh(200_000)
-    assert (memory.address(reused), len(reused)) == (place, 200_000)
+    assert (memory.address(reused), len(reused)) == (offset, 200_000)
 
 
 def test_no_more_memory_is_kept_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_MOST", 4 << 20)
     buffers = [memory.fresh(1 << 20) for _ in range(9)]
-    places = {memory.address(buffer) for buffer in buffers}
+    offsets = {memory.address(buffer) for buffer in buffers}
     del buffers
     assert sum(spare.size for spare in memory._spares.values()) <= 4 << 20
-    assert memory._spares.keys() <= places
+    assert memory._spares.keys() <= offsets
 
 
 def test_parts_of_one_allocation_are_apart() -> None:
@@ -179,9 +179,9 @@ def test_parts_of_one_allocation_are_apart() -> None:
     start = memory.note_parts(owner, np.array([[0, 64], [128, 192]]), np.array([[10, 0], [64, 64]]))
     assert memory.touch(start + 9, 1, write=True)
     assert memory.touch(start + 128, 64)
-    for place, count in ((9, 2), (64, 1), (127, 1), (190, 4)):
+    for offset, count in ((9, 2), (64, 1), (127, 1), (190, 4)):
         with pytest.raises(memory.OutOfBounds):
-            memory.touch(start + place, count)
+            memory.touch(start + offset, count)
     del owner
     with pytest.raises(memory.OutOfBounds):
         memory.touch(start, 1)

@@ -25,9 +25,9 @@ from tests.kernel_bytes import address
 )
 def test_lenenc(wire: str, value: int | None, size: int) -> None:
     content = bytes.fromhex(wire)
-    place, _owner = address(content)
-    expected = (0, -1) if value is None else (value, place + size)
-    assert packed_events.lenenc(place, place + len(content)) == expected
+    offset, _owner = address(content)
+    expected = (0, -1) if value is None else (value, offset + size)
+    assert packed_events.lenenc(offset, offset + len(content)) == expected
 
 
 @pytest.mark.parametrize(

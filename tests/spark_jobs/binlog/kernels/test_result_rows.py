@@ -32,8 +32,8 @@ def images(
     cells = fields_of(definition_of(columns), [column.wire for column in columns])
     state = np.zeros(result_rows.Q_CELLS, np.int64)
     rest, content, outcome = b"", b"", "more"
-    places = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
-    for begin, end in pairwise(places):
+    offsets = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
+    for begin, end in pairwise(offsets):
         rest += wire[begin:end]
         outcome = "full"
         while outcome == "full":

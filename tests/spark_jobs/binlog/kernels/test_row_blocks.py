@@ -48,6 +48,6 @@ def test_rows_have_their_events_cells(first: int, after: int) -> None:
     row_blocks.put_row_cells(block.address, first, after, np.uint8(3), 400, 77, 0, 9)
     inside = [first <= row < after for row in range(Block.ROWS)]
     assert block.ops.tolist() == [3 * here for here in inside]
-    assert block.places.tolist() == [400 * here for here in inside]
+    assert block.offsets.tolist() == [400 * here for here in inside]
     assert block.committed.tolist() == [77 * here for here in inside]
     assert block.ordinals.tolist() == [(9 + row - first) * here for row, here in enumerate(inside)]

@@ -14,9 +14,9 @@ EVENT = next(event for event in SPEC.events() if event[4] == 30)[:-4] + b"\x02\x
 
 
 def decoded(event: bytes, block: Block) -> tuple[int, np.ndarray]:
-    place, _owner = address(event)
+    offset, _owner = address(event)
     cells = np.zeros((1, event_cells.E_CELLS), np.int64)
-    cells[0, [event_cells.E_ADDRESS, event_cells.E_LENGTH]] = place, len(event)
+    cells[0, [event_cells.E_ADDRESS, event_cells.E_LENGTH]] = offset, len(event)
     cells[0, [event_cells.E_OFFSET, event_cells.E_COMMIT]] = 400, 77
     state = np.zeros(row_cells.R_CELLS, np.int64)
     block.cells[row_cells.B_ROOM] = 200
@@ -30,7 +30,7 @@ def test_rows_and_what_they_have_beside_their_columns() -> None:
     assert (reason, state[row_cells.R_EVENT], block.cells[row_cells.B_ROWS]) == (row_cells.DONE, 1, 2)
     assert block.rows(2) == [(1, "a"), (2, None)]
     assert (block.ops[:2].tolist(), block.ordinals[:2].tolist()) == ([1, 1], [0, 1])
-    assert (block.places[:2].tolist(), block.committed[:2].tolist()) == ([400, 400], [77, 77])
+    assert (block.offsets[:2].tolist(), block.committed[:2].tolist()) == ([400, 400], [77, 77])
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ def test_a_bitmap_is_full_where_no_column_is_missing(columns: int) -> None:
     full = (1 << columns) - 1
     for missing in (None, *range(columns)):
         bits = full if missing is None else full & ~(1 << missing)
-        place, _owner = address(bits.to_bytes(24, "little"))
-        assert row_images.is_full(place, columns) == (missing is None)
+        offset, _owner = address(bits.to_bytes(24, "little"))
+        assert row_images.is_full(offset, columns) == (missing is None)
 
 
 @pytest.mark.parametrize("columns", [3, 8, 64, 70])
@@ -42,6 +42,6 @@ def test_a_column_that_the_mask_leaves_out_counts_as_null(columns: int) -> None:
 )
 def test_a_value_ends_after_its_bytes(size: int, wire: str, size_read: int) -> None:
     content = bytes.fromhex(wire)
-    place, _owner = address(content)
-    after = row_images._past_field(place, place + len(content), size)
-    assert after == (place + size_read if size_read >= 0 else -1)
+    offset, _owner = address(content)
+    after = row_images._past_field(offset, offset + len(content), size)
+    assert after == (offset + size_read if size_read >= 0 else -1)

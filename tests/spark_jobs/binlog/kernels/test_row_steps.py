@@ -24,19 +24,19 @@ HALF = bytes([2]) + (9).to_bytes(4, "little")
 )
 def test_rows(wire: bytes, rows: list[tuple[int | None, str | None]], reason: int, column: int) -> None:
     block, state = Block(), np.full(row_cells.R_CELLS, -1, np.int64)
-    place, _owner = address(wire)
+    offset, _owner = address(wire)
     outcome, count, after = row_steps.decode_by_steps(
-        block.address, 0, 4, place, place + len(wire), False, 0, 0, state, *kernels.CALENDAR
+        block.address, 0, 4, offset, offset + len(wire), False, 0, 0, state, *kernels.CALENDAR
     )
     assert (outcome, state[row_cells.R_COLUMN]) == (reason, column)
     assert block.rows(count) == rows
-    assert after - place == (len(wire) if reason == row_cells.DONE else len(FIRST))
+    assert after - offset == (len(wire) if reason == row_cells.DONE else len(FIRST))
 
 
 def test_no_more_rows_than_there_is_room_for() -> None:
     block, state = Block(), np.zeros(row_cells.R_CELLS, np.int64)
-    place, _owner = address(FIRST * 3)
+    offset, _owner = address(FIRST * 3)
     result = row_steps.decode_by_steps(
-        block.address, 0, 2, place, place + 3 * len(FIRST), False, 0, 0, state, *kernels.CALENDAR
+        block.address, 0, 2, offset, offset + 3 * len(FIRST), False, 0, 0, state, *kernels.CALENDAR
     )
-    assert result == (row_cells.DONE, 2, place + 2 * len(FIRST))
+    assert result == (row_cells.DONE, 2, offset + 2 * len(FIRST))

@@ -16,9 +16,9 @@ from tests.segment_types import DECIMAL
 @pytest.mark.parametrize("reader", [row_values.read_decimal_18, row_values.read_decimal_38])
 def test_decimals(reader: Any, value: str) -> None:
     """DECIMAL(18, 6): a lead of three digits in two bytes, a whole group, a tail of six digits in three bytes."""
-    place, _owner = address(DECIMAL(18, 6).encode(value))
+    offset, _owner = address(DECIMAL(18, 6).encode(value))
     slot = np.zeros(16, np.uint8)
-    assert reader(place, kernels.address_of(slot), 2, 1, 3, 10**6, 10**3)
+    assert reader(offset, kernels.address_of(slot), 2, 1, 3, 10**6, 10**3)
     integer, _, fraction = value.lstrip("-").partition(".")
     number = int(integer + fraction.ljust(6, "0")) * (-1 if value[0] == "-" else 1)
     assert int.from_bytes(slot.tobytes(), "little", signed=True) == number
@@ -28,9 +28,9 @@ def test_decimals(reader: Any, value: str) -> None:
 def test_groups_with_too_many_digits_are_no_decimal(reader: Any) -> None:
     wire = bytearray(DECIMAL(18, 6).encode("0"))
     wire[2:6] = (10**9).to_bytes(4, "big")
-    place, _owner = address(bytes(wire))
+    offset, _owner = address(bytes(wire))
     slot = np.zeros(16, np.uint8)
-    assert not reader(place, kernels.address_of(slot), 2, 1, 3, 10**6, 10**3)
+    assert not reader(offset, kernels.address_of(slot), 2, 1, 3, 10**6, 10**3)
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def test_groups_with_too_many_digits_are_no_decimal(reader: Any) -> None:
 )
 def test_dates(year: int, month: int, day: int, real: bool) -> None:
     packed = year << 9 | month << 5 | day
-    place, _owner = address(packed.to_bytes(3, "little"))
+    offset, _owner = address(packed.to_bytes(3, "little"))
     slot = np.zeros(1, np.int32)
-    assert row_values.read_date(place, kernels.address_of(slot), *kernels.CALENDAR) == real
+    assert row_values.read_date(offset, kernels.address_of(slot), *kernels.CALENDAR) == real
     expected = (date(year, month, day) - date(1970, 1, 1)).days if real else kernels.DATE_MARK + packed
     assert slot[0] == expected
 
 
 @pytest.mark.parametrize("wire, code, value", [("00000001", 0, 10**6), ("00000000", 1, kernels.TIME_MARK)])
 def test_timestamps(wire: str, code: int, value: int) -> None:
-    place, _owner = address(bytes.fromhex(wire))
+    offset, _owner = address(bytes.fromhex(wire))
     slot = np.zeros(1, np.int64)
-    assert row_values.read_timestamp(place, kernels.address_of(slot), 0, 0) == code
+    assert row_values.read_timestamp(offset, kernels.address_of(slot), 0, 0) == code
     assert slot[0] == value
 
 

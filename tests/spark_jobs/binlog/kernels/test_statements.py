@@ -34,5 +34,5 @@ from tests.kernel_bytes import address
     ],
 )
 def test_query_class(text: str, query: int) -> None:
-    place, _owner = address(text.encode())
-    assert statements.query_class(place, len(text.encode())) == query
+    offset, _owner = address(text.encode())
+    assert statements.query_class(offset, len(text.encode())) == query

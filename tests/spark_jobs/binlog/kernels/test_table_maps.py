@@ -11,8 +11,8 @@ from tests.segment_types import INT, VARCHAR
 
 
 def test_body_hash_tells_lengths_apart() -> None:
-    place, _owner = address(bytes(64))
-    assert len({table_maps.body_hash(place, count) for count in range(64)}) == 64
+    offset, _owner = address(bytes(64))
+    assert len({table_maps.body_hash(offset, count) for count in range(64)}) == 64
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 24, 31])
@@ -37,6 +37,6 @@ def test_known_bodies_have_their_ordinals_and_others_none() -> None:
     for event in mapped[:8]:
         maps.add(event, 4, "here")
     for ordinal, event in enumerate(mapped):
-        place, _owner = address(event[25:-4])
+        offset, _owner = address(event[25:-4])
         expected = ordinal if ordinal < 8 else -1
-        assert table_maps.find_map(place, len(event) - 29, maps.slots, maps.bodies) == expected
+        assert table_maps.find_map(offset, len(event) - 29, maps.slots, maps.bodies) == expected

@@ -68,7 +68,7 @@ def test_blocks_of_every_size_are_judged_alike(size: int) -> None:
     if size > utf8.UTF8_BLOCK:
         pytest.skip(f"this processor has no blocks of {size} bytes")
     blocks = utf8._utf8_blocks(size)
-    judged: Any = numba.njit(lambda place, count: blocks(place, count))  # noqa: PLW0108 - an intrinsic is no function
+    judged: Any = numba.njit(lambda offset, count: blocks(offset, count))  # noqa: PLW0108 - an intrinsic is no function
     for piece, before in product(WHOLE + BROKEN, range(2 * size)):
         text = b"x" * before + piece + b"y" * (3 * size - before - len(piece))
         content = np.frombuffer(text, np.uint8)
@@ -87,10 +87,13 @@ def test_each_piece_at_any_place_in_text(piece: bytes) -> None:
         assert bad[0] == (not is_utf8(text)), text
 
 
-@pytest.mark.parametrize("beside", [-3, -2, -1, 0, 1])
-def test_each_pair_of_bytes_in_long_text(beside: int) -> None:
-    """Where a block ends between them, and where none does; what follows may complete a character of three or four."""
-    before = utf8._LONG + beside
+@pytest.mark.parametrize("padding", [-3, -2, -1, 0, 1])
+def test_each_pair_of_bytes_in_long_text(padding: int) -> None:
+    """Position where a block ends between them, and where none does.
+
+    What follows may complete a character of three or four.
+    """
+    before = utf8._LONG + padding
     pairs = [bytes([first, second]) for first in range(0x7F, 256) for second in range(0x7F, 256)]
     for behind in (b"", b"y", b"\x80", b"\x80\x80", b"\x80y"):
         texts = [b"x" * before + pair + behind for pair in pairs]

@@ -72,23 +72,23 @@ def test_rows_without_a_before_image_have_none_whatever_stands_in_the_memory() -
         for room in [memory.fresh(1 << power) for power in range(17, 23)]:
             room[:] = byte
         del room
-        [changes_] = decoded(content(*changes))
-        changes_.before.validate(full=True)
-        assert changes_.before.column("kind").to_pylist() == [None, "b", None, "a", None]
-        assert changes_.before.column("note").to_pylist() == [None, "x", None, None, None]
-        assert changes_.before_raw is not None
-        assert changes_.before_raw.to_pylist() == [None, None, None, [("day", "0000-00-00")], None]
+        [row_changes] = decoded(content(*changes))
+        row_changes.before.validate(full=True)
+        assert row_changes.before.column("kind").to_pylist() == [None, "b", None, "a", None]
+        assert row_changes.before.column("note").to_pylist() == [None, "x", None, None, None]
+        assert row_changes.before_raw is not None
+        assert row_changes.before_raw.to_pylist() == [None, None, None, [("day", "0000-00-00")], None]
 
 
 def test_blocks_are_as_large_as_what_has_come() -> None:
     """The first is small; those after it double, up to what is wanted at most, and so they begin next time."""
     wire = content(Rows("shop.blocks", Insert, [row(k) for k in range(20_000)]))
-    assert [len(changes_) for changes_ in decoded(wire)] == [1024, 2048, 6144, 10_784]
-    assert [len(changes_) for changes_ in decoded(wire)] == [20_000]
-    assert [len(changes_) for changes_ in decoded(wire, 15_000)] == [15_000, 5_000]
+    assert [len(row_changes) for row_changes in decoded(wire)] == [1024, 2048, 6144, 10_784]
+    assert [len(row_changes) for row_changes in decoded(wire)] == [20_000]
+    assert [len(row_changes) for row_changes in decoded(wire, 15_000)] == [15_000, 5_000]
     small = content(Rows("shop.blocks", Insert, [row(k) for k in range(1500)]))
     for _ in range(20):
-        assert [len(changes_) for changes_ in decoded(small)] == [1500]
+        assert [len(row_changes) for row_changes in decoded(small)] == [1500]
     assert len(decoded(wire)[0]) < 2500
 
 
@@ -96,7 +96,7 @@ def test_a_block_is_no_larger_than_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 19)
     wire = content(Rows("shop.blocks", Insert, [row(k, "x" * 90) for k in range(20_000)]))
     decoded(wire)
-    sizes = [len(changes_) for changes_ in decoded(wire)]
+    sizes = [len(row_changes) for row_changes in decoded(wire)]
     assert sum(sizes) == 20_000
     assert 1024 < sizes[0] < 3000
 
@@ -104,8 +104,8 @@ def test_a_block_is_no_larger_than_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 def test_text_that_grows_finds_room() -> None:
     texts = ["", "x", "x" * 100]
     wire = content(*(Rows("shop.blocks", Insert, [row(k, text) for k in range(9000)]) for text in texts))
-    blocks_ = decoded(wire)
-    notes = [note for changes_ in blocks_ for note in changes_.after.column("note").to_pylist()]
+    block_list = decoded(wire)
+    notes = [note for row_changes in block_list for note in row_changes.after.column("note").to_pylist()]
     assert notes == [text for text in texts for _ in range(9000)]
 
 
@@ -115,7 +115,7 @@ def test_a_layout_is_reckoned_once() -> None:
     assert plan.layout(2000, 64) is first
     assert plan.layout(2000, 128) is not first
     assert DecodePlan(replace(definition()), "all").layout(2000, 128) is not first
-    ends = [*(first.places + first.sizes).ravel()[:-1]]
-    assert all(end <= start for end, start in zip(ends, first.places.ravel()[1:], strict=True))
-    assert first.own_places[0] >= (first.places + first.sizes).max()
-    assert first.places[BEFORE].min() > 0
+    ends = [*(first.offsets + first.sizes).ravel()[:-1]]
+    assert all(end <= start for end, start in zip(ends, first.offsets.ravel()[1:], strict=True))
+    assert first.own_offsets[0] >= (first.offsets + first.sizes).max()
+    assert first.offsets[BEFORE].min() > 0

@@ -56,7 +56,7 @@ def outcome(content: bytes, *, is_fed: bool, capacity: int = 1 << 20, **options:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_decoder, "HELD", capacity)
         try:
-            for definition, changes in _in_chunks(decoder, content) if is_fed else _read(decoder, content):
+            for definition, changes in _in_chunks(decoder, content) if is_fed else _decoded_changes(decoder, content):
                 changes.after.validate(full=True)
                 scalars = (changes.op, changes.offset, changes.row, changes.committed_at.cast(pa.int64()))
                 images = (changes.after.to_struct_array(), changes.before.to_struct_array())
@@ -79,7 +79,7 @@ def _in_chunks(decoder: FileDecoder, content: bytes) -> Iterator[tuple[TableDefi
     yield from decoder.finish()
 
 
-def _read(decoder: FileDecoder, content: bytes) -> Iterator[tuple[TableDefinition, Changes]]:
+def _decoded_changes(decoder: FileDecoder, content: bytes) -> Iterator[tuple[TableDefinition, Changes]]:
     descriptor = os.memfd_create("log")
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -153,8 +153,8 @@ def test_every_row_comes(name: str) -> None:
     assert (message, pending) == ("", 0)
 
 
-@pytest.mark.parametrize("name_", ["shop.orders", "shop.items"])
-def test_rows_that_were_left_out_when_the_log_was_extracted(name_: str) -> None:
+@pytest.mark.parametrize("full_name", ["shop.orders", "shop.items"])
+def test_rows_that_were_left_out_when_the_log_was_extracted(full_name: str) -> None:
     """Whoever wants them is refused, the others read on."""
     log_spec = spec(small(60))
     events = log_spec.events()
@@ -163,12 +163,12 @@ def test_rows_that_were_left_out_when_the_log_was_extracted(name_: str) -> None:
     content = log_spec.to_bytes()[: log_spec.offsets()[0]] + b"".join(events)
 
     def is_wanted(table: TableName) -> bool:
-        return str(table) == name_
+        return str(table) == full_name
 
     actual = outcome(content, is_fed=False, wanted=is_wanted)
     assert alike(actual, outcome(content, is_fed=True, wanted=is_wanted))
-    assert bool(actual[1]) == (name_ == "shop.items")
-    assert len(actual[0]["shop.orders"]) == (30 if name_ == "shop.orders" else 0)
+    assert bool(actual[1]) == (full_name == "shop.items")
+    assert len(actual[0]["shop.orders"]) == (30 if full_name == "shop.orders" else 0)
 
 
 @pytest.mark.parametrize("step", range(100, 1200, 100))
@@ -220,7 +220,7 @@ def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(file_decoder, "GATHERED", 1)
     decoder = FileDecoder(FILE)
     content = spec(EACH).to_bytes()
-    parts = [(len(changes), decoder.complete) for _, changes in _read(decoder, content)]
+    parts = [(len(changes), decoder.complete) for _, changes in _decoded_changes(decoder, content)]
     assert len(parts) > 10
     assert sum(count for count, _ in parts) > 290
     assert max(complete for _, complete in parts) == spec(EACH).offsets()[2]  # where the transaction begins
@@ -253,8 +253,8 @@ def test_damage_is_told_as_when_fed(data: st.DataObject) -> None:
 def test_damage_in_several_events_is_told_as_when_fed(data: st.DataObject) -> None:
     """Checksums of a pass are verified as one; the first that does not fit is named nevertheless."""
     content = bytearray(CASES["small transactions"].to_bytes())
-    for place in data.draw(st.sets(st.integers(200, len(content) - 1), min_size=2, max_size=30)):
-        content[place] ^= data.draw(st.integers(1, 255))
+    for offset in data.draw(st.sets(st.integers(200, len(content) - 1), min_size=2, max_size=30)):
+        content[offset] ^= data.draw(st.integers(1, 255))
     actual = outcome(bytes(content), is_fed=False)
     assert actual[1] or actual[2]
     assert alike(actual, outcome(bytes(content), is_fed=True))
@@ -282,7 +282,7 @@ def test_blocks_are_handed_out_every_so_many_bytes(gathered: int, monkeypatch: p
     expected = outcome(content, is_fed=True)
     monkeypatch.setattr(file_decoder, "GATHERED", gathered)
     decoder = FileDecoder(FILE, before="all")
-    lengths = [len(changes) for _, changes in _read(decoder, content)]
+    lengths = [len(changes) for _, changes in _decoded_changes(decoder, content)]
     assert max(lengths) < 10
     assert outcome(content, is_fed=False) == expected
 

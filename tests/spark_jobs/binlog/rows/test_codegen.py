@@ -41,28 +41,28 @@ def worth_code(minimum: int) -> Iterator[None]:
 def decoded(content: bytes, definition: TableDefinition, limit: int, before: Any) -> tuple[list[Any], str]:
     """Rows and how it ended."""
     decoder = Decoder(definition, before=before, rows=limit, gtids=True, partial=True)
-    rows_: list[Any] = []
+    all_rows: list[Any] = []
     try:
         for changes in decoder.decode("log.000001", 0, None, content):
-            rows_ += comparable(listed(changes)) if before == "all" else changes.after.to_pylist()
+            all_rows += comparable(listed(changes)) if before == "all" else changes.after.to_pylist()
     except DecodeError as error:
-        return rows_, f"{type(error).__name__}: {error}"
-    return rows_, ""
+        return all_rows, f"{type(error).__name__}: {error}"
+    return all_rows, ""
 
 
-def both_ways(content: bytes, limit: int, before: Any = "all", table: str = "shop.random") -> list[Any]:
-    ways = []
+def both_decoders(content: bytes, limit: int, before: Any = "all", table: str = "shop.random") -> list[Any]:
+    decoded_lists = []
     for minimum in (1 << 60, 0):
         with worth_code(minimum):
-            ways.append(decoded(content, definition_of(content, table), limit, before))
-    return ways
+            decoded_lists.append(decoded(content, definition_of(content, table), limit, before))
+    return decoded_lists
 
 
 @pytest.mark.slow
 @examples(10)
 @given(contents, st.sampled_from([1, 2, 3, 16384]), st.sampled_from(["key", "all"]))
 def test_random_rows(content: bytes, limit: int, before: str) -> None:
-    usual, code = both_ways(content, limit, before)
+    usual, code = both_decoders(content, limit, before)
     assert repr(code) == repr(usual)  # a NaN is not equal to itself
 
 
@@ -102,12 +102,12 @@ def test_damaged_rows(column: tuple[types.ColumnType, Any]) -> None:
     pairs = [((1, value, "n"), (2, value, "note"))]
     spec = SegmentSpec([table], [Rows("shop.random", Update, pairs)], checksum=False)
     content = spec.to_bytes()
-    [event] = [place for place in spec.offsets()[:-1] if content[place + 4] in range(23, 33)]
+    [event] = [offset for offset in spec.offsets()[:-1] if content[offset + 4] in range(23, 33)]
     length = int.from_bytes(content[event + 9 : event + 13], "little")
-    for place in range(event + 29, event + min(length, 75)):
+    for offset in range(event + 29, event + min(length, 75)):
         for byte in (0x00, 0x80, 0xFF):
-            damaged = content[:place] + bytes([byte]) + content[place + 1 :]
-            usual, code = both_ways(damaged, 16384)
+            damaged = content[:offset] + bytes([byte]) + content[offset + 1 :]
+            usual, code = both_decoders(damaged, 16384)
             assert code == usual
 
 
@@ -115,7 +115,7 @@ def test_damaged_rows(column: tuple[types.ColumnType, Any]) -> None:
 def test_recorded_rows(file: Path) -> None:
     content = file.read_bytes()
     for definition in definitions_of(content):
-        usual, code = both_ways(content, 2, table=str(definition.name))
+        usual, code = both_decoders(content, 2, table=str(definition.name))
         assert code == usual
         assert code[0]
 
@@ -146,7 +146,7 @@ def test_usual_rows_are_taken_by_the_code(changes: list[Any], count: int, monkey
         return reason
 
     monkeypatch.setattr(kernels, "decode_rows", counting)
-    usual, code = both_ways(SegmentSpec([TABLE], changes).to_bytes(), 16384)
+    usual, code = both_decoders(SegmentSpec([TABLE], changes).to_bytes(), 16384)
     assert code == usual
     assert counted == [0, 0, 0, count]  # either way it asks for a block first
 
@@ -156,7 +156,7 @@ def test_code_is_made_once_for_a_layout() -> None:
     codegen.code_of.cache_clear()
     blocks.plan_of.cache_clear()
     for _ in range(3):
-        both_ways(content, 16384)
+        both_decoders(content, 16384)
     assert codegen.code_of.cache_info().misses == 1
 
 

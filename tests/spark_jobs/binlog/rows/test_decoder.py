@@ -88,9 +88,9 @@ def rows_of(definition: TableDefinition, batch: pa.RecordBatch, raw: pa.Array | 
     rows = [list(row) for row in zip(*columns, strict=True)]
     for row, exact in zip(rows, [None] * len(rows) if raw is None else raw.to_pylist(), strict=True):
         for name, text in exact or []:
-            place = definition.column_names().index(name)
-            assert row[place] is None, name
-            row[place] = text
+            offset = definition.column_names().index(name)
+            assert row[offset] is None, name
+            row[offset] = text
     return rows
 
 
@@ -132,12 +132,12 @@ def test_recorded_rows_are_what_the_server_selected(file: Path, table: str, rows
     definition = definitions(file)[table]
     if definition.has_names():
         assert definition.column_names() == expected["columns"]
-    rows_ = replayed(definition, decoded(file, definition, rows))
-    for column, place in zip(definition.columns, range(len(definition.columns)), strict=True):
-        expected_column = [row[place] for row in expected["rows"]]
+    all_rows = replayed(definition, decoded(file, definition, rows))
+    for column, offset in zip(definition.columns, range(len(definition.columns)), strict=True):
+        expected_column = [row[offset] for row in expected["rows"]]
         if pa.types.is_floating(column.arrow):
             expected_column = [None if value is None else float(value) for value in expected_column]
-        assert [row[place] for row in rows_] == expected_column, (column.name, column.sql_type)
+        assert [row[offset] for row in all_rows] == expected_column, (column.name, column.sql_type)
 
 
 PLAIN = Table("shop.t", key=["id"], id=INT, note=VARCHAR(40))
@@ -220,15 +220,15 @@ def test_nothing_behind_the_slice_is_read(rows_version: int, checksum: bool) -> 
 
 def replaced(content: bytes, code: int, change: Callable[[bytearray], object]) -> bytes:
     """The file with the body of its first event of a type changed."""
-    spec_events, place = [], 4
-    while place < len(content):
-        length = int.from_bytes(content[place + 9 : place + 13], "little")
-        spec_events.append(content[place : place + length])
-        place += length
-    number_ = next(number for number, event in enumerate(spec_events) if event[4] == code)
-    body = bytearray(spec_events[number_][19:-4])
+    spec_events, offset = [], 4
+    while offset < len(content):
+        length = int.from_bytes(content[offset + 9 : offset + 13], "little")
+        spec_events.append(content[offset : offset + length])
+        offset += length
+    file_number = next(number for number, event in enumerate(spec_events) if event[4] == code)
+    body = bytearray(spec_events[file_number][19:-4])
     change(body)
-    spec_events[number_] = reframed(spec_events[number_], body=bytes(body))
+    spec_events[file_number] = reframed(spec_events[file_number], body=bytes(body))
     return content[:4] + b"".join(spec_events)
 
 
@@ -236,8 +236,8 @@ def cut(count: int) -> Callable[[bytearray], object]:
     return lambda body: body.__delitem__(slice(len(body) - count, None))
 
 
-def put(place: int, value: int) -> Callable[[bytearray], object]:
-    return lambda body: body.__setitem__(place, value)
+def put(offset: int, value: int) -> Callable[[bytearray], object]:
+    return lambda body: body.__setitem__(offset, value)
 
 
 INSERT = content_of(Insert("shop.t", (1, "abc")))
@@ -273,10 +273,10 @@ WIDE = Table("shop.t", ["c0"], True, **{f"c{k}": INT for k in range(20)})
 def partial(*changes: Change, table: Table = WIDE, version: int = 2) -> tuple[Changes, list[Any], list[Any]]:
     """The only batch of a file, and its rows and before images as dicts without the columns that are left out."""
     content = SegmentSpec((table,), changes, rows_version=version).to_bytes()
-    [changes_] = Decoder(definition_of(content), before="all", partial=True).decode(FILE, 0, None, content)
-    assert changes_.present is not None
-    assert changes_.before_present is not None
-    images = [(changes_.after, changes_.present), (changes_.before, changes_.before_present)]
+    [decoded] = Decoder(definition_of(content), before="all", partial=True).decode(FILE, 0, None, content)
+    assert decoded.present is not None
+    assert decoded.before_present is not None
+    images = [(decoded.after, decoded.present), (decoded.before, decoded.before_present)]
     after, before = (
         [
             {name: value for (name, value), is_present in zip(row.items(), mask, strict=True) if is_present}
@@ -284,7 +284,7 @@ def partial(*changes: Change, table: Table = WIDE, version: int = 2) -> tuple[Ch
         ]
         for batch, presence in images
     )
-    return changes_, after, before
+    return decoded, after, before
 
 
 def wide(**values: Any) -> list[Any]:
@@ -340,11 +340,11 @@ def test_partial_rows_that_do_not_fit_their_event(
 
 def test_one_flipped_byte_anywhere_is_an_error() -> None:
     definition = definition_of(INSERT)
-    for place in range(len(INSERT)):
-        if place == 4 + 17:
+    for offset in range(len(INSERT)):
+        if offset == 4 + 17:
             continue  # the file's in-use flag stands there
         broken = bytearray(INSERT)
-        broken[place] ^= 0x10
+        broken[offset] ^= 0x10
         with pytest.raises(DecodeError, match=r"^log.000001"):
             decode(bytes(broken), definition)
 
@@ -447,16 +447,16 @@ def test_two_hundred_megabytes_decode_in_bounded_memory() -> None:
     """Whole transactions over and over, cut into slices and decoded one by one, as they come."""
     rows = [(number, "x" * 40) for number in range(20_000)]
     spec = SegmentSpec([PLAIN], [Rows("shop.t", Insert, rows), Commit()], rotate_to="")
-    content, places = spec.to_bytes(), spec.offsets()
-    head, transaction = content[: places[2]], content[places[2] :]
+    content, indexes = spec.to_bytes(), spec.offsets()
+    head, transaction = content[: indexes[2]], content[indexes[2] :]
     times = 200_000_000 // len(transaction)
     slicer = Slicer(FILE, 0, None)
     batches = (batch for chunk in (head, *[transaction] * times) for batch in slicer.feed(chunk))
     decoder = Decoder(definition_of(content))
     count, before = 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for batch in chain(batches, (batch for last in [slicer] for batch in last.finish())):
-        for slice_ in batch.select(["start", "context", "payload"]).to_pylist():
-            changes = decoder.decode(FILE, slice_["start"], slice_["context"], slice_["payload"])
+        for log_slice in batch.select(["start", "context", "payload"]).to_pylist():
+            changes = decoder.decode(FILE, log_slice["start"], log_slice["context"], log_slice["payload"])
             count += sum(len(rows) for rows in changes)
     assert count == 20_000 * times
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
@@ -467,8 +467,8 @@ def test_text_of_a_row_that_fails_is_in_no_row_before_it(change: type[Insert | D
     table = Table("shop.t", key=["a"], a=VARCHAR(20), b=VARCHAR(20), c=VARCHAR(20))
     spec = SegmentSpec([table], [Rows("shop.t", change, [("x", "y", "z"), ("foo", None, "bar")])], checksum=False)
     content = bytearray(spec.to_bytes())
-    place = content.index(b"\x03bar")
-    content[place] = 200
+    offset = content.index(b"\x03bar")
+    content[offset] = 200
     blocks: list[Changes] = []
     with pytest.raises(Truncated, match=r"row 1 of shop\.t: c"):
         blocks.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))

@@ -1,4 +1,4 @@
-"""Rows erased from slices: none of their bytes stays, every other row does, and so does every event's place."""
+"""Rows erased from slices: none of their bytes stays, every other row does, and so does every event's offset."""
 
 import random
 from collections.abc import Iterator
@@ -79,9 +79,9 @@ def decoded(content: bytes) -> Iterator[tuple[Row, str]]:
             yield (str(definition.name), offset, row), repr(image)
 
 
-def by_place(rows: dict[Row, str]) -> list[str]:
-    """The images of rows with their tables and places, in order of these; their numbers may be others now."""
-    return [f"{place[0]} {place[1]} {rows[place]}" for place in sorted(rows)]
+def by_position(rows: dict[Row, str]) -> list[str]:
+    """The images of rows with their tables and offsets, in order of these; their numbers may be others now."""
+    return [f"{position[0]} {position[1]} {rows[position]}" for position in sorted(rows)]
 
 
 def erased(content: bytes, places_of_rows: set[Row], target: int = 1 << 20) -> tuple[bytes, list[ErasedSlice]]:
@@ -91,10 +91,10 @@ def erased(content: bytes, places_of_rows: set[Row], target: int = 1 << 20) -> t
         SliceEraser.of(FILE, SliceBytes(row["start"], row["context"], row["payload"], row["transaction_start"]))
         for row in slices
     ]
-    places = {(offset, row) for _, offset, row in places_of_rows}
-    starts = {start for eraser in erasers for start in eraser.transactions_of({offset for offset, _ in places})}
+    indexes = {(offset, row) for _, offset, row in places_of_rows}
+    starts = {start for eraser in erasers for start in eraser.transactions_of({offset for offset, _ in indexes})}
     results = [
-        eraser.erased({place for place in places if row["start"] <= place[0] < row["stop"]}, starts)
+        eraser.erased({byte_offset for byte_offset in indexes if row["start"] <= byte_offset[0] < row["stop"]}, starts)
         for eraser, row in zip(erasers, slices, strict=True)
     ]
     return b"".join(result.payload for result in results), results
@@ -105,15 +105,15 @@ def erased(content: bytes, places_of_rows: set[Row], target: int = 1 << 20) -> t
 def test_rows_go_and_the_rows_beside_them_stay(spec: SegmentSpec, target: int) -> None:
     content = spec.to_bytes()
     rows = dict(decoded(content))
-    places_of_rows = {place for place, text in rows.items() if WORD in text}
+    places_of_rows = {position for position, text in rows.items() if WORD in text}
     assert len(places_of_rows) == 3
     log, results = erased(content, places_of_rows, target)
     events = list(list_events(iter([log]), FILE))
     assert len(log) == len(content)
     assert WORD.encode() not in log
     assert WORD not in "".join(repr(event) for event in events)
-    assert by_place(dict(decoded(log))) == by_place(
-        {place: text for place, text in rows.items() if place not in places_of_rows}
+    assert by_position(dict(decoded(log))) == by_position(
+        {position: text for position, text in rows.items() if position not in places_of_rows}
     )
     assert summarize(iter([log]), FILE).error is None
     changed = [result for result in results if result.events]
@@ -133,11 +133,11 @@ def test_random_rows_of_a_servers_log(path: Path, seed: int) -> None:
     content = content[:21] + bytes([content[21] & 0xFE]) + content[22:]
     rows = dict(decoded(content))
     dice = random.Random(seed)
-    places_of_rows = {place for place in rows if dice.random() < (0.1, 0.5, 1)[seed]}
+    places_of_rows = {position for position in rows if dice.random() < (0.1, 0.5, 1)[seed]}
     log, results = erased(content, places_of_rows, (1 << 20, 5000, 5000)[seed])
     assert len(log) == len(content)
-    assert by_place(dict(decoded(log))) == by_place(
-        {place: text for place, text in rows.items() if place not in places_of_rows}
+    assert by_position(dict(decoded(log))) == by_position(
+        {position: text for position, text in rows.items() if position not in places_of_rows}
     )
     account = summarize(iter([log]), FILE)
     assert (account.error, account.rest, account.size) == (None, 0, len(content))
@@ -148,11 +148,13 @@ def test_random_rows_of_a_servers_log(path: Path, seed: int) -> None:
 def test_a_gap_too_large_for_information_beside_rows_becomes_an_event() -> None:
     rows = [(number, f"{number:05}" * 70) for number in range(400)]
     content = SegmentSpec(tables=[PEOPLE], changes=[Rows("shop.people", Insert, rows), Commit()]).to_bytes()
-    places = dict(decoded(content))
-    places_of_rows = {place for place in places if place[2] % 4}
+    indexes = dict(decoded(content))
+    places_of_rows = {position for position in indexes if position[2] % 4}
     log, results = erased(content, places_of_rows)
     assert sum(result.added for result in results) == 1
-    assert [text for _, text in decoded(log)] == [text for place, text in places.items() if place not in places_of_rows]
+    assert [text for _, text in decoded(log)] == [
+        text for position, text in indexes.items() if position not in places_of_rows
+    ]
     assert summarize(iter([log]), FILE).error is None
     assert same_but_redacted(log, content, 4)
 
@@ -164,7 +166,7 @@ def test_a_statement_still_ends_where_its_last_event_goes() -> None:
         Commit(),
     ]
     content = SegmentSpec(tables=[PEOPLE, OTHERS], changes=changes).to_bytes()
-    log, _ = erased(content, {place for place, text in decoded(content) if WORD in text})
+    log, _ = erased(content, {position for position, text in decoded(content) if WORD in text})
     ends = [event.table for event in list_events(iter([log]), FILE) if "STMT_END_F" in str(event.note)]
     assert ends == ["shop.people"]
     assert same_but_redacted(log, content, 4)
@@ -176,19 +178,21 @@ def test_a_compressed_event_has_as_many_bytes_without_a_row(size: int) -> None:
     changes: list[Change] = [Rows("shop.people", Insert, rows), Commit()]
     keys: dict[str, Any] = {"compressed_rows": 1, "version": "10.11.6-MariaDB", "rows_version": 1}
     content = SegmentSpec(tables=[PEOPLE], changes=changes, **keys).to_bytes()
-    places = dict(decoded(content))
-    for places_of_rows in places:
+    indexes = dict(decoded(content))
+    for places_of_rows in indexes:
         log, _ = erased(content, {places_of_rows})
         assert len(log) == len(content)
-        assert [text for _, text in decoded(log)] == [text for place, text in places.items() if place != places_of_rows]
+        assert [text for _, text in decoded(log)] == [
+            text for position, text in indexes.items() if position != places_of_rows
+        ]
         assert same_but_redacted(log, content, 4)
 
 
 def test_what_cannot_be_written_again_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     content = SPECS["compressed transactions"].to_bytes()
-    places_of_rows = {place for place, text in decoded(content) if WORD in text}
+    places_of_rows = {position for position, text in decoded(content) if WORD in text}
     plain = SPECS["version 2"].to_bytes()
-    unknown = {(place[0], place[1], 7) for place, text in decoded(plain) if "one" in text}
+    unknown = {(position[0], position[1], 7) for position, text in decoded(plain) if "one" in text}
     with pytest.raises(DecodeError, match=rf"{FILE}:\d+: row 7 is asked for of [13]"):
         erased(plain, unknown)
     monkeypatch.setattr(erasure, "body_that_fits", lambda *_: None)

@@ -43,10 +43,10 @@ SPEC = SegmentSpec(
 
 
 EXTRA = 19 + 8
-"""Where the length of a row event's extra data stands, behind header, table id and flags."""
+"""Position where the length of a row event's extra data stands, behind header, table id and flags."""
 NOTE = 19 + 8 + 2 + 1 + 1 + 1 + 4
-"""Where the first row's note begins, with its length, in a row event of one image: behind header, table id and flags,
-extra data, column count, bitmap, null bits and id."""
+"""Position where the first row's note begins, with its length, in a row event of one image: behind header, table id and
+flags, extra data, column count, bitmap, null bits and id."""
 
 
 def rows_of(blocks: list[tuple[TableDefinition, Changes]], table: str) -> list[tuple[object, ...]]:
@@ -203,7 +203,7 @@ def test_damage_inside_a_row_is_told_after_the_rows_of_all_tables_before_it() ->
     """With their GTIDs, which a row has only while its events are at hand."""
     spec = replace(SPEC, checksum=False)
     content = bytearray(spec.to_bytes())
-    deletes = [place for place in spec.offsets()[:-1] if content[place + 4] == 32]
+    deletes = [offset for offset in spec.offsets()[:-1] if content[offset + 4] == 32]
     content[deletes[-1] + NOTE] = 200
     blocks: list[tuple[TableDefinition, Changes]] = []
     with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 0 of shop\.items: note"):
@@ -216,7 +216,7 @@ def test_damage_in_an_events_head_is_told_of_its_first_row() -> None:
     """However many rows the event before it had."""
     spec = replace(SPEC, checksum=False)
     content = bytearray(spec.to_bytes())
-    deletes = [place for place in spec.offsets()[:-1] if content[place + 4] == 32]
+    deletes = [offset for offset in spec.offsets()[:-1] if content[offset + 4] == 32]
     content[deletes[-1] + EXTRA] = 200
     with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 0 of shop\.items: its null bits"):
         list(FileDecoder(FILE).read(io.BytesIO(content)))
@@ -230,7 +230,7 @@ def without_labels(names: tuple[str, ...], changes: Sequence[Change]) -> bytes:
     """A log in which the last ENUM value of each INSERT has no label."""
     spec = SegmentSpec([labelled(name) for name in names], list(changes), checksum=False)
     content = bytearray(spec.to_bytes())
-    for start in [place for place in spec.offsets()[:-1] if content[place + 4] == 30]:
+    for start in [offset for offset in spec.offsets()[:-1] if content[offset + 4] == 30]:
         end = start + int.from_bytes(content[start + 9 : start + 13], "little")
         content[end - 3] = 9  # before a note of one letter
     return bytes(content)
@@ -266,7 +266,7 @@ def test_a_reader_that_leaves_amid_what_is_handed_out_does_no_harm() -> None:
 def test_what_is_complete_is_not_behind_damage() -> None:
     spec = replace(SPEC, checksum=False)
     content = bytearray(spec.to_bytes())
-    first = next(place for place in spec.offsets() if content[place + 4] == 30)
+    first = next(offset for offset in spec.offsets() if content[offset + 4] == 30)
     content[first + NOTE] = 200
     decoder = FileDecoder(FILE)
     with pytest.raises(DecodeError):

@@ -64,10 +64,11 @@ def made_plain(content: bytes, name: str) -> Iterator[slow_decoder.Row]:
     definition = parse_table_map(maps.events[ordinals[0]], scanner.format, FILE)
     for scan, offsets in scans:
         footer = scanner.format.footer if scan is outer_scan else 0
-        places = np.flatnonzero((scan.mark & kernels.MARK_ROWS != 0) & np.isin(scan.table, ordinals))
-        zeros = np.zeros(len(places), np.int64)
+        byte_offsets = np.flatnonzero((scan.mark & kernels.MARK_ROWS != 0) & np.isin(scan.table, ordinals))
+        zeros = np.zeros(len(byte_offsets), np.int64)
         events = RowEvents(
-            FILE, scan.address + scan.offset[places], scan.length[places] - footer, scan.code[places], offsets[places],
+            FILE, scan.address + scan.offset[byte_offsets], scan.length[byte_offsets] - footer,
+            scan.code[byte_offsets], offsets[byte_offsets],
             zeros, zeros, zeros, zeros, [scan.buffer],
         )  # fmt: skip
         for run in plain(events, definition):
@@ -108,8 +109,8 @@ def test_documents_end_as_the_server_selects_them() -> None:
     selected = {int(row[0]): row for row in tables["packed.j"]["rows"]}
     assert set(rows) == {1, 3, 4, 5}
     for key, row in selected.items():
-        for place in (1, 3):
-            assert text_of(rows[key][place]) == (row[place] and json.loads(row[place]))
+        for offset in (1, 3):
+            assert text_of(rows[key][offset]) == (row[offset] and json.loads(row[offset]))
 
 
 def text_of(document: Any) -> Any:

@@ -24,14 +24,14 @@ def spec(*changes: Change, **options: Any) -> SegmentSpec:
 
 
 def texts(spec: SegmentSpec, target: int = 1 << 20) -> dict[tuple[int, int], str | None]:
-    """By place of a row event's first row the statement; of slices as small as ``target`` has them."""
+    """By offset of a row event's first row the statement; of slices as small as ``target`` has them."""
     slicer, reader = Slicer("b.000001", 0, None, target=target), StatementTexts()
-    by_place: dict[tuple[int, int], str | None] = {}
+    by_position: dict[tuple[int, int], str | None] = {}
     for batch in [*slicer.feed(spec.to_bytes()), *slicer.finish()]:
         for cells in _slices(batch):
             of_slice = reader.of_slice("b.000001", cells)
-            by_place |= dict(zip(of_slice.places, of_slice.texts, strict=True))
-    return by_place
+            by_position |= dict(zip(of_slice.offsets, of_slice.texts, strict=True))
+    return by_position
 
 
 def _slices(batch: Any) -> Iterator[SliceBytes]:
@@ -57,8 +57,8 @@ def test_a_statement_has_the_rows_up_to_its_end(target: int, code: int, version:
         Commit(),
         version=version,
     )
-    by_place = texts(log, target)
-    assert [by_place[place] for place in sorted(by_place)] == [
+    by_position = texts(log, target)
+    assert [by_position[offset] for offset in sorted(by_position)] == [
         *["INSERT INTO t, or both"] * 2, None, "another, ä" * 40, None,
     ]  # fmt: skip
 
@@ -75,9 +75,9 @@ def test_rows_of_a_compressed_transaction_are_told_apart_by_their_number(kind: s
         Commit(),
         payload=lambda _: kind,
     )
-    places = texts(log)
-    (offset,) = {offset for offset, _ in places}
-    assert {row: text for (_, row), text in places.items()} == {0: "first", 2: "first", 3: "second"}
+    indexes = texts(log)
+    (offset,) = {offset for offset, _ in indexes}
+    assert {row: text for (_, row), text in indexes.items()} == {0: "first", 2: "first", 3: "second"}
     reader = StatementTexts()
     slicer = Slicer("b.000001", 0, None)
     (cells,) = [cells for batch in [*slicer.feed(log.to_bytes()), *slicer.finish()] for cells in _slices(batch)][-1:]

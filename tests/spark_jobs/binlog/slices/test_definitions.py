@@ -39,8 +39,10 @@ def test_a_map_whose_rows_come_in_a_later_slice() -> None:
     slicer = Slicer("b.000001", 0, None, target=1)
     content = SegmentSpec([ONE], [Insert("shop.one", (1, "x")), Commit()]).to_bytes()
     rows = [row for batch in [*slicer.feed(content), *slicer.finish()] for row in batch.to_pylist()]
-    places = [(row["file"], row["start"], row["context"], row["payload"]) for row in rows if row["kind"] == "rows"]
-    used_tables = [[definition.name.table for definition in definitions_of(*place)] for place in places]
-    all_tables = [[definition.name.table for definition in definitions_of(*place, unused=True)] for place in places]
+    offsets = [(row["file"], row["start"], row["context"], row["payload"]) for row in rows if row["kind"] == "rows"]
+    used_tables = [[definition.name.table for definition in definitions_of(*position)] for position in offsets]
+    all_tables = [
+        [definition.name.table for definition in definitions_of(*position, unused=True)] for position in offsets
+    ]
     assert any(not used_names and mapped == ["one"] for used_names, mapped in zip(used_tables, all_tables, strict=True))
     assert all(used_names in ([], mapped) for used_names, mapped in zip(used_tables, all_tables, strict=True))

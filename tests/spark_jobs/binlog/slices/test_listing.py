@@ -167,9 +167,9 @@ def test_an_unknown_ignorable_event() -> None:
 
 
 def test_a_file_that_ends_inside_an_event() -> None:
-    content, places = SPEC.to_bytes(), set(SPEC.offsets()[1:])
+    content, offsets = SPEC.to_bytes(), set(SPEC.offsets()[1:])
     for length in range(len(content)):
-        if length in places:
+        if length in offsets:
             assert listed(content[:length])[-1].stop == length
             continue
         with pytest.raises(Truncated if length else DecodeError):
@@ -232,8 +232,8 @@ def test_every_type_has_a_treatment_and_what_stops_has_none_to_show() -> None:
 @given(data=st.data())
 def test_every_byte_of_a_damaged_file_is_accounted_for(data: st.DataObject) -> None:
     content = bytearray(SPEC.to_bytes())
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place] ^= data.draw(st.integers(1, 255))
+    offset = data.draw(st.integers(0, len(content) - 1))
+    content[offset] ^= data.draw(st.integers(1, 255))
     content = content[: data.draw(st.integers(0, len(content)))]
     summary = summarize(chunked(bytes(content), data.draw(st.integers(1, 400))), FILE)
     assert summary.magic + sum(type_.bytes for type_ in summary.types) + summary.rest == summary.size == len(content)
@@ -242,11 +242,11 @@ def test_every_byte_of_a_damaged_file_is_accounted_for(data: st.DataObject) -> N
 
 def test_the_bytes_behind_an_event_that_stops_are_the_rest() -> None:
     spec = replace(SPEC, changes=[Commit(), RawEvent(26, b"\1\0\0"), Commit()])
-    place = spec.offsets()[5]
+    offset = spec.offsets()[5]
     summary = summarize(chunked(spec.to_bytes(), 50), FILE)
     assert summary.error is not None
-    assert summary.error.startswith(f"{FILE}:{place}: Incident event")
-    assert (summary.rest, sum(type_.bytes for type_ in summary.types)) == (len(spec.to_bytes()) - place, place - 4)
+    assert summary.error.startswith(f"{FILE}:{offset}: Incident event")
+    assert (summary.rest, sum(type_.bytes for type_ in summary.types)) == (len(spec.to_bytes()) - offset, offset - 4)
 
 
 def test_a_long_statement_is_noted_by_its_beginning() -> None:
@@ -259,16 +259,16 @@ def test_a_long_statement_is_noted_by_its_beginning() -> None:
 
 def test_header_positions_are_not_believed() -> None:
     """They wrap at 4 GiB, and MariaDB 11.4 and later write 0 inside transactions."""
-    content, places = bytearray(replace(SPEC, checksum=False).to_bytes()), replace(SPEC, checksum=False).offsets()
-    for number, place in enumerate(places[1:-1]):
-        content[place + 13 : place + 17] = (b"\0" * 4, b"\xff" * 4, b"\1\0\0\0")[number % 3]
-    assert [event.offset for event in listed(bytes(content))] == places[:-1]
+    content, offsets = bytearray(replace(SPEC, checksum=False).to_bytes()), replace(SPEC, checksum=False).offsets()
+    for number, offset in enumerate(offsets[1:-1]):
+        content[offset + 13 : offset + 17] = (b"\0" * 4, b"\xff" * 4, b"\1\0\0\0")[number % 3]
+    assert [event.offset for event in listed(bytes(content))] == offsets[:-1]
 
 
 @pytest.mark.parametrize("length", [0, 18, 22, 0x7FFFFFFF])
 def test_an_event_of_a_length_that_cannot_be(length: int) -> None:
     content = bytearray(SPEC.to_bytes())
-    place = SPEC.offsets()[3]
-    content[place + 9 : place + 13] = struct.pack("<I", length)
-    with pytest.raises(DecodeError, match=f"^{FILE}:{place}: Query event .type 2. of {length} bytes"):
+    offset = SPEC.offsets()[3]
+    content[offset + 9 : offset + 13] = struct.pack("<I", length)
+    with pytest.raises(DecodeError, match=f"^{FILE}:{offset}: Query event .type 2. of {length} bytes"):
         listed(bytes(content))

@@ -146,15 +146,15 @@ class Plain:
 def walk(content: bytes, footer: int = 4) -> list[Plain]:
     """Every event with the offset of its transaction's first one, by the rules of the files that are generated here."""
     events: list[Plain] = []
-    place, start = 4, None
-    while place < len(content):
-        code, length = content[place + 4], struct.unpack_from("<I", content, place + 9)[0]
-        text = content[place + 19 : place + length - footer]
-        start = place if code in {33, 34} else start
-        events.append(Plain(place, place + length, code, start))
+    offset, start = 4, None
+    while offset < len(content):
+        code, length = content[offset + 4], struct.unpack_from("<I", content, offset + 9)[0]
+        text = content[offset + 19 : offset + length - footer]
+        start = offset if code in {33, 34} else start
+        events.append(Plain(offset, offset + length, code, start))
         if code == 16 or (code == 2 and not text.endswith((b"BEGIN", b"in a transaction"))):
             start = None
-        place += length
+        offset += length
     return events
 
 
@@ -245,10 +245,10 @@ def _check_each_alone(rows: list[dict[str, Any]], events: list[Plain], content: 
 
 
 def test_a_large_transaction_is_cut_between_events() -> None:
-    row_events_ = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(20)], last=k == 9) for k in range(10)]
-    maps_once = [row_events_[0]]
+    row_event_list = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(20)], last=k == 9) for k in range(10)]
+    maps_once = [row_event_list[0]]
     content = replace(
-        SPEC, changes=[Insert("shop.lines", (1, 1)), Commit(), *maps_once, *row_events_[1:], Commit()]
+        SPEC, changes=[Insert("shop.lines", (1, 1)), Commit(), *maps_once, *row_event_list[1:], Commit()]
     ).to_bytes()
     rows, _ = sliced(content, target=2000)
     parts = [row for row in rows if row["gtid"] == f"{UUID}:2"]
@@ -366,11 +366,11 @@ def test_cut_after_every_byte() -> None:
 
 def test_one_flipped_bit_is_seen() -> None:
     content = SMALL.to_bytes()
-    for place in range(len(content)):
+    for offset in range(len(content)):
         for bit in (0, 7):
             broken = bytearray(content)
-            broken[place] ^= 1 << bit
-            if (place, bit) == (21, 0):
+            broken[offset] ^= 1 << bit
+            if (offset, bit) == (21, 0):
                 continue  # the in-use flag, which is cleared
             _must_fail(bytes(broken), content)
 
@@ -413,9 +413,9 @@ def test_many_maps_in_one_statement() -> None:
     tables = [Table(f"shop.t{k}", id=INT) for k in range(300)]
     rows = [Rows(table.name, Insert, [(1,)], last=k == 299) for k, table in enumerate(tables)]
     out, _ = sliced(SegmentSpec(tables=tables, changes=[*rows, Commit()]).to_bytes(), target=3000)
-    assert len({row["table"] for slice_ in out for row in slice_["tables"]}) == 300
-    assert sum(len(slice_["maps"]) for slice_ in out) == 300
-    assert max(len(slice_["context"] or b"") for slice_ in out) > 10_000
+    assert len({row["table"] for log_slice in out for row in log_slice["tables"]}) == 300
+    assert sum(len(log_slice["maps"]) for log_slice in out) == 300
+    assert max(len(log_slice["context"] or b"") for log_slice in out) > 10_000
 
 
 def test_a_start_inside_a_file_needs_its_format() -> None:
@@ -432,9 +432,9 @@ def test_no_format_before_it_is_fed() -> None:
 
 def test_a_broken_checksum_names_its_event() -> None:
     content = bytearray(SMALL.to_bytes())
-    place = SMALL.offsets()[6]
-    content[place + 25] ^= 1
-    with pytest.raises(ChecksumMismatch, match=rf"^{FILE}:{place}: \w+ event of \d+ bytes: its CRC32"):
+    offset = SMALL.offsets()[6]
+    content[offset + 25] ^= 1
+    with pytest.raises(ChecksumMismatch, match=rf"^{FILE}:{offset}: \w+ event of \d+ bytes: its CRC32"):
         sliced(bytes(content))
 
 
@@ -458,8 +458,8 @@ def test_recorded(name: str, target: int) -> None:
 
 
 def _server_events(name: str) -> list[list[Any]]:
-    events_: list[list[Any]] = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
-    return events_
+    row_events: list[list[Any]] = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+    return row_events
 
 
 def test_context_opens_without_the_file() -> None:

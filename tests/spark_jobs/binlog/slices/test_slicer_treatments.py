@@ -40,11 +40,11 @@ from tests.slicing import FILE, SPEC, sliced
 )
 def test_what_stops(changes: list[Change], error: type[Exception], message: str) -> None:
     spec = replace(SPEC, changes=changes)
-    place = spec.offsets()[[event[4] for event in spec.events()].index(_code(changes), _skipped(changes))]
+    offset = spec.offsets()[[event[4] for event in spec.events()].index(_code(changes), _skipped(changes))]
     with pytest.raises(error) as info:
         sliced(spec.to_bytes())
     assert type(info.value) is error
-    assert str(info.value).startswith(f"{FILE}:{place}: ")
+    assert str(info.value).startswith(f"{FILE}:{offset}: ")
     assert message in str(info.value)
 
 

@@ -46,7 +46,7 @@ def test_string(kind: ColumnType, sql: str, arrow: pa.DataType, wire: str, value
 
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 63, 64, 65, 255, 256, 257, 300, 1000])
 def test_text_of_every_length_is_copied_whole(size: int) -> None:
-    text = bytes(33 + place % 90 for place in range(size))
+    text = bytes(33 + offset % 90 for offset in range(size))
     assert read(TEXT, size.to_bytes(2, "little") + text) == (text.decode(), None)
 
 

@@ -36,14 +36,14 @@ def test_a_pattern_takes_some_tables(tmp_path: Path) -> None:
 def test_the_last_events_come_first_each_with_its_table_map(tmp_path: Path) -> None:
     snapshot = BronzeSnapshot.of(lake_of(landed(tmp_path, CONTENT)), SOURCE)
     sample = Sample(lambda _: True, 10)
-    (slice_,) = newest_slices(snapshot, sample)
-    offsets = [event.offset for event in slice_.events]
+    (log_slice,) = newest_slices(snapshot, sample)
+    offsets = [event.offset for event in log_slice.events]
     assert len(offsets) == 203
     assert offsets == sorted(offsets, reverse=True)
-    assert [(str(event.table), event.kind) for event in slice_.events[-3:]] == [
+    assert [(str(event.table), event.kind) for event in log_slice.events[-3:]] == [
         ("shop.rare", kind) for kind in ("delete", "update", "insert")
     ]
-    assert all(event.map_wire[4] == 19 for event in slice_.events)
+    assert all(event.map_wire[4] == 19 for event in log_slice.events)
 
 
 def test_an_event_that_is_too_large_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

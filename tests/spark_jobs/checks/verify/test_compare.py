@@ -57,21 +57,21 @@ class CountedRows:
         return result
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        return self._table([pair for pair in self._digests() if zlib.crc32(pair[0]) % count in buckets])
+        return self._digest_table([pair for pair in self._digests() if zlib.crc32(pair[0]) % count in buckets])
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
-        return self._table([pair for pair in self._digests() if pair[0] in keys])
+        return self._digest_table([pair for pair in self._digests() if pair[0] in keys])
 
-    def _table(self, pairs: list[tuple[bytes, int]]) -> pa.Table:
+    def _digest_table(self, pairs: list[tuple[bytes, int]]) -> pa.Table:
         return pa.table([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], schema=DIGESTS)
 
     def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
-        rows_: dict[bytes, list[Values]] = {
+        all_rows: dict[bytes, list[Values]] = {
             key(id_): [(b"%d" % id_, b"%d" % n)] for id_, n in self.rows.items() if key(id_) in keys
         }
-        return {text: rows * (1 + (int(text[:-1]) in self.twice)) for text, rows in rows_.items()}
+        return {text: rows * (1 + (int(text[:-1]) in self.twice)) for text, rows in all_rows.items()}
 
-    beside_of = values_of
+    extra_values_of = values_of
 
 
 class World:

@@ -71,11 +71,11 @@ def test_what_is_told_of_rows(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_what_silver_remembers(spark: SparkSession, tmp_path: Path) -> None:
     def row(word: str, op: str, offset: int) -> str:
-        place = "named_struct('stretch', 1, 'number', 1L, 'offset', {}L)"
+        location = "named_struct('stretch', 1, 'number', 1L, 'offset', {}L)"
         change = f"named_struct('stretch', 1, 'number', 1L, 'offset', {offset}L, 'row', 0)"
         return (
             f"SELECT '{word}' AS `__key`, 1 AS n, '{op}' AS _op, {change} AS _position, "
-            f"{place.format(4)} AS _window_start, {place.format(offset + 100)} AS _window_stop, "
+            f"{location.format(4)} AS _window_start, {location.format(offset + 100)} AS _window_stop, "
             "cast(NULL AS MAP<STRING, STRING>) AS _raw"
         )
 

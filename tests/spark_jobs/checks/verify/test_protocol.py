@@ -6,10 +6,10 @@ from spark_jobs.checks.verify.protocol import Buckets
 
 
 def filled(*parts: tuple[list[int], list[int], list[int]]) -> Buckets:
-    buckets_ = Buckets.empty(4)
+    bucket_list = Buckets.empty(4)
     for buckets, rows, digests in parts:
-        buckets_.add(*(np.array(column, np.int64) for column in (buckets, rows, digests)))
-    return buckets_
+        bucket_list.add(*(np.array(column, np.int64) for column in (buckets, rows, digests)))
+    return bucket_list
 
 
 def test_parts_of_a_table_add_up() -> None:

@@ -57,6 +57,6 @@ def test_a_key_that_the_source_does_not_have_is_none() -> None:
 
 
 def test_kept_out_columns_are_in_no_text() -> None:
-    layout_ = layout(NAME, ROWS, LAKE, ("id",), unknown={"note"})
-    assert [column.name for column in layout_.columns] == ["id", "co`de"]
-    assert "note" not in layout_.server_digest + layout_.lake_digest
+    digest_layout = layout(NAME, ROWS, LAKE, ("id",), unknown={"note"})
+    assert [column.name for column in digest_layout.columns] == ["id", "co`de"]
+    assert "note" not in digest_layout.server_digest + digest_layout.lake_digest

@@ -37,7 +37,7 @@ def test_a_text_as_a_literal_and_for_people(facts: dict[str, object], text: byte
 
 
 @pytest.mark.parametrize(
-    "facts, first, second, beside, is_same",
+    "facts, first, second, extra_value, is_same",
     [
         (column("double"), b"8000000000000000", b"0000000000000000", None, True),
         (column("double"), b"3FB999999999999A", b"3FB999999999999B", None, False),
@@ -54,9 +54,9 @@ def test_a_text_as_a_literal_and_for_people(facts: dict[str, object], text: byte
     ],
 )
 def test_texts_that_differ_may_be_one_value(
-    facts: dict[str, object], first: bytes, second: bytes, beside: bytes | None, is_same: bool
+    facts: dict[str, object], first: bytes, second: bytes, extra_value: bytes | None, is_same: bool
 ) -> None:
-    assert form_of(facts).is_equal(first, second, beside) == is_same
+    assert form_of(facts).is_equal(first, second, extra_value) == is_same
 
 
 def test_zerofill_is_no_part_of_a_number() -> None:

@@ -75,7 +75,10 @@ class LoggedLake:
         )
 
     def logged(self, start: int = 4, *, since: int = 4) -> Logged:
-        """Both tables from a place of the log on. since: up to where the target has the second."""
-        places = (at(start), at(max(start, since)))
-        tables = [OrderedTable(name, self.into(name), at_, self.end) for name, at_ in zip(NAMES, places, strict=True)]
+        """Both tables from a position of the log on. since: up to where the target has the second."""
+        positions = (at(start), at(max(start, since)))
+        tables = [
+            OrderedTable(name, self.into(name), at_position, self.end)
+            for name, at_position in zip(NAMES, positions, strict=True)
+        ]
         return Logged.of(self.pipeline, self.lake, SOURCE, Range(at(start), self.end), tables)

@@ -38,10 +38,10 @@ def changes(tmp_path: Path) -> tuple[Judge, TableChanges]:
 
 
 def judged(
-    changes: tuple[Judge, TableChanges], filters: TableFilters, marks: Mapping[str, str] | None = None
+    changes: tuple[Judge, TableChanges], filters: TableFilters, provenance: Mapping[str, str] | None = None
 ) -> SeenChanges:
     judge, of_table = changes
-    ruled = replace(judge, job=replace(judge.job, filters=filters), marks=marks or {})
+    ruled = replace(judge, job=replace(judge.job, filters=filters), provenance=provenance or {})
     return ruled.judged(of_table)
 
 
@@ -71,7 +71,7 @@ def test_kinds_of_changes_are_left_out(
 
 
 @pytest.mark.parametrize(
-    "rule, marks, columns",
+    "rule, provenance, columns",
     [
         ({}, {}, ["id", "note", "_raw"]),
         ({"exclude": frozenset({"note"})}, {}, ["id", "_raw"]),
@@ -80,11 +80,11 @@ def test_kinds_of_changes_are_left_out(
     ],
 )
 def test_columns_that_are_seen(
-    changes: tuple[Judge, TableChanges], rule: dict[str, Any], marks: dict[str, str], columns: list[str]
+    changes: tuple[Judge, TableChanges], rule: dict[str, Any], provenance: dict[str, str], columns: list[str]
 ) -> None:
-    seen_changes = judged(changes, TableFilters(columns=ColumnRule("c", SCOPE, **rule) if rule else None), marks)
+    seen_changes = judged(changes, TableFilters(columns=ColumnRule("c", SCOPE, **rule) if rule else None), provenance)
     assert seen_changes.after.column_names == seen_changes.before.column_names == columns
-    assert all({*seen_changes.after.column(name).to_pylist()} == {value} for name, value in marks.items())
+    assert all({*seen_changes.after.column(name).to_pylist()} == {value} for name, value in provenance.items())
 
 
 def test_conditions_and_masks(changes: tuple[Judge, TableChanges]) -> None:

@@ -38,7 +38,7 @@ def listing(log: list[Step]) -> list[list[int] | str]:
         if isinstance(step, Portion):
             texts.append(sorted(number for ids in transactions(step).values() for number in ids))
         else:
-            names = [str(statement.step.standing.definition) for statement in step.statements]
+            names = [str(statement.step.state.definition) for statement in step.statements]
             texts.append(" ".join(name.partition(" ")[0] for name in names))
     return texts
 
@@ -81,7 +81,7 @@ def test_a_portion_ends_before_a_transaction_whose_first_slices_have_other_table
 
 
 def test_a_slice_begins_inside_a_transaction(tmp_path: Path) -> None:
-    """Every row of a transaction is of the one place where that begins, however many slices it has."""
+    """Every row of a transaction is of the one position where that begins, however many slices it has."""
     lake = LoggedLake.of(tmp_path, LOG, target=1)
     logged = lake.logged()
     begins = {*logged.index.slices.column("transaction_start").to_pylist()}

@@ -88,8 +88,8 @@ def test_transactions_stay_whole_side_by_side(copy: Copy, statements: list[str])
     copy.require_same("a", "b")
     assert any("parts = CONCAT" in text for text in statements)
     inserted = [{*_ids(text)} for text in statements if text.startswith("INSERT INTO") and ".`a`" in text]
-    inserted_beside = [{*_ids(text)} for text in statements if text.startswith("INSERT INTO") and ".`b`" in text]
-    assert sorted(map(sorted, inserted)) == sorted(map(sorted, inserted_beside))
+    inserted_elsewhere = [{*_ids(text)} for text in statements if text.startswith("INSERT INTO") and ".`b`" in text]
+    assert sorted(map(sorted, inserted)) == sorted(map(sorted, inserted_elsewhere))
     assert len(inserted) > 4
 
 

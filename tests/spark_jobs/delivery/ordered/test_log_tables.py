@@ -5,14 +5,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.delivery.ordered.log_tables import OrderedTable, require_log_alone, require_ordered, standing_at
+from spark_jobs.delivery.ordered.log_tables import OrderedTable, require_log_alone, require_ordered, state_at
 from spark_jobs.errors import DeliveryError
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import SchemaChange
 from tests.segment_spec import Change, Commit, Insert, Statement
 from tests.spark_jobs.delivery.ordered.logged import NAMES, SOURCE, LoggedLake, at, write
-from tests.timelines import BAG, OLD
+from tests.timelines import KEYLESS, OLD
 
 LOG: list[Change] = [
     Insert("shop.orders", (1, "a")),
@@ -32,7 +32,7 @@ def lake(tmp_path: Path) -> LoggedLake:
 
 
 def kinds(lake: LoggedLake, start: int) -> list[list[str]]:
-    """By table its steps from a place on."""
+    """By table its steps from a position on."""
     return [
         ["statement" if isinstance(step, SchemaChange) else "rows" for step in job.steps]
         for job in lake.logged(start).jobs
@@ -42,13 +42,13 @@ def kinds(lake: LoggedLake, start: int) -> list[list[str]]:
 def test_each_table_has_its_definitions_in_the_range(lake: LoggedLake) -> None:
     logged = lake.logged()
     assert kinds(lake, 4) == [["rows", "statement", "rows"], ["rows"]]
-    assert [str(step.standing.definition).partition(" ")[0] for job in logged.jobs for step in job.steps] == [
+    assert [str(step.state.definition).partition(" ")[0] for job in logged.jobs for step in job.steps] == [
         *["shop.orders"] * 3,
         "shop.lines",
     ]
     rows, statement, later_rows = (step.range for step in logged.jobs[0].steps)
     # As silver says it, the table is known before its first row.
-    definition = logged.jobs[0].steps[0].standing.definition
+    definition = logged.jobs[0].steps[0].state.definition
     silver = lake.lake.silver(SOURCE, ORDERS.schema, ORDERS.table)
     write(silver, ROWS, SilverCommit(at(4), "b", definition=definition, key=("id",)))
     assert (rows.start, rows.stop, statement.stop, later_rows.stop) == (
@@ -60,16 +60,21 @@ def test_each_table_has_its_definitions_in_the_range(lake: LoggedLake) -> None:
 
 @pytest.mark.parametrize(
     "offset, definition",
-    [(50, None), (100, OLD), (150, OLD), (200, BAG), (999, BAG)],
+    [(50, None), (100, OLD), (150, OLD), (200, KEYLESS), (999, KEYLESS)],
 )
 def test_how_a_table_stands(lake: LoggedLake, offset: int, definition: object) -> None:
     """By the newest commit that is not after the position."""
     silver = lake.lake.silver(SOURCE, ORDERS.schema, ORDERS.table)
-    commits = [(100, OLD, CommitKind.LIVE), (200, BAG, CommitKind.CHANGE)]
-    for version, (place, definition_, kind) in enumerate(commits, 1):
-        write(silver, ROWS, SilverCommit(at(place), f"b{version}", kind, definition=definition_, key=()), version)
-    standing = standing_at(silver, at(offset))
-    assert (standing.definition if standing else None) == definition
+    commits = [(100, OLD, CommitKind.LIVE), (200, KEYLESS, CommitKind.CHANGE)]
+    for version, (byte_offset, table_definition, kind) in enumerate(commits, 1):
+        write(
+            silver,
+            ROWS,
+            SilverCommit(at(byte_offset), f"b{version}", kind, definition=table_definition, key=()),
+            version,
+        )
+    state = state_at(silver, at(offset))
+    assert (state.definition if state else None) == definition
 
 
 @pytest.mark.parametrize(
@@ -89,8 +94,10 @@ def test_rows_that_the_log_does_not_say(
     lake: LoggedLake, version: int | None, kind: CommitKind, word: str | None
 ) -> None:
     silver = lake.lake.silver(SOURCE, ORDERS.schema, ORDERS.table)
-    for number, kind_ in enumerate((CommitKind.LIVE, kind), 1):
-        write(silver, ROWS, SilverCommit(at(number * 10), f"b{number}", kind_, definition=OLD, key=("id",)), number)
+    for number, commit_kind in enumerate((CommitKind.LIVE, kind), 1):
+        write(
+            silver, ROWS, SilverCommit(at(number * 10), f"b{number}", commit_kind, definition=OLD, key=("id",)), number
+        )
     table = OrderedTable(ORDERS, lake.into(ORDERS), at(4), lake.end)
     if word is None:
         require_log_alone(lake.lake, SOURCE, table, version)

@@ -56,8 +56,8 @@ def planned(changes: list[Change], *, has_own_columns: bool = False) -> PlannedP
     firsts = [transactions.index(transaction) for transaction, _ in groupby(transactions)]
     begins = tuple(Position("log.000001", 100 + transactions[first]) for first in firsts)
     rows = np.arange(len(changes))
-    end, bounds, places = Position("log.000001", 999), (*firsts, len(changes)), (rows * 0, rows, rows * 0)
-    return PlannedPortion((texts,), np.zeros(len(changes), np.int64), rows, keys, bounds, begins, end, places)
+    end, bounds, indexes = Position("log.000001", 999), (*firsts, len(changes)), (rows * 0, rows, rows * 0)
+    return PlannedPortion((texts,), np.zeros(len(changes), np.int64), rows, keys, bounds, begins, end, indexes)
 
 
 def sizes(**keys: int) -> Sizes:

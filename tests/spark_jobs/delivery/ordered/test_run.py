@@ -46,10 +46,10 @@ def delivered(table: str, rows: int, *statements: str) -> Delivered:
 def test_what_stops_a_source_does_not_stop_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
-    def deliver(run_: run._Run, source: str) -> None:
+    def deliver(ordered_run: run._Run, source: str) -> None:
         if source == "a":
             raise error
-        run_.delivered[TableId("copy", "shop", "t")] = delivered("t", 3, "TRUNCATE")
+        ordered_run.delivered[TableId("copy", "shop", "t")] = delivered("t", 3, "TRUNCATE")
 
     monkeypatch.setattr(run._Run, "deliver", deliver)
     sources = {name: {"files": f"./{name}"} for name in ("a", "b")}
@@ -68,8 +68,8 @@ def published_lake(folder: Path, kind: CommitKind) -> LoggedLake:
     """A lake whose orders are published, where a commit of silver came after the version that the target has."""
     lake = LoggedLake.of(folder, [Insert("shop.orders", (1, "a")), Commit()])
     silver = lake.lake.silver(SOURCE, ORDERS.schema, ORDERS.table)
-    for version, kind_ in enumerate((CommitKind.LIVE, kind), 1):
-        write(silver, ROWS, SilverCommit(at(4), f"b{version}", kind_, definition=OLD, key=("id",)), version)
+    for version, commit_kind in enumerate((CommitKind.LIVE, kind), 1):
+        write(silver, ROWS, SilverCommit(at(4), f"b{version}", commit_kind, definition=OLD, key=("id",)), version)
     downstream = lake.into(ORDERS).table
     write(downstream, ROWS, DownstreamCommit(at(4), "b", source=SOURCE, table=str(ORDERS), silver_version=0))
     entry = Entry(
@@ -79,7 +79,7 @@ def published_lake(folder: Path, kind: CommitKind) -> LoggedLake:
         downstream=downstream.path,
         downstream_version=0,
     )
-    rows = pa.Table.from_pylist([publication._row(entry)], schema=publication._SCHEMA)
+    rows = pa.Table.from_pylist([publication._entry_row(entry)], schema=publication._SCHEMA)
     deltalake.write_deltalake(lake.lake.published().path, rows)
     return lake
 

@@ -24,7 +24,7 @@ from tests.timelines import NAME, OLD, STRICT, at, definition, steps
 
 pytestmark = pytest.mark.mysql
 
-PLACE = "shop.t"
+LABEL = "shop.t"
 OTHER_KEY = "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)"
 BEFORE: Columns = {
     "p-id": {"name": "id", "definition": "int NOT NULL"},
@@ -48,7 +48,7 @@ class Target:
         settings = Delivery.model_validate({"mysql": {"user": "w"}, "apply": "ordered"} | keys)
         into = LakeTable(schema, "t", lake, 0, (("shop", NAME),), Destination(schema, "t"))
         writing = self.connection, self.connection.execute
-        return TargetState(PLACE, settings, 0, into, Judge(job, {}), *writing, self.before, TableState(OLD))
+        return TargetState(LABEL, settings, 0, into, Judge(job, {}), *writing, self.before, TableState(OLD))
 
     def columns(self) -> list[str]:
         return [row[0] for row in self.database.execute("SHOW COLUMNS FROM t")]
@@ -107,7 +107,7 @@ def test_physical_names_follow_a_statement(
     applied = state.apply(change)
     after, executed = applied.columns, applied.executed
     assert {physical: column["name"] for physical, column in after.items()} == columns
-    assert (state.before, state.state) == (after, change.standing)
+    assert (state.before, state.state) == (after, change.state)
     if clauses is not None:
         table = f"`{target.database.name}`.`t`"
         assert executed == [f"ALTER TABLE {table} {clauses}" if clauses else f"TRUNCATE TABLE {table}"]

@@ -24,9 +24,11 @@ def keys_of(database: Database, columns: str, rows: dict[str, list[object]]) -> 
     with Connection("copy", settings) as connection:
         target = target_table(connection, database.name, "keyed")
         assert target
-        columns_ = tuple(OutputColumn(column.name, column.kind) for column in target.columns if column.name in rows)
+        table_columns = tuple(
+            OutputColumn(column.name, column.kind) for column in target.columns if column.name in rows
+        )
         table = pa.table(rows).append_column("_raw", pa.nulls(len(next(iter(rows.values()))), RAW))
-        keys = UniqueKeys(1, target, columns_, weights_of(connection)).of(table)
+        keys = UniqueKeys(1, target, table_columns, weights_of(connection)).of(table)
     return list(zip(*(index_keys.tolist() for index_keys in keys), strict=True))
 
 

@@ -20,11 +20,11 @@ def test_a_table_that_the_lake_does_not_have_is_named(tmp_path: Path) -> None:
 
 
 def test_what_was_forgotten_as_json() -> None:
-    places = ForgottenIn("a", rows=1), ForgottenIn("b")
-    assert [place.is_empty for place in places] == [False, True]
-    document = Forgotten("shop", TableName("s", "people"), 2, places, ("held",)).to_json(is_applied=True)
+    positions = ForgottenIn("a", rows=1), ForgottenIn("b")
+    assert [position.is_empty for position in positions] == [False, True]
+    document = Forgotten("shop", TableName("s", "people"), 2, positions, ("held",)).to_json(is_applied=True)
     assert (document["table"], document["keys"], document["applied"]) == ("s.people", 2, True)
-    assert [place["place"] for place in document["places"]] == ["a", "b"]
+    assert [position["place"] for position in document["places"]] == ["a", "b"]
 
 
 def test_an_archive_and_copies_outside_of_the_lake_are_named(tmp_path: Path) -> None:

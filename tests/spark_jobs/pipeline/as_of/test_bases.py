@@ -12,7 +12,7 @@ from spark_jobs.pipeline.as_of.bases import SilverVersions, merged_version
 BEGIN = Position("mysql-bin.000001", 4)
 
 
-def place(text: str) -> Position:
+def position_at(text: str) -> Position:
     return Position.parse(text)
 
 
@@ -30,7 +30,7 @@ def versions_of(pipeline: Pipeline, table: str = "orders") -> SilverVersions:
     ],
 )
 def test_the_newest_version_before_a_position(pipeline: Pipeline, at: str, position: str | None) -> None:
-    base = versions_of(pipeline).base(place(at), TableFilters(), BEGIN, is_raw=False)
+    base = versions_of(pipeline).base(position_at(at), TableFilters(), BEGIN, is_raw=False)
     assert (base and str(base.commit.position)) == position
     if base:
         merged = merged_version(lake_of(pipeline).downstream("shop", "orders"), base)
@@ -38,35 +38,35 @@ def test_the_newest_version_before_a_position(pipeline: Pipeline, at: str, posit
 
 
 def test_a_version_is_of_use_where_the_log_after_it_is_held(pipeline: Pipeline) -> None:
-    versions, at = versions_of(pipeline), place("mysql-bin.000002:2000")
-    later = place("mysql-bin.000002:3000")
+    versions, at = versions_of(pipeline), position_at("mysql-bin.000002:2000")
+    later = position_at("mysql-bin.000002:3000")
     assert versions.base(at, TableFilters(), later, is_raw=False) is None
-    assert versions.base(place("mysql-bin.000002:440"), TableFilters(), later, is_raw=False)
-    assert versions.oldest(TableFilters(), BEGIN, is_raw=False) == place("mysql-bin.000001:4590")
-    assert versions.oldest(TableFilters(), later, is_raw=False) == place("mysql-bin.000002:3332")
+    assert versions.base(position_at("mysql-bin.000002:440"), TableFilters(), later, is_raw=False)
+    assert versions.oldest(TableFilters(), BEGIN, is_raw=False) == position_at("mysql-bin.000001:4590")
+    assert versions.oldest(TableFilters(), later, is_raw=False) == position_at("mysql-bin.000002:3332")
 
 
 def test_rows_made_by_other_rules_are_of_no_use(pipeline: Pipeline) -> None:
-    versions, at = versions_of(pipeline, "customers"), place("mysql-bin.000002:4320")
+    versions, at = versions_of(pipeline, "customers"), position_at("mysql-bin.000002:4320")
     assert versions.base(at, TableFilters(), BEGIN, is_raw=False) is None, "their column is masked"
     assert versions.base(at, pipeline.filters.of("shop", "customers"), BEGIN, is_raw=False)
     assert versions.base(at, TableFilters(), BEGIN, is_raw=True) is None
 
 
 def test_replaced_and_rebuilt_rows_are_of_no_use(pipeline: Pipeline) -> None:
-    versions, at = versions_of(pipeline), place("mysql-bin.000002:2000")
+    versions, at = versions_of(pipeline), position_at("mysql-bin.000002:2000")
     (newest, commit), *rest = versions.commits
-    replayed = Range(place("mysql-bin.000001:4"), place("mysql-bin.000001:4590"))
+    replayed = Range(position_at("mysql-bin.000001:4"), position_at("mysql-bin.000001:4590"))
     redone = replace(commit, kind=CommitKind.REDO, ranges=(replayed,))
     with_redo = replace(versions, commits=[(newest, redone), *rest])
     assert with_redo.base(at, TableFilters(), BEGIN, is_raw=False) is None
-    assert with_redo.base(place("mysql-bin.000002:4320"), TableFilters(), BEGIN, is_raw=False)
+    assert with_redo.base(position_at("mysql-bin.000002:4320"), TableFilters(), BEGIN, is_raw=False)
     rebuilt = replace(versions, commits=[(newest, replace(commit, resets=1)), *rest])
     assert rebuilt.base(at, TableFilters(), BEGIN, is_raw=False) is None
 
 
 def test_files_that_vacuum_removed(pipeline: Pipeline) -> None:
-    versions, at = versions_of(pipeline), place("mysql-bin.000001:4590")
+    versions, at = versions_of(pipeline), position_at("mysql-bin.000001:4590")
     base = versions.base(at, TableFilters(), BEGIN, is_raw=False)
     assert base
     base.snapshot.files[0].location(base.snapshot.path).unlink()

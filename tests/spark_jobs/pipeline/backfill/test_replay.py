@@ -26,7 +26,7 @@ def test_what_rules_left_out_is_counted_over_windows_and_statements(tmp_path: Pa
     work = CompactionJob("shop", NAME, windows, (statement,), table, None, 0, skips)
     results = [WindowResult(0, 0, filtered={"rows.small": 2}), WindowResult(0, 1, filtered={"rows.small": 1})]
     snapshot = new_table(str(tmp_path), {"id": "INT"}, {})
-    ranges = tuple(ReplayedRange(range_) for range_ in windows.ranges)
+    ranges = tuple(ReplayedRange(log_range) for log_range in windows.ranges)
     replayed = ReplayedWindows(work, snapshot, snapshot, results, ranges)
     left_out = replay._left_out(replayed)
     assert (left_out["rows.small"], left_out["events.quiet"]) == (3, 1)

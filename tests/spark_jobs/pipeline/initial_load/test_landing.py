@@ -25,6 +25,6 @@ KEYED_BY_DAY = TableDefinition(NAME, (Column("day", 10), Column("v", 3)), (0,))
 def test_what_a_statement_means_to_rows_that_were_read(
     statement: str, after: TableDefinition | None, changes: bool
 ) -> None:
-    place = Range(Position("b.000001", 5), Position("b.000001", 9))
-    logged = LoggedStatement(place.start, classify(statement, "shop"), place.stop)
-    assert _changes(SchemaChange(place, TableState(after), logged), KEYED_BY_DAY) is changes
+    extent = Range(Position("b.000001", 5), Position("b.000001", 9))
+    logged = LoggedStatement(extent.start, classify(statement, "shop"), extent.stop)
+    assert _changes(SchemaChange(extent, TableState(after), logged), KEYED_BY_DAY) is changes

@@ -127,8 +127,8 @@ def test_rows_land_as_older_than_the_log_from_their_place_on(tmp_path: Path) -> 
     files = tuple(file for file in read_ranges(task) if isinstance(file, DataFile))
     stored = silver.columns(DEFINITION).stored | {"retired": "STRING"}
     into = target(tmp_path / "silver", stored)
-    place = Position("b.000007", 400, 2)
-    (file,) = land_files(LandingTask(table, files, place, into, UNCHANGED))
+    position = Position("b.000007", 400, 2)
+    (file,) = land_files(LandingTask(table, files, position, into, UNCHANGED))
     rows = read_columns(into.path, file, into.schema.names, into.schema)
     window = {"stretch": 2, "number": 7, "offset": 400}
     assert rows.column("_position").to_pylist() == [window | {"row": LOADED_ROW}] * 3
@@ -146,7 +146,7 @@ def test_rows_land_with_the_columns_that_statements_left(tmp_path: Path) -> None
     renamed = projection_of({"id": "INT", "day": "DATE"}, [_changed()])
     lead = RowProjection.of(renamed)
     lead = lead.valued({sql: pa.scalar(5, pa.int32()) for sql in lead.expressions()})
-    into = target(tmp_path / "silver", silver.columns(_changed().standing.definition or DEFINITION).stored)
+    into = target(tmp_path / "silver", silver.columns(_changed().state.definition or DEFINITION).stored)
     (file,) = land_files(LandingTask(table, files, Position("b.000007", 400), into, lead))
     rows = read_columns(into.path, file, into.schema.names, into.schema)
     assert rows.column("id").to_pylist() == [3, 4, 5]
@@ -157,7 +157,7 @@ def test_rows_land_with_the_columns_that_statements_left(tmp_path: Path) -> None
 
 def _changed() -> SchemaChange:
     """The key gets wider, the day another name, and there is a new column."""
-    definition_ = replace(DEFINITION, columns=(Column("id", 8), Column("since", 10), Column("n", 3)))
+    table_definition = replace(DEFINITION, columns=(Column("id", 8), Column("since", 10), Column("n", 3)))
     origins = {"id": "id", "since": "day", "n": None}
-    range_ = Range(Position("b.000007", 500), Position("b.000007", 600))
-    return SchemaChange(range_, TableState(definition_), origins=origins, fills={"n": Fill("5")})
+    log_range = Range(Position("b.000007", 500), Position("b.000007", 600))
+    return SchemaChange(log_range, TableState(table_definition), origins=origins, fills={"n": Fill("5")})

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.pipeline.initial_load.reading import _files, _next_count
+from spark_jobs.pipeline.initial_load.reading import _files_and_filtered, _next_count
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows
 
 
@@ -20,4 +20,4 @@ def test_a_job_that_was_short_makes_the_next_larger(count: int, seconds: float, 
 def test_filtered_rows_of_tasks_are_summed() -> None:
     file = DataFile({"path": "part-0.parquet", "size": 3})
     results: list[DataFile | FilteredRows] = [FilteredRows(Counter(a=1)), file, FilteredRows(Counter(a=2, b=1))]
-    assert _files(results) == ([file], Counter(a=3, b=1))
+    assert _files_and_filtered(results) == ([file], Counter(a=3, b=1))

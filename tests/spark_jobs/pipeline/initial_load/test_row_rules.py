@@ -35,12 +35,12 @@ ROWS = pa.RecordBatch.from_pydict(
 
 
 def rules(lake: Lake, filters: TableFilters) -> RowRules:
-    range_ = Range(Position("b.000001", 4), Position("b.000001", 90))
+    log_range = Range(Position("b.000001", 4), Position("b.000001", 90))
     job = CompactionJob(
         "shop",
         DEFINITION.name,
-        Window(lake.bronze("shop"), 0, (range_,)),
-        (DataRange(range_, TableState(DEFINITION)),),
+        Window(lake.bronze("shop"), 0, (log_range,)),
+        (DataRange(log_range, TableState(DEFINITION)),),
         lake.silver("shop", "shop", "t"),
         None,
         0,

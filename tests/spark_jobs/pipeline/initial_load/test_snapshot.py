@@ -52,9 +52,9 @@ def end(database: Database) -> Position:
 
 
 def test_rows_are_those_of_the_position(database: Database) -> None:
-    place = end(database)
+    log_position = end(database)
     with snapshot.opened(selecting(database)) as (position, changes):
-        assert position == place
+        assert position == log_position
         database.execute("INSERT INTO bag VALUES (2, 'later')")
         rows = [row for change in changes for row in change.after.to_pylist()]
     assert rows == [{"v": 1, "n'o": "a"}] * 2 + [{"v": None, "n'o": None}]
@@ -89,8 +89,8 @@ def read(database: Database, folder: Path) -> list[Position | DataFile | Filtere
 
 
 def test_a_task_gives_the_position_before_the_files(database: Database, tmp_path: Path) -> None:
-    place, file = read(database, tmp_path)
-    assert place == end(database)
+    position, file = read(database, tmp_path)
+    assert position == end(database)
     assert isinstance(file, DataFile)
     assert file.num_records == 3
     database.execute("DELETE FROM bag")

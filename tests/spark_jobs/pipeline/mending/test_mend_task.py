@@ -30,10 +30,10 @@ class SilverRows:
         """Rows of key, value, operation, offset and row of the position."""
         cells = []
         for key, value, op, offset, row in rows:
-            place = {"stretch": 1, "number": 1, "offset": offset}
+            position = {"stretch": 1, "number": 1, "offset": offset}
             cells.append(
-                {"id": key, "v": value, "_op": op, "_existed": None, "_position": place | {"row": row}, "_raw": None}
-                | {"_committed_at": AT, "_window_start": place, "_window_stop": place}
+                {"id": key, "v": value, "_op": op, "_existed": None, "_position": position | {"row": row}, "_raw": None}
+                | {"_committed_at": AT, "_window_start": position, "_window_stop": position}
             )
         table = pa.Table.from_pylist(cells, schema=self.fields)
         return data_files.write(self.snapshot.path, table, self.snapshot.schema, dict(self.snapshot.configuration))
@@ -67,7 +67,7 @@ class SilverRows:
                 schema=pa.schema([self.fields.field("id"), self.fields.field("_raw")]),
             ),
             names=tuple(TYPES),
-            place=P,
+            position=P,
             at=AT,
             floor=floor,
             target=target,
@@ -103,8 +103,8 @@ def test_rows_that_differ_stand_right_before_the_snapshot(tmp_path: Path) -> Non
         (5, "back", "mend", 499, 0),
         (6, None, "mend", 499, 0),
     ]
-    place = {"stretch": 1, "number": 1, "offset": 499}
-    assert all(row["_window_start"] == row["_window_stop"] == place and row["_committed_at"] == AT for row in rows)
+    position = {"stretch": 1, "number": 1, "offset": 499}
+    assert all(row["_window_start"] == row["_window_stop"] == position and row["_committed_at"] == AT for row in rows)
 
 
 def test_mends_of_one_position_are_numbered_and_what_is_newer_stays(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from spark_jobs.runtime.standing import attach as attaching
 from spark_jobs.runtime.standing.attach import Attachment, attach
 from spark_jobs.runtime.standing.folder import State, Unusable, is_listening, session_folders
-from tests.fix_standing import Wishes, runs_of, stop_process, wait_until
+from tests.fix_keeper import Wishes, runs_of, stop_process, wait_until
 
 
 def server_of(attachment: Attachment) -> int:
@@ -21,7 +21,7 @@ def server_of(attachment: Attachment) -> int:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or is one of which nobody has asked how it ended."""
+    """True if a process is gone, or is one of which nobody has asked how it ended."""
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 

@@ -9,7 +9,7 @@ from spark_jobs.runtime.standing import keeper
 from spark_jobs.runtime.standing.attach import attach
 from spark_jobs.runtime.standing.folder import LOG_BYTES, State
 from spark_jobs.runtime.standing.keeper import BoundedLog, _escaped
-from tests.fix_standing import Wishes
+from tests.fix_keeper import Wishes
 
 
 def test_a_log_has_no_more_than_two_files_of_its_size(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.errors import StratalogError
 from spark_jobs.runtime.standing.attach import attach
 from spark_jobs.runtime.standing.overview import sessions, stop
-from tests.fix_standing import Wishes, wait_until
+from tests.fix_keeper import Wishes, wait_until
 
 
 def test_a_session_is_listed_with_what_it_takes_and_who_has_it(wish: Wishes) -> None:

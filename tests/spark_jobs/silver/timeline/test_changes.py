@@ -65,8 +65,8 @@ def test_a_name_has_what_the_table_holds_that_is_given_it(timeline: list[Timelin
 
 def test_a_table_that_takes_a_name_is_as_complete_as_it_was() -> None:
     for rules, complete in ((RULES, False), (FILLED, True)):
-        turn = steps((500, CUT_OVER), last=400, standing=TableState(OLD, is_complete=True), rules=rules)[-1]
-        assert (turn.standing.is_complete, turn.standing.emptied) == (complete, at(500))
+        step = steps((500, CUT_OVER), last=400, state=TableState(OLD, is_complete=True), rules=rules)[-1]
+        assert (step.state.is_complete, step.state.emptied) == (complete, at(500))
 
 
 def test_rows_behind_a_rename_must_be_of_the_table_that_has_the_name() -> None:
@@ -121,17 +121,17 @@ def test_a_table_made_like_another_has_its_names_where_the_log_has_none() -> Non
 )
 def test_a_table_is_complete_whose_beginning_is_in_the_log(statements: list[str], complete: bool) -> None:
     timeline = steps(*((20 + 10 * number, text) for number, text in enumerate(statements)))
-    assert [step.standing.is_complete for step in timeline] == [complete]
+    assert [step.state.is_complete for step in timeline] == [complete]
 
 
 @pytest.mark.parametrize(
     "statement, complete", [("TRUNCATE t", True), ("ALTER TABLE t ADD w INT", False), ("DROP TABLE t", False)]
 )
 def test_a_table_becomes_complete_where_it_is_emptied(statement: str, complete: bool) -> None:
-    (turn,) = steps((500, statement), maps=(), standing=TableState(OLD))
-    assert turn.standing.is_complete is complete
-    (turn,) = steps((500, statement), maps=(), standing=TableState(OLD, is_complete=True))
-    assert turn.standing.is_complete
+    (step,) = steps((500, statement), maps=(), state=TableState(OLD))
+    assert step.state.is_complete is complete
+    (step,) = steps((500, statement), maps=(), state=TableState(OLD, is_complete=True))
+    assert step.state.is_complete
 
 
 def test_an_index_that_goes_before_the_first_row_leaves_a_bag() -> None:

@@ -10,11 +10,11 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnapshot, TableContents, TableState
 from spark_jobs.silver.timeline.inputs import ReplayState
 from tests.timelines import (
-    BAG,
     BARE,
     BEGINNING,
     CHANGE,
     ID,
+    KEYLESS,
     NAME,
     NOTE,
     OLD,
@@ -39,15 +39,15 @@ def test_a_statement_and_the_rows_behind_it_must_agree() -> None:
 
 @pytest.mark.parametrize("nullable", [True, False])
 def test_rows_have_the_time_of_the_statement(nullable: bool) -> None:
-    """Whether NULL is a value of a bare TIMESTAMP depends on the server; what it was given does not."""
+    """Check whether NULL is a value of a bare TIMESTAMP depends on the server; what it was given does not."""
     new = replace(OLD, columns=(*OLD.columns, Column("u", 17, 0, nullable=nullable)))
-    _, turn, _ = steps(
+    _, step, _ = steps(
         (500, "ALTER TABLE t ADD u TIMESTAMP DEFAULT NOW()"),
         maps=((100, OLD), (600, new)),
         session=Session(moment=Moment(60)),
     )
-    assert isinstance(turn, SchemaChange)
-    assert turn.fills == {"u": Fill("TIMESTAMP'1970-01-01 00:01:00Z'")}
+    assert isinstance(step, SchemaChange)
+    assert step.fills == {"u": Fill("TIMESTAMP'1970-01-01 00:01:00Z'")}
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_rows_have_the_time_of_the_statement(nullable: bool) -> None:
         ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v)", keyed(0), BARE, (1,)),
         ("ALTER TABLE t DROP PRIMARY KEY", keyed(0), BARE, ()),
         ("ALTER TABLE t DROP PRIMARY KEY", keyed(0), keyed(1), (1,)),
-        ("ALTER TABLE t ADD PRIMARY KEY (v)", BAG, keyed(1), (1,)),
-        ("ALTER TABLE t ADD PRIMARY KEY (v)", BAG, None, (1,)),
+        ("ALTER TABLE t ADD PRIMARY KEY (v)", KEYLESS, keyed(1), (1,)),
+        ("ALTER TABLE t ADD PRIMARY KEY (v)", KEYLESS, None, (1,)),
         ("ALTER TABLE t DROP KEY U", keyed(0, index="u"), BARE, ()),
         ("ALTER TABLE t MODIFY id INT", keyed(0, index="u"), BARE, ()),
         ("ALTER TABLE t RENAME INDEX a TO b", keyed(0, index=""), BARE, ()),
         ("DROP INDEX u ON t", keyed(0, index="u"), None, ()),
         ("DROP INDEX u ON t", keyed(0, index="u"), keyed(1), (1,)),
         ("DROP INDEX u ON t", keyed(0), keyed(1), (1,)),
-        ("DROP INDEX `PRIMARY` ON t", keyed(0), BAG, ()),
+        ("DROP INDEX `PRIMARY` ON t", keyed(0), KEYLESS, ()),
     ],
 )
 def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
@@ -76,25 +76,25 @@ def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
     timeline = steps(
         (500, statement),
         maps=maps,
-        standing=TableState(before, is_complete=True),
+        state=TableState(before, is_complete=True),
         rules=replace(RULES, base=lambda: base),
         last=900 if behind else 400,
         session=STRICT,
     )
-    rows, turn, *later = timeline
+    rows, change, *later = timeline
     assert isinstance(rows, DataRange)
-    assert isinstance(turn, SchemaChange)
-    assert (turn.empties, turn.standing.emptied, turn.standing.is_complete) == (True, at(500), True)
-    assert turn.inherited == TableContents(
-        NAME, base, (rows,), rows.standing, at(10), turn.inherited.size if turn.inherited else 0
+    assert isinstance(change, SchemaChange)
+    assert (change.empties, change.state.emptied, change.state.is_complete) == (True, at(500), True)
+    assert change.inherited == TableContents(
+        NAME, base, (rows,), rows.state, at(10), change.inherited.size if change.inherited else 0
     )
-    assert turn.origins == {"id": "id", "v": "v"}
-    assert [step.standing.definition.key for step in (turn, *later) if step.standing.definition] == [key] * (
+    assert change.origins == {"id": "id", "v": "v"}
+    assert [step.state.definition.key for step in (change, *later) if step.state.definition] == [key] * (
         1 + bool(behind)
     )
     rules = replace(ruled("truncate table"), base=lambda: base)
     with pytest.raises(TableStopped, match=r"changes what the table's rows are told apart by, and filters\.r would"):
-        steps((500, statement), maps=maps, standing=TableState(before), rules=rules, session=STRICT)
+        steps((500, statement), maps=maps, state=TableState(before), rules=rules, session=STRICT)
 
 
 class Silver(Table):
@@ -109,25 +109,25 @@ class Silver(Table):
 
 def test_a_range_done_again_takes_rows_over_where_silver_did() -> None:
     statements = (300, "ALTER TABLE t DROP PRIMARY KEY"), (500, "ALTER TABLE t ADD PRIMARY KEY (v)")
-    maps = ((100, keyed(0)), (400, BAG), (600, keyed(1)))
-    for is_bag in (False, True):
-        rules = replace(RULES, replay=ReplayState(at(500)), contents=unknown, is_bag=is_bag)
+    maps = ((100, keyed(0)), (400, KEYLESS), (600, keyed(1)))
+    for is_keyless in (False, True):
+        rules = replace(RULES, replay=ReplayState(at(500)), contents=unknown, is_keyless=is_keyless)
         timeline = steps(*statements, maps=maps, rules=rules)
-        key_changes = [step.standing.definition.key for step in timeline if step.standing.definition]
-        assert key_changes == ([(0,), (), (), (), ()] if is_bag else [(0,), (), (), (1,), (1,)])
-    behind = steps(*statements, maps=maps, rules=replace(RULES, replay=ReplayState(None), is_bag=True))
+        key_changes = [step.state.definition.key for step in timeline if step.state.definition]
+        assert key_changes == ([(0,), (), (), (), ()] if is_keyless else [(0,), (), (), (1,), (1,)])
+    behind = steps(*statements, maps=maps, rules=replace(RULES, replay=ReplayState(None), is_keyless=True))
     assert keys(behind) == [(), (), ()]
     assert [step for step in behind if isinstance(step, SchemaChange) and step.empties] == [], (
         "silver has a bag all along"
     )
 
 
-def kept_by(*statements: tuple[int, str], standing: TableState | None = None) -> tuple[list[str], list[str]]:
-    """Where columns come from behind the last statement, and what the table keeps: which name is of which column."""
-    change = steps(*statements, last=400, rules=BEGINNING, standing=standing)[-1]
+def kept_by(*statements: tuple[int, str], state: TableState | None = None) -> tuple[list[str], list[str]]:
+    """Origins of columns after the last statement, and what the table keeps: which name is of which column."""
+    change = steps(*statements, last=400, rules=BEGINNING, state=state)[-1]
     assert isinstance(change, SchemaChange)
     origins = [f"{name}<{origin}" for name, origin in (change.origins or {}).items()]
-    return origins, [f"{column.name} {column.type} {column.of}" for column in change.standing.retired]
+    return origins, [f"{column.name} {column.type} {column.of}" for column in change.state.retired]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_what_is_made_anew_keeps_nothing_and_what_is_emptied_does() -> None:
     timeline = steps(
         change, (600, "DROP TABLE t"), (700, "CREATE TABLE t (id INT PRIMARY KEY)"), last=400, rules=BEGINNING
     )
-    assert (len(emptied.standing.retired), timeline[-1].standing.retired) == (1, ())
+    assert (len(emptied.state.retired), timeline[-1].state.retired) == (1, ())
 
 
 @pytest.mark.parametrize(

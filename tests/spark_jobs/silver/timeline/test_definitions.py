@@ -15,9 +15,9 @@ from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
 from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import TimelineInputs
 from tests.timelines import (
-    BAG,
     BARE,
     ID,
+    KEYLESS,
     NAME,
     NUMBERED,
     OF_NUMBERS,
@@ -43,18 +43,18 @@ def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
     timeline = steps(
         (500, "ALTER TABLE t ADD n BIGINT FIRST, CHANGE v w INT"),
         maps=((600, definition(Column(None, 8), Column(None, 3), Column(None, 3))),),
-        standing=TableState(OLD),
+        state=TableState(OLD),
     )
     assert listing(timeline) == ["at 500 n,id,w", "510-1000 n,id,w"]
     assert isinstance(timeline[0], SchemaChange)
     assert timeline[0].origins == {"n": None, "id": "id", "w": "v"}
     with pytest.raises(TableStopped, match="does not name its columns, and has types"):
-        steps((500, "ALTER TABLE t ADD n BIGINT FIRST"), maps=((600, unnamed),), standing=TableState(OLD))
+        steps((500, "ALTER TABLE t ADD n BIGINT FIRST"), maps=((600, unnamed),), state=TableState(OLD))
 
 
 def test_json_of_mariadb_is_a_longtext_in_its_log() -> None:
     unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 252, 4, charset=46))
-    timeline = steps((500, "ALTER TABLE t ADD j JSON"), maps=((600, unnamed),), standing=TableState(OLD))
+    timeline = steps((500, "ALTER TABLE t ADD j JSON"), maps=((600, unnamed),), state=TableState(OLD))
     assert listing(timeline) == ["at 500 id,v,j", "510-1000 id,v,j"]
     assert isinstance(timeline[-1], DataRange)
     assert timeline[-1].definition.columns[2].sql_type == "longtext"
@@ -64,8 +64,8 @@ def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> Non
     unnamed = definition(Column(None, 3), Column(None, 8))
 
     def names(*statements: str) -> list[str]:
-        statements_ = [(20 + 10 * at, text) for at, text in enumerate(statements)]
-        return listing(steps(*statements_, maps=((500, unnamed),)))
+        logged_statements = [(20 + 10 * at, text) for at, text in enumerate(statements)]
+        return listing(steps(*logged_statements, maps=((500, unnamed),)))
 
     create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
     assert names(create, "ALTER TABLE t CHANGE v w BIGINT") == ["40-1000 id,w"]
@@ -76,17 +76,20 @@ def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> Non
 
 def test_a_bag_stays_one_whatever_index_is_made() -> None:
     added = "ALTER TABLE t ADD UNIQUE (id)"
-    assert keys(steps(maps=((100, BAG), (600, keyed(0))))) == [()], "CREATE UNIQUE INDEX is not looked at"
-    assert keys(steps((500, added), maps=((100, BAG), (600, keyed(0))))) == [()]
-    assert keys(steps((500, "ALTER TABLE t ADD x INT"), maps=((100, BAG), (600, keyed(0, has_more=True))))) == [(), ()]
-    assert keys(steps(maps=((100, keyed(0)),), standing=TableState(BAG))) == [()]
-    assert keys(steps(maps=((100, keyed(0)),), rules=TimelineInputs(as_logged, nowhere, is_bag=True))) == [()]
+    assert keys(steps(maps=((100, KEYLESS), (600, keyed(0))))) == [()], "CREATE UNIQUE INDEX is not looked at"
+    assert keys(steps((500, added), maps=((100, KEYLESS), (600, keyed(0))))) == [()]
+    assert keys(steps((500, "ALTER TABLE t ADD x INT"), maps=((100, KEYLESS), (600, keyed(0, has_more=True))))) == [
+        (),
+        (),
+    ]
+    assert keys(steps(maps=((100, keyed(0)),), state=TableState(KEYLESS))) == [()]
+    assert keys(steps(maps=((100, keyed(0)),), rules=TimelineInputs(as_logged, nowhere, is_keyless=True))) == [()]
 
 
 def test_a_table_made_anew_or_never_seen_has_the_key_that_its_log_tells() -> None:
     create, added = "CREATE TABLE t (id INT, v INT)", "ALTER TABLE t ADD PRIMARY KEY (id)"
     assert keys(steps((20, create), (40, added), maps=((100, keyed(0)),))) == [(0,)]
-    timeline = steps((500, "DROP TABLE t"), (600, create), maps=((100, BAG), (700, keyed(1))))
+    timeline = steps((500, "DROP TABLE t"), (600, create), maps=((100, KEYLESS), (700, keyed(1))))
     assert keys(timeline) == [(), (1,)]
 
 
@@ -118,7 +121,7 @@ DROPS = ((500, "ALTER TABLE t ALTER v DROP DEFAULT"),)
 
 
 @pytest.mark.parametrize(
-    "statements, standing, beginning, expected",
+    "statements, state, beginning, expected",
     [
         ((), None, None, ["7"]),
         (DROPS, None, None, [None, "7"]),
@@ -130,7 +133,7 @@ DROPS = ((500, "ALTER TABLE t ALTER v DROP DEFAULT"),)
 )
 def test_a_server_tells_the_defaults_behind_the_last_statement(
     statements: tuple[tuple[int, str], ...],
-    standing: TableState | None,
+    state: TableState | None,
     beginning: TableDefinition | None,
     expected: list[str | None],
 ) -> None:
@@ -138,17 +141,19 @@ def test_a_server_tells_the_defaults_behind_the_last_statement(
         return replace(logged, columns=with_v("7").columns)
 
     rules = replace(OFTEN, complete=on_server, first_definition=beginning)
-    timeline = steps(*statements, standing=standing, rules=rules)
+    timeline = steps(*statements, state=state, rules=rules)
     assert [step.definition.columns[1].default for step in timeline if isinstance(step, DataRange)] == expected
 
 
-def by_history(offset: int, definition_: TableDefinition | None = OLD, reason: str | None = None) -> TimelineInputs:
+def by_history(
+    offset: int, table_definition: TableDefinition | None = OLD, reason: str | None = None
+) -> TimelineInputs:
     """Inputs with a dump that was taken at an offset, and nothing else that names columns."""
 
     def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
         raise TableStopped("nothing names them")
 
-    answer = HistoryAnswer(at(offset), definition_, reason)
+    answer = HistoryAnswer(at(offset), table_definition, reason)
     return TimelineInputs(
         complete, nowhere, contents=unknown, by_history=lambda name, _: answer if name == NAME else None
     )
@@ -224,8 +229,8 @@ def test_a_character_set_that_a_statement_leaves_out_is_the_history_s() -> None:
     texts = replace(WIDER, columns=(ID, V, Column("x", 15, 9, charset=8)))
     bare = replace(texts, columns=tuple(replace(column, name=None, charset=None) for column in texts.columns))
 
-    def answer_of(_: TableName, place: Position) -> HistoryAnswer:
-        return HistoryAnswer(place, texts if place > at(500) else OLD)
+    def answer_of(_: TableName, position: Position) -> HistoryAnswer:
+        return HistoryAnswer(position, texts if position > at(500) else OLD)
 
     rules = replace(by_history(50), by_history=answer_of)
     timeline = steps((500, "ALTER TABLE t ADD x VARCHAR(9)"), maps=((100, UNNAMED), (600, bare)), rules=rules)
@@ -258,17 +263,17 @@ def test_columns_that_nothing_names_are_numbered_where_that_is_chosen(
     timeline = steps(*statements, maps=maps, rules=NUMBERED)
     assert listing(timeline) == expected
     assert keys(timeline)[0] == ()
-    assert timeline[0].standing.is_numbered
+    assert timeline[0].state.is_numbered
     with pytest.raises(NamesUnknown):
         steps(*statements, maps=maps, rules=replace(NUMBERED, numbers=False))
 
 
 def test_a_numbered_table_that_is_dropped_is_one_until_it_is_made_again() -> None:
     (_, dropped) = steps((500, "DROP TABLE t"), maps=((100, BARE),), rules=NUMBERED)
-    assert dropped.standing.is_numbered
-    assert stored(dropped.standing) == dropped.standing
-    (created,) = steps((500, "CREATE TABLE t (id INT)"), maps=(), standing=dropped.standing, rules=NUMBERED)
-    assert not created.standing.is_numbered
+    assert dropped.state.is_numbered
+    assert stored(dropped.state) == dropped.state
+    (created,) = steps((500, "CREATE TABLE t (id INT)"), maps=(), state=dropped.state, rules=NUMBERED)
+    assert not created.state.is_numbered
 
 
 @pytest.mark.parametrize(
@@ -297,7 +302,7 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
     if ended and reason:
         assert ended.at == at(500)
         assert re.search(reason, ended.reason)
-        contents, still = build_until_stopped(scan, NAME, Range(at(500), at(1000)), content.standing, NUMBERED)
+        contents, still = build_until_stopped(scan, NAME, Range(at(500), at(1000)), content.state, NUMBERED)
         assert (list(contents.steps), still and (still.at, still.reason)) == ([], (ended.at, ended.reason))
         with pytest.raises(TableStopped, match=reason):
             steps((500, statement), maps=((100, BARE), (600, behind)), rules=NUMBERED)
@@ -307,7 +312,7 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
     "rules, maps, reason",
     [
         (
-            replace(NUMBERED, by_history=lambda _name, place: HistoryAnswer(place, OLD)),
+            replace(NUMBERED, by_history=lambda _name, position: HistoryAnswer(position, OLD)),
             ((100, BARE),),
             "schema dump names them",
         ),
@@ -324,15 +329,15 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
 def test_a_numbered_table_stops_where_its_columns_get_names_or_are_others(
     rules: TimelineInputs, maps: tuple[tuple[int, TableDefinition], ...], reason: str
 ) -> None:
-    standing = TableState(OF_NUMBERS)
-    assert listing(steps(maps=((100, BARE),), standing=standing, rules=NUMBERED)) == ["10-1000 @1,@2"]
+    state = TableState(OF_NUMBERS)
+    assert listing(steps(maps=((100, BARE),), state=state, rules=NUMBERED)) == ["10-1000 @1,@2"]
     with pytest.raises(TableStopped, match=reason):
-        steps(maps=maps, standing=standing, rules=rules)
+        steps(maps=maps, state=state, rules=rules)
 
 
 def test_rules_are_not_about_columns_without_names() -> None:
     rule = EventFilter("some", Scope(), ("insert",), (), "ignore")
     rules = replace(NUMBERED, filters=Filters((rule,)))
-    for standing in (None, TableState(OF_NUMBERS)):
+    for state in (None, TableState(OF_NUMBERS)):
         with pytest.raises(TableStopped, match=r"filters\.some would have to judge them by name"):
-            steps(maps=((100, BARE),), standing=standing, rules=rules)
+            steps(maps=((100, BARE),), state=state, rules=rules)

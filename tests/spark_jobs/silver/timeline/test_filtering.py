@@ -54,17 +54,17 @@ def test_a_statement_that_is_left_out_takes_no_row_away(
     timeline: list[TimelineStep], expected: list[str], left_out: list[int]
 ) -> None:
     assert listing(timeline) == expected
-    turns = [step for step in timeline if isinstance(step, SchemaChange)]
-    assert [turn.range.start.offset for turn in turns if turn.left_out_by == "filters.r"] == left_out
-    assert all(turn.standing.emptied is None for turn in turns if turn.range.start.offset in left_out)
+    changes = [step for step in timeline if isinstance(step, SchemaChange)]
+    assert [change.range.start.offset for change in changes if change.left_out_by == "filters.r"] == left_out
+    assert all(change.state.emptied is None for change in changes if change.range.start.offset in left_out)
 
 
 def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_later_run() -> None:
-    before = steps(ANEW[0], last=400, rules=ruled("drop table"))[-1].standing
+    before = steps(ANEW[0], last=400, rules=ruled("drop table"))[-1].state
     state = stored(before)
-    (turn,) = steps(ANEW[1], maps=(), standing=state, rules=ruled("drop table"))
-    assert isinstance(turn, SchemaChange)
-    assert (turn.keeps, turn.empties, turn.standing.is_kept) == (True, False, False)
+    (change,) = steps(ANEW[1], maps=(), state=state, rules=ruled("drop table"))
+    assert isinstance(change, SchemaChange)
+    assert (change.keeps, change.empties, change.state.is_kept) == (True, False, False)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_a_statement_that_a_rule_stops_or_must_not_leave_out(
 
 
 def test_a_truncate_before_the_first_row_that_is_left_out_makes_no_table_complete() -> None:
-    assert steps((50, "TRUNCATE t"))[-1].standing.is_complete
-    assert not steps((50, "TRUNCATE t"), rules=ruled("truncate table"))[-1].standing.is_complete
+    assert steps((50, "TRUNCATE t"))[-1].state.is_complete
+    assert not steps((50, "TRUNCATE t"), rules=ruled("truncate table"))[-1].state.is_complete
 
 
 def passing_over(*offsets: int) -> TimelineInputs:
@@ -118,8 +118,8 @@ def test_a_statement_that_is_passed_over_changes_nothing(
     timeline: list[TimelineStep], expected: list[str], left_out: list[int]
 ) -> None:
     assert listing(timeline) == expected
-    turns = [step for step in timeline if isinstance(step, SchemaChange) and step.left_out_by]
-    assert [step.left_out_by for step in turns] == [f"skip b.000001:{offset}" for offset in left_out]
+    changes = [step for step in timeline if isinstance(step, SchemaChange) and step.left_out_by]
+    assert [step.left_out_by for step in changes] == [f"skip b.000001:{offset}" for offset in left_out]
 
 
 def test_columns_that_follow_a_statement_that_is_passed_over_stop_the_table() -> None:

@@ -9,9 +9,9 @@ from spark_jobs.silver.timeline.progress import TimelineProgress
 from tests.timelines import NAME, OLD, RULES, at
 
 
-def progress(standing: TableState | None = None, *, has_rows: bool = True) -> TimelineProgress:
+def progress(state: TableState | None = None, *, has_rows: bool = True) -> TimelineProgress:
     occurrences = {NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
-    return TimelineProgress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), RULES, standing)
+    return TimelineProgress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), RULES, state)
 
 
 def event(text: str, offset: int = 50) -> LoggedStatement:

@@ -70,11 +70,11 @@ def test_what_cannot_be_carried_out_is_said_with_its_place(statement: str, reaso
     ],
 )
 def test_an_index_that_tells_no_rows_apart_changes_nothing(statement: str, index: str | None) -> None:
-    standing = TableState(keyed(0, index=index))
-    assert listing(steps((500, statement), maps=((100, UNNAMED),), standing=standing, rules=OFTEN_UNNAMED)) == [
+    state = TableState(keyed(0, index=index))
+    assert listing(steps((500, statement), maps=((100, UNNAMED),), state=state, rules=OFTEN_UNNAMED)) == [
         "10-1000 id,v"
     ]
-    assert steps((500, statement), maps=(), standing=standing) == []
+    assert steps((500, statement), maps=(), state=state) == []
 
 
 def test_a_table_that_a_statement_makes_and_fills_stops() -> None:

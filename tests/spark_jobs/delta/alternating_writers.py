@@ -19,7 +19,7 @@ from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.text import sql
 from tests.spark_jobs.delta.tables import MAPPED, TYPES
 
-TURN_TYPES = {"key": "INT", "text": "STRING", "local": "TIMESTAMP_NTZ", "_position": TYPES["_position"]}
+COLUMN_TYPES = {"key": "INT", "text": "STRING", "local": "TIMESTAMP_NTZ", "_position": TYPES["_position"]}
 
 
 def spark_snapshot(path: str) -> Snapshot:
@@ -35,7 +35,7 @@ def create(spark: SparkSession, path: str, types: dict[str, str], properties: di
     return spark_snapshot(path)
 
 
-class Turns:
+class AlternatingWriters:
     """A table, and the rows that it is to have: by key, how often it was written."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -136,8 +136,8 @@ class Turns:
 
     def _file(self, snapshot: Snapshot, texts: dict[int, str | None]) -> DataFile:
         schema = snapshot.schema
-        columns_ = {"key": list(texts), "text": list(texts.values())}
-        cells = {name: columns_.get(name, [None] * len(texts)) for name in schema.names}
+        table_columns = {"key": list(texts), "text": list(texts.values())}
+        cells = {name: table_columns.get(name, [None] * len(texts)) for name in schema.names}
         table = pa.Table.from_pydict(cells, schema=schema.arrow(physical=False))
         return data_files.write(self.path, table, schema, snapshot.configuration, row_group_rows=50)
 
@@ -151,9 +151,9 @@ class Turns:
         self.rows.update(texts)
 
 
-def turns(spark: SparkSession, path: Path, properties: dict[str, str] = MAPPED) -> Turns:
-    create(spark, str(path), TURN_TYPES, properties)
-    return Turns(spark, str(path))
+def alternating_writers(spark: SparkSession, path: Path, properties: dict[str, str] = MAPPED) -> AlternatingWriters:
+    create(spark, str(path), COLUMN_TYPES, properties)
+    return AlternatingWriters(spark, str(path))
 
 
 def forget(table: Path, before: int) -> None:

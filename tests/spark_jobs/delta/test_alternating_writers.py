@@ -12,8 +12,8 @@ from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.commits import CommitConflict, commit
 from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.text import sql
+from tests.spark_jobs.delta.alternating_writers import AlternatingWriters, alternating_writers, forget
 from tests.spark_jobs.delta.tables import MAPPED
-from tests.spark_jobs.delta.turns import Turns, forget, turns
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ VACUUM = {
 
 @pytest.mark.thorough
 def test_spark_and_we_write_in_turns(spark: SparkSession, tmp_path: Path) -> None:
-    table = turns(spark, tmp_path)
+    table = alternating_writers(spark, tmp_path)
     table.merge(range(200))
     table.upsert(range(50, 250, 3), deletes=range(0, 50, 5))  # vectors where there were none
     table.merge(range(51, 90), deletes=[4, 6])  # Spark's vectors over ours
@@ -54,7 +54,7 @@ def test_spark_and_we_write_in_turns(spark: SparkSession, tmp_path: Path) -> Non
 @pytest.mark.long
 def test_a_random_stream_in_turns(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(7)
-    table = turns(spark, tmp_path)
+    table = alternating_writers(spark, tmp_path)
     for _ in range(14):
         keys = rng.sample(range(120), rng.randint(1, 40))
         deletes = [key for key in rng.sample(range(120), rng.randint(0, 20)) if key not in keys]
@@ -64,7 +64,7 @@ def test_a_random_stream_in_turns(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_file_whose_rows_all_go_is_removed(spark: SparkSession, tmp_path: Path) -> None:
-    table = turns(spark, tmp_path)
+    table = alternating_writers(spark, tmp_path)
     table.upsert(range(10))
     table.upsert([], deletes=range(3))
     table.upsert([], deletes=range(3, 10))
@@ -76,7 +76,7 @@ def test_a_file_whose_rows_all_go_is_removed(spark: SparkSession, tmp_path: Path
 @pytest.mark.thorough
 @pytest.mark.parametrize("properties", [MAPPED, {}])
 def test_vacuum_keeps_what_is_committed_alone(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
-    table = turns(spark, tmp_path, properties)
+    table = alternating_writers(spark, tmp_path, properties)
     table.upsert(range(20))
     if properties:
         table.upsert(range(5))
@@ -97,7 +97,7 @@ def test_vacuum_keeps_what_is_committed_alone(spark: SparkSession, tmp_path: Pat
 @pytest.mark.parametrize("properties", [MAPPED, {}])
 def test_readers_begin_at_our_checkpoint(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     """Deletion vectors, widened types, times without zone, transactions: all from the checkpoint alone."""
-    table = turns(spark, tmp_path / "t", properties)
+    table = alternating_writers(spark, tmp_path / "t", properties)
     table.upsert(range(50))
     if properties:
         table.alter("SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
@@ -109,7 +109,7 @@ def test_readers_begin_at_our_checkpoint(spark: SparkSession, tmp_path: Path, pr
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "t", copy)
     forget(copy, 10)
-    copied = Turns(spark, str(copy))
+    copied = AlternatingWriters(spark, str(copy))
     copied.rows, copied.counter, copied.commits = dict(table.rows), table.counter, table.commits
     copied.check()
     assert copied.snapshot.files == table.snapshot.files or {f.key for f in copied.snapshot.files} == {
@@ -127,7 +127,7 @@ def test_we_begin_at_sparks_checkpoints(spark: SparkSession, tmp_path: Path) -> 
     """In one part and in several."""
     for parts in ("", "2"):
         path = tmp_path / f"parts{parts}"
-        table = turns(spark, path, MAPPED | {"delta.checkpointInterval": "3"})
+        table = alternating_writers(spark, path, MAPPED | {"delta.checkpointInterval": "3"})
         confs = {"spark.databricks.delta.checkpoint.partSize": "1"} if parts else {}
         table.upsert(range(10))
         table.upsert(range(3))
@@ -147,7 +147,7 @@ def test_we_begin_at_sparks_checkpoints(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_commit_of_spark_in_between_wins(spark: SparkSession, tmp_path: Path) -> None:
-    table = turns(spark, tmp_path)
+    table = alternating_writers(spark, tmp_path)
     table.upsert(range(10))
     planned = table.snapshot
     table.merge([3])
@@ -157,7 +157,7 @@ def test_a_commit_of_spark_in_between_wins(spark: SparkSession, tmp_path: Path) 
 
 
 def test_spark_skips_a_transaction_that_we_have_committed(spark: SparkSession, tmp_path: Path) -> None:
-    table = turns(spark, tmp_path)
+    table = alternating_writers(spark, tmp_path)
     table.upsert(range(10))
     frame = spark.read.format("delta").load(table.path).limit(1)
     frame.write.format("delta").mode("append").options(txnAppId="stratalog", txnVersion="1").save(table.path)

@@ -1,4 +1,4 @@
-"""Row events with their places in the log, out of slices and of transaction payloads.
+"""Row events with their offsets in the log, out of slices and of transaction payloads.
 
 Put here: which events hold rows and whose they are. Not here: their rows (decoder.py), layouts (row_events.py).
 """
@@ -19,7 +19,7 @@ from spark_jobs.binlog.types.base import Numbers
 WRITE_ROWS = 30
 
 
-class PlacedEvents(Protocol):
+class LocatedEvents(Protocol):
     """Row events of which it is known how long each is, without a checksum, whose its rows are, and where it stands."""
 
     @property
@@ -28,13 +28,13 @@ class PlacedEvents(Protocol):
     def lengths(self) -> Numbers: ...
     @property
     def groups(self) -> Numbers: ...
-    def place(self, event: int) -> str:
-        """What names an event in messages."""
+    def location(self, event: int) -> str:
+        """Location of an event in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Where rows come from, while that is still in memory; of a block that is lasting only the last of them."""
+    """Origin of rows, while that is still in memory; of a block that is lasting only the last of them."""
 
     events: RowEvents
     scan: Scan
@@ -60,7 +60,7 @@ def outer_events(file: str, scan: Scan, events: Numbers, footer: int, groups: Nu
 
 
 def written_head(columns: int) -> bytes:
-    """How a WRITE_ROWS event of full images begins; images follow, and PADDING bytes that may be touched.
+    """Head of a WRITE_ROWS event of full images; images follow, and PADDING bytes that may be touched.
 
     Behind its header: table id 6 bytes, flags 2, the length of extra data 2, the number of columns, a bit for each.
     """
@@ -70,13 +70,13 @@ def written_head(columns: int) -> bytes:
     return b"".join([head, bytes(8), b"\2\0", packed, bits])
 
 
-def written_rows(place: str, event: NDArray[np.uint8], length: int) -> RowEvents:
+def written_rows(location: str, event: NDArray[np.uint8], length: int) -> RowEvents:
     """An event of ``written_head`` and images, as row events; ``length`` without what is behind it."""
     event[9:13] = np.frombuffer(length.to_bytes(4, "little"), np.uint8)
     zero = np.zeros(1, np.int64)
     codes = np.array([WRITE_ROWS], np.uint8)
     address = np.array([kernels.address_of(event)], np.int64)
-    return RowEvents(place, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
+    return RowEvents(location, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
 
 
 def _owners(scan: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
@@ -106,7 +106,7 @@ def inner_events(file: str, scan: Scan, opened: PayloadContents, events: Numbers
 def leads(counts: Numbers, outer: Numbers, own_rows: Numbers) -> tuple[Numbers, int]:
     """Other tables' rows between each own event and the own one before it in its payload; and those after the last.
 
-    counts, outer: of all row events, 0 for own ones; own_rows: places of these.
+    counts, outer: of all row events, 0 for own ones; own_rows: offsets of these.
     """
     total = np.cumsum(counts)
     if not len(own_rows):
@@ -117,5 +117,5 @@ def leads(counts: Numbers, outer: Numbers, own_rows: Numbers) -> tuple[Numbers, 
     return total[own_rows] - since, int(total[-1] - total[own_rows[-1]])
 
 
-def place_of(file: str, scan: Scan, event: int) -> str:
+def locate(file: str, scan: Scan, event: int) -> str:
     return f"{file}:{scan.base + scan.offset[event]}"

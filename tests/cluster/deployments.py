@@ -67,31 +67,31 @@ class OpenRun:
 
 
 @contextmanager
-def open_run(way: "Way") -> Iterator[OpenRun]:
+def open_run(deployment: "Deployment") -> Iterator[OpenRun]:
     """A run of a pipeline, which does not outlive the ``with`` block."""
-    command = [sys.executable, "-m", "stratalog", "run", "-c", str(way.config)]
+    command = [sys.executable, "-m", "stratalog", "run", "-c", str(deployment.config)]
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=way.environment
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=deployment.environment
     ) as process:
-        yield OpenRun(process, way.lake)
+        yield OpenRun(process, deployment.lake)
         process.kill()
 
 
-def require_no_loss(way: "Way", local: "Way", layer: str, harm: Callable[[], None]) -> None:
+def require_no_loss(deployment: "Deployment", local: "Deployment", layer: str, harm: Callable[[], None]) -> None:
     """Harms a run as soon as a layer has a data file.
 
     It is done nevertheless, or ends by one message; after the next one the tables are those of a run without a fault.
     """
-    with open_run(way) as run:
+    with open_run(deployment) as run:
         run.wait_for_files(layer)
         harm()
         ended = run.ended()
     assert "Traceback" not in ended.err, ended.err
     assert "[Stage" not in ended.err
     assert ended.status in (0, 1), ended.err
-    way.run("run")
-    assert way.tables() == local.tables()
+    deployment.run("run")
+    assert deployment.tables() == local.tables()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Bucket:
     variables: dict[str, str]
 
 
-class Way:
+class Deployment:
     """A pipeline over recorded logs in a folder, whose ``spark:`` section is the way.
 
     The logs are those of the recorded lake, with statements, masks, routes and tables that stop, or the demo's.

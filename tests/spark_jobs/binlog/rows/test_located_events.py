@@ -68,28 +68,28 @@ def test_rows_are_counted_from_0_within_a_payload(monkeypatch: pytest.MonkeyPatc
         Insert("shop.t", (10, None)),
     ]
     spec = SegmentSpec((PLAIN, second_table), changes, payload=lambda number: None if number == 3 else "zstd")
-    first, second, plain_one = (spec.offsets()[place] for place in (3, 5, 9))
+    first, second, plain_one = (spec.offsets()[offset] for offset in (3, 5, 9))
     blocks = decode(spec.to_bytes(), definition_of(INSERT), rows=rows)
     columns = [(batch.offset.to_pylist(), batch.row.to_pylist()) for batch in blocks]
-    places = [place for pair in columns for place in zip(*pair, strict=True)]
-    assert places == [(first, 2), (first, 3), (first, 4), (first, 7), (second, 1), (plain_one, 0)]
+    offsets = [offset for pair in columns for offset in zip(*pair, strict=True)]
+    assert offsets == [(first, 2), (first, 3), (first, 4), (first, 7), (second, 1), (plain_one, 0)]
 
 
 def test_gtid_and_commit_time_of_a_slice_inside_a_transaction() -> None:
     spec = SegmentSpec(
         [PLAIN], [Insert("shop.t", (1, "a")), Insert("shop.t", (2, "b")), Commit(), Insert("shop.t", (3, "c"))]
     )
-    events, places = spec.events(), spec.offsets()
+    events, offsets = spec.events(), spec.offsets()
     second = [number for number, event in enumerate(events) if event[4] == 19][1]
     decoder = Decoder(definition_of(spec.to_bytes()), gtids=True)
     changes = list(
         decoder.decode(
-            FILE, places[second], events[0], b"".join(events[second:]),
-            transaction_start=places[2], committed_us=1_000_000, gtid="given:1",
+            FILE, offsets[second], events[0], b"".join(events[second:]),
+            transaction_start=offsets[2], committed_us=1_000_000, gtid="given:1",
         )
     )  # fmt: skip
     [batch] = changes
     assert batch.gtid is not None
     assert batch.gtid.to_pylist() == ["given:1", f"{UUID}:2"]
     assert batch.committed_at.cast(pa.int64()).to_pylist() == [1_000_000, 1_700_000_001_250_000]
-    assert batch.offset[0].as_py() == places[second + 1]
+    assert batch.offset[0].as_py() == offsets[second + 1]

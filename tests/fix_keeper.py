@@ -1,4 +1,4 @@
-"""Standing sessions without Spark. Put here: a program in Spark's place, and wishes for it. Not here: tests.
+"""Standing sessions without Spark. Put here: a program in Spark's position, and wishes for it. Not here: tests.
 
 Keepers, locks and attachments are the project's own processes and files here. In the place of Spark's server is a
 program that listens at the port of its settings, which takes milliseconds to start.
