@@ -12,7 +12,7 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Comparison, Metadata
 from assets.lineage import REPLICATING, Lineage
-from spark_jobs.operations.backlog import backlog, heads, published_position
+from spark_jobs.operations.observation.backlog import backlog, heads, published_position
 from spark_jobs.text.disclosure import cell
 
 ReportedEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation

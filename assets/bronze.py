@@ -17,8 +17,8 @@ from assets.selection import HANDED_ON, hand_on, is_selected
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG, Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Range
-from spark_jobs.operations.backlog import backlog, settled
-from spark_jobs.operations.observation import step_observed
+from spark_jobs.operations.observation.backlog import backlog, settled
+from spark_jobs.operations.observation.run_telemetry import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # these import pyspark

@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.downstream.merge_job import Merged
     from spark_jobs.lake.commit import Head
     from spark_jobs.lake.table import Table
-    from spark_jobs.operations.backlog import Backlog
-    from spark_jobs.operations.verified import Verified
+    from spark_jobs.operations.observation.backlog import Backlog
+    from spark_jobs.operations.observation.verified import Verified
     from spark_jobs.silver.compaction_job import Compacted
     from spark_jobs.source.retention_margin import Margin
 

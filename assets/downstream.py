@@ -21,7 +21,7 @@ from assets.silver import stopped
 from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Position
-from spark_jobs.operations.observation import step_observed
+from spark_jobs.operations.observation.run_telemetry import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # these import pyspark
@@ -89,7 +89,7 @@ def _doubts(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]
     Foreign keys change them unlogged, or the last comparison has found that they differ.
     """
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations import verified
+    from spark_jobs.operations.observation import verified
     from spark_jobs.pipeline.log_gaps import cascades
 
     # Both are of source tables; a downstream table has those of all that it is made of.

@@ -15,7 +15,7 @@ from assets import checkpoint
 from assets.checkpoint import Comparison, Metadata
 from assets.lineage import REPLICATING, TableAsset
 from spark_jobs.log.position import Position
-from spark_jobs.operations.backlog import heads
+from spark_jobs.operations.observation.backlog import heads
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.lake.commit import Head

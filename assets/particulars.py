@@ -26,7 +26,7 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     """Of a source's tables as the lake is now. Bronze is read once a range, without a JVM."""
     from spark_jobs.bronze import table as bronze
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations import verified
+    from spark_jobs.operations.observation import verified
     from spark_jobs.pipeline.log_gaps import cascades
     from spark_jobs.silver import quarantine
 

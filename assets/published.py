@@ -22,8 +22,8 @@ from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
 from spark_jobs.log.position import Position
-from spark_jobs.operations.backlog import published_position
-from spark_jobs.operations.observation import step_observed
+from spark_jobs.operations.observation.backlog import published_position
+from spark_jobs.operations.observation.run_telemetry import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # these import pyspark

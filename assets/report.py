@@ -1,6 +1,6 @@
 """The HTML page of a source: written again by runs with news, and linked to from Dagster.
 
-Put here: when it is written, and the link. Not here: what is on it (spark_jobs/operations/report.py).
+Put here: when it is written, and the link. Not here: what is on it (spark_jobs/operations/observation/report.py).
 
 Dagster's pages open links to the web alone, not to files: without ``reports.url`` the link is a path, to be copied.
 """
@@ -31,7 +31,7 @@ def link(pipeline: Pipeline, source: str) -> Metadata:
 def refresh(context: dg.OpExecutionContext, pipeline: Pipeline, source: str) -> Metadata:
     """Writes the page again; the link to it. Where it cannot be, the run's log says why, and the run continues."""
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.report import write
+    from spark_jobs.operations.observation.report import write
 
     if pipeline.reports.to is None:
         return {}

@@ -17,7 +17,7 @@ from assets.progress import progress, sessions
 from assets.selection import HANDED_ON, StepSelection, hand_on, selection_of, table_outputs
 from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
-from spark_jobs.operations.observation import step_observed
+from spark_jobs.operations.observation.run_telemetry import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # imports pyspark

@@ -4,7 +4,7 @@ A run takes in a small described log, so that every table of the lake is there; 
 would have appended them, written without a log: a file and a commit each. Bronze says that all but the last tenth of
 their log is gone.
 
-Put here: the measurement. Not here: what a fold does (spark_jobs/operations/fold_windows.py).
+Put here: the measurement. Not here: what a fold does (spark_jobs/operations/retention/fold_windows.py).
 """
 
 import shutil
@@ -34,7 +34,7 @@ from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
-from spark_jobs.operations.fold_windows import fold
+from spark_jobs.operations.retention.fold_windows import fold
 from spark_jobs.pipeline.run import merge_source, publish, run_source
 from spark_jobs.runtime.spark_session import slots
 from spark_jobs.silver.commit import SilverCommit

@@ -35,8 +35,8 @@ from spark_jobs.delta import data_files, vacuum
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.maintenance import maintain_source
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
+from spark_jobs.operations.retention.maintenance import maintain_source
 from tests.logs import file
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR

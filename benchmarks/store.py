@@ -20,7 +20,7 @@ from benchmarks.progress_lines import print_progress
 from benchmarks.usage import Usage, metered
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
 from spark_jobs.runtime.spark_session import spark_session
 from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, FaultyProxy, Gateway
 

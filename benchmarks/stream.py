@@ -17,9 +17,9 @@ from benchmarks.usage import Usage, memory, metered
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.gc import gc_source
-from spark_jobs.operations.maintenance import maintain_source
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
+from spark_jobs.operations.retention.gc import gc_source
+from spark_jobs.operations.retention.maintenance import maintain_source
 
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _GIGABYTE = 10**9

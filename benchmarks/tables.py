@@ -22,7 +22,7 @@ from dagster_project.build import build_defs
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table, Update
 from tests.segment_types import INT, VARCHAR, ColumnType

@@ -1,7 +1,7 @@
 """Alerts: what an operator is told when a source or a check is not well, and when it is again.
 
 Put here: which conditions there are, and telling of each once. Not here: how a source is measured
-(spark_jobs/operations/alarms.py), or checks (assets/checks).
+(spark_jobs/operations/observation/alarms.py), or checks (assets/checks).
 """
 
 import json
@@ -79,8 +79,8 @@ def _over(name: str, text: str) -> Alert:
 def conditions(instance: dg.DagsterInstance, jobs: Jobs, checks: Sequence[dg.AssetCheckKey]) -> Iterator[Alert]:
     """Conditions that are not well now: alarms of each source, and checks whose last result is a failure."""
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.alarms import alarms
-    from spark_jobs.operations.status import status
+    from spark_jobs.operations.observation.alarms import alarms
+    from spark_jobs.operations.observation.status import status
 
     # Sources first: what they say explains most failing checks.
     pipeline = jobs.catalog.pipeline

@@ -168,7 +168,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
 
     def write_state_to_path(self, state_path: Path) -> None:
         """Writes the list of tables: those that runs have seen, and those that the servers have now."""
-        from spark_jobs.operations.discovery import tables_in_scope
+        from spark_jobs.operations.observation.discovery import tables_in_scope
 
         known_tables.add(state_path, tables_in_scope(self._load()))
 

@@ -15,7 +15,7 @@ from assets.partitions import register_files
 from assets.steps import DELIVERY_TAG, FROM_TAG, PUBLISHED_TAG, SOURCE_TAG, TO_TAG
 from dagster_project.jobs import Jobs
 from dagster_project.run_history import active_run, wait_after_failures
-from spark_jobs.operations.backlog import Backlog, backlog
+from spark_jobs.operations.observation.backlog import Backlog, backlog
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition

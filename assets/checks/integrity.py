@@ -1,8 +1,8 @@
 """Checks of what a source has in the lake: cheap ones, which ask no server for rows.
 
 Put here: the checks, and what they say. Not here: how they look (spark_jobs/checks/integrity.py,
-checks/schema_drift.py, operations/status.py), the comparison with the source's rows (equals_source.py), or the job that
-runs them (dagster_project/jobs.py).
+checks/schema_drift.py, operations/observation/status.py), the comparison with the source's rows (equals_source.py),
+or the job that runs them (dagster_project/jobs.py).
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # imports pyspark
-    from spark_jobs.operations.status import SourceStatus
+    from spark_jobs.operations.observation.status import SourceStatus
 
 POSITIONS_TOUCH = "positions_touch"
 LAG = "lag"
@@ -130,7 +130,7 @@ def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
 def _status(pipeline: Pipeline, source: str) -> "SourceStatus":
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.status import status
+    from spark_jobs.operations.observation.status import status
 
     return status(pipeline, lake_of(pipeline), source)
 

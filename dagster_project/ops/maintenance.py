@@ -1,6 +1,6 @@
 """Maintenance of a source's tables, as a step of a job of its own: it makes no asset, and changes no row of any.
 
-Put here: the step, and what it says of each table. Not here: what is done (spark_jobs/operations/gc.py,
+Put here: the step, and what it says of each table. Not here: what is done (spark_jobs/operations/retention/gc.py,
 maintenance.py).
 """
 
@@ -16,8 +16,8 @@ from spark_jobs.runtime.lazy_session import lazy_session
 from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # these import pyspark
-    from spark_jobs.operations.gc import Collected
-    from spark_jobs.operations.maintenance import Maintained, Upkeep
+    from spark_jobs.operations.retention.gc import Collected
+    from spark_jobs.operations.retention.maintenance import Maintained, Upkeep
 
 FILES_BEFORE = "maintenance/files_before"
 FILES_AFTER = "maintenance/files_after"
@@ -45,8 +45,8 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     )
     @retried
     def maintain(context: dg.OpExecutionContext) -> None:
-        from spark_jobs.operations.gc import gc_source
-        from spark_jobs.operations.maintenance import maintain_source
+        from spark_jobs.operations.retention.gc import gc_source
+        from spark_jobs.operations.retention.maintenance import maintain_source
 
         # gc first: what it removed decides which windows may be folded.
         spark = sessions(context, catalog.spark)

@@ -1,6 +1,6 @@
 """XA transactions in bronze that are prepared, and that the log has not decided about.
 
-Put here: finding them. Not here: what their slices say (xa.py), or what follows from it (operations/gc.py).
+Put here: finding them. Not here: what their slices say (xa.py), or what follows from it (operations/retention/gc.py).
 
 Their rows take effect where a later XA COMMIT stands, perhaps files away, so the log from the oldest of them on is
 still needed, whoever has read it; and as long as who reads the log has not reached that XA COMMIT.

@@ -19,7 +19,7 @@ from spark_jobs.config.routes import Name
 from spark_jobs.downstream import publication
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.layout import lake_of, no_folder
-from spark_jobs.operations.status import require_readable
+from spark_jobs.operations.observation.status import require_readable
 from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.open import open_sources

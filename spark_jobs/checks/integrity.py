@@ -1,7 +1,7 @@
 """Check whether the lake is in itself what it should be: bronze without gap or overlap, downstream with every key once.
 
 Put here: checks that ask the lake alone. Not here: comparing rows with the source's (verify/), or how far a source is
-ahead (operations/status.py).
+ahead (operations/observation/status.py).
 """
 
 from collections.abc import Iterator, Sequence

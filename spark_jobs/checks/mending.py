@@ -26,8 +26,8 @@ from spark_jobs.errors import ConfigError, StratalogError, TableStopped
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.log.position import Position
-from spark_jobs.operations import verified
-from spark_jobs.operations.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
+from spark_jobs.operations.observation import verified
+from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
 from spark_jobs.pipeline.initial_load.anchor import Anchor
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import in_text

@@ -21,7 +21,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.yaml_file import FILE_NAME, VARIABLE, read
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
-from spark_jobs.operations.observation import observed, source_observed
+from spark_jobs.operations.observation.run_telemetry import observed, source_observed
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.interrupt import interruptible, own_handler_kept, require_not_interrupted
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.binlog import TableName
-    from spark_jobs.operations.maintenance import Upkeep
+    from spark_jobs.operations.retention.maintenance import Upkeep
     from spark_jobs.pipeline.outcome import Outcome
 
 

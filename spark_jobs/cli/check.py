@@ -235,7 +235,7 @@ def _verify_log(
 
 def _verify_delivery(pipeline: Pipeline, name: str, tables: tuple[str, ...], *, values: bool, as_json: bool) -> None:
     from spark_jobs.checks.verify.deliveries import verify_delivery
-    from spark_jobs.operations.verified import EQUAL
+    from spark_jobs.operations.observation.verified import EQUAL
 
     chosen_deliveries(pipeline, name)
     only = Scope.parse(tables) if tables else None

@@ -16,7 +16,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.errors import ConfigError, StratalogError
-from spark_jobs.operations.observation import observed
+from spark_jobs.operations.observation.run_telemetry import observed
 from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.text.remedies import advised
 

@@ -22,9 +22,9 @@ from spark_jobs.cli.run_report import RunReport
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
-from spark_jobs.operations.failures import noted
 from spark_jobs.operations.follow import Follower, Pace
-from spark_jobs.operations.observation import observed, source_observed
+from spark_jobs.operations.observation.failures import noted
+from spark_jobs.operations.observation.run_telemetry import observed, source_observed
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.interrupt import require_not_interrupted
 from spark_jobs.text.counts import counted
@@ -178,7 +178,7 @@ class _Work:
 
         What fails is printed, and done the next time.
         """
-        from spark_jobs.operations.maintenance import maintain_source
+        from spark_jobs.operations.retention.maintenance import maintain_source
 
         for name in self.names:
             try:

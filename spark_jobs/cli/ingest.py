@@ -31,8 +31,8 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.location import require_locations
-from spark_jobs.operations.backlog import nothing_new
-from spark_jobs.operations.failures import noted
+from spark_jobs.operations.observation.backlog import nothing_new
+from spark_jobs.operations.observation.failures import noted
 from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:

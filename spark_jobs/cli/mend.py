@@ -97,7 +97,7 @@ def mend(
 
 def _print_mended(source: str, mended: "Mended", *, yes: bool) -> None:
     from spark_jobs.checks.mending import STOPPED, WHOLE
-    from spark_jobs.operations.verified import EQUAL
+    from spark_jobs.operations.observation.verified import EQUAL
 
     # The grid first, then the keys, and remarks on standard error.
     head = ["table", "inserted", "updated", "deleted", "as of"]

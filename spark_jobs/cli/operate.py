@@ -1,7 +1,7 @@
 """The verbs by which an operator keeps a lake: gc, maintain, skip, reset.
 
-Put here: their options, and what is said before anything is done. Not here: doing it (operations/gc.py,
-operations/maintenance.py, operations/repair.py).
+Put here: their options, and what is said before anything is done. Not here: doing it (operations/retention/gc.py,
+operations/retention/maintenance.py, operations/repair.py).
 """
 
 from pathlib import Path
@@ -30,9 +30,9 @@ from spark_jobs.text.progress import doing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.operations.gc import Collected
-    from spark_jobs.operations.maintenance import Upkeep
     from spark_jobs.operations.repair import Reset
+    from spark_jobs.operations.retention.gc import Collected
+    from spark_jobs.operations.retention.maintenance import Upkeep
 
 
 @cli.command()
@@ -165,7 +165,7 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
     Example: stratalog gc -c pipeline.yaml --dry-run
     Example: stratalog gc -c pipeline.yaml --source shop --ignore shop.orders
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.operations.gc import gc_source
+    from spark_jobs.operations.retention.gc import gc_source
 
     pipeline = load(path)
     if ignored and len(chosen_sources(pipeline, source)) > 1:
@@ -191,7 +191,7 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
 
     Example: stratalog maintain -c pipeline.yaml
     """
-    from spark_jobs.operations.maintenance import maintain_source
+    from spark_jobs.operations.retention.maintenance import maintain_source
 
     def maintain_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Upkeep":
         # A grid of what was done, and what keeps windows from being folded on standard error.

@@ -1,7 +1,7 @@
 """State of sources: status and report.
 
-Put here: a source's state in a reader's words. Not here: what is asked and measured (spark_jobs/operations/status.py),
-or the page (spark_jobs/operations/report.py).
+Put here: a source's state in a reader's words. Not here: what is asked and measured
+(spark_jobs/operations/observation/status.py), or the page (spark_jobs/operations/observation/report.py).
 """
 
 import sys
@@ -25,7 +25,7 @@ from spark_jobs.text.replaced import replace_text
 
 if TYPE_CHECKING:
     from spark_jobs.delivery.status import DeliveryStatus
-    from spark_jobs.operations.status import EndpointStatus, SourceStatus, TableStatus
+    from spark_jobs.operations.observation.status import EndpointStatus, SourceStatus, TableStatus
     from spark_jobs.subscriptions.lag import GroupStatus
 
 
@@ -69,8 +69,8 @@ def status(path: Path, source: str | None, form: str, file: Path | None, *, ever
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.delivery.status import status as delivery_status
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.alarms import alarms
-    from spark_jobs.operations.status import status as status_of
+    from spark_jobs.operations.observation.alarms import alarms
+    from spark_jobs.operations.observation.status import status as status_of
 
     form = "json" if as_json else form
     if file and form != "prometheus":
@@ -110,7 +110,7 @@ def _put_metrics(
 ) -> None:
     """The metrics of all that was asked, to standard output or into a file. Raises ConfigError."""
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.metrics import exposition, families_of
+    from spark_jobs.operations.observation.metrics import exposition, families_of
 
     text = exposition(families_of(pipeline, lake_of(pipeline), statuses, deliveries))
     if file is None:
@@ -325,7 +325,7 @@ def report(path: Path, source: str | None, folder: Path | None) -> None:
     Example: stratalog report -c pipeline.yaml --to ./reports
     """
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.report import write
+    from spark_jobs.operations.observation.report import write
 
     pipeline = load(path)
     to = folder or pipeline.reports.to

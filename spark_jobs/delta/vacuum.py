@@ -1,6 +1,7 @@
 """Files that nobody needs any more: data files that no version within reach names, and the log of old versions.
 
-Put here: which these are, and removing them. Not here: how long versions are kept (operations/maintenance.py).
+Put here: which these are, and removing them. Not here: how long versions are kept
+(operations/retention/maintenance.py).
 
 A file stays where the newest version names it, or one that somebody asks for; where a commit removed it since the time
 up to which versions are kept; and where it was written since then, since a commit may be about to name it. Folders and

@@ -1,7 +1,7 @@
 """Up to when a downstream table has all that its sources wrote, where these have keys in common.
 
 Put here: the least of the sources' times. Not here: what those times are (commit_clock.py), or who shows them
-(operations/status.py).
+(operations/observation/status.py).
 """
 
 from collections.abc import Collection, Mapping

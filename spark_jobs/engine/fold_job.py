@@ -1,7 +1,7 @@
 """Old windows of a silver table folded into one by the engine: what is there, the fold, and what a commit replaces.
 
 Put here: the two jobs of a table. Not here: what tasks do (fold_task.py), or which tables are folded and when
-(operations/fold_windows.py).
+(operations/retention/fold_windows.py).
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """The oldest binlog files removed from bronze: data files that have nothing else go by a commit alone.
 
 Put here: which data files go and which are written again without old slices. Not here: which binlog files may go
-(operations/gc.py), or tables that another tool changed.
+(operations/retention/gc.py), or tables that another tool changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Data files of tables written again in one Spark job: small ones together, and those with many dead rows without them.
 
 Put here: which files are worth it, what a task does, and the commit. Not here: when a table is maintained
-(operations/maintenance.py).
+(operations/retention/maintenance.py).
 
 The rows stay as they are, so the commit that puts a file in the place of others holds upon any later version that still
 names them all.

@@ -1,6 +1,4 @@
-"""Actions and questions of an operator.
+"""Actions of an operator: retention, repair, forgetting by key, a source followed by one process, catalogs.
 
-Status, report, gc, maintenance, folding, quarantine, reset, reading the stored log.
-
-Put here: one module a verb. Not here: how verbs are printed (cli/) or what Dagster shows (assets/).
+Put here: one module a verb; what is only read is in observation/. Not here: printing (cli/), Dagster (assets/).
 """

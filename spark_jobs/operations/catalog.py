@@ -22,7 +22,7 @@ from spark_jobs.delivery.lake_table import published
 from spark_jobs.downstream import publication
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import Lake, lake_of
-from spark_jobs.operations.backlog import heads
+from spark_jobs.operations.observation.backlog import heads
 from spark_jobs.runtime.engine_errors import without_java
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.silver.commit import SilverCommit

@@ -35,7 +35,7 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.gc import Collected, gc_source
+from spark_jobs.operations.retention.gc import Collected, gc_source
 from spark_jobs.runtime.executors import checked
 from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.facts import TableVersion

@@ -1,6 +1,6 @@
 """Events of OpenLineage: a run of a job, the datasets that it reads and writes.
 
-Put here: events as JSON, and posting one. Not here: which datasets a run has (operations/lineage.py).
+Put here: events as JSON, and posting one. Not here: which datasets a run has (operations/observation/lineage.py).
 Source: OpenLineage's specification 2-0-2 and its naming conventions.
 
 An event is one JSON document in one POST, so no client library is needed; ``OPENLINEAGE_*`` of the official Python

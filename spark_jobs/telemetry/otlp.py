@@ -1,7 +1,8 @@
 """Spans and metrics by OpenTelemetry's SDK, over OTLP (HTTP, protobuf).
 
 Put here: the SDK's values of ours, and one attempt to send them. Not here: recording (spans.py), measuring
-(operations/metrics.py). The SDK reads ``OTEL_*`` itself: endpoints, headers, certificates, resource attributes.
+(operations/observation/metrics.py). The SDK reads ``OTEL_*`` itself: endpoints, headers, certificates, resource
+attributes.
 
 The SDK is the extra ``stratalog[otel]``. Its exporters are called once and directly, so that a collector that is away
 costs a run ``OTEL_EXPORTER_OTLP_TIMEOUT`` (5 seconds by default here) and one warning.

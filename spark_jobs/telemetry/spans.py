@@ -1,6 +1,7 @@
 """Spans of a run: which part of it took how long.
 
-Put here: recording them, in memory. Not here: sending them (otlp.py), or what durations are kept (operations/runs.py).
+Put here: recording them, in memory. Not here: sending them (otlp.py), or what durations are kept
+(operations/observation/runs.py).
 
 A span that is opened while no run is recorded costs nothing. Spans are opened by the thread that the run began in.
 """

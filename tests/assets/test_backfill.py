@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.retention.gc import gc_source
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Commit, Insert, Update
 

@@ -11,7 +11,7 @@ from assets.chain import source_assets
 from assets.lineage import lineages
 from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.backlog import backlog
+from spark_jobs.operations.observation.backlog import backlog
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.run import run_source
 from tests.code_location import CodeLocation, location

@@ -14,8 +14,8 @@ from assets.lineage import Lineage, TableAsset
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations import backlog as backlog_module
-from spark_jobs.operations.verified import DIFFERS, Verified, note
+from spark_jobs.operations.observation import backlog as backlog_module
+from spark_jobs.operations.observation.verified import DIFFERS, Verified, note
 from spark_jobs.pipeline.outcome import Outcome
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert, Statement

@@ -34,7 +34,7 @@ from spark_jobs.demo.recorded import EXPECTED, compare_with_recording, recorded_
 from spark_jobs.demo.shop import SCHEMA
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations.backlog import published_position
+from spark_jobs.operations.observation.backlog import published_position
 from tests.dev_server import ROOT, environment
 from tests.fix_browser import BRIEF
 from tests.waiting import wait_for

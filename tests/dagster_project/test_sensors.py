@@ -17,7 +17,7 @@ from spark_jobs.downstream import publication
 from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations.backlog import Backlog
+from spark_jobs.operations.observation.backlog import Backlog
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert
 

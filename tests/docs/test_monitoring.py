@@ -8,7 +8,7 @@ from shutil import which
 import pytest
 import yaml
 
-from spark_jobs.operations.metrics import FAMILIES
+from spark_jobs.operations.observation.metrics import FAMILIES
 from tests.docs import panels
 
 ROOT = Path(__file__).parents[2]

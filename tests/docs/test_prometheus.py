@@ -23,8 +23,8 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import GaugeMetricFamily
 
-from spark_jobs.operations.alarms import KINDS
-from spark_jobs.operations.metrics import FAMILIES, exposition
+from spark_jobs.operations.observation.alarms import KINDS
+from spark_jobs.operations.observation.metrics import FAMILIES, exposition
 from tests.docs.panels import as_sent, dashboard
 from tests.lake_recording import SALT
 from tests.recorded_lake import recorded

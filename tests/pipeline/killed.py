@@ -20,7 +20,7 @@ from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.lake import table as lake
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.runtime.spark_session import spark_session

@@ -7,7 +7,7 @@ import pytest
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.operations.retention.maintenance import maintain_source
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.spark_jobs.engine.lake_rows import newest
 

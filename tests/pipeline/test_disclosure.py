@@ -15,7 +15,7 @@ import pytest
 
 from dagster_project.build import build_defs
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.report import write
+from spark_jobs.operations.observation.report import write
 from tests.code_location import GivenSession
 from tests.fix_pipeline import SOURCE, Shop
 

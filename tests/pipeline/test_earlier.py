@@ -15,7 +15,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.pipeline.backfill.request import BackfillOptions, BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill, backfill_source
 from spark_jobs.pipeline.restore import Fetched, fetch

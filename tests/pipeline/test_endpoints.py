@@ -16,7 +16,7 @@ from spark_jobs.errors import AnotherLog, SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.log_store import Store
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.source.open import open_sources

@@ -12,8 +12,8 @@ from spark_jobs.downstream import publication
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
-from spark_jobs.operations.gc import gc_source
-from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.operations.retention.gc import gc_source
+from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same, rows

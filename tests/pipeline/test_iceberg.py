@@ -11,7 +11,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.iceberg import metadata_files
 from spark_jobs.iceberg.table_view import FIRST_ID
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline import iceberg_tables
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.iceberg_readers import by_delta, by_duckdb, by_pyiceberg

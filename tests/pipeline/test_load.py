@@ -18,7 +18,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.silver import table as silver

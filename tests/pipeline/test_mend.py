@@ -18,10 +18,10 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations.alarms import alarms
+from spark_jobs.operations.observation.alarms import alarms
+from spark_jobs.operations.observation.status import status
+from spark_jobs.operations.observation.verified import read as read_verified
 from spark_jobs.operations.repair import plan_reset
-from spark_jobs.operations.status import status
-from spark_jobs.operations.verified import read as read_verified
 from spark_jobs.pipeline.backfill.request import BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.silver.commit import SilverCommit

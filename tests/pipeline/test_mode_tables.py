@@ -13,8 +13,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
-from spark_jobs.operations.gc import gc_source
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
+from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillOptions
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source

@@ -22,8 +22,8 @@ from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.maintenance import maintain_source
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
+from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.delivery import TableMerge
 from spark_jobs.pipeline.run import run_source
 from tests.lake_tables import schema_of

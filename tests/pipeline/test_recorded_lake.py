@@ -20,8 +20,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations.gc import gc_source
-from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.operations.retention.gc import gc_source
+from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source

@@ -23,8 +23,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, DecodeError
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations import status
-from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.observation import status
+from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.run import extract_source, run_source
 from tests.fix_pair import execute

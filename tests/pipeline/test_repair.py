@@ -9,8 +9,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
+from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.repair import add, plan_skip, plan_undo, remove
-from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill.request import BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.silver import quarantine

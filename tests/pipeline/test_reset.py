@@ -18,9 +18,9 @@ from spark_jobs.errors import ConfigError, LostRace, TableStopped
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.repair import Reset, plan_reset, plan_unreset, reset, unreset
-from spark_jobs.operations.status import status
+from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.planner import Planner
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish, silver_units

@@ -13,7 +13,7 @@ from spark_jobs.checks.integrity import keys_never_whole
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
 from spark_jobs.pipeline.backfill.request import DOWNSTREAM, SILVER, BackfillOptions
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source

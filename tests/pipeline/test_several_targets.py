@@ -16,11 +16,11 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.gc import gc_source
-from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.operations.observation.report import report
+from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.repair import plan_reset, reset
-from spark_jobs.operations.report import report
-from spark_jobs.operations.status import status
+from spark_jobs.operations.retention.gc import gc_source
+from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.pipeline.outcome import Outcome

@@ -15,7 +15,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import commit_clock
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
 from spark_jobs.pipeline.backfill.request import BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.pipeline.run import run_source

@@ -18,8 +18,8 @@ from spark_jobs.config.model import Pipeline, Retention
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.log_store import Store
+from spark_jobs.operations.retention.gc import gc_source
 from tests.gtid_logs import A, ServerFolder, land, write_log
 
 pytestmark = pytest.mark.spark

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from tests.fix_cli import Stratalog
 from tests.receivers import receiver
-from tests.spark_jobs.operations.test_metrics import key, values
+from tests.spark_jobs.operations.observation.test_metrics import key, values
 
 pytestmark = pytest.mark.spark
 

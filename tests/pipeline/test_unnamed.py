@@ -17,8 +17,8 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import merge_job, publication
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.repair import plan_reset, reset
-from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from tests.fix_mysql import Database

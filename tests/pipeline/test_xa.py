@@ -16,9 +16,9 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DecodeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.log_store import Store
 from spark_jobs.operations.repair import add, plan_skip
+from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source, run_source
 from tests.fix_pipeline import Shop, rows

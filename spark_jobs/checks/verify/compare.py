@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from spark_jobs.checks.verify.protocol import Buckets, ComparedSide, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.log.position import Position
-from spark_jobs.operations.verified import DifferingRows
+from spark_jobs.operations.observation.verified import DifferingRows
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import TableStopped, under
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations.verified import DIFFERS, EQUAL, NOT_COMPARED
+from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, NOT_COMPARED
 from spark_jobs.source.server import Server
 
 _ANYWHERE = Position("delivered.000001", 4)

@@ -41,8 +41,8 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations import verified
-from spark_jobs.operations.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED, Verified
+from spark_jobs.operations.observation import verified
+from spark_jobs.operations.observation.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED, Verified
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
@@ -90,7 +90,7 @@ def verify_source(
     """Compares the tables of a source with the server's rows, and yields a verdict for each table.
 
     The lake is first brought up to the end of the source's log, as by a run. Raises ConfigError for a source without a
-    server; SourceError, DecodeError, LakeError. The results are kept in the lake (operations/verified.py).
+    server; SourceError, DecodeError, LakeError. The results are kept in the lake (operations/observation/verified.py).
 
     Args:
         spark: The session.

@@ -12,8 +12,8 @@ from spark_jobs.checks.verify.compare import KeyDifference
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations import verified
-from spark_jobs.operations.verified import (
+from spark_jobs.operations.observation import verified
+from spark_jobs.operations.observation.verified import (
     CHANGING,
     DIFFERS,
     DROPPED,

@@ -35,13 +35,13 @@ from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.fold_windows import is_merged
 from spark_jobs.operations.forgetting import lake_rows, logged_rows
 from spark_jobs.operations.forgetting.keys import ForgottenKeys
 from spark_jobs.operations.forgetting.lake_rows import Erasing, HeldRows
 from spark_jobs.operations.forgetting.logged_rows import ErasedSlices, LoggedRows
-from spark_jobs.operations.gc import DELIVERY, GROUP, SILVER, LogReaders
-from spark_jobs.operations.maintenance import newest_with_same_rows
+from spark_jobs.operations.retention.fold_windows import is_merged
+from spark_jobs.operations.retention.gc import DELIVERY, GROUP, SILVER, LogReaders
+from spark_jobs.operations.retention.maintenance import newest_with_same_rows
 from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.pipeline.initial_load.commit import progress
 from spark_jobs.pipeline.mending.wanted_keys import keys_of_texts

@@ -16,7 +16,7 @@ from spark_jobs.checks.schema_drift import SchemaAudit
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.status import SourceStatus
+from spark_jobs.operations.observation.status import SourceStatus
 from spark_jobs.pipeline.log_gaps import Cascade
 from spark_jobs.silver.quarantine import Skip
 from tests.code_location import CodeLocation, location

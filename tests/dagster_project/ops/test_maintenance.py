@@ -45,11 +45,11 @@ def test_bronze_is_collected_and_every_table_maintained(tmp_path: Path, spark: S
 def test_a_table_that_was_not_maintained_fails_the_step(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spark_jobs.operations.maintenance import Upkeep
+    from spark_jobs.operations.retention.maintenance import Upkeep
 
     monkeypatch.setattr("assets.failures.RETRY", dg.RetryPolicy(max_retries=0))
     monkeypatch.setattr(
-        "spark_jobs.operations.maintenance.maintain_source", lambda *_: Upkeep(stopped={"a": "a: busy"})
+        "spark_jobs.operations.retention.maintenance.maintain_source", lambda *_: Upkeep(stopped={"a": "a: busy"})
     )
     with location(tmp_path, spark) as shop:
         shop.write(1, Insert("shop.orders", (1, "a")))

@@ -10,7 +10,7 @@ from spark_jobs.checks.mending import STOPPED, WHOLE, Mended, MendedTable
 from spark_jobs.checks.verify import KeyDifference
 from spark_jobs.cli.mend import _print_mended
 from spark_jobs.log.position import Position
-from spark_jobs.operations.verified import EQUAL, MENDED
+from spark_jobs.operations.observation.verified import EQUAL, MENDED
 from spark_jobs.pipeline.mending.mend_task import MendCounts
 from tests.fix_cli import Stratalog
 

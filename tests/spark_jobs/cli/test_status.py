@@ -7,9 +7,9 @@ import pytest
 
 from spark_jobs.cli.status import print_status
 from spark_jobs.errors import SourceError
-from spark_jobs.operations.failures import noted
-from spark_jobs.operations.status import SourceStatus, TableStatus
-from spark_jobs.operations.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
+from spark_jobs.operations.observation.failures import noted
+from spark_jobs.operations.observation.status import SourceStatus, TableStatus
+from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
 from spark_jobs.silver.quarantine import Skip
 from tests.fix_cli import SPEC, Stratalog
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_jobs.checks.verify.deliveries import verify_delivery
-from spark_jobs.operations.verified import EQUAL
+from spark_jobs.operations.observation.verified import EQUAL
 from tests.delivered import Copy, Target
 from tests.fix_servers import Servers
 from tests.servers import SERVERS

@@ -8,7 +8,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.demo.failover import run_failover
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
 
 
 @pytest.mark.mysql

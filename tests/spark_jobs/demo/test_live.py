@@ -17,7 +17,7 @@ from spark_jobs.demo.live import _comparison, run_live
 from spark_jobs.demo.shop import TABLES
 from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.status import status
+from spark_jobs.operations.observation.status import status
 from spark_jobs.source.open import open_source
 
 pytestmark = [pytest.mark.mysql, pytest.mark.spark, pytest.mark.slow]

@@ -14,7 +14,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.gc import LogReaders
+from spark_jobs.operations.retention.gc import LogReaders
 
 ROUTE = 'routes: [{from: "shop.people*", to: world.people, sources: [eu, us], keys: shared}]'
 

@@ -1,6 +1,6 @@
 """What old rows of silver fold to, beside a plain twin.
 
-Not here: when that is done (operations/test_fold_windows.py).
+Not here: when that is done (operations/retention/test_fold_windows.py).
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Copies of files at bronze's end. Those before its beginning: test_restore.py and operations/test_gc.py."""
+"""Copies of files at bronze's end. Those before its beginning: test_restore.py and operations/retention/test_gc.py."""
 
 import shutil
 from pathlib import Path

@@ -10,7 +10,7 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.ddl.classify import classify
 from spark_jobs.downstream import publication
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.silver.commit import SilverCommit

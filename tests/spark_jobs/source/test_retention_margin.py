@@ -14,7 +14,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations.status import require_readable, status
+from spark_jobs.operations.observation.status import require_readable, status
 from spark_jobs.source.files import Files
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.retention_margin import Margin, file_started_at, margin

@@ -10,7 +10,7 @@ from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.checks.verify.verdict import FoundKeys, Verdict, verified_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED
+from spark_jobs.operations.observation.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED
 
 ORDERS = TableName("shop", "orders")
 AT = Position("b.000001", 400)

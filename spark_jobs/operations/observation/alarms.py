@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.operations import failures
-from spark_jobs.operations.status import SourceStatus, TableStatus
-from spark_jobs.operations.verified import NOT_COMPARED
+from spark_jobs.operations.observation import failures
+from spark_jobs.operations.observation.status import SourceStatus, TableStatus
+from spark_jobs.operations.observation.verified import NOT_COMPARED
 from spark_jobs.text.counts import counted
 
 KINDS = ("unreachable", "stopped", "differs", "unverified", "retention", "lag", "failed")

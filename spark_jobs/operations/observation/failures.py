@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_jobs.errors import LostRace, StratalogError
-from spark_jobs.operations.source_notes import read_notes, replace_notes
+from spark_jobs.operations.observation.source_notes import read_notes, replace_notes
 from spark_jobs.text.remedies import advised
 
 

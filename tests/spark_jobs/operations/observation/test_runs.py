@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.operations.runs import note, read, runs_file
+from spark_jobs.operations.observation.runs import note, read, runs_file
 
 
 def test_a_run_gathers_the_durations_of_its_steps(tmp_path: Path) -> None:

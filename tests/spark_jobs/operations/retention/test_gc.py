@@ -22,8 +22,8 @@ from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations import gc as retention
-from spark_jobs.operations.gc import Collected, Reader, gc_source
+from spark_jobs.operations.retention import gc as retention
+from spark_jobs.operations.retention.gc import Collected, Reader, gc_source
 from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import run_source

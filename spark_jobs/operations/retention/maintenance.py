@@ -36,7 +36,7 @@ from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.fold_windows import Folded, fold, why_not
+from spark_jobs.operations.retention.fold_windows import Folded, fold, why_not
 from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.row_history.key_search import keep_indexes
 from spark_jobs.runtime.lazy_session import start_session

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.lake.layout import Lake
-from spark_jobs.operations import verified
-from spark_jobs.operations.verified import DIFFERS, EQUAL, Verified
+from spark_jobs.operations.observation import verified
+from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, Verified
 
 
 def test_the_newest_comparison_of_each_table_is_kept(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The last run of each source: when, how it ended, how long each layer took; a small file beside pipeline.yaml.
 
 Put here: when the last run was and how it ended. Not here: why, and since when nothing goes through, whichever verb
-tried (failures.py); what a run is (observation.py); the file (source_notes.py).
+tried (failures.py); what a run is (run_telemetry.py); the file (source_notes.py).
 The lake does not tell it: a run without news commits nothing, and one that fails may not either.
 """
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from spark_jobs.operations.source_notes import read_notes, replace_notes
+from spark_jobs.operations.observation.source_notes import read_notes, replace_notes
 
 Status = Literal["running", "succeeded", "stopped", "failed"]
 """``stopped``: it ended, and tables have stopped."""

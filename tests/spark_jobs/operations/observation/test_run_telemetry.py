@@ -9,8 +9,8 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import SourceError
-from spark_jobs.operations import runs
-from spark_jobs.operations.observation import observed, source_observed, step_observed
+from spark_jobs.operations.observation import runs
+from spark_jobs.operations.observation.run_telemetry import observed, source_observed, step_observed
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.telemetry.spans import span
 from tests.receivers import Received, receiver

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config.loader import from_keys
-from spark_jobs.operations.discovery import tables_in_scope
+from spark_jobs.operations.observation.discovery import tables_in_scope
 from tests.fix_mysql import Database
 
 

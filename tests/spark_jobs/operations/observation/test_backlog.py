@@ -20,10 +20,10 @@ from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations import backlog as backlog_module
-from spark_jobs.operations import failures
-from spark_jobs.operations.backlog import Backlog
-from spark_jobs.operations.failures import noted
+from spark_jobs.operations.observation import backlog as backlog_module
+from spark_jobs.operations.observation import failures
+from spark_jobs.operations.observation.backlog import Backlog
+from spark_jobs.operations.observation.failures import noted
 from tests.code_location import ORDERS
 from tests.fix_cli import Stratalog
 from tests.segment_spec import Commit, Insert, SegmentSpec
@@ -217,7 +217,7 @@ LOOK = """
 import sys
 from pathlib import Path
 from spark_jobs.config.loader import load
-from spark_jobs.operations.backlog import backlog
+from spark_jobs.operations.observation.backlog import backlog
 
 assert backlog(load(Path("pipeline.yaml")), "shop").moved
 print([name for name in sys.modules if name.startswith(("spark_jobs.engine", "spark_jobs.pipeline"))])

@@ -17,9 +17,10 @@ from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations import maintenance, verified
-from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source, superseded
-from spark_jobs.operations.verified import EQUAL, Verified
+from spark_jobs.operations.observation import verified
+from spark_jobs.operations.observation.verified import EQUAL, Verified
+from spark_jobs.operations.retention import maintenance
+from spark_jobs.operations.retention.maintenance import Maintained, Upkeep, _hours, maintain_source, superseded
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.lazy_session import lazy_session
@@ -91,7 +92,7 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
     assert [lake_table.version_before == lake_table.version_after for lake_table in second.tables] == [True] * len(
         second.tables
     )
-    from spark_jobs.operations.backlog import settled
+    from spark_jobs.operations.observation.backlog import settled
 
     assert settled(logs.pipeline(), SOURCE), "the next run has nothing to do"
     logs.write(4, Insert("shop.orders", (4, "4")), Update("shop.orders", (1, "3"), (1, "4")), Commit())

@@ -8,7 +8,7 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.lineage import _input_datasets, _stored, datasets_in_scope, datasets_of
+from spark_jobs.operations.observation.lineage import _input_datasets, _stored, datasets_in_scope, datasets_of
 from spark_jobs.telemetry.openlineage import Dataset
 
 NAMES = [TableName("shop", "a"), TableName("shop", "b")]

@@ -11,7 +11,7 @@ from spark_jobs.delta.log_files import create_commit
 from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.table_sizes import MergeCounts, TableSize, _counts, size_of
+from spark_jobs.operations.observation.table_sizes import MergeCounts, TableSize, _counts, size_of
 
 METADATA = Checkpoint(Position.parse("b.000001:100"), "b")
 

@@ -15,7 +15,7 @@ from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations.status import SourceStatus, TableStatus, require_readable, status
+from spark_jobs.operations.observation.status import SourceStatus, TableStatus, require_readable, status
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 

@@ -15,7 +15,7 @@ from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.report import (
+from spark_jobs.operations.observation.report import (
     Chart,
     Commit,
     Report,
@@ -26,7 +26,7 @@ from spark_jobs.operations.report import (
     duration,
     report,
 )
-from spark_jobs.operations.status import SourceStatus, TableStatus
+from spark_jobs.operations.observation.status import SourceStatus, TableStatus
 from tests.segment_spec import Commit as Committed
 from tests.segment_spec import Insert, SegmentSpec
 from tests.segment_spec import Table as FixedHistory

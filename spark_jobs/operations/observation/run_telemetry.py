@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.operations import runs
-from spark_jobs.operations.failures import noted
+from spark_jobs.operations.observation import runs
+from spark_jobs.operations.observation.failures import noted
 from spark_jobs.telemetry import openlineage, otlp
 from spark_jobs.telemetry.openlineage import Dataset, RunEvent
 from spark_jobs.telemetry.spans import Span, annotate, recorded, span
@@ -164,7 +164,7 @@ def _post(work: SourceRun, verb: str, kind: openlineage.EventType, message: str 
 
 def _lineage(work: SourceRun, kind: openlineage.EventType) -> Lineage:
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.lineage import datasets_in_scope, datasets_of
+    from spark_jobs.operations.observation.lineage import datasets_in_scope, datasets_of
 
     lake = lake_of(work.pipeline)
     if kind == "START" or (kind == "FAIL" and work.outcome is None):
@@ -173,6 +173,6 @@ def _lineage(work: SourceRun, kind: openlineage.EventType) -> Lineage:
 
 
 def _families(pipeline: Pipeline) -> "list[Metric]":
-    from spark_jobs.operations.metrics import families
+    from spark_jobs.operations.observation.metrics import families
 
     return families(pipeline)

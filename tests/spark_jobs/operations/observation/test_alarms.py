@@ -7,10 +7,10 @@ import pytest
 
 from spark_jobs.config.loader import load
 from spark_jobs.errors import LakeError
-from spark_jobs.operations.alarms import alarms
-from spark_jobs.operations.failures import noted
-from spark_jobs.operations.status import SourceStatus, TableStatus
-from spark_jobs.operations.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
+from spark_jobs.operations.observation.alarms import alarms
+from spark_jobs.operations.observation.failures import noted
+from spark_jobs.operations.observation.status import SourceStatus, TableStatus
+from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
 from spark_jobs.text.remedies import DEFAULTS
 from tests.ran import without_codes
 

@@ -25,10 +25,10 @@ from spark_jobs.downstream.publication import consistent
 from spark_jobs.lake.commit import Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations.fold_windows import why_not
-from spark_jobs.operations.gc import gc_source
-from spark_jobs.operations.maintenance import Upkeep, maintain_source
 from spark_jobs.operations.repair import plan_reset, reset
+from spark_jobs.operations.retention.fold_windows import why_not
+from spark_jobs.operations.retention.gc import gc_source
+from spark_jobs.operations.retention.maintenance import Upkeep, maintain_source
 from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
@@ -175,13 +175,13 @@ def test_a_table_waits_where_something_is_still_to_come_by(
     assert why_not(lake, entry, head(table)) is None
     assert why_not(lake, replace(entry, downstream=None), head(table)) == "downstream has not got all of it yet"
     with monkeypatch.context() as patched:
-        patched.setattr("spark_jobs.operations.fold_windows.view", SharedPart)
+        patched.setattr("spark_jobs.operations.retention.fold_windows.view", SharedPart)
         assert "keys in common with other sources" in str(why_not(lake, entry, head(table)))
     definition = TableDefinition(SHOP, (Column("id", 3),), key=(0,))
     at = Position(file(6), 4)
     with monkeypatch.context() as patched:
         loading = LoadCommit(at, "b", state=READING, read_from=at, definition=definition, chunk_rows=10)
-        patched.setattr("spark_jobs.operations.fold_windows.progress", lambda *_: loading)
+        patched.setattr("spark_jobs.operations.retention.fold_windows.progress", lambda *_: loading)
         assert why_not(lake, entry, head(table)) == "it is being loaded"
 
     right = Table.land

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.operations.source_notes import read_notes, replace_notes
+from spark_jobs.operations.observation.source_notes import read_notes, replace_notes
 
 
 @dataclass

@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_jobs.config.loader import load
 from spark_jobs.delivery.status import DeliveredTable, DeliveryStatus
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations import runs
-from spark_jobs.operations.alarms import KINDS, _alarms
-from spark_jobs.operations.metrics import FAMILIES, exposition, families, families_of
-from spark_jobs.operations.status import SourceStatus, TableStatus
+from spark_jobs.operations.observation import runs
+from spark_jobs.operations.observation.alarms import KINDS, _alarms
+from spark_jobs.operations.observation.metrics import FAMILIES, exposition, families, families_of
+from spark_jobs.operations.observation.status import SourceStatus, TableStatus
 from spark_jobs.subscriptions.lag import GroupStatus
 from tests.fix_cli import SPEC, Stratalog
 

@@ -22,11 +22,11 @@ from spark_jobs.delivery.status import status as delivery_status
 from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.operations import failures, runs
-from spark_jobs.operations.alarms import KINDS, alarms
-from spark_jobs.operations.status import SourceStatus, TableStatus
-from spark_jobs.operations.status import status as source_status
-from spark_jobs.operations.table_sizes import TableSize, size_of
+from spark_jobs.operations.observation import failures, runs
+from spark_jobs.operations.observation.alarms import KINDS, alarms
+from spark_jobs.operations.observation.status import SourceStatus, TableStatus
+from spark_jobs.operations.observation.status import status as source_status
+from spark_jobs.operations.observation.table_sizes import TableSize, size_of
 
 _AT_ONCE = 16
 _BRONZE, _SILVER, _DOWNSTREAM = "bronze", "silver", "downstream"

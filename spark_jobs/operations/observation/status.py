@@ -23,8 +23,8 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.verified import DIFFERS, NOT_COMPARED
-from spark_jobs.operations.verified import read as read_verified
+from spark_jobs.operations.observation.verified import DIFFERS, NOT_COMPARED
+from spark_jobs.operations.observation.verified import read as read_verified
 from spark_jobs.pipeline.initial_load.commit import READING, progress
 from spark_jobs.pipeline.log_gaps import cascades
 from spark_jobs.silver import quarantine as skips

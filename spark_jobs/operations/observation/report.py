@@ -25,7 +25,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.status import SourceStatus, status
+from spark_jobs.operations.observation.status import SourceStatus, status
 from spark_jobs.text.replaced import replace_text
 
 _LATEST = 200

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import LakeError, LostRace, SourceError
-from spark_jobs.operations.failures import failures_file, noted, read
+from spark_jobs.operations.observation.failures import failures_file, noted, read
 from spark_jobs.text.remedies import advised
 
 
