@@ -36,7 +36,7 @@ NUMBERS = range(1, 25)
 class LoggedChange:
     """A change of a row in the log, with where it stands, and whether the server cascades at it unlogged."""
 
-    place: tuple[str, int, int]
+    position: tuple[str, int, int]
     change: ImagePair
     cascades: bool
 
@@ -212,9 +212,9 @@ def logged(
             (definition, change)
             for definition in definitions.values()
             for change in _changes_of(definition, file, parts)
-            if change.place[:2] >= start
+            if change.position[:2] >= start
         ]
-        yield from sorted(changes, key=lambda change: change[1].place)
+        yield from sorted(changes, key=lambda change: change[1].position)
 
 
 def _named(definition: TableDefinition, collation: int | None) -> TableDefinition:

@@ -40,7 +40,7 @@ _HEADER = struct.Struct("<8sIIHHII4x")
 _BUCKET = 64
 """Entries of a bucket, about."""
 _ENTRY_BITS = 32
-_PLACE = struct.Struct("<III")
+_RANGE = struct.Struct("<III")
 """Of a bucket: its number, its first entry, the one after its last."""
 
 
@@ -161,4 +161,4 @@ def to_bytes(description: Mapping[str, Any], hashes_by_slice: Iterable[tuple[int
 
 
 def _sum(number: int, first: int, end: int, entries: bytes) -> int:
-    return zlib.crc32(entries, zlib.crc32(_PLACE.pack(number, first, end)))
+    return zlib.crc32(entries, zlib.crc32(_RANGE.pack(number, first, end)))

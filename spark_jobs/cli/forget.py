@@ -79,8 +79,8 @@ def forget(  # noqa: PLR0913 - a parameter an option
     name = table_name(table)
     origin = single_source(load(path), source)
 
-    def forget_one(spark: "SparkSession", pipeline: Pipeline, source_: str) -> None:
-        forgotten = forget_rows(spark, pipeline, source_, name, keys, ignored=ignored, is_applied=yes)
+    def forget_one(spark: "SparkSession", pipeline: Pipeline, source_name: str) -> None:
+        forgotten = forget_rows(spark, pipeline, source_name, name, keys, ignored=ignored, is_applied=yes)
         if as_json:
             echo_json(forgotten.to_json(is_applied=yes))
         else:
@@ -91,12 +91,12 @@ def forget(  # noqa: PLR0913 - a parameter an option
 
 def _say(forgotten: "Forgotten", *, yes: bool) -> None:
     # The rows of each table first, then who else still has them.
-    tables = [table for table in forgotten.places if not table.is_empty]
+    tables = [table for table in forgotten.tables if not table.is_empty]
     print_grid(
         ["place", "events", "rows", "deleted rows", "older files"],
         [
             [
-                table.place,
+                table.path,
                 *(f"{count:,}" for count in (table.events, table.rows, table.marked, table.old_files)),
             ]
             for table in tables

@@ -129,8 +129,8 @@ def _without_bounds(actions: pa.StructArray, present: Collection[str]) -> pa.Str
     cells = {name: actions.field(name) for name in names}
     if "stats" in statistics:
         texts = [
-            counts_alone(text) if is_old_ and text else text
-            for text, is_old_ in zip(cells["stats"].to_pylist(), is_old.to_pylist(), strict=True)
+            counts_alone(text) if is_of_old_version and text else text
+            for text, is_of_old_version in zip(cells["stats"].to_pylist(), is_old.to_pylist(), strict=True)
         ]
         stats = pa.array(texts, cells["stats"].type)
         is_stated = [pc.not_equal(pc.fill_null(stats, ""), pc.fill_null(cells["stats"], "")), *is_stated[1:]]

@@ -279,7 +279,11 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     units = _merge_units(spark, deliveries, pipeline.spark.task_bytes)
     with span("commits", tables=len(deliveries), by_engine=len(units)):
         merge_results = each_table(
-            deliveries, partial(_merge_table, units), stopped_into, f"{name}: downstream", partial(_note, finished)
+            deliveries,
+            partial(_merge_table, units),
+            stopped_into,
+            f"{name}: downstream",
+            partial(_note_delivery, finished),
         )
     results = at_one_version({result.name: result for result in merge_results})
     for result in results.values():
@@ -291,7 +295,7 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
 
     merge_summary = MergeSummary(lake, legs, results, stopped_into, stopped, unchanged)
     for result in results.values():
-        _note(finished, result)
+        _note_delivery(finished, result)
     merges = [*finished.values()]
     annotate(tables=len(merges), rows=sum(map(_merged_row_count, merges)))
     position = before.position if before else publication.surveyed(lake, name)
@@ -386,7 +390,7 @@ def _has_every_change(delivery: "TableMerge") -> bool:
     return delivery.into.mode.has_every_change
 
 
-def _note(finished: dict[TableInto, Merged], result: DeliveryResult) -> None:
+def _note_delivery(finished: dict[TableInto, Merged], result: DeliveryResult) -> None:
     """Notes what was merged; a try that finds nothing more has not merged less."""
     merged, earlier = result.merged, finished.get(result.name)
     if merged and (_merged_row_count(merged) or not earlier or not _merged_row_count(earlier)):

@@ -193,7 +193,7 @@ class TableTrace:
             keys = keys_met(self.choice.seeds, events) - self.choice.seeds
             if keys <= self.choice.followed:
                 lives = KeyLives.of(self.choice.seeds, events, emptied)
-                return lives, self._all_slices(search, memory.places) if memory.slices is None else iter(memory.slices)
+                return lives, self._all_slices(search, memory.orders) if memory.slices is None else iter(memory.slices)
             self.choice.followed = frozenset(keys)
 
     def _all_slices(
@@ -230,7 +230,7 @@ class _KeptSlices:
     positions: where they take effect. slices: None where they are too many.
     """
 
-    places: set[Order] = field(default_factory=set)
+    orders: set[Order] = field(default_factory=set)
     slices: list[LocatedSlice] | None = field(default_factory=list)
     _last: LocatedSlice | None = None
     _bytes: int = 0
@@ -240,7 +240,7 @@ class _KeptSlices:
         if log_slice is self._last:
             return
         self._last = log_slice
-        self.places.add(log_slice.position.order)
+        self.orders.add(log_slice.position.order)
         self._bytes += log_slice.cells.nbytes
         if self.slices is not None and self._bytes > _KEPT:
             self.slices = None

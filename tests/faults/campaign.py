@@ -176,7 +176,7 @@ class Scenario:
             file = data_files.write(path, pa.Table.from_pylist(all_cells, schema), table.schema, table.configuration)
             commit = SilverCommit.from_json(table.user_metadata)
             assert commit
-            place_read = Position(FILE, loaded_at)
+            position_read = Position(FILE, loaded_at)
             commit = replace(
                 commit,
                 kind=CommitKind.LOAD,
@@ -185,7 +185,7 @@ class Scenario:
                 steps=None,
                 log_bytes=None,
                 ranges=(),
-                loaded=LoadedRows(len(rows), place_read, place_read),
+                loaded=LoadedRows(len(rows), position_read, position_read),
             )
             counter = table.transactions[APPLICATION] + 1
             version = commits.commit(

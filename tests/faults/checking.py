@@ -129,7 +129,7 @@ class Checks:
         return self._right_silver[state]
 
     def _silver_reached(self, table: str, path: str, snapshot: Snapshot) -> tuple[int, dict[int, int]]:
-        commits = [SilverCommit.from_json(_content(path, version)) for version in range(snapshot.version + 1)]
+        commits = [SilverCommit.from_json(_commit_json(path, version)) for version in range(snapshot.version + 1)]
         loads = [commit for commit in commits if commit and commit.kind == CommitKind.LOAD]
         if self.read_at is not None and loads:
             self._check_loaded(table, snapshot, loads[-1], max(_offsets(commits).values()))
@@ -201,7 +201,7 @@ class Checks:
         snapshot = snapshot_of(path)
         if snapshot is None:
             return 0
-        commits = [DownstreamCommit.from_json(_content(path, version)) for version in range(snapshot.version + 1)]
+        commits = [DownstreamCommit.from_json(_commit_json(path, version)) for version in range(snapshot.version + 1)]
         own_commits = [commit for commit in commits if commit]
         require_counted(label, snapshot, [commit.batch for commit in own_commits])
         for file in snapshot.files:
@@ -351,7 +351,7 @@ def _state(snapshot: Snapshot) -> frozenset[str]:
     return frozenset([f"{snapshot.path} {snapshot.commit_info.get('txnId')}", *files])
 
 
-def _content(path: str, version: int) -> str | None:
+def _commit_json(path: str, version: int) -> str | None:
     info = commit_info_of(path, version)
     return info.get("userMetadata") if info else None
 

@@ -128,7 +128,7 @@ class Writer:
         self._count("partial documents", "JSON_" in statement and not self.is_mariadb)
         is_dml = statement.split()[0] in ("INSERT", "REPLACE", "UPDATE", "DELETE")
         if is_dml and self.choose.random() < 0.5:
-            self._do("BEGIN", statement, self._of_bag(), "COMMIT")
+            self._do("BEGIN", statement, self._keyless_statement(), "COMMIT")
             self._count("transactions of several tables")
         else:
             self._do(statement)
@@ -142,7 +142,7 @@ class Writer:
         while self._prepared:
             self._end(self._prepared.pop())
 
-    def _of_bag(self) -> str:
+    def _keyless_statement(self) -> str:
         value = self.choose.randrange(5)
         decoded = [f"INSERT INTO bag VALUES ({value}), ({value})", f"DELETE FROM bag WHERE v = {value} LIMIT 1"]
         self._count("keyless")

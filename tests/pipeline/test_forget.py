@@ -164,7 +164,7 @@ def test_no_file_has_the_values_and_all_else_is_as_it_was(shop: Shop) -> None:
     assert [*holders(folder)] == []
     assert Rows.of(shop, pipeline) == before
     require_same(shop, pipeline, "people")
-    assert all(position.is_empty for position in forgotten(shop, pipeline).places), "again there is nothing"
+    assert all(position.is_empty for position in forgotten(shop, pipeline).tables), "again there is nothing"
     # What is done later has the rows no more.
     shop.execute("INSERT INTO people VALUES (7, 'seven', NULL)", "UPDATE people SET note = 'y' WHERE id = 1")
     shop.run(pipeline)

@@ -119,11 +119,11 @@ class SliceEraser:
         return ErasedSlice(erasing.content(), events, erasing.size, erasing.added, tables)
 
     def definition(self, scan: Scan, event: int, location: str) -> TableDefinition:
-        """The table of a row event. place: the event's, for messages."""
+        """The table of a row event. location: the event's, for messages."""
         return parse_table_map(self.maps.events[int(scan.table[event])], self.scanner.format, location)
 
-    def place(self, event: int) -> str:
-        """The place of an event of the file, as messages name it."""
+    def location(self, event: int) -> str:
+        """The location of an event of the file, as messages name it."""
         return f"{self.file}:{self.scan.base + int(self.scan.offset[event])}"
 
     def _erase_in_payloads(self, outer: "_Erasing", packed: Mapping[int, set[int]]) -> None:
@@ -132,8 +132,8 @@ class SliceEraser:
             for event in sorted(packed.keys() & {*opened.outer.tolist()}):
                 if not opened.is_whole:
                     raise Unsupported(
-                        f"{self.place(event)}: a compressed transaction that is too large to be written again without "
-                        "some of its rows; wait for retention.bronze to remove it"
+                        f"{self.location(event)}: a compressed transaction that is too large to be written again "
+                        "without some of its rows; wait for retention.bronze to remove it"
                     )
                 events = np.flatnonzero(opened.outer == event)
                 inner = _Erasing(self, opened.inner, events, 0, payload=event)
@@ -147,8 +147,8 @@ class SliceEraser:
         body = body_that_fits(frames_of(content), len(content), room)
         if body is None:
             raise Unsupported(
-                f"{self.place(event)}: a compressed transaction that does not fit into its place without some of its "
-                "rows; wait for retention.bronze to remove it"
+                f"{self.location(event)}: a compressed transaction that does not fit into its place without some of "
+                "its rows; wait for retention.bronze to remove it"
             )
         outer.parts[event] = (outer.event(event)[:HEADER] + body,)
         outer.tables |= inner.tables
@@ -224,14 +224,14 @@ class _Erasing:
         row_event = self._taken_apart(event)
         self.tables.add(int(self.scan.table[event]))
         if unknown := [number for number in numbers if number >= len(row_event.rows)]:
-            raise DecodeError(f"{self._place(event)}: row {unknown[0]} is asked for of {len(row_event.rows)}")
+            raise DecodeError(f"{self._location(event)}: row {unknown[0]} is asked for of {len(row_event.rows)}")
         try:
             self.parts[event] = row_event.without(numbers, int(self.scan.length[event]) - self.footer, self.footer)
         except Unsupported as error:
-            raise Unsupported(f"{self._place(event)}: {error}") from None
+            raise Unsupported(f"{self._location(event)}: {error}") from None
 
     def _taken_apart(self, event: int) -> "RowEvent":
-        location = self._place(event)
+        location = self._location(event)
         if self.scan.code[event] == FRAGMENT:
             raise Unsupported(
                 f"{location}: a row event in fragments, which is not written again without some of its rows; wait for "
@@ -242,8 +242,8 @@ class _Erasing:
         except DecodeError as error:
             raise type(error)(f"{location}: {error}") from None
 
-    def _place(self, event: int) -> str:
-        return self.slice_.place(event if self.payload is None else self.payload)
+    def _location(self, event: int) -> str:
+        return self.slice_.location(event if self.payload is None else self.payload)
 
     def _end_statement(self, event: int) -> None:
         """Gives a row event the flag of the last one of its statement."""

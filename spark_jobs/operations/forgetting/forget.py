@@ -55,12 +55,12 @@ log = logging.getLogger(__name__)
 class ForgottenIn:
     """The rows of the keys in bronze or in a table, as they are or were before the erasure.
 
-    place: bronze, or the path of a table in the lake. events, bytes: of bronze, of events that are not the server's
+    path: of the table in the lake; ``bronze`` of the log. events, bytes: of bronze, of events that are not the server's
     own any more. rows: of a table, in its newest version, and marked: those that are deleted there already. old_files:
     of older versions.
     """
 
-    place: str
+    path: str
     events: int = 0
     bytes: int = 0
     rows: int = 0
@@ -74,7 +74,8 @@ class ForgottenIn:
 
     def to_json(self) -> dict[str, Any]:
         """A member of ``places`` of ``stratalog forget --json``."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        counts = ("events", "bytes", "rows", "marked", "old_files")
+        return {"place": self.path} | {name: getattr(self, name) for name in counts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Forgotten:
     source: str
     table: TableName
     keys: int
-    places: tuple[ForgottenIn, ...]
+    tables: tuple[ForgottenIn, ...]
     holders: tuple[str, ...]
 
     def to_json(self, *, is_applied: bool) -> dict[str, Any]:
@@ -94,7 +95,7 @@ class Forgotten:
             "table": str(self.table),
             "keys": self.keys,
             "applied": is_applied,
-            "places": [holder.to_json() for holder in self.places],
+            "places": [holder.to_json() for holder in self.tables],
             "holders": list(self.holders),
         }
 
@@ -141,7 +142,7 @@ class _Forgetting:
     _holders: list[str] = field(default_factory=list)
 
     def run(self, *, is_applied: bool) -> Forgotten:
-        holders = [*self._places()]
+        holders = [*self._rows_left()]
         if is_applied:
             self._deliver()
             retry_on_conflict(self._erase_log, wait=CONFLICT_WAIT)
@@ -153,7 +154,7 @@ class _Forgetting:
             self._remove_old()
         return Forgotten(self.source, self.name, len(self.key_texts), tuple(holders), tuple(self._holders))
 
-    def _places(self) -> Iterator[ForgottenIn]:
+    def _rows_left(self) -> Iterator[ForgottenIn]:
         """The rows that each table has now. Raises TableStopped, ConfigError for what cannot be forgotten."""
         keys = self._keys()
         yield self._in_bronze(*self._in_log())

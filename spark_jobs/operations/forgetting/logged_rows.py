@@ -31,9 +31,9 @@ from spark_jobs.row_history.trace import Selection, TableTrace
 
 File = tuple[int, str]
 """Log generation and name of a binlog file."""
-Place = tuple[int, int, int]
+Order = tuple[int, int, int]
 """Log generation, file number and offset of a slice."""
-_PLACE = ("stretch", "number", "start")
+_ORDER = ("stretch", "number", "start")
 _COLUMNS = ("stretch", "number", "file", "start", "stop", "transaction_start")
 _SLICE = (*_COLUMNS, "context", "payload")
 
@@ -114,7 +114,7 @@ class _Slices:
 class ErasedSlices:
     """New contents of slices, by position; as ``FileGroup.edit`` it puts them in."""
 
-    by_position: Mapping[Place, ErasedSlice]
+    by_position: Mapping[Order, ErasedSlice]
     data_files: frozenset[str] = frozenset()
     """Paths of the data files with some."""
 
@@ -130,7 +130,7 @@ class ErasedSlices:
             if offsets:
                 begins = slices.eraser(log_slice).transactions_of({offset for offset, _ in offsets})
                 starts.setdefault((log_slice["stretch"], log_slice["file"]), set()).update(begins)
-        erased: dict[Place, ErasedSlice] = {}
+        erased: dict[Order, ErasedSlice] = {}
         paths = set()
         for log_slice in listed:
             begins, rows = starts.get((log_slice["stretch"], log_slice["file"]), set()), _within(logged, log_slice)
@@ -219,11 +219,11 @@ def files_that_hold(logged: LoggedRows, snapshot: Snapshot) -> list[Any]:
     holders = []
     for file in unnamed_files(snapshot):
         with data_files.parquet(file) as opened:
-            if not {*_PLACE, "payload", "tables"} <= {*opened.schema_arrow.names}:
+            if not {*_ORDER, "payload", "tables"} <= {*opened.schema_arrow.names}:
                 continue
             is_removed = file.name in gone_names
             for number in range(opened.num_row_groups):
-                rows = opened.read_row_group(number, columns=[*_PLACE, "tables", "payload"])
+                rows = opened.read_row_group(number, columns=[*_ORDER, "tables", "payload"])
                 if any(_holds(record, current, oldest, logged, is_removed=is_removed) for record in rows.to_pylist()):
                     holders.append(file)
                     break
@@ -231,7 +231,7 @@ def files_that_hold(logged: LoggedRows, snapshot: Snapshot) -> list[Any]:
 
 
 def _holds(
-    record: Mapping[str, Any], current: Mapping[Place, bytes], oldest: Place, logged: LoggedRows, *, is_removed: bool
+    record: Mapping[str, Any], current: Mapping[Order, bytes], oldest: Order, logged: LoggedRows, *, is_removed: bool
 ) -> bool:
     position = record["stretch"], record["number"], record["start"]
     if position in current:
@@ -240,13 +240,13 @@ def _holds(
     return is_removed and position < oldest and bool(names & logged.names)
 
 
-def _redacted_payloads(logged: LoggedRows) -> dict[Place, bytes]:
+def _redacted_payloads(logged: LoggedRows) -> dict[Order, bytes]:
     """The slices that are redacted as they are now."""
     snapshot = logged.snapshot
     if "redacted" not in snapshot.table.columns():
         return {}
-    payloads: dict[Place, bytes] = {}
-    columns = [*_PLACE, "payload", "redacted"]
+    payloads: dict[Order, bytes] = {}
+    columns = [*_ORDER, "payload", "redacted"]
     for batch in snapshot.table.scan(snapshot.version, columns, pc.field("redacted").is_valid(), rows=16):
         for record in batch.to_pylist():
             if record["redacted"]:

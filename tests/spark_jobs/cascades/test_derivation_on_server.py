@@ -123,7 +123,7 @@ def test_rows_computed_from_the_log_are_the_servers(
     remaining = iter(changes)
     pending = next(remaining, None)
     for state in states:
-        while pending and pending[1].place[:2] < state.end:
+        while pending and pending[1].position[:2] < state.end:
             lake.take(pending[1].change, cascades=pending[1].cascades)
             pending = next(remaining, None)
         for table, rows in state.rows.items():

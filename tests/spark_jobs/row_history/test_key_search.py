@@ -31,7 +31,7 @@ def _small_files_have_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def placed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def decoded_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files of the slices that a trace decodes; of building an index none."""
     files, real = list[str](), EffectiveSlices._located_slices
 
@@ -55,27 +55,27 @@ def decoded(shop: Shop, monkeypatch: pytest.MonkeyPatch, **choice: Any) -> list[
         return traced(shop, **choice)
 
 
-def test_only_slices_with_changes_of_the_key_are_decoded(tmp_path: Path, assigned: list[str]) -> None:
+def test_only_slices_with_changes_of_the_key_are_decoded(tmp_path: Path, decoded_files: list[str]) -> None:
     shop = Shop(tmp_path)
     for number in range(1, 6):
         shop.log([change for at in range(10 * number, 10 * number + 10) for change in order(at)])
     shop.log([Update("shop.orders", (35, "n35"), (99, "x")), Commit()])
     for _ in ("built", "opened"):
-        assigned.clear()
+        decoded_files.clear()
         assert [entry["file"] for entry in traced(shop, keys=("35",))] == ["b.000003", "b.000006"]
-        assert assigned == ["b.000003", "b.000006"] * 2  # again, with the key that it moved to
+        assert decoded_files == ["b.000003", "b.000006"] * 2  # again, with the key that it moved to
         assert len(indexes(shop)) == 6
     assert traced(shop, keys=("7",)) == []
     # Hashes of keys, and no value of them.
     assert not any(b'"n35"' in path.read_bytes() or b'"35"' in path.read_bytes() for path in indexes(shop))
 
 
-def test_a_table_that_a_file_does_not_have_is_no_slice_there(tmp_path: Path, assigned: list[str]) -> None:
+def test_a_table_that_a_file_does_not_have_is_no_slice_there(tmp_path: Path, decoded_files: list[str]) -> None:
     shop = Shop(tmp_path)
     shop.log(order(1))
     shop.log([Insert("shop.other", (1,)), Commit()])
     assert len(traced(shop, OTHER, keys=("1",))) == 1
-    assert assigned == ["b.000002"]
+    assert decoded_files == ["b.000002"]
 
 
 def test_hashes_stay_as_they_are() -> None:
@@ -158,17 +158,17 @@ def test_a_masked_key_is_refused_whether_it_is_there_or_not(tmp_path: Path) -> N
         assert len(traced(shop, keys=(key,), is_raw=True)) == (key == "1")
 
 
-def test_a_renamed_table_has_indexes_of_both_names(tmp_path: Path, assigned: list[str]) -> None:
+def test_a_renamed_table_has_indexes_of_both_names(tmp_path: Path, decoded_files: list[str]) -> None:
     shop = Shop(tmp_path)
     shop.log([*order(1), *order(2)])
     shop.log([Statement("shop", "RENAME TABLE orders TO past")])
     past = Table("shop.past", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20))
     shop.log([Update("shop.past", (1, "n1"), (1, "x")), Commit()], SegmentSpec([past]))
     for _ in ("built", "opened"):
-        assigned.clear()
+        decoded_files.clear()
         entries = traced(shop, TableName("shop", "past"), keys=("1",))
         assert [entry["op"] for entry in entries] == ["insert", "ddl", "update"]
-        assert assigned == ["b.000001", "b.000003"]
+        assert decoded_files == ["b.000001", "b.000003"]
 
 
 def test_without_a_key_there_is_no_index(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_without_a_key_there_is_no_index(tmp_path: Path) -> None:
     assert indexes(shop) == []
 
 
-def test_maintenance_keeps_the_indexes_of_tables_that_were_traced(tmp_path: Path, assigned: list[str]) -> None:
+def test_maintenance_keeps_the_indexes_of_tables_that_were_traced(tmp_path: Path, decoded_files: list[str]) -> None:
     shop = Shop(tmp_path)
     shop.log(order(1))
     assert keep_indexes(shop.lake, SOURCE) == 0
@@ -193,19 +193,19 @@ def test_maintenance_keeps_the_indexes_of_tables_that_were_traced(tmp_path: Path
     assert keep_indexes(shop.lake, SOURCE) == 2
     assert len(indexes(shop)) == 2
     assert keep_indexes(shop.lake, SOURCE) == 0
-    assigned.clear()
+    decoded_files.clear()
     assert len(traced(shop, keys=("2",))) == 1
-    assert assigned == ["b.000002"]
+    assert decoded_files == ["b.000002"]
 
 
 def test_slices_that_are_not_kept_are_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assigned: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoded_files: list[str]
 ) -> None:
     monkeypatch.setattr(trace, "_KEPT", 0)
     shop = Shop(tmp_path)
     shop.log([*order(1), *order(2), Update("shop.orders", (1, "n1"), (1, "x")), Commit()])
     assert [entry[0] for entry in summary(traced(shop, keys=("1",)))] == ["insert", "update"]
-    assert len(assigned) == 4
+    assert len(decoded_files) == 4
 
 
 def compare_random_traces(folder: Path, seed: int, keys: int, monkeypatch: pytest.MonkeyPatch) -> None:

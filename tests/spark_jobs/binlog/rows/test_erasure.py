@@ -84,14 +84,14 @@ def by_position(rows: dict[Row, str]) -> list[str]:
     return [f"{position[0]} {position[1]} {rows[position]}" for position in sorted(rows)]
 
 
-def erased(content: bytes, places_of_rows: set[Row], target: int = 1 << 20) -> tuple[bytes, list[ErasedSlice]]:
+def erased(content: bytes, row_locations: set[Row], target: int = 1 << 20) -> tuple[bytes, list[ErasedSlice]]:
     """The log without rows, slice by slice; texts of their transactions go with them."""
     slices = sliced(content, target)
     erasers = [
         SliceEraser.of(FILE, SliceBytes(row["start"], row["context"], row["payload"], row["transaction_start"]))
         for row in slices
     ]
-    indexes = {(offset, row) for _, offset, row in places_of_rows}
+    indexes = {(offset, row) for _, offset, row in row_locations}
     starts = {start for eraser in erasers for start in eraser.transactions_of({offset for offset, _ in indexes})}
     results = [
         eraser.erased({byte_offset for byte_offset in indexes if row["start"] <= byte_offset[0] < row["stop"]}, starts)
@@ -105,15 +105,15 @@ def erased(content: bytes, places_of_rows: set[Row], target: int = 1 << 20) -> t
 def test_rows_go_and_the_rows_beside_them_stay(spec: SegmentSpec, target: int) -> None:
     content = spec.to_bytes()
     rows = dict(decoded(content))
-    places_of_rows = {position for position, text in rows.items() if WORD in text}
-    assert len(places_of_rows) == 3
-    log, results = erased(content, places_of_rows, target)
+    row_locations = {position for position, text in rows.items() if WORD in text}
+    assert len(row_locations) == 3
+    log, results = erased(content, row_locations, target)
     events = list(list_events(iter([log]), FILE))
     assert len(log) == len(content)
     assert WORD.encode() not in log
     assert WORD not in "".join(repr(event) for event in events)
     assert by_position(dict(decoded(log))) == by_position(
-        {position: text for position, text in rows.items() if position not in places_of_rows}
+        {position: text for position, text in rows.items() if position not in row_locations}
     )
     assert summarize(iter([log]), FILE).error is None
     changed = [result for result in results if result.events]
@@ -133,15 +133,15 @@ def test_random_rows_of_a_servers_log(path: Path, seed: int) -> None:
     content = content[:21] + bytes([content[21] & 0xFE]) + content[22:]
     rows = dict(decoded(content))
     dice = random.Random(seed)
-    places_of_rows = {position for position in rows if dice.random() < (0.1, 0.5, 1)[seed]}
-    log, results = erased(content, places_of_rows, (1 << 20, 5000, 5000)[seed])
+    row_locations = {position for position in rows if dice.random() < (0.1, 0.5, 1)[seed]}
+    log, results = erased(content, row_locations, (1 << 20, 5000, 5000)[seed])
     assert len(log) == len(content)
     assert by_position(dict(decoded(log))) == by_position(
-        {position: text for position, text in rows.items() if position not in places_of_rows}
+        {position: text for position, text in rows.items() if position not in row_locations}
     )
     account = summarize(iter([log]), FILE)
     assert (account.error, account.rest, account.size) == (None, 0, len(content))
-    assert bool(places_of_rows) == any(result.events for result in results)
+    assert bool(row_locations) == any(result.events for result in results)
     assert any(same_but_redacted(log, content, footer) for footer in (4, 0))
 
 
@@ -149,11 +149,11 @@ def test_a_gap_too_large_for_information_beside_rows_becomes_an_event() -> None:
     rows = [(number, f"{number:05}" * 70) for number in range(400)]
     content = SegmentSpec(tables=[PEOPLE], changes=[Rows("shop.people", Insert, rows), Commit()]).to_bytes()
     indexes = dict(decoded(content))
-    places_of_rows = {position for position in indexes if position[2] % 4}
-    log, results = erased(content, places_of_rows)
+    row_locations = {position for position in indexes if position[2] % 4}
+    log, results = erased(content, row_locations)
     assert sum(result.added for result in results) == 1
     assert [text for _, text in decoded(log)] == [
-        text for position, text in indexes.items() if position not in places_of_rows
+        text for position, text in indexes.items() if position not in row_locations
     ]
     assert summarize(iter([log]), FILE).error is None
     assert same_but_redacted(log, content, 4)
@@ -179,22 +179,22 @@ def test_a_compressed_event_has_as_many_bytes_without_a_row(size: int) -> None:
     keys: dict[str, Any] = {"compressed_rows": 1, "version": "10.11.6-MariaDB", "rows_version": 1}
     content = SegmentSpec(tables=[PEOPLE], changes=changes, **keys).to_bytes()
     indexes = dict(decoded(content))
-    for places_of_rows in indexes:
-        log, _ = erased(content, {places_of_rows})
+    for row_locations in indexes:
+        log, _ = erased(content, {row_locations})
         assert len(log) == len(content)
         assert [text for _, text in decoded(log)] == [
-            text for position, text in indexes.items() if position != places_of_rows
+            text for position, text in indexes.items() if position != row_locations
         ]
         assert same_but_redacted(log, content, 4)
 
 
 def test_what_cannot_be_written_again_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     content = SPECS["compressed transactions"].to_bytes()
-    places_of_rows = {position for position, text in decoded(content) if WORD in text}
+    row_locations = {position for position, text in decoded(content) if WORD in text}
     plain = SPECS["version 2"].to_bytes()
     unknown = {(position[0], position[1], 7) for position, text in decoded(plain) if "one" in text}
     with pytest.raises(DecodeError, match=rf"{FILE}:\d+: row 7 is asked for of [13]"):
         erased(plain, unknown)
     monkeypatch.setattr(erasure, "body_that_fits", lambda *_: None)
     with pytest.raises(Unsupported, match=rf"{FILE}:\d+: a compressed transaction that does not fit into its place"):
-        erased(content, places_of_rows)
+        erased(content, row_locations)
