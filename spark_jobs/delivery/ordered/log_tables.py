@@ -148,10 +148,15 @@ def needed_from(pipeline: Pipeline, lake: Lake, name: str, source: str) -> Posit
         return None
     with Connection(name, settings.mysql) as connection:
         rows = progress.listed(connection, name) if progress.exists(connection) else {}
-    # The log's own row, or where the tables stand that were copied before there is one.
+    # The log's own row; before there is one, the tables' positions: of a table whose first copy still runs that of the
+    # version that is copied, since the log from there on follows.
     log, _ = rows.get(("", source), (None, None))
     if log and log.position:
         return Position.parse(log.position)
     stored = [(table, rows[table.schema, table.name][0]) for table in tables if (table.schema, table.name) in rows]
-    positions = [position for table, row in stored for position in positions_of(row.position, table).values()]
+    positions = [
+        position
+        for table, row in stored
+        for position in positions_of(row.position or row.exit_position, table).values()
+    ]
     return min(positions, default=None)

@@ -11,7 +11,7 @@ import pytest
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.loader import from_keys
 from spark_jobs.delivery import progress
-from spark_jobs.delivery.ordered import run
+from spark_jobs.delivery.ordered import log_tables, run
 from spark_jobs.delivery.progress import Progress, TableId
 from spark_jobs.delivery.table_delivery import Delivered
 from spark_jobs.delivery.workers import Workers
@@ -20,6 +20,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import CommitKind
+from spark_jobs.log.position import Position
 from spark_jobs.silver.commit import SilverCommit
 from tests.ran import without_codes
 from tests.segment_spec import Commit, Insert
@@ -110,3 +111,34 @@ def test_where_a_log_is_delivered(
     assert tables == []
     assert [*stopped] == ([("", SOURCE)] if message else [])
     assert message is None or message in stopped["", SOURCE]
+
+
+class NoServer:
+    """A connection that is opened and asks nothing."""
+
+    def __enter__(self) -> "NoServer":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "log, table, needed",
+    [
+        # The log's own row, then the table's: its position, or while its first copy runs that of the copied version.
+        (Progress(1, position="b.000001:900"), Progress(1, "l", 0, "b.000001:4"), "b.000001:900"),
+        (None, Progress(1, "l", 0, "b.000001:4"), "b.000001:4"),
+        (None, Progress(1, "l", exit_version=1, exit_position="b.000001:4"), "b.000001:4"),
+        (None, Progress(1), None),
+    ],
+)
+def test_log_that_a_delivery_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Progress | None, table: Progress, needed: str | None
+) -> None:
+    lake = published_lake(tmp_path, CommitKind.LIVE)
+    rows = {("shop", "orders"): (table, None)} | ({("", SOURCE): (log, None)} if log else {})
+    monkeypatch.setattr(progress, "listed", lambda *_: rows)
+    monkeypatch.setattr(progress, "exists", lambda *_: True)
+    monkeypatch.setattr(log_tables, "Connection", lambda *_: NoServer())
+    delivering = lake.pipeline.model_copy(update={"deliveries": {"copy": SETTINGS}})
+    assert log_tables.needed_from(delivering, lake.lake, "copy", SOURCE) == (Position.parse(needed) if needed else None)
