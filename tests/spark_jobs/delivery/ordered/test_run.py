@@ -1,7 +1,7 @@
 """Which sources are delivered, and what is said of those that are not."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import deltalake
 import pyarrow as pa
@@ -116,7 +116,7 @@ def test_where_a_log_is_delivered(
 class NoServer:
     """A connection that is opened and asks nothing."""
 
-    def __enter__(self) -> "NoServer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...
