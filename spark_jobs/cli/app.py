@@ -66,7 +66,7 @@ config_option = click.option(
     help="The pipeline's configuration.",
 )
 
-yes_option = click.option("--yes", is_flag=True, help="Do it. Without --yes, only print what would be done.")
+yes_option = click.option("--yes", is_flag=True, help="Make the change. Without --yes, only print the planned change.")
 
 
 def complete_sources(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -88,7 +88,7 @@ Verb = Callable[..., None]
 
 def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
     """``--table``, several times; ``only``: what its help begins with."""
-    help_text = f"{only}; may be given several times."
+    help_text = f"{only}; can be repeated."
     return click.option("--table", "tables", multiple=True, metavar="DB.TABLE", help=help_text)
 
 
@@ -99,15 +99,15 @@ def output_options(verb: Verb) -> Verb:
     """Options for the output of row changes: ``--format``, ``--ddl``, ``--transactions``."""
     choice = click.Choice(FORMATS)
     for option in (
-        click.option("--transactions", is_flag=True, help="Begins and ends of transactions too (stratalog)."),
+        click.option("--transactions", is_flag=True, help="Also print begins and ends of transactions (stratalog)."),
         click.option(
             "--ddl/--no-ddl",
             "statements",
             default=None,
-            help="DDL statements too (stratalog, canal-json); canal-json has them by default.",
+            help="Also print DDL statements (stratalog, canal-json); the default of canal-json.",
         ),
         click.option(
-            "--format", "form", type=choice, default=FORMATS[0], show_default=True, help="How lines are written."
+            "--format", "form", type=choice, default=FORMATS[0], show_default=True, help="Format of the lines."
         ),
     ):
         verb = option(verb)

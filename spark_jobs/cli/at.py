@@ -34,34 +34,34 @@ _FORMATS = ("table", "csv", "jsonl", *_TO_FOLDER)
     "--source",
     metavar="NAME",
     shell_complete=complete_sources,
-    help="The source whose tables are shown; required where there are several.",
+    help="Source of the tables; required if there are several sources.",
 )
-@tables_option("This table as it was called then, or a pattern such as 'shop.*'")
+@tables_option("This table, by its name at P, or a pattern such as 'shop.*'")
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="VALUE",
-    help="Only the row of this key; of a key of several columns the values with commas, in the key's order; may be "
-    "given several times.",
+    help="Only the row with this key; for a key of several columns the values with commas, in the key's order; can be "
+    "repeated.",
 )
-@click.option("--where", "condition", metavar="CONDITION", help="Only rows for which it is TRUE.")
-@click.option("--raw", "is_raw", is_flag=True, help="As the source had the rows: without masks and filters.")
+@click.option("--where", "condition", metavar="CONDITION", help="Only rows for which the condition is TRUE.")
+@click.option("--raw", "is_raw", is_flag=True, help="Show the source's rows, without masks and filters.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(_FORMATS),
-    help="table for people; csv and jsonl to standard output or --to; parquet and delta to --to. "
+    help="table for the terminal; csv and jsonl to standard output or --to; parquet and delta to --to. "
     "Default: table, with --to parquet.",
 )
-@click.option("--to", "target", metavar="DIR", help="Write to this new folder, also on a store: s3a://bucket/prefix.")
+@click.option("--to", "target", metavar="DIR", help="Write to this new folder, or to a store: s3a://bucket/prefix.")
 @click.option(
     "--limit",
     default=100,
     show_default=True,
     type=click.IntRange(1),
     metavar="N",
-    help="Rows of a table on the terminal.",
+    help="Maximum number of rows on the terminal.",
 )
 def at(  # noqa: PLR0913 - options
     *,
@@ -78,9 +78,9 @@ def at(  # noqa: PLR0913 - options
 ) -> None:
     """Show tables as they were at a position, GTID set or time.
 
-    A location inside a transaction is where that begins; all tables are of one location. Columns are those of then,
-    masks and filters those of now. Needs no server and no JVM. What the lake cannot tell is refused, with the oldest
-    position that it can.
+    A position inside a transaction means the start of that transaction; all tables are at one position. Columns are
+    those of that position; masks and filters are the current ones. Needs no server and no JVM. A position that the
+    lake cannot reconstruct is refused, with the oldest possible position.
 
     \b
     Example: stratalog at 2026-11-21T08:00:00Z --table shop.orders --key 42

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 @cli.command()
 @config_option
-@click.option("--connect", is_flag=True, help="Also check servers, folders, the lake and the tables, one result each.")
+@click.option("--connect", is_flag=True, help="Also check servers, folders, the lake and the tables.")
 @click.option("--json", "as_json", is_flag=True, help="The results of --connect as one JSON object.")
 def check(path: Path, *, connect: bool, as_json: bool) -> None:
     """Check the configuration; with --connect, everything else.
 
-    All problems are listed at once. With --connect, servers, folders, the lake and the tables are checked too, a result
-    for each check. Exit status: 0 without problems
-    (warnings do not count), 1 where --connect finds some, 2 for problems of the configuration itself.
+    All problems are listed at once. --connect also checks servers, folders, the lake and the tables, and prints a
+    result for each check. Exit status: 0 without problems (warnings do not count), 1 if --connect finds problems, 2
+    for problems of the configuration itself.
 
     \b
     Example: stratalog check -c pipeline.yaml
@@ -132,7 +132,7 @@ def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
 @source_option
 @tables_option("Only this table or pattern")
 @click.option("--delivery", metavar="NAME", help="Compare the tables of this delivery's target with the lake instead.")
-@click.option("--log", "is_of_log", is_flag=True, help="Decode a sample of bronze by a second decoder and compare.")
+@click.option("--log", "is_of_log", is_flag=True, help="Decode a sample of bronze with a second decoder and compare.")
 @click.option(
     "--changes",
     "count",
@@ -141,7 +141,7 @@ def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
     help="With --log: sample about N of the newest changes; default: 1000.",
 )
 @click.option("--values", is_flag=True, help="Print both values of the columns that differ.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per table and line, with values.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per table, one per line, with values.")
 def verify(  # noqa: PLR0913 - options
     *,
     path: Path,
@@ -155,9 +155,9 @@ def verify(  # noqa: PLR0913 - options
 ) -> None:
     """Compare tables with the source, or a delivery with the lake.
 
-    Writes may continue meanwhile. The keys of rows that differ are listed. It starts with a run, and repeats it while
-    rows differ, so that changes in transit are no difference. With --log it does not connect to the source: row events
-    of bronze are decoded by Stratalog and by python-mysql-replication, and every value is compared.
+    Writes can continue meanwhile. The keys of differing rows are listed. The command starts with a run, and repeats it
+    while rows differ, so that lag does not count as a difference. With --log it does not connect to the source: it
+    decodes row events of bronze with Stratalog and with python-mysql-replication, and compares every value.
 
     \b
     Example: stratalog verify -c pipeline.yaml

@@ -42,16 +42,22 @@ _FOLLOW_SECONDS = 60.0
 @cli.command()
 @config_option
 @click.option(
-    "--source", metavar="NAME", shell_complete=complete_sources, help="The source; required where there are several."
+    "--source", metavar="NAME", shell_complete=complete_sources, help="The source; required if there are several."
 )
 @click.option("--group", required=True, metavar="NAME", help="The consumer group; created if it does not exist.")
 @tables_option()
 @output_options
-@click.option("--from", "start", default="earliest", metavar="P", help="Where a new group starts. Default: earliest.")
+@click.option(
+    "--from",
+    "start",
+    default="earliest",
+    metavar="P",
+    help="Start of a new group: latest, a position, …; default: earliest.",
+)
 @click.option("--max", "limit", type=click.IntRange(1), metavar="N", help="End after N lines.")
-@click.option("--batch", type=click.IntRange(1), default=1000, show_default=True, help="Lines acknowledged together.")
-@click.option("--follow", is_flag=True, help="Wait for more log, until SIGINT or SIGTERM, or the reader leaves.")
-@click.option("--peek", is_flag=True, help="Acknowledge nothing; the group keeps its consumer.")
+@click.option("--batch", type=click.IntRange(1), default=1000, show_default=True, help="Lines per acknowledgement.")
+@click.option("--follow", is_flag=True, help="Wait for more log, until SIGINT, SIGTERM or a closed pipe.")
+@click.option("--peek", is_flag=True, help="Print without acknowledging; a running consumer keeps the group.")
 @click.option(
     "--wait",
     type=float,
@@ -77,8 +83,8 @@ def consume(  # noqa: PLR0913 - options
 ) -> None:
     """Print changes as JSON lines, from the position of a consumer group.
 
-    A batch is acknowledged once it is written and flushed. After a kill, lines that were not acknowledged are printed
-    again, with the same offset and row. A group has one consumer. Only bronze is read, without Spark.
+    A batch is acknowledged once it is written and flushed. After a kill, unacknowledged lines are printed again, with
+    the same offset and row. A group has one consumer. Only bronze is read, without Spark.
 
     \b
     Example: stratalog consume -c pipeline.yaml --source shop --group search --table shop.orders
@@ -153,7 +159,7 @@ def _ending(subscription: "Subscription") -> Iterator[threading.Event]:
 @cli.command()
 @config_option
 @source_option
-@click.option("--group", metavar="NAME", help="The group that is moved or removed.")
+@click.option("--group", metavar="NAME", help="The group to move or remove.")
 @click.option(
     "--move", "location", metavar="P", help="Move the group to earliest, latest, a position, a GTID set or a time."
 )

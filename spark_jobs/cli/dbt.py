@@ -30,7 +30,7 @@ from spark_jobs.config.loader import load
 def dbt(path: Path, action: str, adapter: str, key_prefix: tuple[str, ...], tables: tuple[str, ...]) -> None:  # noqa: ARG001 - there is one action
     """Print the published downstream tables as sources of a dbt project.
 
-    A source for each schema: tables, columns, comments, where dbt reads them, and their asset keys in Dagster.
+    Each schema is a source, with tables, columns, comments, locations for dbt, and asset keys in Dagster.
 
     \b
     Example: stratalog dbt sources -c pipeline.yaml

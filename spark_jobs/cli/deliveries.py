@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def deliver(path: Path, to: str | None, tables: tuple[str, ...], *, reloads: bool, yes: bool, as_json: bool) -> None:
     """Write downstream tables into another database.
 
-    Each delivery of pipeline.yaml writes what its target lacks, up to what is published.
+    Each delivery of pipeline.yaml brings its target up to the published position.
 
     \b
     Example: stratalog deliver -c pipeline.yaml

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     multiple=True,
     required=True,
     metavar="KEY",
-    help="A key whose rows are forgotten, such as order_id=100,line=1, or the values alone in the key's order; may be "
-    "given several times. All keys that a row has had are to be named.",
+    help="Erase the rows of this key, such as order_id=100,line=1, or only the values in the key's order; can be "
+    "repeated. Give all keys that a row has had.",
 )
 @click.option(
     "--ignore",
     "ignored",
     multiple=True,
     metavar="READER",
-    help="Do not wait for this reader of the log, such as group:search; may be given several times.",
+    help="Do not wait for this reader of the log, such as group:search; can be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @yes_option
@@ -63,11 +63,11 @@ def forget(  # noqa: PLR0913 - a parameter an option
 ) -> None:
     """Erase the rows of keys from all of the lake.
 
-    The rows are to be deleted at the source, and a run is to have taken that in. They go from bronze, with the texts of
-    their statements, from silver and downstream tables, from rows that are being loaded, from older versions, indexes
-    and statistics; deliveries are brought up to date first. In bronze a filler of the same length takes their place:
-    every log position stays, and export names what is not the server's own. Without --yes nothing is erased, and the
-    tables are listed. Forgetting again finishes what was interrupted.
+    First delete the rows at the source, and run. Then the command runs deliveries, and erases the rows from bronze,
+    with the texts of their statements, from silver and downstream tables, from rows of unfinished loads, and from older
+    versions, indexes and statistics. In bronze a filler of the same length replaces them: every log position stays, and
+    export reports the changed bytes. Without --yes the tables are listed, and nothing is erased. After an interruption,
+    the same command completes the erasure.
 
     \b
     Example: stratalog forget shop.customers -c pipeline.yaml --key id=2

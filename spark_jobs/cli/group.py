@@ -81,8 +81,8 @@ VERBS = {
         "schema": ("inspect", "Show table definitions at a position of the log."),
         "at": ("at", "Show tables as they were at a position, GTID set or time."),
         "changes": ("inspect", "Print row changes as JSON lines."),
-        "trace": ("rows", "Show the life of rows: each change, and who made it."),
-        "undo": ("rows", "Print SQL that takes changes back."),
+        "trace": ("rows", "Show each change of rows, and its origin."),
+        "undo": ("rows", "Print SQL that reverts changes."),
         "events": ("inspect", "List the events of binlog files."),
         "export": ("inspect", "Write bronze back as binlog files."),
         "report": ("status", "Write an HTML status page for each source."),
@@ -93,7 +93,7 @@ VERBS = {
         "subscriptions": ("consume", "List consumer groups, move one to another position, or remove it."),
     },
     "Operation": {
-        "mend": ("mend", "Put the server's rows in the place of those that differ."),
+        "mend": ("mend", "Replace rows that differ from the server's."),
         "forget": ("forget", "Erase the rows of keys from all of the lake."),
         "skip": ("operate", "Quarantine one event so that its table can continue."),
         "reset": ("operate", "Rebuild a table: the next run recreates it from bronze."),
@@ -106,7 +106,7 @@ VERBS = {
         "demo": ("ingest", "Run the whole pipeline on an embedded MySQL server."),
         "init": ("start", "Write a commented pipeline.yaml."),
         "docs": ("pages", "Show the documentation: pages, sections, codes of messages."),
-        "completion": ("start", "Print the script by which a shell completes verbs and sources."),
+        "completion": ("start", "Print a shell's completion script for verbs and sources."),
     },
 }
 """The verbs as ``--help`` lists them, by section: each one's module, and what it does in a line."""
@@ -172,12 +172,12 @@ def _ending_early() -> Iterator[None]:
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
-@click.option("-q", "--quiet", is_flag=True, help="Print results, warnings and errors alone: no progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only results, warnings and errors, no progress.")
 @click.version_option(package_name="stratalog")
 def cli(*, verbose: bool, quiet: bool) -> None:
     """Replicate MySQL and MariaDB binary logs into Delta tables: bronze, silver, downstream.
 
-    First steps: init --connect, check --connect, run, load, status. Without a server of your own: demo.
+    First steps: init --connect, check --connect, run, load, status. Without a server: demo.
     """
     rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
     plain = _LogLines()  # a file or a pipe gets a line a message, however long

@@ -49,14 +49,14 @@ log = logging.getLogger(__name__)
 @config_option
 @source_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per source, then per delivery; one per line.")
-@click.option("--follow", is_flag=True, help="Keep running: replicate new log as it comes, until SIGTERM or Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Replicate new log as it arrives, until SIGTERM or Ctrl-C.")
 @click.option(
     "--interval",
     default=1.0,
     show_default=True,
     type=click.FloatRange(0.0, 86400.0),
     metavar="SECONDS",
-    help="With --follow: the least time between two runs of a source.",
+    help="With --follow: minimum time from the start of one run of a source to the next.",
 )
 @click.option(
     "--maintain-every",
@@ -70,8 +70,8 @@ log = logging.getLogger(__name__)
 def run(path: Path, source: str | None, *, as_json: bool, follow: bool, interval: float, maintain_every: float) -> None:
     """Extract, compact, merge and deliver up to the source's end.
 
-    The end is the source's position when the run starts. With --follow the process continues: the server tells it of
-    new log, and it ends after a commit.
+    The end is the source's position when the run starts. With --follow the process continues: the server announces
+    new log, and a signal ends the process after the current run.
 
     \b
     Example: stratalog run -c pipeline.yaml
@@ -221,7 +221,7 @@ def merge(path: Path, source: str | None) -> None:
     "--source",
     metavar="NAME",
     shell_complete=complete_sources,
-    help="The source whose tables are loaded; required where there are several.",
+    help="Source of the tables; required if there are several sources.",
 )
 @tables_option()
 @click.option(
@@ -230,7 +230,7 @@ def merge(path: Path, source: str | None) -> None:
     show_default=True,
     type=click.IntRange(1),
     metavar="N",
-    help="Rows that one query reads, a range of the key; after a crash a few ranges are read again.",
+    help="Rows per query, which reads a range of the key. After a crash a few ranges are read again.",
 )
 @click.option(
     "--max-load",
@@ -241,9 +241,9 @@ def merge(path: Path, source: str | None) -> None:
 def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int, max_load: str) -> None:
     """Load existing rows that the log does not cover.
 
-    Rows are read from the server's tables, in ranges of the key and without locks; those of tables without a key in
-    one snapshot. All incomplete tables are loaded, as status shows them, unless --table names some. A load starts and
-    ends with a run, and resumes where it was interrupted.
+    Rows are read from the server's tables, in ranges of the key and without locks; a table without a key is read in
+    one snapshot. Without --table, all tables that status shows as incomplete are loaded. A load starts and ends with a
+    run, and resumes after an interruption.
 
     \b
     Example: stratalog load -c pipeline.yaml --source shop
@@ -288,7 +288,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     required=True,
     metavar="NAME",
     shell_complete=complete_sources,
-    help="The source whose range is replayed.",
+    help="Source of the range.",
 )
 @click.option(
     "--from",
@@ -312,13 +312,13 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     "--archive",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="A folder with copies of binlog files, for log that bronze does not have; default: archive of pipeline.yaml. "
-    "Files that are not in it are read from the source.",
+    help="A folder with copies of binlog files, for log that bronze lacks; default: archive of pipeline.yaml. "
+    "Missing files are read from the source.",
 )
 def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **options: Any) -> None:
     """Replay a range of the log.
 
-    The range goes through silver and downstream again. Log that bronze does not have is fetched into it first.
+    The range is compacted and merged again. Log that bronze lacks is fetched first.
 
     \b
     Example: stratalog backfill -c pipeline.yaml --source shop \\

@@ -47,7 +47,7 @@ _schema_option = click.option(
     "dump",
     type=click.Path(path_type=Path),
     metavar="DUMP",
-    help="Output of mysqldump --no-data: columns of tables whose log does not name them.",
+    help="Output of mysqldump --no-data: column names for logs without them.",
 )
 
 
@@ -168,7 +168,7 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 @cli.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @config_option
-@click.option("--source", metavar="NAME", shell_complete=complete_sources, help="The source whose bronze is read.")
+@click.option("--source", metavar="NAME", shell_complete=complete_sources, help="Read the bronze of this source.")
 @click.option(
     "--from", "start", metavar="P", help="Start at this position, GTID set or time; extended to whole transactions."
 )
@@ -191,10 +191,10 @@ def changes(  # noqa: PLR0913 - options
 ) -> None:
     """Print row changes as JSON lines.
 
-    They are read from binlog files (- is standard input) or from bronze. Memory is bounded: long values are written in
-    pieces. Rows of an XA transaction are printed at its commit.
+    Changes are read from binlog files (- is standard input) or from bronze. Memory is bounded: long values are written
+    in pieces. Rows of an XA transaction are printed at its commit.
 
-    Names, signs and labels that a file's log lacks (MySQL 5.7, MariaDB's default) come from CREATE and ALTER TABLE
+    Names, signs and labels that a file lacks (MySQL 5.7, MariaDB's default) come from CREATE and ALTER TABLE
     statements in the files, then from --schema. Integers of unknown sign are printed as signed, and the key "unsigned"
     has the unsigned value.
 
@@ -272,16 +272,13 @@ def require_tables(pipeline: Pipeline, source: str, tables: tuple[str, ...]) -> 
 
 @cli.command()
 @config_option
-@click.option(
-    "--source", required=True, metavar="NAME", shell_complete=complete_sources, help="The source whose log is written."
-)
+@click.option("--source", required=True, metavar="NAME", shell_complete=complete_sources, help="Source of the log.")
 @click.option("--to", "folder", required=True, type=click.Path(path_type=Path), metavar="DIR", help="An empty folder.")
 def export(path: Path, source: str, folder: Path) -> None:
     """Write bronze back as binlog files.
 
-    The files equal the server's, byte for byte.
-
-    Row events that were redacted are blank in them; a list has the number of blank bytes of each file.
+    The files equal the server's, byte for byte, except for redacted and forgotten rows. A list has the number of
+    changed bytes of each file.
 
     Example: stratalog export -c pipeline.yaml --source shop --to ./restored
     """
@@ -307,7 +304,7 @@ def export(path: Path, source: str, folder: Path) -> None:
     "--source",
     metavar="NAME",
     shell_complete=complete_sources,
-    help="The source whose tables are shown; required where there are several.",
+    help="Source of the tables; required if there are several sources.",
 )
 @tables_option("Only this table or pattern")
 @click.option(

@@ -44,20 +44,20 @@ _SHOWN = 100
     "keys",
     multiple=True,
     metavar="COLUMN=VALUE,…",
-    help="Only this key of the one table that --table names, such as order_id=100,line=1, or the values alone in the "
-    "key's order; may be given several times.",
+    help="Only this key of the one table of --table, such as order_id=100,line=1, or only the values in the key's "
+    "order; can be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per table and line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per table, one per line.")
 @yes_option
 def mend(
     path: Path, source: str | None, tables: tuple[str, ...], keys: tuple[str, ...], *, as_json: bool, yes: bool
 ) -> None:
-    """Put the server's rows in the place of those that differ.
+    """Replace rows that differ from the server's.
 
-    Tables are compared as by verify. The rows of keys that differ are read from the server as of a position of the
-    log, and written to silver and downstream; keys that it has no row of are deleted there. Nothing is written at the
-    server. A table without a key is read again as a whole. Without --yes the lake is brought up to the log and
-    compared, and nothing is mended. Exit status: 1 where a table could not be mended.
+    Tables are compared as verify does. The rows of differing keys are read from the server as of a position of the
+    log, and written to silver and downstream; keys without a row on the server are deleted there. Nothing is written
+    to the server. A table without a key is read again completely. Without --yes the command runs and compares, but
+    mends nothing. Exit status: 1 if a table could not be mended.
 
     \b
     Example: stratalog mend -c pipeline.yaml

@@ -42,11 +42,9 @@ if TYPE_CHECKING:
     required=True,
     metavar="NAME",
     shell_complete=complete_sources,
-    help="The source whose log has the event.",
+    help="Source of the event.",
 )
-@click.option(
-    "--at", "position", required=True, metavar="POSITION", help="Where the event begins, as messages name it."
-)
+@click.option("--at", "position", required=True, metavar="POSITION", help="Position of the event, as in messages.")
 @click.option("--table", metavar="DB.TABLE", help="Only for this table; default: all tables that have stopped at it.")
 @click.option("--undo", is_flag=True, help="Remove the quarantine: the event is applied again.")
 @yes_option
@@ -86,9 +84,7 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
 
 @cli.command()
 @config_option
-@click.option(
-    "--source", required=True, metavar="NAME", shell_complete=complete_sources, help="The source whose table it is."
-)
+@click.option("--source", required=True, metavar="NAME", shell_complete=complete_sources, help="Source of the table.")
 @click.option("--table", required=True, metavar="DB.TABLE", help="The table.")
 @click.option(
     "--drop-older-rows",
@@ -154,7 +150,7 @@ def _print_reset(source: str, planned: "Reset", *, yes: bool) -> None:
     "ignored",
     multiple=True,
     metavar="READER",
-    help="Do not wait for this reader: a table (DB.TABLE), silver (tables no run has looked for), xa, group:NAME.",
+    help="Do not wait for this reader: a table (DB.TABLE), silver, clock, xa, group:NAME or delivery:NAME.",
 )
 def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: bool) -> None:
     """Remove expired log files from bronze.
@@ -182,7 +178,7 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
 @cli.command()
 @config_option
 @source_option
-@click.option("--purge", is_flag=True, help="Also rewrite every file with deleted rows, however few.")
+@click.option("--purge", is_flag=True, help="Also rewrite files with few deleted rows.")
 def maintain(path: Path, source: str | None, *, purge: bool) -> None:
     """Compact small files and remove old table versions.
 
@@ -244,8 +240,8 @@ def _print_collected(collected: "Collected", *, dry_run: bool) -> None:
 def package(to: Path) -> None:
     """Write an archive of this environment for executors.
 
-    It has Python, Stratalog and the packages that tasks import, and it is tried before it is
-    written. Name it in pipeline.yaml, by spark.archive.
+    The archive has Python, Stratalog and the packages that tasks import. It is tested before it is written. Set
+    spark.archive in pipeline.yaml to its path.
 
     \b
     Example: stratalog package --to stratalog.tar.gz

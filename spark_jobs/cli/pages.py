@@ -128,11 +128,11 @@ def explained(code: str) -> str:
 
 @cli.command()
 @click.argument("page", required=False)
-@click.option("--search", "words", metavar="WORDS", help="List the sections that have all of these words.")
+@click.option("--search", "words", metavar="WORDS", help="List the sections that contain all of these words.")
 def docs(page: str | None, words: str | None) -> None:
     """Show the documentation: pages, sections, codes of messages.
 
-    Without PAGE, list the pages. A terminal gets a page rendered, by $PAGER; a file or a pipe gets Markdown.
+    Without PAGE, list the pages. On a terminal a page is rendered with $PAGER; a file or a pipe gets Markdown.
 
     \b
     Example: stratalog docs

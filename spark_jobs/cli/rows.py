@@ -33,7 +33,7 @@ def choice_options(verb: Verb) -> Verb:
     # click lists options in reverse order of their decorators.
     options: tuple[Callable[[Verb], Verb], ...] = (
         click.option(
-            "--source", metavar="NAME", shell_complete=complete_sources, help="The source whose bronze is read."
+            "--source", metavar="NAME", shell_complete=complete_sources, help="Read the bronze of this source."
         ),
         click.option(
             "--from",
@@ -47,18 +47,18 @@ def choice_options(verb: Verb) -> Verb:
             "keys",
             multiple=True,
             metavar="KEY",
-            help="Rows of this key, such as id=1 or order_id=100,line=1, or the values alone in the key's order; may "
-            "be given several times.",
+            help="Rows with this key, such as id=1 or order_id=100,line=1, or only the values in the key's order; can "
+            "be repeated.",
         ),
         click.option(
             "--where",
             "condition",
             metavar="CONDITION",
-            help="Changes whose row fulfils this before or after them, in the language of row filters.",
+            help="Changes whose row, before or after, fulfils this condition in the language of row filters.",
         ),
         click.option(
-            "--gtid", "gtids", multiple=True, metavar="GTIDS", help="Changes of these transactions; may be given "
-            "several times.",
+            "--gtid", "gtids", multiple=True, metavar="GTIDS", help="Changes of these transactions; can be "
+            "repeated.",
         ),
         click.option(
             "--connection",
@@ -66,13 +66,13 @@ def choice_options(verb: Verb) -> Verb:
             multiple=True,
             type=click.IntRange(0),
             metavar="ID",
-            help="Changes that this connection made (its thread id), where the log has it; may be given several times.",
+            help="Changes by this connection (thread id), if the log has it; can be repeated.",
         ),
         click.option(
             "--statement",
             "pattern",
             metavar="REGEX",
-            help="Changes by a statement whose text matches, where the log has it; capitals do not count.",
+            help="Changes by statements that match, if the log has their text; case-insensitive.",
         ),
     )  # fmt: skip
     for option in reversed(options):
@@ -84,16 +84,15 @@ def choice_options(verb: Verb) -> Verb:
 @click.argument("table", metavar="DB.TABLE")
 @config_option
 @choice_options
-@click.option("--all-columns", "is_whole", is_flag=True, help="All columns of a row, and not only those that differ.")
-@click.option("--raw", "is_raw", is_flag=True, help="Rows as bronze has them: no masks, no rules about rows.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a change, one per line.")
+@click.option("--all-columns", "is_whole", is_flag=True, help="Show all columns of a row, not only differing ones.")
+@click.option("--raw", "is_raw", is_flag=True, help="Show the rows of bronze, without masks and row filters.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per change, one per line.")
 def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json: bool, **options: Any) -> None:
-    """Show the life of rows: each change, and who made it.
+    """Show each change of rows, and its origin.
 
-    Changes come in the log's order, with the row before and after, time, position, GTID, transaction, server and, where
-    the log has them, connection and statement. DDL statements about the table stand between them. A row whose key
-    changed is followed over its keys, and a renamed table under its earlier names. Rows are shown as downstream tables
-    have them.
+    Changes are shown in log order, with the row before and after, time, position, GTID, transaction, server and, if
+    logged, connection and statement. DDL statements of the table are shown between them. A row is followed through
+    changes of its key, and a table through renames. Rows are shown as downstream tables have them.
 
     \b
     Example: stratalog trace shop.orders -c pipeline.yaml --key 42
@@ -124,16 +123,16 @@ def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json
 @click.argument("tables", metavar="DB.TABLE...", nargs=-1, required=True)
 @config_option
 @choice_options
-@click.option("--check", "is_check", is_flag=True, help="Ask the server which changes could not be taken back now.")
+@click.option("--check", "is_check", is_flag=True, help="List changes that cannot be reverted on the server.")
 @click.option(
-    "--raw", "is_raw", is_flag=True, help="Of tables with rules about columns or rows too: rows as in bronze."
+    "--raw", "is_raw", is_flag=True, help="Accept tables with rules about columns or rows: use the rows of bronze."
 )
 def undo(tables: tuple[str, ...], path: Path, source: str | None, *, is_check: bool, **options: Any) -> None:
-    """Print SQL that takes changes back.
+    """Print SQL that reverts changes.
 
-    Changes are taken back in reverse order, each transaction as one. A statement does nothing where its row is not as
-    the change left it, and the next one prints the conflict. Nothing is executed: read the SQL, then give it to a
-    client of the server. With --check, the server is asked which statements would do nothing, and no SQL is printed.
+    Changes are reverted in reverse order, each transaction in one transaction. If a row was changed again later, its
+    statement has no effect, and the next statement prints the conflict. Nothing is executed: read the SQL, then execute
+    it with a client of the server. With --check, conflicts with the server's current rows are listed instead.
 
     \b
     Example: stratalog undo shop.orders -c pipeline.yaml \\

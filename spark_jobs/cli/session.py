@@ -20,13 +20,13 @@ _MINUTE, _HOUR = 60, 3600
 @cli.command()
 @click.argument("action", type=click.Choice(["status", "stop"]), default="status")
 @click.option("--name", metavar="NAME", help="Only the session with this name.")
-@click.option("--force", is_flag=True, help="With stop: end sessions that runs are attached to; these runs fail.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a session.")
+@click.option("--force", is_flag=True, help="With stop: also end sessions with attached runs; these runs fail.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per session.")
 def session(action: str, name: str | None, *, force: bool, as_json: bool) -> None:
     """List or stop the Spark servers that stay between runs (spark.keep).
 
-    They are those of this user on this machine, whichever configuration they serve. A session that runs are attached
-    to is not stopped without --force: exit status 1.
+    All sessions of this user on this machine are listed, for every configuration. A session with attached runs is
+    stopped only with --force; otherwise the exit status is 1.
 
     \b
     Example: stratalog session

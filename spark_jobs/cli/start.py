@@ -65,9 +65,9 @@ _GRANT = re.compile(r"GRANT .+? TO '.*?'@'.*?'(?=; GRANT|$)")
 @click.option(
     "--connect",
     is_flag=True,
-    help="Connect to the server, for its schemas and the settings and privileges that it lacks.",
+    help="Connect to the server, and list its schemas and its missing settings and privileges.",
 )
-@click.option("--dagster", is_flag=True, help="Write what Dagster needs beside it, too: its instance and workspace.")
+@click.option("--dagster", is_flag=True, help="Also write the instance and workspace for Dagster.")
 def init(  # noqa: PLR0913 - the options of the verb
     path: Path,
     source: str,
@@ -81,9 +81,9 @@ def init(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Write a commented pipeline.yaml.
 
-    With --connect, it has the schemas that the server shows, and in comments what the server's settings lack and the
-    GRANT statements that the user needs. Passwords are read from the environment. With --dagster, a workspace.yaml, an
-    instance in dagster/ and a .env to fill in are beside it; files that are there are left alone.
+    With --connect, the file has the schemas of the server, and in comments missing settings and the GRANT statements
+    for the user. Passwords are read from the environment. With --dagster, a workspace.yaml, an instance in dagster/
+    and a .env to fill in are written beside it; existing files are not changed.
 
     \b
     Example: stratalog init --host db.internal --user repl
@@ -158,7 +158,7 @@ def _remarks(checks: "Sequence[Check]") -> Iterator[str]:
 @cli.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print the script by which a shell completes verbs and sources.
+    """Print a shell's completion script for verbs and sources.
 
     \b
     Example: stratalog completion bash

@@ -37,8 +37,8 @@ _AT_A_GLANCE = 20
 @cli.command()
 @config_option
 @source_option
-@click.option("--all", "everything", is_flag=True, help="List every table, however many there are.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: --format json.")
+@click.option("--all", "everything", is_flag=True, help="List all tables, whatever their number.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, as --format json.")
 @click.option(
     "--format",
     "form",
@@ -52,16 +52,16 @@ _AT_A_GLANCE = 20
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write metrics into this file, which is replaced atomically.",
+    help="Write metrics to this file, which is replaced atomically.",
 )
 def status(path: Path, source: str | None, form: str, file: Path | None, *, everything: bool, as_json: bool) -> None:
     """Show positions, backlog and lag of every layer and delivery.
 
-    Retention margins and stopped tables are listed too. Deliveries are left out with --source.
+    Retention margins and stopped tables are listed too. With --source, deliveries are omitted.
 
-    Exit status 1, with a line on standard error that says why, where a table has stopped, a source cannot be read, a
-    limit is passed (retention.margin, max_lag, max_verify_age), verify found rows that are not the server's, or the
-    last run failed.
+    Exit status 1, with the reason on standard error, if a table has stopped, a source cannot be read, a limit is
+    exceeded (retention.margin, max_lag, max_verify_age), verify found rows that differ from the server's, or the last
+    run failed.
 
     \b
     Example: stratalog status -c pipeline.yaml --json
@@ -320,7 +320,7 @@ def _is_well(table: "TableStatus", status: "SourceStatus") -> bool:
 def report(path: Path, source: str | None, folder: Path | None) -> None:
     """Write an HTML status page for each source.
 
-    It shows the position of each layer and what past runs did, from the lake's history.
+    It shows the position of each layer and the results of past runs, from the lake's history.
 
     Example: stratalog report -c pipeline.yaml --to ./reports
     """
