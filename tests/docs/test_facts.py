@@ -42,7 +42,7 @@ def test_every_metadata_key_is_listed() -> None:
 
 
 def test_every_listed_key_of_a_commit_exists() -> None:
-    section = page("lake.md").partition("## What a commit says")[2].partition("\n## ")[0]
+    section = page("lake.md").partition("## Metadata of a commit")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?`) \| ", section, re.MULTILINE)
     listed = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
     sources = [path.read_text(encoding="utf-8") for path in modules("spark_jobs") if path.name == "commit.py"]
