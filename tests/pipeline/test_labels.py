@@ -95,7 +95,7 @@ def test_numbers_of_labels_in_an_older_lake_differ_and_a_backfill_corrects_them(
     with monkeypatch.context() as older:
         older.setattr(row_definitions, "with_labels", lambda logged, _: logged)
         older.setattr(definitions, "with_labels", lambda logged, _: logged)
-        older.setattr(row_definitions, "_labelled", lambda _progress, named, _: named)
+        older.setattr(row_definitions, "_labelled", lambda _timeline, named, _: named)
         shop.run(pipeline)
     assert [row[1] for row in shop.merged(pipeline, "t")] == ["1", "2", "3", "4"]
     assert states(shop, pipeline)["t"][0] == "differs"

@@ -22,59 +22,58 @@ from spark_jobs.silver.retired_columns import RetiredColumn, name_of, names_of, 
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 from spark_jobs.silver.timeline import definitions
 from spark_jobs.silver.timeline.filtering import require_no_filters
-from spark_jobs.silver.timeline.progress import TimelineProgress
 from spark_jobs.silver.timeline.statements import leaves_rows, operations_of
+from spark_jobs.silver.timeline.timeline import Timeline
 
 Alter = AlterTable | ChangeIndex
 
 
 def alter(
-    progress: TimelineProgress,
+    timeline: Timeline,
     event: LoggedStatement,
     effect: Alter,
     logged: TableDefinition | None,
     before: TableDefinition,
-) -> None:
-    """Changes columns and key. logged: what the log has for the rows after it. Raises TableStopped."""
-    if before.numbered and not _adds_alone(progress, event, effect):
-        return
+) -> Timeline:
+    """The timeline with a change of columns or key. logged: the log's definition of the rows after it.
+
+    Raises TableStopped.
+    """
+    if before.numbered and not _adds_alone(timeline, event, effect):
+        return timeline
     # What the statement leads to, and whether the rows after it agree.
     try:
-        altered = move(progress, event, effect, before)
+        altered = move(timeline, event, effect, before)
     except DecodeError as error:
-        raise progress.refusal(event, f"changes the table, which is not applied: {error}") from error
+        raise timeline.refusal(event, f"changes the table, which is not applied: {error}") from error
     after = or_keyless(before, altered.definition)
     if logged is not None:
-        after = or_keyless(before, definitions.settle(progress, logged, altered.definition, event.stop, is_last=True))
+        after = or_keyless(before, definitions.settle(timeline, logged, altered.definition, event.stop, is_last=True))
         if shape(after) != shape(altered.definition):
-            raise progress.refusal(
+            raise timeline.refusal(
                 event,
                 f"leads to ({listed(altered.definition)}), but the rows behind it have ({listed(after)})",
             )
-    elif definitions.is_kept_keyless(progress, event.stop):
+    elif definitions.is_kept_keyless(timeline, event.stop):
         after = replace(after, key=(), index=None)
     # Indexes alone change no step.
     is_key_kept = _keeps_key(before, after, altered.origins)
-    if is_key_kept and leaves_rows(progress, event):
-        progress.state = replace(progress.state, definition=replace(before, index=after.index))
-        return
+    if is_key_kept and leaves_rows(timeline, event):
+        return timeline.with_definition(replace(before, index=after.index))
     # Columns, and all rows again where the key changes.
-    change = _column_change(progress, event, before, after, altered)
+    change = _column_change(timeline, event, before, after, altered)
     if not is_key_kept and change.state.retired:
         names = names_of(change.state.retired)
-        raise progress.refusal(event, f"changes the key of a table with kept columns ({names}): not done")
+        raise timeline.refusal(event, f"changes the key of a table with kept columns ({names}): not done")
     if not is_key_kept:
-        change = _rekeyed(progress, event, change)
-    progress.state = change.state
-    progress.steps.append(change)
+        change = _rekeyed(timeline, event, change)
+    return timeline.with_change(change)
 
 
-def move(
-    progress: TimelineProgress, event: LoggedStatement, effect: Alter, before: TableDefinition
-) -> AlteredDefinition:
+def move(timeline: Timeline, event: LoggedStatement, effect: Alter, before: TableDefinition) -> AlteredDefinition:
     """The definition after the operations of a statement. Raises TableStopped, Unsupported."""
-    moment = session_time.with_zone(event.session.moment, progress.inputs.system_zone)
-    return moved(before, operations_of(progress, event, effect), moment)
+    moment = session_time.with_zone(event.session.moment, timeline.inputs.system_zone)
+    return moved(before, operations_of(timeline, event, effect), moment)
 
 
 def or_keyless(before: TableDefinition, after: TableDefinition) -> TableDefinition:
@@ -91,19 +90,19 @@ def shape(definition: TableDefinition) -> list[tuple[str, str]]:
 
 
 def _column_change(
-    progress: TimelineProgress,
+    timeline: Timeline,
     event: LoggedStatement,
     before: TableDefinition,
     after: TableDefinition,
     altered: AlteredDefinition,
 ) -> SchemaChange:
-    """The turn of a statement that changes columns: where each one comes from. Raises TableStopped."""
+    """The schema change of a statement that changes columns, with the origin of each. Raises TableStopped."""
     # Which column each one comes from, and which are kept aside.
-    restarted = _restarted(progress, event, before, after, altered)
+    restarted = _restarted(timeline, event, before, after, altered)
     names, old = after.column_names(), before.column_names()
     sources = {name: None if at is None else old[at] for name, at in zip(names, altered.origins, strict=True)}
     retired = {names[at]: before.columns[origin] for at, origin in restarted.items()}
-    retired_columns = _retired(progress, event, sources, retired)
+    retired_columns = _retired(timeline, event, sources, retired)
     origins: dict[str, str | None] = {name: None if at in restarted else sources[name] for at, name in enumerate(names)}
     origins |= {
         column.name: str(sources[str(column.of)]) if column.at == event.position else column.name
@@ -115,7 +114,7 @@ def _column_change(
         for at, column in enumerate(altered.definition.columns)
         if column.name in altered.fills
     }
-    state = replace(progress.state, definition=after, retired=retired_columns)
+    state = replace(timeline.state, definition=after, retired=retired_columns)
     change = SchemaChange(Range(event.position, event.stop), state, event, origins=origins, fills=fills)
     # The message about columns that restart.
     if not restarted:
@@ -128,24 +127,24 @@ def _column_change(
 
 
 def _retired(
-    progress: TimelineProgress, event: LoggedStatement, sources: Mapping[str, str | None], retired: Mapping[str, Column]
+    timeline: Timeline, event: LoggedStatement, sources: Mapping[str, str | None], retired: Mapping[str, Column]
 ) -> tuple[RetiredColumn, ...]:
     """The columns that are kept after a statement.
 
     Args:
-        progress: the build.
+        timeline: the table before the statement.
         event: the statement.
         sources: from which column each one comes, by name.
         retired: those of them that restart, with their earlier columns.
     """
     # Retired columns of before continue under their own names, which no new column may take.
     successors = {old: new for new, old in sources.items() if old is not None}
-    retired_columns = renamed_through(progress.state.retired, successors)
+    retired_columns = renamed_through(timeline.state.retired, successors)
     used_names = {name.casefold() for name in (*sources, *successors, *types_of(retired_columns))}
     names = {name.casefold() for name in sources}
     clash = next((column for column in retired_columns if column.name.casefold() in names), None)
     if clash:
-        raise progress.refusal(event, f"gives a column the name {clash.name}, under which the lake keeps another one")
+        raise timeline.refusal(event, f"gives a column the name {clash.name}, under which the lake keeps another one")
     # Each gets a name that has the position of its statement, so that it is the same in every replay.
     return retired_columns + tuple(
         RetiredColumn(
@@ -158,54 +157,53 @@ def _retired(
     )
 
 
-def _adds_alone(progress: TimelineProgress, event: LoggedStatement, effect: Alter) -> bool:
+def _adds_alone(timeline: Timeline, event: LoggedStatement, effect: Alter) -> bool:
     """True if a statement adds columns to numbered ones; otherwise it leaves the table as it is.
 
     A column added is another one than all that are there; IF NOT EXISTS asks for one that may be. Raises
     TableStopped for a statement about columns by names that only the server knows.
     """
     operations = [
-        operation for operation in operations_of(progress, event, effect) if not isinstance(operation, LEAVING_ROWS)
+        operation for operation in operations_of(timeline, event, effect) if not isinstance(operation, LEAVING_ROWS)
     ]
     if all(isinstance(operation, Add) and not operation.if_missing for operation in operations):
         return bool(operations)
-    raise progress.refusal(
+    raise timeline.refusal(
         event,
         "is about columns or keys by name, and nothing names the columns that the table had before it "
         "(on_unnamed: number); its rows up to there are in the lake. Name a schema dump of before it (schema_dump: "
-        f"of a source of files) and rebuild the table (stratalog reset --source SOURCE --table {progress.name}), or "
+        f"of a source of files) and rebuild the table (stratalog reset --source SOURCE --table {timeline.name}), or "
         "begin behind it in a pipeline of its own (start:) and load it",
     )
 
 
-def _rekeyed(progress: TimelineProgress, event: LoggedStatement, change: SchemaChange) -> SchemaChange:
+def _rekeyed(timeline: Timeline, event: LoggedStatement, change: SchemaChange) -> SchemaChange:
     """The schema change of a statement that changes the key: the table inherits all of its own rows.
 
     The rows before are net by the old key, those after it by the new one: no fold over both is right.
     """
-    content = _contents_before(progress, event)
+    content = _contents_before(timeline, event)
     if content is not None and not content.is_empty:
-        require_no_filters(progress, event, "changes what the table's rows are told apart by", content.name)
+        require_no_filters(timeline, event, "changes what the table's rows are told apart by", content.name)
     inherited = None if content is None or content.is_empty else content
     return replace(change, state=replace(change.state, emptied=event.position), empties=True, inherited=inherited)
 
 
-def _contents_before(progress: TimelineProgress, event: LoggedStatement) -> TableContents | None:
+def _contents_before(timeline: Timeline, event: LoggedStatement) -> TableContents | None:
     """Contents of the table before a statement; None where that counts no more, and is not asked for."""
-    inputs = progress.inputs
-    if progress.before is not None:
-        return progress.before
+    inputs = timeline.inputs
+    if timeline.before is not None:
+        return timeline.before
     if inputs.replay is None:
-        base, size = inputs.base(), progress.rows.size if progress.rows else 0
-        size += sum(base.table.files()) if base else 0
-        steps, since = tuple(progress.steps), progress.extent.start
-        return TableContents(progress.name, base, steps, progress.state, since, size, progress.skips, progress.scan.xa)
+        base = inputs.base()
+        content = timeline.contents(base)
+        return replace(content, size=content.size + sum(base.table.files())) if base else content
     is_last = inputs.replay.emptied == event.position
-    return inputs.contents(progress.name, event.position) if is_last and inputs.contents else None
+    return inputs.contents(timeline.name, event.position) if is_last and inputs.contents else None
 
 
 def _restarted(
-    progress: TimelineProgress,
+    timeline: Timeline,
     event: LoggedStatement,
     before: TableDefinition,
     after: TableDefinition,
@@ -218,29 +216,27 @@ def _restarted(
     restarted = {}
     for at, origin in enumerate(altered.origins):
         if origin is None:
-            _require_null_fill(progress, event, after.columns[at], altered)
+            _require_null_fill(timeline, event, after.columns[at], altered)
             continue
         reason = _values_may_change(event, before, after, origin, at)
         if reason is None:
             continue
-        if not progress.inputs.begins_anew:
-            raise progress.refusal(event, reason)
-        why_not = progress.inputs.why_not or _why_not_restarted(before, after, origin, at)
+        if not timeline.inputs.begins_anew:
+            raise timeline.refusal(event, reason)
+        why_not = timeline.inputs.why_not or _why_not_restarted(before, after, origin, at)
         if why_not:
-            raise progress.refusal(event, f"{reason}; no new column begins, because {why_not}")
+            raise timeline.refusal(event, f"{reason}; no new column begins, because {why_not}")
         restarted[at] = origin
     return restarted
 
 
-def _require_null_fill(
-    progress: TimelineProgress, event: LoggedStatement, column: Column, altered: AlteredDefinition
-) -> None:
+def _require_null_fill(timeline: Timeline, event: LoggedStatement, column: Column, altered: AlteredDefinition) -> None:
     """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
     declared = next(declared for declared in altered.definition.columns if declared.name == column.name)
     is_certain = declared is not column or event.session.explicit_timestamps or column.name not in altered.is_open
     has_fill = column.name in altered.fills  # which older rows have whether or not NULL is a value too
     if (declared.nullable != column.nullable and not has_fill) or not is_certain:
-        raise progress.refusal(
+        raise timeline.refusal(
             event,
             f"does not say what rows written before column {column.name} have in it: that depends on the server's "
             "explicit_defaults_for_timestamp; add it with NULL or NOT NULL and a DEFAULT",

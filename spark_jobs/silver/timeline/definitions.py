@@ -24,11 +24,11 @@ from spark_jobs.ddl.labels import with_known_labels, with_labels, without_labels
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema.tracker import lacks
-from spark_jobs.silver.timeline.progress import TimelineProgress
+from spark_jobs.silver.timeline.timeline import Timeline
 
 
 def settle(
-    progress: TimelineProgress,
+    timeline: Timeline,
     logged: TableDefinition,
     previous: TableDefinition | None,
     until: Position,
@@ -39,30 +39,28 @@ def settle(
     """A logged definition with names: its own, those that are known from before, or a server's.
 
     Args:
-        progress: the build.
+        timeline: the table up to the statement or rows before these.
         logged: what the log has for the rows.
         previous: what is known of the table before them.
         until: up to where the rows lie, or the statement that leads to the definition.
         is_last: no statement about the table stands after these rows.
         is_new: the lake has no row of the table as it is.
     """
-    complete = _complete(progress, logged, previous, until, is_last=is_last)
-    return _keyed(progress, with_defaults(without_defaults(complete), previous), previous, until, is_new=is_new)
+    complete = _complete(timeline, logged, previous, until, is_last=is_last)
+    return _keyed(timeline, with_defaults(without_defaults(complete), previous), previous, until, is_new=is_new)
 
 
-def settle_rows(
-    progress: TimelineProgress, logged: TableDefinition, until: Position, *, is_last: bool
-) -> TableDefinition:
+def settle_rows(timeline: Timeline, logged: TableDefinition, until: Position, *, is_last: bool) -> TableDefinition:
     """As ``settle``, of rows where the build is: a server tells the defaults of the last ones, which no log does."""
-    previous = progress.state.definition
-    complete = _complete(progress, logged, previous, until, is_last=is_last)
+    previous = timeline.state.definition
+    complete = _complete(timeline, logged, previous, until, is_last=is_last)
     settled = with_defaults(without_defaults(complete), previous)
     settled = with_defaults(settled, complete) if is_last else settled
-    return _keyed(progress, settled, previous, until, is_new=progress.is_first())
+    return _keyed(timeline, settled, previous, until, is_new=timeline.is_first())
 
 
 def _complete(
-    progress: TimelineProgress,
+    timeline: Timeline,
     logged: TableDefinition,
     previous: TableDefinition | None,
     until: Position,
@@ -71,12 +69,12 @@ def _complete(
 ) -> TableDefinition:
     """With names and labels. Raises TableStopped where nothing tells them."""
     return _labelled(
-        progress, _complete_names(progress, with_labels(logged, previous), previous, until, is_last=is_last), until
+        timeline, _complete_names(timeline, with_labels(logged, previous), previous, until, is_last=is_last), until
     )
 
 
 def _keyed(
-    progress: TimelineProgress,
+    timeline: Timeline,
     settled: TableDefinition,
     previous: TableDefinition | None,
     until: Position,
@@ -85,88 +83,89 @@ def _keyed(
 ) -> TableDefinition:
     """With the key that silver tells rows apart by: a keyless table stays one, and right, whatever index is made."""
     is_keyless = previous is not None and previous.key == () and not is_new
-    if is_keyless or is_kept_keyless(progress, until):
+    if is_keyless or is_kept_keyless(timeline, until):
         return replace(settled, key=(), index=None)
     is_named = previous is not None and settled.index is None and previous.key == settled.key
     return replace(settled, index=previous.index) if previous and is_named else settled
 
 
-def is_kept_keyless(progress: TimelineProgress, until: Position) -> bool:
+def is_kept_keyless(timeline: Timeline, until: Position) -> bool:
     """True if silver has the rows up to a position, or the last of them, without a key, whatever the log says."""
-    replay = progress.inputs.replay
+    replay = timeline.inputs.replay
     is_since = replay is None or replay.emptied is None or replay.emptied < until
-    return progress.inputs.is_keyless and is_since
+    return timeline.inputs.is_keyless and is_since
 
 
-def require_still_unnamed(progress: TimelineProgress, first: Range) -> None:
+def require_still_unnamed(timeline: Timeline, first: Range) -> None:
     """Raises TableStopped where rules are about a table with numbered columns, or something names them by now.
 
     first: the range up to its first statement.
     """
-    previous = progress.state.definition
+    previous = timeline.state.definition
     if previous is None or not previous.numbered:
         return
-    _require_no_filters(progress)
-    history = progress.inputs.by_history(progress.name, progress.extent.start)
+    _require_no_filters(timeline)
+    history = timeline.inputs.by_history(timeline.name, timeline.extent.start)
     if history and history.definition and not history.reason and history.at <= first.stop:
-        raise _named_by_now(progress, history.by)
+        raise _named_by_now(timeline, history.by)
 
 
-def label_existing_columns(progress: TimelineProgress) -> None:
+def label_existing_columns(timeline: Timeline) -> Timeline:
     """Adds labels that an earlier version did not take from statements and servers: the lake has their numbers."""
-    previous = progress.state.definition
+    previous = timeline.state.definition
     if previous is None or previous.numbered or not without_labels(previous):
-        return
-    history = progress.inputs.by_history(progress.name, progress.extent.start)
+        return timeline
+    history = timeline.inputs.by_history(timeline.name, timeline.extent.start)
     if history is None or history.definition is None or history.reason:
-        return
-    progress.state = replace(progress.state, definition=with_known_labels(previous, history.definition))
+        return timeline
+    return timeline.with_definition(with_known_labels(previous, history.definition))
 
 
-def history_of(progress: TimelineProgress, logged: Sequence[TableDefinition | None]) -> HistoryAnswer | None:
+def history_of(timeline: Timeline, logged: Sequence[TableDefinition | None]) -> HistoryAnswer | None:
     """Answer of the history about the table, where nothing else tells. logged: what the log has for its rows."""
-    is_named = progress.state.definition is not None or any(
+    is_named = timeline.state.definition is not None or any(
         definition and definition.has_names() for definition in logged
     )
-    return None if is_named else progress.inputs.by_history(progress.name, progress.extent.start)
+    return None if is_named else timeline.inputs.by_history(timeline.name, timeline.extent.start)
 
 
-def begin_with_history(progress: TimelineProgress) -> None:
-    """Takes what the history tells for the table's definition, rows or not: the next statement may change it."""
-    definition = progress.history and not progress.history.reason and progress.history.definition
-    if definition and progress.state.definition is None and not progress.state.is_dropped:
-        progress.state = replace(progress.state, definition=definition)
+def begin_with_history(timeline: Timeline) -> Timeline:
+    """Takes the history's definition of the table, whether or not rows follow: the next statement may change it."""
+    definition = timeline.history and not timeline.history.reason and timeline.history.definition
+    if definition and timeline.state.definition is None and not timeline.state.is_dropped:
+        return timeline.with_definition(definition)
+    return timeline
 
 
-def _require_no_filters(progress: TimelineProgress) -> None:
+def _require_no_filters(timeline: Timeline) -> None:
     """Raises TableStopped where rules are about the table, which may go by names."""
-    rules = progress.inputs.filters.of(progress.name.schema, progress.name.table).names()
+    rules = timeline.inputs.filters.of(timeline.name.schema, timeline.name.table).names()
     if rules:
         raise TableStopped(
-            f"{progress.name}: its columns have no names (on_unnamed: number), and {', '.join(rules)} would have to "
+            f"{timeline.name}: its columns have no names (on_unnamed: number), and {', '.join(rules)} would have to "
             "judge them by name: not done; take the rule away from the table"
         )
 
 
-def _named_by_now(progress: TimelineProgress, origin: str) -> TableStopped:
+def _named_by_now(timeline: Timeline, origin: str) -> TableStopped:
     return TableStopped(
-        f"{progress.name}: its columns are numbered in the lake (on_unnamed: number), and {origin} names them by now; "
-        f"rebuild it with the names (stratalog reset --source SOURCE --table {progress.name})"
+        f"{timeline.name}: its columns are numbered in the lake (on_unnamed: number), and {origin} names them by now; "
+        f"rebuild it with the names (stratalog reset --source SOURCE --table {timeline.name})"
     )
 
 
-def _labelled(progress: TimelineProgress, definition: TableDefinition, until: Position) -> TableDefinition:
+def _labelled(timeline: Timeline, definition: TableDefinition, until: Position) -> TableDefinition:
     """With labels whose character set the log does not name. Raises TableStopped where nothing tells them."""
     if not any(column.label_bytes for column in definition.columns):
         return definition
-    history = progress.inputs.by_history(progress.name, until)
+    history = timeline.inputs.by_history(timeline.name, until)
     if history and not history.reason:
         definition = with_labels(definition, history.definition)
-    rule = progress.inputs.filters.of(progress.name.schema, progress.name.table).columns
+    rule = timeline.inputs.filters.of(timeline.name.schema, timeline.name.table).columns
     lacking = [name for name in without_labels(definition) if rule is None or not rule.is_left_out(name)]
     if lacking and not definition.numbered:
         raise TableStopped(
-            f"{progress.name}: column {lacking[0]}: the log has its labels without a character set that is known "
+            f"{timeline.name}: column {lacking[0]}: the log has its labels without a character set that is known "
             "(MySQL before 8.0.17 names none), and neither a statement nor a server tells them as they were up to "
             f"{until}; run again to ask the server, or name a schema dump (schema_dump: of a source of files), or "
             "leave the column out (columns:)"
@@ -175,7 +174,7 @@ def _labelled(progress: TimelineProgress, definition: TableDefinition, until: Po
 
 
 def _complete_names(
-    progress: TimelineProgress,
+    timeline: Timeline,
     logged: TableDefinition,
     previous: TableDefinition | None,
     until: Position,
@@ -183,25 +182,25 @@ def _complete_names(
     is_last: bool,
 ) -> TableDefinition:
     if previous is not None and previous.numbered:
-        return _by_number(progress, logged, previous, is_last=is_last)
+        return _by_number(timeline, logged, previous, is_last=is_last)
     try:
-        return _by_name(progress, logged, previous, until, is_last=is_last)
+        return _by_name(timeline, logged, previous, until, is_last=is_last)
     except NamesUnknown:
-        if not progress.inputs.numbers or _is_made_before(progress, until):
+        if not timeline.inputs.numbers or _is_made_before(timeline, until):
             raise
-        _require_no_filters(progress)
+        _require_no_filters(timeline)
         return numbered(logged)
 
 
-def _is_made_before(progress: TimelineProgress, until: Position) -> bool:
+def _is_made_before(timeline: Timeline, until: Position) -> bool:
     """True if the log makes the table before a place: a server may tell more of it when it is asked next."""
-    before = (event for event in progress.about() if event.position < until)
+    before = (event for event in timeline.about() if event.position < until)
     creates = (event for event in before if event.statement.effect is Effect.CREATES)
-    return any(isinstance(effect, CreateTable) for event in creates for effect in progress.effects(event))
+    return any(isinstance(effect, CreateTable) for event in creates for effect in timeline.effects(event))
 
 
 def _by_number(
-    progress: TimelineProgress, logged: TableDefinition, previous: TableDefinition, *, is_last: bool
+    timeline: Timeline, logged: TableDefinition, previous: TableDefinition, *, is_last: bool
 ) -> TableDefinition:
     """The definition of rows after others whose columns are numbered. Raises TableStopped, also where it is told.
 
@@ -209,26 +208,26 @@ def _by_number(
     """
     # As soon as the log or the server has names, positional columns are wrong for what follows.
     if logged.has_names():
-        raise _named_by_now(progress, "the log")
-    events = progress.about()
+        raise _named_by_now(timeline, "the log")
+    events = timeline.about()
     try:
-        from_server = progress.inputs.complete(logged, events[-1].position if events else None) if is_last else None
+        from_server = timeline.inputs.complete(logged, events[-1].position if events else None) if is_last else None
     except TableStopped:
         from_server = None
     if from_server is not None and from_server.has_names():
-        raise _named_by_now(progress, "the server")
+        raise _named_by_now(timeline, "the server")
     # Numbers continue only where the columns are the same ones: the log alone does not say which of two is which.
     complete = with_names(logged, previous)
     if complete is None:
         raise TableStopped(
-            f"{progress.name}: its columns are numbered (on_unnamed: number), and were ({listed(previous)}), where "
+            f"{timeline.name}: its columns are numbered (on_unnamed: number), and were ({listed(previous)}), where "
             f"rows now have ({listed(logged)}): which of them are the same is not known"
         )
     return complete
 
 
 def _by_name(
-    progress: TimelineProgress,
+    timeline: Timeline,
     logged: TableDefinition,
     previous: TableDefinition | None,
     until: Position,
@@ -236,32 +235,32 @@ def _by_name(
     is_last: bool,
 ) -> TableDefinition:
     if not logged.has_names() and previous is not None and previous.has_names():
-        return _with_names(logged, _with_charsets(progress, previous, until))
-    events, later_history = progress.about(), progress.later_history
-    if not logged.has_names() and progress.history:
-        complete = completed_by_history(logged, progress.history)
+        return _with_names(logged, _with_charsets(timeline, previous, until))
+    events, later_history = timeline.about(), timeline.later_history
+    if not logged.has_names() and timeline.history:
+        complete = completed_by_history(logged, timeline.history)
     elif not logged.has_names() and later_history and later_history.not_before:
         raise NamesUnknown(
-            f"{progress.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
+            f"{timeline.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
             f"{later_history.not_before}; begin behind it (start: {later_history.at}, and load the table), or name a "
             "schema dump of before it (schema_dump: of a source of files)"
         )
     elif not logged.has_names() and not is_last:
         raise NamesUnknown(
-            f"{progress.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
+            f"{timeline.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
             f"{events[-1].statement.verb} at {events[-1].position} changed them since"
         )
     else:
-        complete = progress.inputs.complete(logged, events[-1].position if events else None)
+        complete = timeline.inputs.complete(logged, events[-1].position if events else None)
     is_by_unique = not logged.has_names() and complete.index not in (None, PRIMARY)
-    if is_by_unique and (events or progress.indexes()):
+    if is_by_unique and (events or timeline.indexes()):
         return replace(complete, key=(), index=None)  # whether the index was there before is not known
     return complete
 
 
-def _with_charsets(progress: TimelineProgress, previous: TableDefinition, until: Position) -> TableDefinition:
+def _with_charsets(timeline: Timeline, previous: TableDefinition, until: Position) -> TableDefinition:
     """With the character sets that statements leave to the table's default, as the history has them at a position."""
-    history = progress.inputs.by_history(progress.name, until) if lacks(previous) else None
+    history = timeline.inputs.by_history(timeline.name, until) if lacks(previous) else None
     definition = history.definition if history and history.at == until and not history.reason else None
     if definition is None or definition.column_names() != previous.column_names():
         return previous

@@ -16,8 +16,8 @@ from spark_jobs.config.filters import (
     TRUNCATE_TABLE,
     Action,
 )
-from spark_jobs.silver.timeline.progress import TimelineProgress
 from spark_jobs.silver.timeline.statements import leaves_rows
+from spark_jobs.silver.timeline.timeline import Timeline
 
 _EVENTS = {
     "TRUNCATE": TRUNCATE_TABLE,
@@ -29,36 +29,36 @@ _EVENTS = {
 """Statements as rules name them, by their verb."""
 
 
-def filtered_by(progress: TimelineProgress, event: LoggedStatement) -> str | None:
+def filtered_by(timeline: Timeline, event: LoggedStatement) -> str | None:
     """The rule that leaves a statement out. Raises TableStopped where one stops the table."""
-    judged = None if leaves_rows(progress, event) else _judged(progress, event)
+    judged = None if leaves_rows(timeline, event) else _judged(timeline, event)
     if judged is None:
         return None
     name, action = judged
     if action == "stop":
-        raise progress.refusal(event, f"is to stop the table, by {name}")
+        raise timeline.refusal(event, f"is to stop the table, by {name}")
     if _kind(event) in FOLLOWED:
-        raise progress.refusal(event, f"is filtered by {name}, and cannot be: the rows after it have its columns")
+        raise timeline.refusal(event, f"is filtered by {name}, and cannot be: the rows after it have its columns")
     return name
 
 
-def is_ignored(progress: TimelineProgress, event: LoggedStatement) -> bool:
+def is_ignored(timeline: Timeline, event: LoggedStatement) -> bool:
     """True if a rule leaves a statement out, before the first row of the table: none is refused there."""
-    judged = _judged(progress, event)
+    judged = _judged(timeline, event)
     return judged is not None and judged[1] == "ignore"
 
 
-def require_no_filters(progress: TimelineProgress, event: LoggedStatement, does: str, was: TableName) -> None:
+def require_no_filters(timeline: Timeline, event: LoggedStatement, does: str, was: TableName) -> None:
     """Raises TableStopped where rules are about rows that are taken over, or that the name had."""
-    of = progress.inputs.filters.of
-    rules = sorted({rule for table in (was, progress.name) for rule in of(table.schema, table.table).names()})
+    of = timeline.inputs.filters.of
+    rules = sorted({rule for table in (was, timeline.name) for rule in of(table.schema, table.table).names()})
     if rules:
-        raise progress.refusal(event, f"{does}, and {', '.join(rules)} would have to judge them: not done yet")
+        raise timeline.refusal(event, f"{does}, and {', '.join(rules)} would have to judge them: not done yet")
 
 
-def _judged(progress: TimelineProgress, event: LoggedStatement) -> tuple[str, Action] | None:
+def _judged(timeline: Timeline, event: LoggedStatement) -> tuple[str, Action] | None:
     """The rule that is about a statement, and what it wants."""
-    filters = progress.inputs.filters.of(progress.name.schema, progress.name.table)
+    filters = timeline.inputs.filters.of(timeline.name.schema, timeline.name.table)
     return filters.statement(_kind(event), event.statement.text)
 
 

@@ -6,7 +6,7 @@ from spark_jobs.bronze.scan import RangeScan, TableOccurrence
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Range
 from spark_jobs.silver.timeline.pieces import DefinedRange, pieces_of
-from spark_jobs.silver.timeline.progress import TimelineProgress
+from spark_jobs.silver.timeline.timeline import Timeline
 from tests.timelines import ID, NAME, NOTE, OLD, RULES, at, definition
 
 OTHER = definition(ID, NOTE)
@@ -36,9 +36,9 @@ def listing(*maps: tuple[int, TableDefinition], last: int = 900) -> list[list[st
         else {}
     )
     rules = replace(RULES, first=first)
-    progress = TimelineProgress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), rules, None)
+    timeline = Timeline.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), rules, None)
     parts = [Range(at(10), at(300)), Range(at(310), at(600)), Range(at(600), at(1000))]
-    return [[shown_piece(piece) for piece in pieces] for pieces in pieces_of(progress, parts)]
+    return [[shown_piece(piece) for piece in pieces] for pieces in pieces_of(timeline, parts)]
 
 
 def test_a_table_without_rows_has_pieces_without_a_definition() -> None:

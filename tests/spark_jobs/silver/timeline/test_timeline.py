@@ -1,17 +1,19 @@
+from dataclasses import replace
+
 import pytest
 
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
-from spark_jobs.silver.table_timeline import DataRange, TableState
-from spark_jobs.silver.timeline.progress import TimelineProgress
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
+from spark_jobs.silver.timeline.timeline import Timeline
 from tests.timelines import NAME, OLD, RULES, at
 
 
-def progress(state: TableState | None = None, *, has_rows: bool = True) -> TimelineProgress:
+def timeline(state: TableState | None = None, *, has_rows: bool = True) -> Timeline:
     occurrences = {NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
-    return TimelineProgress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), RULES, state)
+    return Timeline.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), RULES, state)
 
 
 def event(text: str, offset: int = 50) -> LoggedStatement:
@@ -31,7 +33,7 @@ def event(text: str, offset: int = 50) -> LoggedStatement:
     ],
 )
 def test_the_effects_on_one_table(text: str, expected: str) -> None:
-    assert " ".join(type(effect).__name__ for effect in progress().effects(event(text))) == expected
+    assert " ".join(type(effect).__name__ for effect in timeline().effects(event(text))) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,17 +48,23 @@ def test_the_effects_on_one_table(text: str, expected: str) -> None:
 )
 def test_an_effect_that_is_not_certain_stops_the_table_at_its_place(text: str, reason: str) -> None:
     with pytest.raises(TableStopped, match=reason) as stopped:
-        progress().effects(event(text))
+        timeline().effects(event(text))
     assert stopped.value.at == at(50)
 
 
 def test_a_statement_before_the_first_row_is_early() -> None:
     added = "ALTER TABLE t ADD x INT"
-    assert progress().is_early(event(added))
-    assert not progress().is_early(event(added, 500))
-    assert not progress().is_early(event("INSERT INTO t VALUES (1)"))
-    assert progress(has_rows=False).is_early(event(added, 500))
-    assert not progress(TableState(OLD), has_rows=False).is_early(event(added))
-    later = progress(has_rows=False)
-    later.steps.append(DataRange(Range(at(10), at(20)), TableState(OLD)))
+    assert timeline().is_early(event(added))
+    assert not timeline().is_early(event(added, 500))
+    assert not timeline().is_early(event("INSERT INTO t VALUES (1)"))
+    assert timeline(has_rows=False).is_early(event(added, 500))
+    assert not timeline(TableState(OLD), has_rows=False).is_early(event(added))
+    later = replace(timeline(has_rows=False), steps=(DataRange(Range(at(10), at(20)), TableState(OLD)),))
     assert not later.is_early(event(added))
+
+
+def test_a_change_leaves_the_timeline_before_it_as_it_was() -> None:
+    before = timeline(has_rows=False)
+    changed = before.with_change(SchemaChange(Range(at(20), at(30)), TableState(OLD)))
+    assert (before.steps, before.state) == ((), TableState(None))
+    assert ([step.state for step in changed.steps], changed.state) == ([TableState(OLD)], TableState(OLD))

@@ -1,41 +1,51 @@
-"""A table on its way through a range of its log: what it is built from, and how far that is.
+"""Timeline of a table up to a position of a range of its log, as an immutable value.
 
-Put here: the state that the modules beside this one share, and the effects of statements on this one table. Not here:
-what follows from an effect (changes.py).
+Put here: what the modules of this package take and return, and the effects of statements on this one table. Not here:
+the changes that an effect makes (changes.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-from spark_jobs.binlog import TableName
+from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.definitions import HistoryAnswer
 from spark_jobs.ddl.effects import ChangeIndex, DropSchema, TableEffect, UnknownChange, effects
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.table_timeline import DataRange, TableContents, TableState, TimelineStep
+from spark_jobs.silver.table_timeline import (
+    DataRange,
+    SchemaChange,
+    SilverSnapshot,
+    TableContents,
+    TableState,
+    TimelineStep,
+)
 from spark_jobs.silver.timeline.inputs import TimelineInputs
 
 DDL = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 """Statements that change tables, and no rows by themselves."""
 
 
-@dataclass(slots=True)
-class TimelineProgress:
-    """The state of a build.
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Steps of a table up to a position of a range, and the inputs from which the next ones follow.
+
+    Functions of this package take one and return the one that follows; where they raise an error, the caller still has
+    the one from before it.
 
     Attributes:
-        scan: what bronze has in the range.
+        scan: bronze's definitions, statements and XA transactions in the range.
         name: the table.
         extent: the range.
-        inputs: what else the build goes by.
-        is_new: whether silver has no row of the table at the range's start.
-        state: how the table stands where the build is.
-        steps: those up to there.
-        before: what the table held before the one statement that is built, where another build asks for that.
-        history: what the schema history tells of the part that is gone through, with no statement between the two.
-        later: what it tells from a position after the part on.
+        inputs: inputs besides the scan.
+        is_new: True if silver has no row of the table at the range's start.
+        state: state of the table at the position.
+        steps: steps up to the position.
+        before: contents of the table before the one statement that is applied, where another table takes its name.
+        history: answer of the schema history for the current part, with no statement between the two.
+        later_history: its answer from a position after the part on.
     """
 
     scan: RangeScan
@@ -44,7 +54,7 @@ class TimelineProgress:
     inputs: TimelineInputs
     is_new: bool
     state: TableState
-    steps: list[TimelineStep] = field(default_factory=list)
+    steps: tuple[TimelineStep, ...] = ()
     before: TableContents | None = None
     history: HistoryAnswer | None = None
     later_history: HistoryAnswer | None = None
@@ -52,8 +62,17 @@ class TimelineProgress:
     @classmethod
     def begin(
         cls, scan: RangeScan, name: TableName, log_range: Range, inputs: TimelineInputs, state: TableState | None
-    ) -> "TimelineProgress":
+    ) -> "Timeline":
+        """Timeline without steps, at the start of a range. ``state``: of silver there; None: it has no row."""
         return cls(scan, name, log_range, inputs, state is None, state or TableState(None))
+
+    def with_definition(self, definition: TableDefinition | None) -> "Timeline":
+        """The timeline with another definition of the table, which no step of its own tells."""
+        return replace(self, state=replace(self.state, definition=definition))
+
+    def with_change(self, change: SchemaChange) -> "Timeline":
+        """The timeline with one more step, a change of the table, and the table's state after it."""
+        return replace(self, state=change.state, steps=(*self.steps, change))
 
     @property
     def rows(self) -> TableOccurrence | None:
@@ -76,6 +95,11 @@ class TimelineProgress:
     def is_early(self, event: LoggedStatement) -> bool:
         """True if DDL changes a table that the lake has no row of yet: then there is nothing to change but names."""
         return event.statement.effect in DDL and self.is_before_rows(event)
+
+    def contents(self, base: SilverSnapshot | None) -> TableContents:
+        """Contents of the table at the position, of ``base`` and the steps; size: of the rows in the range alone."""
+        size = self.rows.size if self.rows else 0
+        return TableContents(self.name, base, self.steps, self.state, self.extent.start, size, self.skips, self.scan.xa)
 
     def about(self) -> list[LoggedStatement]:
         """The statements of the range that name the table, without those about indexes alone."""
