@@ -272,7 +272,7 @@ def _print_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
     head = ["table", "state", "rows", "in the lake", "missing", "extra", "different", "older", "changing", "seconds"]
     rows = [
         [
-            verdict.summary,
+            verdict.label,
             verdict.state,
             *(
                 str(count)

@@ -141,7 +141,7 @@ def test_everything_that_is_done_to_tables_of_such_names(hostile: Shop, caplog: 
     assert shop.run(pipeline)[1].stopped == {}
     require_equal(shop, pipeline)
     verdicts = list(verify_source(shop.spark, pipeline, SOURCE))
-    assert [(verdict.summary, verdict.lines(values=True)) for verdict in verdicts if not verdict.is_right] == []
+    assert [(verdict.label, verdict.lines(values=True)) for verdict in verdicts if not verdict.is_right] == []
     assert len(verdicts) == len(TABLES)
     assert files_with(shop.folder / "lake", SECRET) == []
     assert SECRET not in caplog.text

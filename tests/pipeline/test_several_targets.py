@@ -141,7 +141,7 @@ def test_each_target_has_the_table_and_its_own_position_columns_and_commits(fan:
     assert (orders.downstream, returns.targets) == (end, None)
     json.dumps(tables_shown.to_json())
     assert "into audit.orders" in report(pipeline, lake_of(pipeline), SOURCE).html()
-    verdicts = {verdict.summary: verdict.state for verdict in verify_source(shop.spark, pipeline, SOURCE)}
+    verdicts = {verdict.label: verdict.state for verdict in verify_source(shop.spark, pipeline, SOURCE)}
     assert verdicts == {
         **{f"{base}.orders into {'.'.join(target)}": "equal" for target in (PLAIN, AUDIT, ALL)},
         f"{base}.returns": "equal",

@@ -79,6 +79,12 @@ class KeyDifference:
         key = ", ".join(f"{name}={value}" for name, value in self.key.items())
         return f"{self.kind} {key}"
 
+    @property
+    def inverted(self) -> "KeyDifference":
+        """The same difference, with the other side as the right one."""
+        kind = {MISSING: EXTRA, EXTRA: MISSING}.get(self.kind, self.kind)
+        return KeyDifference(kind, self.key, {name: (lake, source) for name, (source, lake) in self.columns.items()})
+
     def to_json(self) -> dict[str, Any]:
         pairs = {name: {"source": source, "lake": lake} for name, (source, lake) in self.columns.items()}
         return {"kind": self.kind, "key": self.key, "columns": pairs}

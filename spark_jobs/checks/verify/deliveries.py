@@ -8,17 +8,18 @@ first one: nobody but a delivery writes the target, and a delivery that runs mea
 """
 
 import time
-from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.checks.verify.compare import EXTRA, MISSING, KeyDifference, buckets_for, compare
+from spark_jobs.checks.verify.compare import KeyDifference, buckets_for, compare
 from spark_jobs.checks.verify.lake_rows import LakeRows
 from spark_jobs.checks.verify.row_digest import DigestLayout, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
+from spark_jobs.checks.verify.verdict import TableVerdict
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delivery import lake_table, progress, target_table
@@ -37,11 +38,11 @@ _ANYWHERE = Position("delivered.000001", 4)
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryVerdict:
-    """Result for one table of a delivery, in rows.
+class DeliveryVerdict(TableVerdict):
+    """Result for one table of a delivery, in rows; the lake is right, and the target is compared with it.
 
     state: ``equal``, ``differs``, or ``not compared``, and ``reason`` says why. missing: keys that the target lacks.
-    extra: keys that only the target has. differences: the first of the keys, with the target's and the lake's values.
+    extra: keys that only the target has. differences: with the target as the source.
     """
 
     delivery: str
@@ -49,33 +50,30 @@ class DeliveryVerdict:
     state: str
     lake_rows: int = 0
     target_rows: int = 0
-    missing: int = 0
-    extra: int = 0
-    different: int = 0
-    unread: int = 0
-    differences: tuple[KeyDifference, ...] = ()
-    reason: str | None = None
-    seconds: float = 0.0
 
-    def lines(self, *, values: bool) -> Iterator[str]:
-        """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
-        kinds = {MISSING: EXTRA, EXTRA: MISSING}
-        for difference in self.differences:
-            kind = kinds.get(difference.kind, difference.kind)
-            columns = ", ".join(
-                f"{name} is {_or_null(target)} and should be {_or_null(lake)}" if values else name
-                for name, (target, lake) in difference.columns.items()
-            )
-            yield f"{self.table} {replace(difference, kind=kind)}{': ' if columns else ''}{columns}"
+    @property
+    def label(self) -> str:
+        """Name of the table."""
+        return self.table
+
+    @property
+    def directed_differences(self) -> Sequence[KeyDifference]:
+        """The differences, with the lake in the place of the source."""
+        return [difference.inverted for difference in self.differences]
 
     def to_json(self) -> dict[str, Any]:
         """As an object of JSON; of a difference, ``source`` is the target."""
-        differences = [difference.to_json() for difference in self.differences]
-        return asdict(self) | {"seconds": round(self.seconds, 3), "differences": differences}
-
-
-def _or_null(value: str | None) -> str:
-    return "NULL" if value is None else value
+        return {
+            "delivery": self.delivery,
+            "table": self.table,
+            "state": self.state,
+            "lake_rows": self.lake_rows,
+            "target_rows": self.target_rows,
+            **self.counts(),
+            "differences": self.keys_as_json(),
+            "reason": self.reason,
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def verify_delivery(

@@ -116,7 +116,7 @@ def verify_source(
                 causes = tuple(map(str, gaps.of(table)))
                 for verdict in verdicts:
                     rows, seconds = f"{verdict.source_rows:,}", verdict.seconds
-                    log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.summary, verdict.state, rows, seconds)
+                    log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.label, verdict.state, rows, seconds)
                     yield verdict if verdict.is_right else replace(verdict, causes=causes)
         finally:
             # What was compared is verified_of, also where what comes after it fails, or is not asked for.

@@ -4,7 +4,7 @@ Put here: states, counts and lines. Not here: comparing (tables.py, compare.py),
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.binlog import TableName
@@ -44,9 +44,43 @@ class FoundKeys:
         return not self.layout.key
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableVerdict(DifferingRows):
+    """Result of comparing one table with another, in rows.
+
+    differences: the first of the keys that differ. reason: of a table that could
+    not be compared, or was only counted. seconds: time that the comparison took.
+    """
+
+    differences: tuple[KeyDifference, ...] = ()
+    reason: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """Name of the table for people."""
+        raise NotImplementedError
+
+    @property
+    def directed_differences(self) -> Sequence[KeyDifference]:
+        """The differences, with the side that is right in the place of the source."""
+        return self.differences
+
+    def lines(self, *, values: bool) -> Iterator[str]:
+        """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
+        for difference in self.directed_differences:
+            unlike = (_unlike(name, *pair, values=values) for name, pair in difference.columns.items())
+            columns = ", ".join(unlike)
+            yield f"{self.label} {difference}{': ' if columns else ''}{columns}"
+
+    def keys_as_json(self) -> list[dict[str, Any]]:
+        """The differences as a list of JSON."""
+        return [difference.to_json() for difference in self.differences]
+
+
 @dataclass(frozen=True, slots=True)
-class Verdict(DifferingRows):
-    """Result for one table, in rows.
+class Verdict(TableVerdict):
+    """Result for one table of a source, in rows.
 
     state: ``equal``; ``differs``; ``changing``: nothing differs for sure, but some rows changed whenever they were
     read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
@@ -65,18 +99,15 @@ class Verdict(DifferingRows):
     older: int = 0
     changing: int = 0
     unknown: Mapping[str, int] = field(default_factory=dict)
-    differences: tuple[KeyDifference, ...] = ()
-    reason: str | None = None
     causes: tuple[str, ...] = ()
-    seconds: float = 0.0
     into: str | None = None
     """The downstream table that was compared, where the source table goes to several."""
     unlike_keys: FoundKeys | None = field(default=None, repr=False)
     """All keys that differ for sure; None where no rows were compared."""
 
     @property
-    def summary(self) -> str:
-        """Summary of the comparison."""
+    def label(self) -> str:
+        """Name of the source table, and of the downstream table that was compared."""
         return f"{self.table} into {self.into}" if self.into else str(self.table)
 
     @property
@@ -90,43 +121,49 @@ class Verdict(DifferingRows):
         unlike = self.missing + self.different + self.older + self.changing + self.unread
         return max(self.source_rows - unlike, 0)
 
-    def lines(self, *, values: bool) -> Iterator[str]:
-        """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
-        for difference in self.differences:
-            unlike = (_unlike(name, *pair, values=values) for name, pair in difference.columns.items())
-            columns = ", ".join(unlike)
-            yield f"{self.summary} {difference}{': ' if columns else ''}{columns}"
-
     def remarks(self) -> Iterator[str]:
         """Remarks about the table."""
         # What could not be compared, and why rows may differ.
         if self.reason:
             yield self.reason
         if self.unread:
-            yield f"{self.summary}: {self.unread} more rows differ by their hashes; they were not read again one by one"
+            yield f"{self.label}: {self.unread} more rows differ by their hashes; they were not read again one by one"
         if self.older:
-            yield f"{self.summary}: {self.older} rows are older than the log, which lacks the table's CREATE too"
+            yield f"{self.label}: {self.older} rows are older than the log, which lacks the table's CREATE too"
         for cause in self.causes:
             yield (
-                f"{self.summary}: the table {cause}; mend the table: stratalog mend --source {self.source} --table "
+                f"{self.label}: the table {cause}; mend the table: stratalog mend --source {self.source} --table "
                 f"{self.table}"
             )
         for column, rows in self.unknown.items():
             yield (
-                f"{self.summary}: column {column} is not compared: it restarted when its type changed, and {rows} "
+                f"{self.label}: column {column} is not compared: it restarted when its type changed, and {rows} "
                 f"rows are from before; stratalog load --source {self.source} --table {self.table} reads them again"
             )
         if self.changing:
             changing = f"{self.changing} rows changed whenever they were read"
-            yield f"{self.summary}: {changing}; verify again when it is quieter"
+            yield f"{self.label}: {changing}; verify again when it is quieter"
 
     def to_json(self) -> dict[str, Any]:
-        cells = asdict(replace(self, unlike_keys=None))
-        del cells["unlike_keys"]
-        first = {"source": self.source, "table": str(self.table), "state": self.state}
-        cells |= first | {"position": self.position and str(self.position)}
-        differences = [difference.to_json() for difference in self.differences]
-        return first | cells | {"equal": self.equal, "seconds": round(self.seconds, 3), "differences": differences}
+        """As an object of JSON."""
+        return {
+            "source": self.source,
+            "table": str(self.table),
+            "state": self.state,
+            **self.counts(),
+            "position": self.position and str(self.position),
+            "source_rows": self.source_rows,
+            "lake_rows": self.lake_rows,
+            "older": self.older,
+            "changing": self.changing,
+            "unknown": dict(self.unknown),
+            "differences": self.keys_as_json(),
+            "reason": self.reason,
+            "causes": self.causes,
+            "seconds": round(self.seconds, 3),
+            "into": self.into,
+            "equal": self.equal,
+        }
 
 
 def _unlike(name: str, source: str | None, lake: str | None, *, values: bool) -> str:

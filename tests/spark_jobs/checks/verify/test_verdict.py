@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.compare import KeyDifference
+from spark_jobs.checks.verify.deliveries import DeliveryVerdict
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.checks.verify.verdict import FoundKeys, Verdict, verified_of
 from spark_jobs.lake.table import Table
@@ -77,3 +78,23 @@ def test_keys_that_differ_are_lines_and_json() -> None:
     assert (document["missing"], document["extra"], document["different"], document["unread"]) == (0, 1, 1, 0)
     assert document["differences"][0]["columns"]["v"] == {"source": "1", "lake": None}
     assert "unlike_keys" not in document, "as many as rows"
+
+
+def test_keys_of_a_delivery_are_lines_with_the_lake_as_the_right_side() -> None:
+    differences = (
+        KeyDifference("different", {"id": "7"}, {"v": ("1", None)}),
+        KeyDifference("extra", {"id": "8"}),
+        KeyDifference("missing", {"id": "9"}),
+    )
+    verdict = DeliveryVerdict("copy", "shop.orders", DIFFERS, 3, 3, missing=1, extra=1, differences=differences)
+    assert [*verdict.lines(values=True)] == [
+        "shop.orders different id=7: v is 1 and should be NULL",
+        "shop.orders missing id=8",
+        "shop.orders extra id=9",
+    ]
+    document = verdict.to_json()
+    assert [*document] == [
+        *("delivery", "table", "state", "lake_rows", "target_rows", "missing", "extra", "different", "unread"),
+        *("differences", "reason", "seconds"),
+    ]
+    assert document["differences"][0]["columns"]["v"] == {"source": "1", "lake": None}
