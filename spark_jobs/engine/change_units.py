@@ -6,6 +6,7 @@ Put here: units, their windows, and the parts of units that tasks take. Not here
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.partial_merge import SilverLookup
 from spark_jobs.engine.row_completion import EarlierRows
 from spark_jobs.engine.target_files import RowChanges
+from spark_jobs.engine.target_unit import TargetUnit
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
@@ -45,59 +47,44 @@ class ChangeWindow:
     """The rules that filter changes of rows."""
 
     def key_in(self, target: TableSchema) -> tuple[str, ...] | None:
-        """What its rows are identified by, as the target calls it now; None where it has not all of these columns."""
+        """Key columns of its rows by the target's present names; None where the target lacks one of them."""
         ordinals, columns = self.definition.key or (), self.definition.columns
         names_now = {column.physical_name: column.name for column in target.columns}
         physical = [self.schema.column(str(columns[at].name)).physical_name for at in ordinals]
         return tuple(names_now[name] for name in physical) if names_now.keys() >= {*physical} else None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeUnit:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeUnit(TargetUnit):
     """A downstream table that is made of every change, in a job: what a task needs to know of it."""
 
-    number: int
-    name: str
     mode: Mode
     columns: silver.Columns
     windows: tuple[ChangeWindow, ...]
-    target: str
-    schema: TableSchema
-    configuration: Mapping[str, str]
-    files: tuple[DataFile, ...]
-    """The target's, as far as its rows stay."""
-    rewrites: bool
-    """True if files are written again without rows that go (``compat: plain``); deletion vectors mark them else."""
     extent: Extent
-    fills: tuple[ColumnFill, ...] = ()
-    """Columns that statements added with a default, in their order: the target's files are written again with them."""
-    exact: tuple[ExactTextChange, ...] = ()
-    """Effects of statements on exact texts of the target's rows."""
     skips: frozenset[Position] = frozenset()
     origin: str = ""
     """The silver table's path."""
     origin_schema: TableSchema | None = None
     earlier: EarlierRows | None = None
-    """What rows that lack columns are completed from; None where no row does."""
+    """Source that completes rows without all columns; None where no row lacks one."""
     statements: tuple[DataFile, ...] = ()
     """Silver's files that may have rows of statements, or rows that were loaded."""
     statement_gtids: Mapping[tuple[int, int, int], str] = field(default_factory=dict)
     """GTIDs of statements, by where they stand."""
     ends_all: bool = False
     """True if a new statement emptied the table, so that all current versions end."""
-    has_feed: bool = False
-    """True if the commit says which rows it changes (Delta's change data feed)."""
     buckets: tuple[int, ...] = ()
     """The buckets of its keys, where the versions of its rows are more than one task takes."""
 
     @property
     def keys(self) -> tuple[tuple[str, ...] | None, ...]:
-        """What rows are identified by: the present key, and others that the table had in a window."""
+        """Key columns of the table: the present ones, and others that it had in a window."""
         return tuple(dict.fromkeys([self.columns.key, *(window.key_in(self.schema) for window in self.windows)]))
 
     @property
     def lookup(self) -> SilverLookup | None:
-        """What rows that lack columns are completed from, as a unit of silver's rows has it."""
+        """Lookup that completes rows without all columns, as a unit of silver's rows has it."""
         return self.earlier.lookup if self.earlier else None
 
     @property
@@ -109,11 +96,6 @@ class ChangeUnit:
     def stored(self) -> list[str]:
         """The target's columns."""
         return [*self.columns.types, *ADDED, *MODE_COLUMNS[self.mode]]
-
-    @property
-    def provenance(self) -> tuple[tuple[str, str], ...]:
-        """None: such a table is of one source table."""
-        return ()
 
     @property
     def row_changes(self) -> RowChanges:
@@ -137,7 +119,7 @@ class ChangeUnit:
         for window in self.windows:
             yield from window.fills
 
-    def valued(self, values: Mapping[str, pa.Scalar]) -> "ChangeUnit":
+    def valued(self, values: Mapping[str, pa.Scalar]) -> Self:
         """With the values of the SQL of its columns' fills, as ``fills.evaluated`` gives them."""
         windows = tuple(replace(window, fills=fills.valued(window.fills, values)) for window in self.windows)
         return replace(self, windows=windows, fills=fills.valued(self.fills, values))

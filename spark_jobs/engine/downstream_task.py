@@ -10,10 +10,10 @@ target stays where it is that.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +28,12 @@ from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.engine import feed
 from spark_jobs.engine.change_units import ChangeUnit
 from spark_jobs.engine.deleted_rows import Truncations, with_deletion_state
-from spark_jobs.engine.exact_texts import ExactTextChange
-from spark_jobs.engine.fills import ColumnFill, valued
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.part_merge import own_rows
 from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
 from spark_jobs.engine.restatement import Restatement, SilverSource, states, touched_keys, unchanged
 from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
+from spark_jobs.engine.target_unit import TargetUnit
 from spark_jobs.errors import StratalogError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
@@ -46,12 +45,10 @@ _SAMPLED = 1 << 16
 """Keys at least, of all that there are, by which new rows are parted into ranges."""
 
 
-@dataclass(frozen=True, slots=True)
-class DownstreamUnit:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamUnit(TargetUnit):
     """A downstream table in a job, or one range of its keys: what a task needs to know of it."""
 
-    number: int
-    name: str
     columns: silver.Columns
     origin: str
     """The silver table's path."""
@@ -62,16 +59,6 @@ class DownstreamUnit:
     """The target's position: windows before it are in it."""
     windows: int
     """Number of windows that the files hold: in one no key is twice."""
-    target: str
-    schema: TableSchema
-    configuration: Mapping[str, str]
-    files: tuple[DataFile, ...]
-    rewrites: bool
-    """True if files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
-    fills: tuple[ColumnFill, ...] = ()
-    """Columns that statements added with a default: the target's files are written again with it."""
-    exact: tuple[ExactTextChange, ...] = ()
-    """Effects of statements on exact texts of rows: files that have some are written again."""
     statements: tuple[DataFile, ...] = ()
     """Silver's files that may say that a statement deleted all rows, where deleted rows stay."""
     defers: bool = False
@@ -80,16 +67,12 @@ class DownstreamUnit:
     """Position where the last statement stands that emptied the table: silver rows before it count no more."""
     empties: bool = False
     """True if the target's own rows from before the floor go."""
-    provenance: tuple[tuple[str, str], ...] = ()
-    """Of a part of a table of several source tables: columns that say whose a row is, with the part's values."""
     replaces: bool = False
     """True if the pending rows are put in the place of all of the part's."""
     keeps_deleted: bool = False
     """True if deleted rows stay, marked as such."""
     restatement: Restatement | None = None
     """Changes of silver other than by windows appended; the keys concerned are merged by all of silver."""
-    has_feed: bool = False
-    """True if the commit says which rows it changes."""
     lookup: SilverLookup | None = None
     """Lookup that completes keys whose rows lack columns; None where no row does."""
     lacks_older: bool = False
@@ -103,15 +86,6 @@ class DownstreamUnit:
         """The target's columns."""
         mode = Mode.SOFT_DELETE if self.keeps_deleted else Mode.MIRROR
         return [*self.columns.types, *ADDED, *MODE_COLUMNS[mode], *(name for name, _ in self.provenance)]
-
-    @property
-    def column_fills(self) -> Sequence[ColumnFill]:
-        """All columns that rows get values in."""
-        return self.fills
-
-    def valued(self, values: Mapping[str, pa.Scalar]) -> "DownstreamUnit":
-        """With the values of the SQL of its columns' fills, as ``fills.evaluated`` gives them."""
-        return replace(self, fills=valued(self.fills, values))
 
     @property
     def changes_files(self) -> bool:
@@ -164,14 +138,7 @@ class MergedFiles:
     """Stop of the table, by whichever method it is merged."""
 
 
-class NumberedUnit(Protocol):
-    """A unit of any kind."""
-
-    @property
-    def number(self) -> int: ...
-
-
-def work(task: Sequence[NumberedUnit], merge: Callable[[Any], MergedFiles] | None = None) -> Iterator[MergedFiles]:
+def work(task: Sequence[TargetUnit], merge: Callable[[Any], MergedFiles] | None = None) -> Iterator[MergedFiles]:
     """Does the units of a task, one after the other. merge: instead of ``merged``."""
     does: Callable[[Any], MergedFiles] = merge or merged
     for unit in task:

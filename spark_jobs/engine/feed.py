@@ -8,7 +8,7 @@ one that replaces all rows, needs none.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from spark_jobs.delta import change_data, data_files, schema_changes
 from spark_jobs.delta.change_data import AFTER, BEFORE, DELETE, INSERT
-from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot
 from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.engine.locate import Hit, Numbers
+from spark_jobs.engine.target_unit import TargetUnit
 from spark_jobs.text.sql import literal
 
 Flags = NDArray[np.bool_]
@@ -27,24 +27,7 @@ Changed = tuple[str, pa.Table]
 """A kind of change, and rows that it is of."""
 
 
-class FeedUnit(Protocol):
-    """A unit whose commit may say which rows it changes."""
-
-    @property
-    def target(self) -> str: ...
-    @property
-    def schema(self) -> TableSchema: ...
-    @property
-    def configuration(self) -> Mapping[str, str]: ...
-    @property
-    def files(self) -> tuple[DataFile, ...]: ...
-    @property
-    def stored(self) -> list[str]: ...
-    @property
-    def has_feed(self) -> bool: ...
-
-
-def change_files(unit: FeedUnit, changes: Iterable[Changed]) -> tuple[DataFile, ...]:
+def change_files(unit: TargetUnit, changes: Iterable[Changed]) -> tuple[DataFile, ...]:
     """Rows of changes as one file; none where there are none, or the target has no feed. Raises LakeError."""
     if not unit.has_feed:
         return ()
@@ -62,7 +45,7 @@ def change_files(unit: FeedUnit, changes: Iterable[Changed]) -> tuple[DataFile, 
     return (change_data.write(unit.target, pa.table(columns), unit.schema, unit.configuration),)
 
 
-def by_key(unit: FeedUnit, images: pa.Table, is_written: Flags, replaced: Sequence[Hit]) -> Iterator[Changed]:
+def by_key(unit: TargetUnit, images: pa.Table, is_written: Flags, replaced: Sequence[Hit]) -> Iterator[Changed]:
     """The changes of keys: updates of those that have a new row and had one, else inserts and deletes.
 
     images: one a key. is_written: which of them the target gets. replaced: rows of the target that go, by key.
@@ -77,7 +60,7 @@ def by_key(unit: FeedUnit, images: pa.Table, is_written: Flags, replaced: Sequen
     yield INSERT, images.filter(pa.array(is_written & ~is_replaced))
 
 
-def deletes(unit: FeedUnit, dead: Mapping[str, Numbers]) -> Iterator[Changed]:
+def deletes(unit: TargetUnit, dead: Mapping[str, Numbers]) -> Iterator[Changed]:
     """Rows of the target that go. dead: their numbers by file."""
     by_path = {file.path: file for file in unit.files}
     for path, numbers in dead.items():
@@ -90,7 +73,7 @@ def updates(before: pa.Table, after: pa.Table) -> Iterator[Changed]:
     yield AFTER, after
 
 
-def old_rows(unit: FeedUnit, file: DataFile, numbers: Numbers) -> pa.Table:
+def old_rows(unit: TargetUnit, file: DataFile, numbers: Numbers) -> pa.Table:
     """Rows of the target as they are before the merge, with the columns that it has after it."""
     if not unit.has_feed or not len(numbers):
         return unit.schema.arrow(physical=False).empty_table()

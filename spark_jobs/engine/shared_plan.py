@@ -7,10 +7,8 @@ Rows of silver are read with the names and the types that the downstream table h
 compared as one type.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-
-import pyarrow as pa
 
 from spark_jobs.delta.schema import PHYSICAL_NAME, DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
@@ -18,10 +16,10 @@ from spark_jobs.downstream.commit_clock import Clock
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import Owner, Part, SharedPart
 from spark_jobs.downstream.shared_keys import SharedSources
-from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.order_times import OrderTimes
 from spark_jobs.engine.part_merge import part_schema
 from spark_jobs.engine.restatement import Restatement, SilverSource
+from spark_jobs.engine.target_unit import TargetUnit
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position
@@ -49,12 +47,13 @@ class Side:
         return f"{source}: {schema}.{table}"
 
 
-@dataclass(frozen=True, slots=True)
-class SharedUnit:
-    """A merge of a source table that has keys in common with others, or one range of its keys."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedUnit(TargetUnit):
+    """A merge of a source table that has keys in common with others, or one range of its keys.
 
-    number: int
-    name: str
+    It has no fills: where a statement fills columns, all of silver is merged.
+    """
+
     key: tuple[str, ...]
     sides: tuple[Side, ...]
     """Its own first."""
@@ -66,28 +65,10 @@ class SharedUnit:
     """Changes of its silver other than by windows appended."""
     is_total: bool
     """True if the merge is about all keys of all sources, and replaces all rows of the target."""
-    target: str
-    schema: TableSchema
-    """The target's, with the source table's names of its columns."""
-    configuration: dict[str, str]
-    files: tuple[DataFile, ...]
-    rewrites: bool
     part: int = 0
     parts: int = 1
     """Number of the range of the keys, of how many."""
-    fills: tuple[ColumnFill, ...] = ()
-    provenance: tuple[tuple[str, str], ...] = ()
-    has_feed: bool = False
     defers: bool = False
-    column_fills: tuple[ColumnFill, ...] = ()
-
-    def valued(self, _values: Mapping[str, pa.Scalar]) -> "SharedUnit":
-        """Itself: where a statement fills columns, all of silver is merged."""
-        return self
-
-    @property
-    def stored(self) -> list[str]:
-        return self.schema.names
 
     @property
     def size(self) -> int:
@@ -159,7 +140,7 @@ def planned(
         is_total=is_total,
         target=target.path,
         schema=schema,
-        configuration=dict(plan.design.configuration),
+        configuration=plan.design.configuration,
         files=() if is_total else tuple(snapshot.files),
         rewrites=not is_total and not snapshot.has_deletion_vectors,
     )

@@ -6,7 +6,6 @@ keyless_merge.py, change_task.py).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,21 +17,12 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import feed
 from spark_jobs.engine.deleted_rows import Truncations
 from spark_jobs.engine.exact_texts import ExactTextChange, changed
-from spark_jobs.engine.feed import FeedUnit
 from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.engine.locate import Numbers
 from spark_jobs.engine.restatement import unchanged
+from spark_jobs.engine.target_unit import TargetUnit
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
-
-
-class WritingUnit(FeedUnit, Protocol):
-    """A unit whose target's files may be written again. rewrites: whether those with dead rows are."""
-
-    @property
-    def rewrites(self) -> bool: ...
-    @property
-    def provenance(self) -> tuple[tuple[str, str], ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +69,7 @@ class WrittenAgain:
 
 
 def written_again(
-    unit: WritingUnit, dead: dict[str, Numbers], row_changes: RowChanges, files: Sequence[DataFile] | None = None
+    unit: TargetUnit, dead: dict[str, Numbers], row_changes: RowChanges, files: Sequence[DataFile] | None = None
 ) -> WrittenAgain:
     """The files that go where a unit rewrites files, and those in their place, without dead rows.
 
@@ -104,7 +94,7 @@ def written_again(
     return WrittenAgain(tuple(removed), tuple(added), tuple(feed_files), deleted)
 
 
-def _living(unit: WritingUnit, file: DataFile, dead: Numbers) -> pa.Table:
+def _living(unit: TargetUnit, file: DataFile, dead: Numbers) -> pa.Table:
     """The rows of a file of the target without dead ones."""
     names = unit.schema.names if unit.provenance else unit.stored  # other parts' columns stay
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
@@ -113,7 +103,7 @@ def _living(unit: WritingUnit, file: DataFile, dead: Numbers) -> pa.Table:
     return rows.filter(pa.array(is_alive))
 
 
-def write_rows(unit: WritingUnit, rows: pa.Table) -> list[DataFile]:
+def write_rows(unit: TargetUnit, rows: pa.Table) -> list[DataFile]:
     """Rows of the target as a data file; none where there are none. Columns of other parts are null."""
     if not len(rows):
         return []

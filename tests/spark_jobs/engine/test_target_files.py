@@ -1,6 +1,5 @@
 """Files of a target written again: dead rows stay behind, filled columns have their value, and the feed says so."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,72 +10,58 @@ from spark_jobs.delta import data_files, schema_changes
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table
 from spark_jobs.engine.fills import ColumnFill
-from spark_jobs.engine.locate import Numbers
 from spark_jobs.engine.target_files import RowChanges, as_bytes, write_rows, written_again
+from spark_jobs.engine.target_unit import TargetUnit
 from tests.spark_jobs.engine.lake_rows import MAPPED, alive, stored
 
 
-@dataclass
-class Unit:
-    """What a merge says of its target."""
+def unit_of(
+    table: Snapshot, *, has_feed: bool = False, rewrites: bool = True, provenance: tuple[tuple[str, str], ...] = ()
+) -> TargetUnit:
+    return TargetUnit(
+        number=0,
+        name="shop: t",
+        target=table.path,
+        schema=table.schema,
+        configuration=table.configuration,
+        files=table.files,
+        rewrites=rewrites,
+        provenance=provenance,
+        has_feed=has_feed,
+    )
 
-    snapshot: Snapshot
-    has_feed: bool = False
-    rewrites: bool = True
-    provenance: tuple[tuple[str, str], ...] = ()
-    dead: dict[str, Numbers] = field(default_factory=dict)
 
-    @property
-    def target(self) -> str:
-        return self.snapshot.path
-
-    @property
-    def schema(self) -> TableSchema:
-        return self.snapshot.schema
-
-    @property
-    def configuration(self) -> dict[str, str]:
-        return dict(self.snapshot.configuration)
-
-    @property
-    def files(self) -> tuple[DataFile, ...]:
-        return self.snapshot.files
-
-    @property
-    def stored(self) -> list[str]:
-        return self.schema.names
-
-    def rows(self, file: DataFile) -> list[tuple[int | None, ...]]:
-        return sorted(tuple(row.values()) for row in alive(self.target, file, self.schema))
+def rows_of(unit: TargetUnit, file: DataFile) -> list[tuple[int | None, ...]]:
+    return sorted(tuple(row.values()) for row in alive(unit.target, file, unit.schema))
 
 
 @pytest.fixture
-def unit(tmp_path: Path) -> Unit:
+def table(tmp_path: Path) -> Snapshot:
     """A target of two files; of the first a deletion vector marks a row."""
-    table = new_table(str(tmp_path), {"id": "INT"}, MAPPED)
+    empty = new_table(str(tmp_path), {"id": "INT"}, MAPPED)
     parts = [pa.table({"id": pa.array(numbers, pa.int32())}) for numbers in ([1, 2, 3], [4, 5])]
-    return Unit(stored(table, parts, {0: [1]}))
+    return stored(empty, parts, {0: [1]})
 
 
-def test_only_files_with_dead_rows_are_written_again(unit: Unit) -> None:
+def test_only_files_with_dead_rows_are_written_again(table: Snapshot) -> None:
+    unit = unit_of(table)
     first = next(file for file in unit.files if file.deletion_vector)
     dead = {first.path: np.array([0], np.int64)}
     rewritten = written_again(unit, dead, RowChanges())
     assert (rewritten.removed, dead, rewritten.changes) == ((first.path,), {}, ())
-    assert [unit.rows(file) for file in rewritten.added] == [[(3,)]]
-    unit.rewrites = False
+    assert [rows_of(unit, file) for file in rewritten.added] == [[(3,)]]
     dead = {first.path: np.array([0], np.int64)}
-    assert written_again(unit, dead, RowChanges()).removed == ()
+    assert written_again(unit_of(table, rewrites=False), dead, RowChanges()).removed == ()
     assert as_bytes(dead | {"none": np.zeros(0, np.int64)}) == {first.path: np.array([0], np.int64).tobytes()}
 
 
-def test_a_filled_column_is_in_the_feed_as_an_update_of_each_row(unit: Unit) -> None:
-    design = schema_changes.apply(unit.snapshot, ["ADD COLUMN (`w` INT AFTER `id`)"])
+def test_a_filled_column_is_in_the_feed_as_an_update_of_each_row(table: Snapshot) -> None:
+    design = schema_changes.apply(table, ["ADD COLUMN (`w` INT AFTER `id`)"])
     fill = ColumnFill(design.schema.column("w"), "CAST(4 AS INT)", pa.scalar(4, pa.int32()))
-    filled = Unit(design, has_feed=True)
-    first = next(file for file in unit.files if file.deletion_vector)
+    filled = unit_of(design, has_feed=True)
+    first = next(file for file in table.files if file.deletion_vector)
     rewritten = written_again(filled, {first.path: np.array([0], np.int64)}, RowChanges((fill,)))
-    assert sorted(row for file in rewritten.added for row in filled.rows(file)) == [(3, 4), (4, 4), (5, 4)]
+    assert sorted(row for file in rewritten.added for row in rows_of(filled, file)) == [(3, 4), (4, 4), (5, 4)]
     extended = TableSchema((*design.schema.columns, DeltaColumn("_change_type", "string")))
     changes = [
         tuple(row.values())
@@ -87,10 +72,9 @@ def test_a_filled_column_is_in_the_feed_as_an_update_of_each_row(unit: Unit) -> 
     assert sorted(changes, key=str) == sorted([*before, *((n, 4, "update_postimage") for n in (3, 4, 5))], key=str)
 
 
-def test_rows_of_a_part_have_null_in_columns_of_others(unit: Unit) -> None:
-    unit.provenance = (("_source", "eu"),)
-    design = schema_changes.apply(unit.snapshot, ["ADD COLUMN (`w` INT AFTER `id`)"])
-    part = Unit(design, provenance=unit.provenance)
+def test_rows_of_a_part_have_null_in_columns_of_others(table: Snapshot) -> None:
+    design = schema_changes.apply(table, ["ADD COLUMN (`w` INT AFTER `id`)"])
+    part = unit_of(design, provenance=(("_source", "eu"),))
     (file,) = write_rows(part, pa.table({"id": pa.array([7], pa.int32())}))
-    assert part.rows(file) == [(7, None)]
+    assert rows_of(part, file) == [(7, None)]
     assert write_rows(part, pa.table({"id": pa.array([], pa.int32())})) == []
