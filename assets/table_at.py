@@ -37,7 +37,7 @@ def table_at_asset(lineage: Lineage) -> dg.AssetSpec:
 def materialization(
     lineage: Lineage, request: "TablesRequest", table: "TableAt", path: "StoredPath", rows: int
 ) -> dg.AssetMaterialization:
-    """What names a table that was written: table, position, rows and target, and which rows were asked for."""
+    """Materialization of a table that was written: table, position, rows and target, and the rows asked for."""
     # Rows that were chosen are counted and described; keys are values of rows, so they are not.
     columns = [dg.TableColumn(name, kind.lower()) for name, kind in table.selection().spark_types.items()]
     metadata: Metadata = {

@@ -32,7 +32,7 @@ def active_run(instance: dg.DagsterInstance, jobs: list[str]) -> dg.DagsterRun |
 
 
 def wait_after_failures(instance: dg.DagsterInstance, job: str) -> tuple[int, datetime] | None:
-    """How many of a job's last runs failed in a row, and when to try again; None where the last one did not fail.
+    """Number of a job's last runs that failed in a row, and the time of the next try; None where the last succeeded.
 
     The wait doubles with every failure. A run that failed for nothing but stopped tables is none: the others went on.
     """

@@ -113,7 +113,7 @@ class DataFiles:
         return self._counts[file] or 0
 
     def identity(self, file: int) -> str:
-        """What tells a file apart from any other one of the table, at any time."""
+        """Identity of a file among all that the table ever has: path, bytes and rows."""
         return f"{self.paths[file]} {self._sizes[file]} {self._counts[file]}"
 
     def extent(self, file: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:

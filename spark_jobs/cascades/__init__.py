@@ -1,4 +1,4 @@
-"""What foreign keys do to child rows and a server does not log.
+"""Effects of foreign keys on child rows that a server does not log.
 
 Put here: which changes of parents cascade, what they do to which rows, when values of keys are equal. Not here: which
 foreign keys tables have (ddl/log_gaps.py), what a run does about their child tables (pipeline/log_gaps.py).

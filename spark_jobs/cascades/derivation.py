@@ -1,4 +1,4 @@
-"""What foreign keys do to child rows, change by change of the log: values in, values out.
+"""Effects of foreign keys on child rows, change by change of the log: values in, values out.
 
 A change of a parent's row is followed by those that the server makes by each key that refers to the row, and by those
 that follow from these, before the next change of the log. The rules are InnoDB's (storage/innobase/row/row0ins.cc,
@@ -23,7 +23,7 @@ from spark_jobs.ddl.foreign_keys import ForeignKey
 Row = Mapping[str, Any]
 """A row's values by column."""
 Key = tuple[Hashable, ...]
-"""What tells a row of a table from others."""
+"""Identity of a row in its table."""
 Weights = tuple[Hashable, ...]
 """Values of a foreign key's columns, equal where the server takes the values for equal."""
 
@@ -60,7 +60,7 @@ class DerivedChange:
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """How rows are identified, found and compared.
+    """Functions that identify, find and compare rows.
 
     Attributes:
         identity: a row's key in its table.
@@ -103,7 +103,7 @@ class Derivation:
         return list(self._consequences(change.table, change.before, change.after))
 
     def _consequences(self, table: TableName, before: Row, after: Row | None) -> Iterator[DerivedChange]:
-        """What follows from a change of a parent's row."""
+        """Changes of child rows that follow from a change of a parent's row."""
         for reference in self._by_parent.get(table, ()):
             key = reference.key
             rule = key.on_delete if after is None else key.on_update

@@ -1,4 +1,4 @@
-"""When a server takes two values of a foreign key's columns for equal.
+"""Equality of two values of a foreign key's columns, as a server takes them.
 
 Numbers, times and bytes are equal as they are, text by its column's collation: by its characters, or by their weights,
 with or without spaces at its end (PAD SPACE). A collation is known by its id, as TABLE_MAPs have it.
@@ -29,7 +29,7 @@ _VARYING, _FIXED = {15, 252, 253}, {254}
 
 
 class Collation(NamedTuple):
-    """How text is compared. table: None of one that compares characters alone."""
+    """Comparison of text. table: None of one that compares characters alone."""
 
     table: CollationTable | None
     pads: bool
@@ -50,9 +50,10 @@ KNOWN: Mapping[int, Collation] = {
 
 
 def weigher_of(column: Column) -> Callable[[Any], Hashable]:
-    """What is compared in the place of a column's values. Raises Unsupported for a collation that is not known.
+    """Function from a column's values to the weights that are compared.
 
-    What it gives raises Unsupported itself, for text with a character that the collation's table does not have.
+    Raises Unsupported for a collation that is not known. The function raises it itself, for text with a character that
+    the collation's table does not have.
     """
     is_text = column.type_code in _VARYING | _FIXED and column.charset != _BYTES
     if column.labels is not None:

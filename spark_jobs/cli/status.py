@@ -97,6 +97,7 @@ def status(path: Path, source: str | None, form: str, file: Path | None, *, ever
             print_status(entry, everything=everything)
         for delivery in deliveries:
             _print_delivery(delivery, everything=everything)
+    # Every alarm and every error of a delivery makes the exit status 1.
     messages = [alarm.message for alarms in raised.values() for alarm in alarms]
     messages += [delivery.error for delivery in deliveries if delivery.error]
     for message in messages:

@@ -1,4 +1,4 @@
-"""What becomes of child tables whose rows a server changes by a foreign key without logging that: ``on_cascade:``.
+"""Choices for child tables whose rows a server changes by a foreign key without logging it: ``on_cascade:``.
 
 Put here: which table has which choice. Not here: which tables such keys have (ddl/log_gaps.py), carrying the choice out
 (pipeline/log_gaps.py).

@@ -351,10 +351,12 @@ _SAYING_NOTHING = ("SIGNED", "VISIBLE", "BINARY", "ENFORCED", "VIRTUAL", "STORED
 
 
 def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, charset: str) -> Column:
+    # The character set ``binary`` makes binary types of text types.
     if kind in ("char", "varchar") and charset == BINARY:
         kind = {"char": "binary", "varchar": "varbinary"}[kind]
     elif kind.endswith("text") and charset == BINARY:
         kind = kind.replace("text", "blob")
+    # A precision above 24 bits makes a DOUBLE of a FLOAT; lengths decide which TEXT or BLOB it is.
     numbers = [int(word.text) for word in arguments if word.kind == "number"]
     if kind == "float" and len(numbers) == 1 and numbers[0] > 24:
         kind = "double"
@@ -368,6 +370,7 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, char
         kind = "text" if is_text else "blob"
     if first and kind in ("blob", "text"):
         kind = _of_length(kind, first, charset if is_text else BINARY)
+    # The declaration as information_schema has it, and from it a column as a server's row gives it.
     labels = _plain_labels(name, arguments) if kind in ("enum", "set") else []
     inside = ",".join(map(_label, labels)) if labels else str(first or _FLOATS) if kind == "vector" else ""
     declared = f"{kind}({inside})" if inside else kind

@@ -137,18 +137,21 @@ class TableDelivery:
         return replace(result, seconds=time.monotonic() - began)
 
     def _window(self, progress: Progress, window: TableDelta, result: Delivered) -> tuple[Progress, Delivered]:
+        # The target's columns first: a window that is open has had its statements.
         self._require_same_table(progress, window)
         shape = lake_table.shape_of(self.lake, self.table, window.after)
         dialect = Dialect.of(self.connection)
         statements: list[str] = []
         if progress.exit_version is None:
             statements = self._alter(progress, shape, dialect)
+        # A first copy goes into an empty table, unless rows are overwritten by their keys.
         target = target_table.target_table(self.connection, self.table.schema, self.table.name)
         if target is None:
             raise DeliveryError(f"{self.label}: the target has no such table; create it, or set ddl: apply")
         is_first = progress.version is None and progress.exit_version is None
         if is_first and self.settings.safe_mode != "on":  # which overwrites what is there
             self._require_empty()
+        # The rows, in transactions that carry the progress row; then the window is closed.
         columns = target_table.types_of(shape, dialect)
         step = Step(window.after.metadata.id, window.after.version, shape.position, columns, logs=self.logs)
         rows = _Writing(self, progress, window, step, target, shape).write()

@@ -92,17 +92,20 @@ def write_parts(
     compression = layout.get("compression", "snappy")
     name = layout.get("name") or _file_name(configuration, compression)
     file = directory(table_path) / name
+    # Columns with bounds in the log, and those with statistics in the file's pages.
     mapped = schema if stats_columns is None else _only(schema, stats_columns)
     indexed = statistics.indexed_columns(schema, configuration) if stats_columns is None else mapped
     parquet_statistics: bool | list[str] = True
     if page_statistics is not None:
         parquet_statistics = [schema.column(column).physical_name for column in page_statistics]
+    # Rows of a group and of a page follow from the bytes of a row in the first part.
     tables = (to_physical(rows, schema) for rows in parts)
     first = next(tables)
     row_bytes = max(1, first.nbytes // max(1, first.num_rows))
     group_rows = layout.get("row_group_rows") or min(_ROW_GROUP_ROWS, max(1, _ROW_GROUP_BYTES // row_bytes))
     kept_names = [column.physical_name for column in indexed.columns] or first.column_names[:1]  # one tells the rows
     bounded: list[pa.Table] = []
+    # An error inside the block leaves no file.
     try:
         with durable(file) as sink:
             with pq.ParquetWriter(
@@ -125,6 +128,7 @@ def write_parts(
             size = sink.tell()
     except OSError as error:
         raise LakeError(f"{table_path}: cannot be written: {reason(error)}") from error
+    # The statistics are those of all parts together.
     action = {
         "path": name,
         "partitionValues": {},

@@ -1,4 +1,4 @@
-"""What a table's log says of the values in files that its newest version does not have: bounds, removed.
+"""Bounds of values in files that a table's newest version does not have: removed from its log.
 
 Commits and checkpoints are written again in their place without them. A file is read without its bounds as with them,
 so every version reads as before, and a commit that is written again twice is the same. Delta keeps statistics optional

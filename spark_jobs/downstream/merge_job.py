@@ -189,6 +189,7 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
 
     Raises LostRace where windows are to be merged again by a head of silver that is older than what the target has.
     """
+    # Silver's commits since the version that was merged last, without those of maintenance.
     last = DownstreamCommit.of_head(head)
     merged = last.silver_version if last else -1
     listed = work.origin.since(max(-1, merged - 1))
@@ -199,6 +200,7 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     redone = [] if merged < 0 else [windows for commit in commits for windows in commit.ranges]
     begins = [] if merged < 0 else [position for commit in commits for position in _begins(commit)]
     replayed = () if merged < 0 else work.replays
+    # All rows are replaced where single commits do not tell the difference any more.
     here, silver_end, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
     is_other_mode = last is not None and last.mode != work.mode

@@ -158,7 +158,7 @@ def _silver_before(work: MergeJob, head: Head) -> Snapshot | None:
 
 
 def _earlier_rows(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> EarlierRows:
-    """What changes are completed from. origin: the silver table."""
+    """Source that completes changes without all columns. origin: the silver table."""
     source = SilverSource(origin.path, origin.schema, work.columns.key)
     if delta.is_renewed:
         return EarlierRows(SilverLookup(source, tuple(origin.files), None, work.floor))

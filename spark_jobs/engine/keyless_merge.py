@@ -61,6 +61,7 @@ class CopyCounts:
 
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Brings the copies of rows in the target to what silver says. Raises TableStopped, LakeError."""
+    # Copies to add or to remove by row, and rows that a statement emptied (row numbers by file).
     truncations, restatement = row_changes_of(unit).truncations, unit.restatement
     counts = _total(unit, restatement, truncations) if restatement else _changed(unit, truncations)
     dead = vanished_rows(unit)
@@ -88,6 +89,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     dead_hits = [*_first_of_each(located, excess), *outdated_hits]
     for hit in dead_hits:
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
+    # New files, the change data feed, and files that are written again without dead rows.
     copies = ordered(images.select(unit.stored), unit.identity)
     added = write_rows(unit, copies)
     deletes = chain(

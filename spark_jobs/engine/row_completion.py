@@ -41,7 +41,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class EarlierRows:
-    """What changes are completed from.
+    """Source that completes changes without all columns.
 
     lookup: silver's rows, and how many keys the target lacks since none of theirs was whole. restatement: what silver
     has done since to windows that the target has, where that decides about the number of such keys.

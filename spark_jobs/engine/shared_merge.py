@@ -104,6 +104,7 @@ def merged(unit: SharedUnit) -> MergedFiles:
         is_present[hit.keys] = True
         is_right[hit.keys[stays]] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~stays]])
+    # Only keys whose row changes are written, so that a merge that is repeated writes nothing.
     is_written = exists & ~is_right
     rows = _new_target_rows(unit, last.take(winners[is_written]))
     added = write_rows(unit, sorted_by_key(rows, unit.key))

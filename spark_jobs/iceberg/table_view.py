@@ -186,6 +186,7 @@ class _View:
             "snapshot-log": [],
             "metadata-log": earlier.get("metadata-log", []),
         }
+        # All files of the version are added by one snapshot.
         self._manifests = Manifests(self._folder)
         self._set_columns(snapshot)
         self._add_snapshot(commit)
@@ -266,6 +267,7 @@ class _View:
         changes = self._changes(commit)
         after = before.after(changes, numbers, self._schema)
         (data_files, rows), (vectors, deleted) = after.total(DATA), after.total(DELETES)
+        # Readers of Iceberg refuse times that decrease from snapshot to snapshot.
         timestamp = max(commit.timestamp or _now(), self.document["last-updated-ms"])
         name = f"snap-{commit.version}-{uuid.uuid4()}.avro"
         snapshot: dict[str, Any] = {
@@ -288,6 +290,7 @@ class _View:
         }
         if parent is not None:
             snapshot["parent-snapshot-id"] = parent["snapshot-id"]
+        # The document names the snapshot only once its files are written.
         self._write_file(name, manifest_list(after.listed, snapshot))
         self._manifests = after
         self.new_snapshots.append(snapshot)
@@ -306,6 +309,7 @@ class _View:
         """Changes of a commit; its new deletion vectors are written. Raises LakeError, OSError."""
         changes = FileChanges()
         vectors: dict[str, Descriptor] = {}
+        # A file that is removed and added again only gets another deletion vector.
         for path, file in commit.removed.items():
             if path not in commit.added:
                 changes.removed.add(self._at(path))

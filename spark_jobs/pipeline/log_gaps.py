@@ -58,7 +58,7 @@ class Cascade:
 
 @dataclass(frozen=True, slots=True)
 class GapStop:
-    """Where a gap stops a table, the boundary of transactions before it, and why, with what to do."""
+    """Stop of a table at a gap: the boundary of transactions before it, and the reason, with what to do."""
 
     at: Position
     refusal: str

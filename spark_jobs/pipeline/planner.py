@@ -92,6 +92,7 @@ class Planner:
         if start >= self.snapshot.end and not by_log:
             sequence_names = {TableName(*entry.name) for entry in entries if entry.reason == sequences.REASON}
             return Plan(entries, [], {}, sequence_names)
+        # One scan of bronze serves all tables; what it lacks of their beginnings is added.
         slices, scan = scan_effective(
             self.snapshot.table, self.snapshot.version, Range(start, self.snapshot.end), self.snapshot.oldest, cuts
         )
@@ -101,6 +102,7 @@ class Planner:
         planned = Plan(self._with_new(entries, scan), [], {}, index=slices)
         gaps = gaps_of(self.pipeline, self.lake, self.source)
         tables = TablePlanner(self.pipeline, self.lake, self.snapshot, scan, inputs, cuts, gaps, slices)
+        # Each table is planned by itself: one that stops leaves the others as they are.
         inside: frozenset[Position] = frozenset()
         for entry in filter(self._is_due, self._in_scope(planned.entries)):
             name = TableName(*entry.name)

@@ -65,6 +65,7 @@ def plan_table(
 
     has_inherited: whether rows that came with the table's name are too.
     """
+    # Windows of silver that the range touches, gaps between them, and the statement that gave the table its name.
     lake = lake_of(pipeline)
     context = replace(PlanningContext.of(pipeline, lake, snapshot), by_log=True)
     table = lake.silver(snapshot.source, name.schema, name.table)

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -84,6 +84,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         reading = declared = None
         settings, began = pipeline.sources[name], time.monotonic()
         with by_one_connection(source):
+            # A definition that cannot be read must not keep the log out of bronze: it is raised after the commit.
             try:
                 reading = reading_of(lake, source, settings.schema_dump, on_server_default)
                 declared = new_facts(lake, source)
@@ -93,6 +94,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
                 unreadable = error
             now = source.now() if shares and until is None else None
             planned = plan(lake.bronze(name), source, settings.start, until)
+        # The commit of bronze, then what is known of its tables at its end.
         planned = replace(planned, redact=Redaction.of(settings.redact))
         extracted = carried_out(brief, lake, source, planned, began)
         landed.append(extracted)
@@ -286,10 +288,7 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
             partial(_note_delivery, finished),
         )
     results = at_one_version({result.name: result for result in merge_results})
-    for result in results.values():
-        if result.stopped:
-            stopped_into[result.name] = advised(result.stopped, table=result.name[0])
-            log.error("%s", stopped_into[result.name])
+    stopped_into |= _stops_of(results.values())
     for origin, reason in by_table(stopped_into).items():
         stopped[origin] = f"{stopped[origin]}\n{reason}" if origin in stopped else reason
 
@@ -302,6 +301,14 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [merge_summary.after(entry) for entry in entries]
     return Outcome(after, position, compacted, merges, stopped, stopped_into, new)
+
+
+def _stops_of(results: Iterable[DeliveryResult]) -> dict[TableInto, str]:
+    """Messages of the merges that stopped, by source table and destination; each is logged."""
+    messages = {result.name: advised(result.stopped, table=result.name[0]) for result in results if result.stopped}
+    for message in messages.values():
+        log.error("%s", message)
+    return messages
 
 
 def _deliveries(

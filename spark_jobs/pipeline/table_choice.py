@@ -24,7 +24,7 @@ def tables_in_scope(pipeline: Pipeline, source: str) -> list[TableName]:
 
 
 def wrong_tables(source: str, texts: Sequence[str], tables: Sequence[TableName]) -> dict[str, str]:
-    """What is wrong with names and patterns, by their position in the request; empty where each names a table."""
+    """Problems of names and patterns, by their position in the request; empty where each names a table."""
     problems = {}
     for at, text in enumerate(texts):
         try:

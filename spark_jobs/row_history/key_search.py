@@ -146,7 +146,7 @@ class KeyIndexes:
         return index_files.index_path(folder, Path(self.files.paths[file]).name, qualifier)
 
     def _identity(self, file: int, name: TableName) -> str | None:
-        """What an index is of; None where the file's part of the log is not known."""
+        """Digest (hexadecimal) of all that an index depends on; None where the file's part of the log is not known."""
         extent = self.files.extent(file)
         if extent is None:
             return None

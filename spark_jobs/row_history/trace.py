@@ -203,7 +203,7 @@ class TableTrace:
         return self._slices.of_range(self.within, self.life.names, positions, search.rows if search else None)
 
     def _lines(self, form: Format, slices: Iterator[LocatedSlice]) -> Iterator[tuple[LocatedSlice, ChangeLine]]:
-        """What a format makes of the table's changes in slices, each with its slice."""
+        """Lines of a format for the table's changes in slices, each with its slice."""
         position = self.within.start
 
         def noted() -> Iterator[LocatedSlice]:

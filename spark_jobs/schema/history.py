@@ -230,6 +230,7 @@ def follow(
 
     Where bronze begins earlier than it did, as behind ``extract --archive``, it is rebuilt from there.
     """
+    # Nothing is read where neither bronze nor the answers have anything new.
     snapshot = BronzeSnapshot.find(lake, source)
     if snapshot is None:
         return []

@@ -84,6 +84,7 @@ class TableTexts:
         old = images.take(pa.array(np.where(is_update, indexes + len(indexes), indexes)))
         old_keys, new_keys = writer.key_texts(old), writer.key_texts(changes_seen.after)
         is_moved = is_update & pc.not_equal(old_keys, new_keys).to_numpy(zero_copy_only=False)
+        # Without a key, a row that changes is deleted and inserted.
         if not writer.key:
             is_moved = is_update
         before_keys, after_keys = keys.of(old), keys.of(changes_seen.after)

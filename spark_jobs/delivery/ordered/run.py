@@ -104,6 +104,7 @@ class _Run:
 
     def deliver(self, source: str) -> None:
         """Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
+        # The tables of which the target has a first copy, and all rows up to the position that is reached.
         lake, name, connection = lake_of(self.pipeline), self.workers.name, self.connection
         rows = {table: row for table, (row, _) in rows_of.listed(connection, name).items()}
         stored = rows.get(("", source), Progress(0))
@@ -113,6 +114,7 @@ class _Run:
             tables = self._complete_tables(source, rows, tables, Position.parse(reached_position))
         if not tables:
             return
+        # All tables end where the slowest does: rows of one transaction are delivered together.
         begin = Position.parse(stored.position) if stored.position else min(table.since for table in tables)
         end = max(begin, min(table.end for table in tables))
         is_behind = any(self._is_behind(rows, table, end) for table in tables)
@@ -125,6 +127,7 @@ class _Run:
         if begin == end and stored.exit_version is None and not is_behind:
             self.ended |= {_origin(source, table) for table in tables if table.end == end}
             return
+        # The log alone makes the rows of a range: what came into silver otherwise stops the delivery.
         for table in tables:
             row = rows[table.into.schema, table.into.name]
             assert row.version is not None
@@ -146,6 +149,7 @@ class _Run:
             self._note(delivery, time.monotonic() - began)
             begin, progress = until, delivery.progress
         assert delivery
+        # The tables whose end is reached, and the progress rows of all.
         self.ended |= {_origin(source, table) for table in tables if table.end == begin}
         delivery.settle(self._notes(source, tables, begin), begin)
 

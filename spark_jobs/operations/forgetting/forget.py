@@ -80,7 +80,7 @@ class ForgottenIn:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was forgotten of one table, or would be. holders: who still has the rows, one sentence each."""
+    """Result of forgetting rows of one table, or its preview. holders: who still has the rows, one sentence each."""
 
     source: str
     table: TableName
@@ -200,7 +200,7 @@ class _Forgetting:
         return self.source, self.name.schema, self.name.table
 
     def _entry(self) -> Entry:
-        """What is published of the table. Raises ConfigError, TableStopped."""
+        """Published entry of the table. Raises ConfigError, TableStopped."""
         entries = published.read(self._lake, self.source)
         entry = next((entry for entry in entries if entry.name == self._name), None)
         if entry is None or entry.silver_version is None:
@@ -386,7 +386,7 @@ class _Forgetting:
 
 
 def elsewhere(pipeline: Pipeline, source: str) -> Iterator[str]:
-    """What has the rows elsewhere and is not erased: archives, and copies that nobody here knows of."""
+    """Copies of the rows that are not erased, one sentence each: archives, and copies that are not known here."""
     archive = pipeline.sources[source].archive
     if archive is not None:
         yield f"{archive}: the archive of the log still has the rows; a backfill that reads it brings them back"

@@ -32,7 +32,7 @@ from spark_jobs.storage.files import StoredPath
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """What a version of a table has of the keys.
+    """Files and rows of a table's version that have the keys.
 
     files: its data files with such rows. rows: how many rows of these are not marked as deleted; marked: how many are.
     """

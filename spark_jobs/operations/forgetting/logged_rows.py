@@ -177,7 +177,7 @@ def _within(logged: LoggedRows, log_slice: Mapping[str, Any]) -> set[tuple[int, 
 
 
 def _noted(before: Mapping[str, Any] | None, new: ErasedSlice) -> dict[str, Any]:
-    """What bronze says of events that are not the server's own."""
+    """Record in bronze of events that are not the server's own: counts, bytes and tables."""
     names = {(table["schema"], table["table"]) for table in (before or {}).get("tables") or ()} | new.tables
     return {
         "events": new.events + (before["events"] if before else 0),

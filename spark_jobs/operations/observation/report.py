@@ -90,7 +90,7 @@ def duration(hours: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LayerShare:
-    """How many of a source's tables are where bronze is, in one layer, in hundredths of all in scope."""
+    """Share of a source's tables that are where bronze is, in one layer, in hundredths of all in scope."""
 
     name: str
     current: int

@@ -106,7 +106,7 @@ def gc_source(
 
 @dataclass(frozen=True, slots=True)
 class LogReaders:
-    """Who reads a source's bronze: each needs the log from a position on."""
+    """Readers of a source's bronze: each needs the log from a position on."""
 
     pipeline: Pipeline
     lake: Lake

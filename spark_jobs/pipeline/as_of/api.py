@@ -94,7 +94,7 @@ def as_of(  # noqa: PLR0913 - the ways in which rows are chosen
 
 
 def _source(pipeline: Pipeline, source: str | None, table: str) -> str:
-    """Whose table it is. Raises ConfigError."""
+    """Name of the table's source: the given one, or the only one there is. Raises ConfigError."""
     names = list(pipeline.sources)
     if source is None and len(names) != 1:
         raise ConfigError({"source": f"name one of {', '.join(names)}"})

@@ -18,7 +18,7 @@ from spark_jobs.pipeline.table_choice import tables_in_scope, wrong_tables
 
 @dataclass(frozen=True, slots=True)
 class TablesRequest:
-    """Which tables, at which location, and where their rows are written.
+    """Tables, the location in the log at which they are read, and the folder of their rows.
 
     Attributes:
         source: whose log the location is in.
@@ -74,7 +74,7 @@ class TablesRequest:
 
 
 def _problems(look: Callable[[], object], key: str = "") -> dict[str, str]:
-    """What is wrong with a value, by its key where the error has none."""
+    """Problems that a check raises, by key; by the given key where the error has none."""
     try:
         look()
     except ConfigError as error:

@@ -112,6 +112,7 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
             f"and the lake has not may have been filtered. Rebuild the table, and load it: stratalog reset --source "
             f"{load.source} --table {name}"
         )
+    # A masked key in the lake equals no key of the server.
     hidden = {*rules.columns.key} & {*rules.masks.masks}
     if hidden:
         raise TableStopped(

@@ -95,6 +95,7 @@ NOTHING = MendCounts()
 
 def compared(task: MendTask) -> Iterator[DataFile | MendCounts]:
     """The file with the rows of the mend, none where nothing differs, and how many there are. Raises LakeError."""
+    # The server's rows of the task, and all keys that either side has.
     key = task.origin.key
     names = [*task.names, "_raw"]
     parts = [
@@ -130,6 +131,7 @@ def compared(task: MendTask) -> Iterator[DataFile | MendCounts]:
     if len(rows):
         ordered = sorted_by_key(rows, key)
         yield data_files.write(task.target.path, ordered, task.target.schema, task.target.configuration)
+    # Each key counts once: as mended, as equal, or as one that the log decides about.
     yield MendCounts(
         inserted=int((is_written & ~is_alive).sum()),
         updated=int((is_written & is_alive).sum()),

@@ -69,5 +69,5 @@ def _typed(name: str, texts: Sequence[str], kind: pa.DataType) -> pa.Array:
 
 
 def _parameter(text: str, kind: pa.DataType) -> Any:
-    """What the server compares with: it converts texts itself, but for bytes."""
+    """Parameter of a query for a value: its text, which the server converts, or its bytes."""
     return bytes_value(text) if pa.types.is_binary(kind) else text

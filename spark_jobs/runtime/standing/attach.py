@@ -154,10 +154,12 @@ def _attached(wish: Wish) -> Attachment:
 
 def _start_keeper(folder: SessionFolder, wish: Wish, lock: int) -> None:
     """Starts a keeper, which takes over the lock."""
+    # What an earlier server left must not be taken for this one's.
     log.info("starting a Spark server that stays until it is unused for %g s (spark.keep)", wish.keep)
     folder.withdraw()
     (folder.path / "settings").unlink(missing_ok=True)
     extra = [word for word in shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")) if word != "pyspark-shell"]
+    # The task goes by standard input, the token by the environment: other users can see arguments.
     task = {
         "lock": lock,
         "settings": {**wish.settings, **wish.starting()},
@@ -169,6 +171,7 @@ def _start_keeper(folder: SessionFolder, wish: Wish, lock: int) -> None:
     variables = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": secrets.token_hex(32), "SPARK_CONNECT_MODE": "0"}
     environment = wish.environment() | variables | {"PATH": os.environ.get("PATH", os.defpath)}
     module = "spark_jobs.runtime.standing.keeper"
+    # Only the user can read the log, and a link in its place is not followed.
     errors = os.open(folder.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         keeper = subprocess.Popen(
