@@ -189,7 +189,7 @@ class Backfill:
             self._outcome = backfill_source(
                 spark.session(), self._pipeline, request.source, self._range, request.wants, options=options
             )
-        self._publish(self._outcome)
+        self._publish_tables(self._outcome)
         if self._fetched:
             register_files(self._context.instance, self._lineage)
         return self
@@ -247,7 +247,7 @@ class Backfill:
             listed = "\n".join(stopped.values())
             raise dg.Failure(f"not replayed: {counted(len(stopped), 'table')}:\n{listed}", allow_retries=False)
 
-    def _publish(self, outcome: "Outcome") -> None:
+    def _publish_tables(self, outcome: "Outcome") -> None:
         """The materializations of tables whose rows changed; their positions are what they were."""
         from spark_jobs.lake.layout import lake_of
 

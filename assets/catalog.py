@@ -105,7 +105,7 @@ class AssetCatalog:
     def spec(self, asset: AssetOf) -> dg.AssetSpec:
         """The spec of an asset, without its dependencies. Raises ConfigError where a translation returns no spec."""
         if asset not in self._specs:
-            spec = self._base(asset)
+            spec = self._base_spec(asset)
             if self.translation:
                 spec = self.translation(spec, asset)
                 if not isinstance(spec, dg.AssetSpec):
@@ -145,7 +145,7 @@ class AssetCatalog:
 
         return assets.map_asset_specs(dressed)
 
-    def _base(self, asset: AssetOf) -> dg.AssetSpec:
+    def _base_spec(self, asset: AssetOf) -> dg.AssetSpec:
         # The key of its layer, as it is documented; a prefix comes before it.
         name = (asset.schema, asset.table)
         key: dg.AssetKey = {

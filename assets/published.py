@@ -62,7 +62,7 @@ def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         now = merged.position if merged else position
         # Published again where a position, an entry or Dagster's copy differs.
         if now and (comparison.differs or set(entries) != set(before) or now != comparison.in_lake):
-            schema = _schema(pipeline, source) if merged else None
+            schema = _audited_schema(pipeline, source) if merged else None
             for line in schema.lines() if schema else ():
                 context.log.warning("%s: %s", source, line)
             metadata = _metadata(now, entries, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
@@ -145,7 +145,7 @@ def _catalogued(context: dg.OpExecutionContext, pipeline: Pipeline, spark: Sessi
         context.log.info("catalog: registered: %s; removed: %s", changes.registered, changes.removed)
 
 
-def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
+def _audited_schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
     from spark_jobs.checks.schema_drift import audit_after_run
 
     return audit_after_run(pipeline, source)

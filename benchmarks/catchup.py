@@ -45,7 +45,7 @@ def measure(folder: Path, size: int) -> None:
         print_progress("writing the log")
         file = _write_log_file(server, size)
         server.stop()
-        _copy(server, file)
+        _repeat_file(server, file)
         server.start()
         source = Server("log", _settings(server))
         log = source.log()
@@ -85,7 +85,7 @@ def _status(cursor: Cursor) -> tuple[str, int]:
     return str(status[0]), int(status[1])
 
 
-def _copy(server: MySQLServer, file: str) -> None:
+def _repeat_file(server: MySQLServer, file: str) -> None:
     """The log is this file so many times, under consecutive names."""
     base, _, digits = file.rpartition(".")
     index = server.data / f"{base}.index"
@@ -123,7 +123,7 @@ def _figures(server: MySQLServer, source: Server, log: Log, parts: list[FilePart
             timed(TOOL, partial(_by_tool, tool, server, parts, folder / "raw"))
         timed(EXTRACTED, partial(_extracted, spark, source, log, folder / f"lake{at}"))
         timed(DUMPED, lambda: _at_once(parts, lambda part: sum(len(chunk) for chunk in reading(part)[1])))
-        timed(SLICED, lambda: _at_once(parts, lambda part: sum(1 for _ in _slices(reading, part))))
+        timed(SLICED, lambda: _at_once(parts, lambda part: sum(1 for _ in _slices_of_part(reading, part))))
     spark.stop()
     return figures
 
@@ -166,7 +166,7 @@ def _at_once(parts: list[FilePart], do: Callable[[FilePart], int]) -> None:
         list(pool.map(do, parts))
 
 
-def _slices(reading: DumpReading, part: FilePart) -> Iterator[object]:
+def _slices_of_part(reading: DumpReading, part: FilePart) -> Iterator[object]:
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_)
     for chunk in chunks:

@@ -125,7 +125,7 @@ def _measure_ticks(
     print_progress("writing the tables")
     for schema in SCHEMAS:
         _write_statements(server, schema, _first)
-    pipelines = {case.name: _pipeline(server, folder / f"{at}", case) for at, case in enumerate(cases)}
+    pipelines = {case.name: _case_pipeline(server, folder / f"{at}", case) for at, case in enumerate(cases)}
     for name, pipeline in pipelines.items():
         print_progress(f"{name}, first run")
         runs.run(spark, pipeline, SOURCE)
@@ -133,7 +133,7 @@ def _measure_ticks(
     for tick in range(1, WARM + rounds + 1):
         print_progress(f"tick {tick}")
         for schema in SCHEMAS:
-            _write_statements(server, schema, lambda table: _changes(table, tick))  # noqa: B023 - it is called here
+            _write_statements(server, schema, lambda table: _tick_changes(table, tick))  # noqa: B023 - it is called here
         for name, pipeline in pipelines.items():
             measured_runs[name].append(_measured_run(spark, pipeline))
     _print_ticks(cases, {name: all_runs[WARM:] for name, all_runs in measured_runs.items()})
@@ -175,7 +175,7 @@ def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pi
     for nth in range(rounds):
         print_progress(f"reset, round {nth}")
         runs_by_number["first run of a new lake"].append(
-            _measured_run(spark, _pipeline(server, folder / f"new-{nth}", Case(PLAIN)))
+            _measured_run(spark, _case_pipeline(server, folder / f"new-{nth}", Case(PLAIN)))
         )
         with metered() as usage:
             for at in range(TABLES):
@@ -205,7 +205,7 @@ def _jobs(spark: SparkSession) -> int:
     return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # noqa: SLF001 - the status tracker forgets old ones
 
 
-def _pipeline(server: MySQLServer, folder: Path, case: Case) -> Pipeline:
+def _case_pipeline(server: MySQLServer, folder: Path, case: Case) -> Pipeline:
     login = {"host": server.host, "port": server.port, "user": server.user, "password": "${BENCH_PASSWORD}"}
     document = {"lake": "./lake", "sources": {SOURCE: {"mysql": login}}, "tables": [f"{case.schema}.*"]}
     folder.mkdir()
@@ -233,7 +233,7 @@ def _first(table: str) -> Iterator[str]:
     yield _inserted(table, 1, ROWS)
 
 
-def _changes(table: str, tick: int) -> Iterator[str]:
+def _tick_changes(table: str, tick: int) -> Iterator[str]:
     """Six rows updated, two deleted, two inserted; no tick changes a row that another one did."""
     updated, deleted, inserted = ROWS - 6 * tick, 2 * tick, ROWS + 2 * tick
     yield (

@@ -305,7 +305,7 @@ def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
                     running.remove(program)
                     print(error, flush=True)
         for program in running:
-            yield _line(log, program, own_program)
+            yield _program_line(log, program, own_program)
 
 
 def _measured_pass(program: Running, log: Log, truth: dict[Log, Numbers], number: int) -> None:
@@ -325,7 +325,7 @@ def _measured_pass(program: Running, log: Log, truth: dict[Log, Numbers], number
     program.seconds.append(statistics.mean(measured_seconds) / log.changes)
 
 
-def _line(log: Log, program: Running, own_program: Running) -> str:
+def _program_line(log: Log, program: Running, own_program: Running) -> str:
     best, median = min(program.seconds), statistics.median(program.seconds)
     megabytes = log.size / log.changes / best / 1e6
     figures = f"{1 / best:,.0f} | {1 / median:,.0f} | {megabytes:,.1f}"

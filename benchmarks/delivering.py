@@ -63,7 +63,7 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
         }
         for apply, own_windows in windows.items():
             with MySQLServer(folder / f"target-{apply}", _OPTIONS) as target:
-                pipeline = _pipeline(folder, source, target, apply)
+                pipeline = _delivery_pipeline(folder, source, target, apply)
                 _execute(target, "CREATE DATABASE bench", _TABLE)
                 if apply == "ordered":
                     print_progress("copying the table")
@@ -93,7 +93,7 @@ def _window(pipeline: Pipeline, names: tuple[str, str], target: MySQLServer, cou
     print(f"| {' | '.join((*cells, *(f'{load:.1f}' for load in (*processor, os.getloadavg()[0]))))} |", flush=True)
 
 
-def _pipeline(folder: Path, source: MySQLServer, target: MySQLServer, apply: str) -> Pipeline:
+def _delivery_pipeline(folder: Path, source: MySQLServer, target: MySQLServer, apply: str) -> Pipeline:
     document = {
         "lake": str(folder / "lake"),
         "sources": {SOURCE: {"files": str(source.data)}},

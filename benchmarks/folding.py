@@ -59,12 +59,12 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     append_windows(pipeline, rows)
     _forget(pipeline)
     silver = lake_of(pipeline).silver(SOURCE, NAME.schema, NAME.table)
-    lines = [_line("as runs left it", spark, pipeline, silver)]
+    lines = [_fold_line("as runs left it", spark, pipeline, silver)]
     (entry,) = publication.read(lake_of(pipeline), SOURCE)
     print_progress("folding")
     fold_result, seconds = _timed(lambda: fold(spark, lake_of(pipeline), entry, Capacity(slots(spark))))
     assert fold_result
-    lines.append(_line("folded", spark, pipeline, silver))
+    lines.append(_fold_line("folded", spark, pipeline, silver))
     print(
         "| silver | rows | files | MB | a fresh downstream table, s | its rows |\n| --- | --- | --- | --- | --- | --- |"
     )
@@ -99,7 +99,7 @@ def append_windows(pipeline: Pipeline, rows: int) -> None:
         next_commit = replace(commit, position=begin_of(number + 1), batch=new_batch(), start=begin_of(number))
         deltalake.write_deltalake(
             table.path,
-            _window(schema, keys, is_there, number, chance),
+            _window_rows(schema, keys, is_there, number, chance),
             mode="append",
             commit_properties=CommitProperties(
                 custom_metadata={"userMetadata": next_commit.to_json()},
@@ -112,7 +112,7 @@ def begin_of(number: int) -> Position:
     return Position(f"b.{number:06d}", FIRST_EVENT)
 
 
-def _window(
+def _window_rows(
     schema: pa.Schema, keys: NDArray[np.int32], is_there: NDArray[np.bool_], number: int, chance: np.random.Generator
 ) -> pa.Table:
     """Rows of a window, in the order of their keys; what is there afterwards is noted."""
@@ -164,7 +164,7 @@ def _forget(pipeline: Pipeline) -> None:
     publication.write(lake, SOURCE, moved, end)
 
 
-def _line(label: str, spark: SparkSession, pipeline: Pipeline, silver: Table) -> str:
+def _fold_line(label: str, spark: SparkSession, pipeline: Pipeline, silver: Table) -> str:
     files, rows = silver.files(), silver.rows_written()
     target = lake_of(pipeline).downstream(NAME.schema, NAME.table)
     shutil.rmtree(target.path)

@@ -52,7 +52,7 @@ class Beats:
 def measure(folder: Path, seconds: float, interval: float) -> None:
     """Prints freshness under load, and the processor time of an idle follower."""
     with MySQLServer(folder / "server") as server:
-        _create(server)
+        _create_shop(server)
         config = _configured(folder, server)
         os.environ[_PASSWORD] = server.password
         command = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", str(config), "--follow"]
@@ -113,7 +113,7 @@ def _processor() -> float:
     return processor_of() - processor_of("mysqld") - time.process_time()
 
 
-def _create(server: MySQLServer) -> None:
+def _create_shop(server: MySQLServer) -> None:
     statements = ["CREATE DATABASE shop", "CREATE TABLE shop.heartbeat (id INT PRIMARY KEY)"]
     statements += [
         f"CREATE TABLE shop.t{at} (id INT PRIMARY KEY AUTO_INCREMENT, quantity INT, note VARCHAR(60))"

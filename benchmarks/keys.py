@@ -77,12 +77,14 @@ class _Target:
 
     def _fill(self) -> None:
         origin = new_table(self.silver.path, self.columns.stored, _PROPERTIES)
-        commit = SilverCommit(_at(1), new_batch(), CommitKind.LIVE, start=_at(0), definition=OLD)
+        commit = SilverCommit(_position_of(1), new_batch(), CommitKind.LIVE, start=_position_of(0), definition=OLD)
         commits.commit(origin, transaction=(APPLICATION, 1), user_metadata=commit.to_json())
         target = new_table(self.target.path, self.columns.types | ADDED, _PROPERTIES)
         count = -(-self.rows // _FILE_ROWS)
         files = [self._file(target, np.arange(nth, self.rows, count, dtype=np.int64)) for nth in range(count)]
-        merged = DownstreamCommit(_at(1), new_batch(), source="shop", table=str(NAME), silver_version=0, start=_at(0))
+        merged = DownstreamCommit(
+            _position_of(1), new_batch(), source="shop", table=str(NAME), silver_version=0, start=_position_of(0)
+        )
         commits.commit(target, adds=files, transaction=(APPLICATION, 1), user_metadata=merged.to_json())
 
     def _file(self, target: Snapshot, numbers: NDArray[np.int64]) -> DataFile:
@@ -120,7 +122,9 @@ class _Target:
         file = data_files.write(
             origin.path, self._rows_of_window(origin.schema, numbers, window), origin.schema, origin.configuration
         )
-        commit = SilverCommit(_at(window + 1), new_batch(), CommitKind.LIVE, start=_at(window), definition=OLD)
+        commit = SilverCommit(
+            _position_of(window + 1), new_batch(), CommitKind.LIVE, start=_position_of(window), definition=OLD
+        )
         commits.commit(
             origin, adds=[file], transaction=(APPLICATION, origin.version + 2), user_metadata=commit.to_json()
         )
@@ -148,5 +152,5 @@ def _stored_positions(number: int, offsets: NDArray[np.int64], **columns: NDArra
     return pa.StructArray.from_arrays([pa.array(cell) for cell in cells.values()], list(cells))
 
 
-def _at(number: int) -> Position:
+def _position_of(number: int) -> Position:
     return Position(f"b.{1 + number:06d}", 4)

@@ -73,10 +73,12 @@ def measure(session: Callable[[], SparkSession], folder: Path, rows: int) -> Non
                 print_progress(f"{name} is not here")
                 continue
             print_progress(name)
-            _print(name, rows, in_process(command, server, rows if command[0] == sys.executable else None))
+            _print_cost(name, rows, in_process(command, server, rows if command[0] == sys.executable else None))
         spark = session()
         print_progress("the whole load")
-        _print("stratalog: the whole load, two tasks, to downstream", rows, whole_load(spark, server, folder, rows))
+        _print_cost(
+            "stratalog: the whole load, two tasks, to downstream", rows, whole_load(spark, server, folder, rows)
+        )
 
 
 def write_table(server: MySQLServer, rows: int) -> None:
@@ -133,7 +135,7 @@ def whole_load(spark: SparkSession, server: MySQLServer, folder: Path, rows: int
     pipeline = _pipeline(server, folder, f"{file}:{offset}")
     run_source(spark, pipeline, SOURCE)
     load_source(spark, pipeline, SOURCE, tables=[f"{_TABLE.schema}.small"])
-    with _counted() as cost:
+    with _counted_costs() as cost:
         loaded = load_source(spark, pipeline, SOURCE, tables=[str(_TABLE)])
     if loaded.stopped or loaded.tables[_TABLE].rows != rows:
         raise SystemExit(f"{loaded.stopped}, {loaded.tables}")
@@ -141,7 +143,7 @@ def whole_load(spark: SparkSession, server: MySQLServer, folder: Path, rows: int
 
 
 @contextmanager
-def _counted() -> Iterator[list[Cost]]:
+def _counted_costs() -> Iterator[list[Cost]]:
     """Measures this process and all below it, but for the server."""
     costs: list[Cost] = []
     server, total, began = processor_of("mysqld"), processor_of(), time.perf_counter()
@@ -163,7 +165,7 @@ def _pipeline(server: MySQLServer, folder: Path, start: str) -> Pipeline:
     return load(folder / "pipeline.yaml", {**os.environ, "BENCH_PASSWORD": server.password})
 
 
-def _print(name: str, rows: int, cost: Cost) -> None:
+def _print_cost(name: str, rows: int, cost: Cost) -> None:
     cells = (
         f"{rows / cost.seconds:,.0f}",
         f"{rows / cost.processor:,.0f}",

@@ -75,12 +75,12 @@ def write(
             "UPDATE orders SET qty = qty + 1, status = 'paid', updated_at = NOW(6) WHERE id % 2 = 0"
         )
         changes += cursor.execute("DELETE FROM orders WHERE id % 10 = 3")
-        yield _closed(server, cursor, "bulk", changes, ("orders",))
+        yield _closed_log(server, cursor, "bulk", changes, ("orders",))
         cursor.execute("CALL transfers(%s)", (transactions,))
-        yield _closed(server, cursor, "OLTP", 2 * transactions, ("accounts", "orders"))
+        yield _closed_log(server, cursor, "OLTP", 2 * transactions, ("accounts", "orders"))
 
 
-def _closed(server: MySQLServer, cursor: object, shape: str, changes: int, tables: tuple[str, ...]) -> Log:
+def _closed_log(server: MySQLServer, cursor: object, shape: str, changes: int, tables: tuple[str, ...]) -> Log:
     from pymysql.cursors import Cursor
 
     assert isinstance(cursor, Cursor)

@@ -20,14 +20,14 @@ def read(path: Path) -> tuple[int, int, int, int]:
     """(changes, values of all row images, sum of all first columns, letters) of the file."""
     decoder = FileDecoder(path.name, before="all")
     counted, last = [], {}
-    for table, changes in _changes(decoder, path):
+    for table, changes in _decoded_changes(decoder, path):
         counted.append(_counted(changes))
         last[table.name] = table, changes
     changed, values, total = map(sum, zip(*counted, strict=True))
     return changed, values, total, sum(_letters(*entry) for entry in last.values())
 
 
-def _changes(decoder: FileDecoder, path: Path) -> Iterator[tuple[TableDefinition, Changes]]:
+def _decoded_changes(decoder: FileDecoder, path: Path) -> Iterator[tuple[TableDefinition, Changes]]:
     with path.open("rb", buffering=0) as file:
         yield from decoder.read(file)
 

@@ -111,13 +111,13 @@ TEXTS = (
 )
 
 
-def _numbers(rows: int) -> str:
+def _number_rows(rows: int) -> str:
     return f"(WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) SELECT n FROM s) s"
 
 
 def _bulk(cursor: Cursor, shape: Shape, amount: int) -> int:
     """One INSERT of so many rows, an UPDATE of half of them, a DELETE of a tenth."""
-    changes = cursor.execute(f"INSERT INTO one SELECT {shape.select} FROM {_numbers(amount)}")
+    changes = cursor.execute(f"INSERT INTO one SELECT {shape.select} FROM {_number_rows(amount)}")
     changes += cursor.execute("UPDATE one SET id = -id WHERE id % 2 = 0")
     return changes + cursor.execute("DELETE FROM one WHERE id % 10 = 3")
 
@@ -128,7 +128,7 @@ def _oltp(cursor: Cursor, shape: Shape, amount: int) -> int:
     Not by a procedure: MariaDB logs the text of each statement, and of a procedure's its formulas, a variable as
     NAME_CONST('n', 1), four times as long as the values that an application sends.
     """
-    cursor.execute(f"SELECT 1 + n * 7919 % 1000, {shape.select} FROM {_numbers(amount)}")
+    cursor.execute(f"SELECT 1 + n * 7919 % 1000, {shape.select} FROM {_number_rows(amount)}")
     values = ", ".join(["%s"] * (len(shape.columns) + 1))
     for row in cursor.fetchall():
         cursor.execute(
@@ -188,7 +188,7 @@ def _write_log(server: Server, cursor: Cursor, shape: Shape, name: str, amount: 
     for statement in ("DROP TABLE IF EXISTS one, two", shape.create("one"), shape.create("two")):
         cursor.execute(statement)
     if shape.write is _oltp:
-        cursor.execute(f"INSERT INTO one SELECT {shape.select} FROM {_numbers(1000)}")
+        cursor.execute(f"INSERT INTO one SELECT {shape.select} FROM {_number_rows(1000)}")
     cursor.execute("FLUSH BINARY LOGS")
     changes = shape.write(cursor, shape, amount)
     file = max(server.data.glob("mysql-bin.[0-9]*[0-9]"))

@@ -67,7 +67,7 @@ def measure(folder: Path, count: int) -> None:
     print(f"| {count:,} tables | in a folder, s (processor) | on S3, s (processor) | commits | {' | '.join(_KINDS)} |")
     print(f"| --- | --- | --- | --- |{' --- |' * len(_KINDS)}")
     for (label, local), (_, remote), (commits, kinds) in zip(in_folder, on_store, counts, strict=True):
-        cells = [_cell(local), _cell(remote), f"{commits:,}", *(f"{kinds[kind]:,}" for kind in _KINDS)]
+        cells = [_usage_cell(local), _usage_cell(remote), f"{commits:,}", *(f"{kinds[kind]:,}" for kind in _KINDS)]
         print(f"| {label} | {' | '.join(cells)} |")
 
 
@@ -92,5 +92,5 @@ def _runs(spark: SparkSession, pipeline: Pipeline, count: int) -> Iterator[tuple
     yield "status", usage
 
 
-def _cell(usage: Usage) -> str:
+def _usage_cell(usage: Usage) -> str:
     return f"{usage.seconds:.1f} ({usage.processor:.1f})"

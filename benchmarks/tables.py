@@ -130,7 +130,7 @@ def write(folder: Path, tables: Sequence[Table], number: int, *, rows: int) -> N
     _write_file(folder, tables, changes, number)
 
 
-def _altered(tables: Sequence[Table], numbers: Sequence[int]) -> list[Table]:
+def _with_columns(tables: Sequence[Table], numbers: Sequence[int]) -> list[Table]:
     """The tables with the columns that these files of the log add."""
     added: dict[str, ColumnType] = {f"added_{number}": INT for number in numbers}
     return [Table(table.name, ["id"], True, **table.columns, **added) for table in tables]
@@ -140,7 +140,7 @@ def _write_altered(folder: Path, tables: Sequence[Table]) -> Sequence[Table]:
     """Two files of the log, in each a statement a table that adds a column, and rows with it. Returns the tables."""
     altered = tables
     for end, number in enumerate(ALTERING, 1):
-        altered = _altered(tables, ALTERING[:end])
+        altered = _with_columns(tables, ALTERING[:end])
         changes: list[Change] = []
         for table in altered:
             schema, _, name = table.name.partition(".")

@@ -170,7 +170,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
         """Writes the list of tables: those that runs have seen, and those that the servers have now."""
         from spark_jobs.operations.observation.discovery import tables_in_scope
 
-        known_tables.add(state_path, tables_in_scope(self._load()))
+        known_tables.add(state_path, tables_in_scope(self._load_pipeline()))
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions; relative paths count from the folder of the component."""
@@ -180,7 +180,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
     def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:  # noqa: ARG002
         """The definitions; without a state, of the tables that runs have seen."""
         # Alerts have a sensor where there is somebody to be told.
-        pipeline = self._load()
+        pipeline = self._load_pipeline()
         is_heard = self.alert_webhook or type(self).alert is not StratalogComponent.alert
         return build_defs(
             pipeline if not isinstance(self.pipeline, str) else pipeline.path,
@@ -197,7 +197,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
             tables=known_tables.read(state_path) if state_path else (),
         )
 
-    def _load(self) -> Pipeline:
+    def _load_pipeline(self) -> Pipeline:
         """Raises ConfigError with all that is wrong."""
         if isinstance(self.pipeline, str):
             path = self.folder / self.pipeline

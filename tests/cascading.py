@@ -203,7 +203,7 @@ def logged(
         slices = [row for batch in [*slicer.feed(content), *slicer.finish()] for row in batch.to_pylist()]
         parts = [SliceBytes(row["start"], row["context"], row["payload"], row["transaction_start"]) for row in slices]
         definitions = {
-            definition.name: _named(definition, collation)
+            definition.name: _named_definition(definition, collation)
             for part in parts
             for definition in definitions_of(file, part.start, part.context, part.payload)
             if definition.name.schema == schema
@@ -217,7 +217,7 @@ def logged(
         yield from sorted(changes, key=lambda change: change[1].position)
 
 
-def _named(definition: TableDefinition, collation: int | None) -> TableDefinition:
+def _named_definition(definition: TableDefinition, collation: int | None) -> TableDefinition:
     if definition.has_names():
         return definition
     columns = (

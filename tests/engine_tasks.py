@@ -48,7 +48,7 @@ def run(
     """As ``spark_job.run``: the results of all tasks, one after the other."""
     if not tasks:
         return []
-    first = spark_job._first(tasks, work, buckets)
+    first = spark_job._first_stage(tasks, work, buckets)
     answers = pa.Table.from_batches(_mapped(first, _partitions(len(tasks), len(tasks))), spark_job._SCHEMA)
     if finish is not None:
         positions = answers.column("bucket")

@@ -140,7 +140,7 @@ class FaultyProxy(Listener):
         super().__init__()
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def _accepted(self, client: socket.socket) -> None:
+    def _accept_client(self, client: socket.socket) -> None:
         threading.Thread(target=self._connection, args=(client,), daemon=True).start()
 
     def _connection(self, client: socket.socket) -> None:

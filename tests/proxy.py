@@ -32,9 +32,9 @@ class Listener:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                self._accepted(client)
+                self._accept_client(client)
 
-    def _accepted(self, client: socket.socket) -> None:
+    def _accept_client(self, client: socket.socket) -> None:
         """Takes over a connection, and returns at once."""
         raise NotImplementedError
 
@@ -65,7 +65,7 @@ class Proxy(Listener):
         self.cut = 0
         super().__init__(address)
 
-    def _accepted(self, client: socket.socket) -> None:
+    def _accept_client(self, client: socket.socket) -> None:
         try:
             server = socket.create_connection(self._upstream)
         except OSError:  # the server is down, and may come back

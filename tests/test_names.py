@@ -46,7 +46,7 @@ REPLACED = {
 TERMS = ("StandingSession",)
 """Names with such a word that the glossary has as a term."""
 
-MOST_OF_ONE_WORD = 8
+MOST_OF_ONE_WORD = 4
 """In so many modules at most a private function of one word may have the same name: two words tell them apart."""
 
 EXCEPTIONS = {

@@ -81,10 +81,10 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
                     yield look(pipeline, lineage)
         if SCHEMA in on_bronze:
             with failing():
-                yield _schema(pipeline, lineage)
+                yield _check_schema(pipeline, lineage)
         table_list = [table for table in tables if _of_keys(table).key in selected]
         if table_list:
-            yield from _keys(pipeline, lineage, table_list, sessions(context, catalog.spark))
+            yield from _check_keys(pipeline, lineage, table_list, sessions(context, catalog.spark))
 
     return audit
 
@@ -197,7 +197,7 @@ def _second_reader(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     return _result(lineage, SECOND, "" if reading.is_equal else text, checkpoint.of_second_reading(reading), text)
 
 
-def _schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
+def _check_schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.checks.schema_drift import audit_schema
 
     audit = audit_schema(pipeline, lineage.source)
@@ -211,7 +211,7 @@ def _first_lines(lines: list[str]) -> str:
     return "\n".join(lines[:_SHOWN]) + rest
 
 
-def _keys(
+def _check_keys(
     pipeline: Pipeline, lineage: Lineage, tables: list[TableAsset], spark: Sessions
 ) -> Iterator[dg.AssetCheckResult]:
     from spark_jobs.binlog import TableName

@@ -58,7 +58,7 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
                 metadata = _of_collected(gc_source(lazy_session(spark.session), pipeline, source))
                 context.log_event(dg.AssetObservation(lineage.bronze, metadata=metadata))
             upkeep = maintain_source(spark.session(), pipeline, source)
-        keys = _keys(pipeline, lineage)
+        keys = _asset_keys(pipeline, lineage)
         for table in upkeep.tables:
             if table.path in keys:
                 context.log_event(dg.AssetObservation(keys[table.path], metadata=_of_maintained(table)))
@@ -74,7 +74,7 @@ def _is_filled(pipeline: Pipeline, source: str) -> bool:
     return bool(head and head.checkpoint)
 
 
-def _keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
+def _asset_keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
     """The assets of tables by path."""
     from spark_jobs.lake.layout import lake_of
 

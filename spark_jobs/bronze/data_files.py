@@ -149,7 +149,7 @@ class DataFiles:
             footer = self._footer(file)
             projection = _Projection(footer.metadata, columns, self._file_name(file))
             for groups in projection.batches(within, kind, rows):
-                with self._reading(file):
+                with self._reading_errors(file):
                     row_groups = footer.read_row_groups(groups, list(columns))
                 yield self._located_rows(file, groups, row_groups, rows)
 
@@ -159,7 +159,7 @@ class DataFiles:
         row_group = self._groups.get(key)
         if row_group is None:
             footer = self._footer(file)
-            with self._reading(file):
+            with self._reading_errors(file):
                 row_group = self._groups[key] = footer.read_row_group(group, list(columns))
         self._groups.move_to_end(key)
         while len(self._groups) > _KEPT:
@@ -195,7 +195,7 @@ class DataFiles:
             alive_by_path[paths[PurePosixPath(uri).name]] = selection.values.to_numpy(zero_copy_only=False)
         return alive_by_path
 
-    def _source(self, file: int) -> Any:
+    def _arrow_source(self, file: int) -> Any:
         """A file as Arrow reads it. Raises OSError."""
         if is_stored(self.path):
             return readable(stored_path(self.path) / self.paths[file])
@@ -205,8 +205,8 @@ class DataFiles:
     def _footer(self, file: int) -> pq.ParquetFile:
         footer = self._footers.get(file)
         if footer is None:
-            with self._reading(file):
-                footer = opened_parquet(self._source(file), coerce_int96_timestamp_unit="us")
+            with self._reading_errors(file):
+                footer = opened_parquet(self._arrow_source(file), coerce_int96_timestamp_unit="us")
             self._footers[file] = footer
         self._footers.move_to_end(file)
         while len(self._footers) > _OPEN:
@@ -214,7 +214,7 @@ class DataFiles:
         return footer
 
     @contextmanager
-    def _reading(self, file: int) -> Iterator[None]:
+    def _reading_errors(self, file: int) -> Iterator[None]:
         """Raises LakeError where a file is missing or damaged."""
         try:
             yield

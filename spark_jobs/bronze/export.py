@@ -78,7 +78,7 @@ def _write_file(
         lies_in = f"[{binlog_file.start}, {binlog_file.stop})"
         raise LakeError(f"{binlog_file.file}: bronze holds {binlog_file.size} bytes of {lies_in}; it has a hole")
     name = binlog_file.file if binlog_file.stretch == 1 else f"{binlog_file.stretch}-{binlog_file.file}"
-    slices = _slices(spark, table, version, binlog_file)
+    slices = _slices_of_file(spark, table, version, binlog_file)
     # A file that is there is left alone; one that begins or ends inside the server's says so by its name.
     for start, stop in runs:
         is_whole = not start and (stretch is None or stretch.holds_whole(binlog_file.file))
@@ -111,7 +111,7 @@ def _partial(start: int, stop: int, binlog_file: HeldFile, stretch: Stretch | No
     return f"{span}: bronze does not hold its beginning"
 
 
-def _slices(spark: SparkSession, table: Table, version: int, binlog_file: HeldFile) -> DataFrame:
+def _slices_of_file(spark: SparkSession, table: Table, version: int, binlog_file: HeldFile) -> DataFrame:
     slices = bronze.read_all(spark, table, version)
     return slices.where((F.col("stretch") == binlog_file.stretch) & (F.col("number") == binlog_file.file_number[1]))
 
@@ -124,7 +124,7 @@ def _write_log_file(slices: DataFrame, file: str, start: int, path: Path) -> Non
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         with unfinished.open("wb") as out:
-            _copy(slices.select(*_COLUMNS).orderBy("start"), file, start, out)
+            _copy_slices(slices.select(*_COLUMNS).orderBy("start"), file, start, out)
         unfinished.rename(path)
     except OSError as error:
         raise SourceError(f"{path}: cannot be written: {error.strerror}") from error
@@ -136,7 +136,7 @@ def _write_log_file(slices: DataFrame, file: str, start: int, path: Path) -> Non
 _COLUMNS = ("start", "stop", "payload", "context", "transaction_start")
 
 
-def _copy(slices: DataFrame, file: str, start: int, out: BinaryIO) -> None:
+def _copy_slices(slices: DataFrame, file: str, start: int, out: BinaryIO) -> None:
     at = start
     for row in slices.toLocalIterator(prefetchPartitions=True):
         if row["start"] != at or len(row["payload"]) != row["stop"] - row["start"]:

@@ -154,7 +154,7 @@ def carried_out(spark: SparkSession, lake: Lake, source: Source, planned: Extrac
             )
         if not planned.parts:
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
-            return _settled(table, planned)
+            return _settled_source(table, planned)
         log.info(
             "%s: reading up to %s, %d bytes in %s",
             *(source.name, planned.range.stop, _size(planned), counted(len(planned.parts), "file")),
@@ -256,7 +256,7 @@ def _utc(micros: int | None) -> datetime | None:
     return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
 
 
-def _settled(table: Table, planned: ExtractionPlan) -> Extracted:
+def _settled_source(table: Table, planned: ExtractionPlan) -> Extracted:
     """Nothing to read. A source that starts at its end still gets a checkpoint, or later runs would start later still.
 
     So does one that is at the end of another log, or later runs would look for that end again.

@@ -272,7 +272,7 @@ class SliceIndex:
         if not offsets:
             return self
         parts = dict(self.parts)
-        cut = [piece for row, log_positions in offsets.items() for piece in self._cut(row, log_positions, parts)]
+        cut = [piece for row, log_positions in offsets.items() for piece in self._cut_slice(row, log_positions, parts)]
         is_uncut = np.ones(len(self), bool)
         is_uncut[list(offsets)] = False
         rest = self.slices.filter(pa.array(is_uncut))
@@ -291,7 +291,7 @@ class SliceIndex:
         is_around = (stretch, number) == position.order[:2] and start < position.offset < stop
         return row if is_around and self.slices.column("kind")[row].as_py() != "control" else None
 
-    def _cut(
+    def _cut_slice(
         self, row: int, positions: Sequence[int], parts: dict[tuple[int, int, int, int], Mapping[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         """Parts of a slice as rows of SCHEMA; ``parts`` gets what bronze would have of them.

@@ -38,11 +38,13 @@ def prepared_transactions(table: Table, version: int, at: Position | None = None
     for step in steps(ends):
         if step.xid is not None:
             by_xid.setdefault(step.xid, []).append(step)
-    open_transactions = [transaction for xid, xa_steps in by_xid.items() for transaction in _open(xid, xa_steps, at)]
+    open_transactions = [
+        transaction for xid, xa_steps in by_xid.items() for transaction in _open_transactions(xid, xa_steps, at)
+    ]
     return sorted(open_transactions, key=lambda transaction: transaction.position)
 
 
-def _open(xid: str, xa_steps: list[XaSlice], at: Position | None) -> Iterator[PreparedTransaction]:
+def _open_transactions(xid: str, xa_steps: list[XaSlice], at: Position | None) -> Iterator[PreparedTransaction]:
     for prepared, after in zip(xa_steps, [*xa_steps[1:], None], strict=True):
         if prepared.kind != "prepared":
             continue

@@ -110,16 +110,16 @@ class RangeScan:
 
     def last_change(self, name: TableName) -> Position | None:
         """Position where the last statement stands that names a table."""
-        logged_statements = self._of(name)
+        logged_statements = self._statements_of(name)
         return max(
             (logged.position for logged in logged_statements if logged.statement.effect is not Effect.INDEXES),
             default=None,
         )
 
     def _naming(self, name: TableName, since: Position) -> list[LoggedStatement]:
-        return [logged for logged in self._of(name) if logged.position >= since]
+        return [logged for logged in self._statements_of(name) if logged.position >= since]
 
-    def _of(self, name: TableName) -> list[LoggedStatement]:
+    def _statements_of(self, name: TableName) -> list[LoggedStatement]:
         """The statements that name a table, or may."""
         exact, open_ = self._by_name
         ordinals = [*exact.get((name.schema.casefold(), name.table.casefold()), ())]
@@ -271,7 +271,7 @@ def differs(first: TableDefinition, second: TableDefinition, first_at: Position,
     """
     if not same_layout(first, second) or first != replace(second, key=first.key):
         return (
-            f"its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(second)}), "
+            f"its columns differ between {first_at} ({_column_texts(first)}) and {at} ({_column_texts(second)}), "
             "and no statement between them says why"
         )
     if first.key != () and not same_key(first, second):
@@ -308,5 +308,5 @@ def definitions_in(context: bytes, maps: list[bytes], at: Position) -> list[Tabl
     return [parse_table_map(event, format_, str(at)) for event in maps]
 
 
-def _columns(definition: TableDefinition) -> str:
+def _column_texts(definition: TableDefinition) -> str:
     return ", ".join(f"{column.name or '?'} {column.sql_type}" for column in definition.columns)

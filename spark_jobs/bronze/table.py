@@ -235,13 +235,13 @@ def files(bronze: Table, version: int) -> list[HeldFile]:
 
 def last_gtid(snapshot: BronzeSnapshot, within: Range) -> str | None:
     """The GTID of the last transaction that begins in a range; None where none has one. Without a JVM."""
-    gtids = _gtids(snapshot, within)
+    gtids = _gtids_by_position(snapshot, within)
     return gtids[max(gtids)] if gtids else None
 
 
 def statement_gtids(snapshot: BronzeSnapshot, within: Range) -> dict[tuple[int, int, int], str]:
     """The GTIDs of statements in a range by where they stand (``Position.order``). Without a JVM."""
-    return _gtids(snapshot, within, pc.field("kind") == "statement")
+    return _gtids_by_position(snapshot, within, pc.field("kind") == "statement")
 
 
 def committed_before(bronze: Table, version: int, position: tuple[int, ...]) -> datetime | None:
@@ -256,7 +256,7 @@ def committed_before(bronze: Table, version: int, position: tuple[int, ...]) -> 
     return max((time for batch in batches if (time := pc.max(batch.column(0)).as_py())), default=None)
 
 
-def _gtids(
+def _gtids_by_position(
     snapshot: BronzeSnapshot, within: Range, condition: pc.Expression | None = None
 ) -> dict[tuple[int, int, int], str]:
     stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))

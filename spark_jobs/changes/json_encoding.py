@@ -164,12 +164,12 @@ def _by_arrow(column: Column, values: pa.Array) -> pa.Array | None:  # noqa: PLR
     if pa.types.is_decimal(kind):
         # Arrow prints a large scale in scientific notation.
         text = values.cast(pa.string()) if kind.scale <= _MOST_PLAIN else None
-        return _quoted(text) if text is not None and column.type_code == _DECIMAL else text
+        return _quoted_texts(text) if text is not None and column.type_code == _DECIMAL else text
     if pa.types.is_date(kind):
-        return _quoted(values.cast(pa.string()))
+        return _quoted_texts(values.cast(pa.string()))
     if pa.types.is_timestamp(kind):
         digits = column.type.digits(column)
-        return _quoted(instants(values, digits) if kind.tz else _moments(values, digits))
+        return _quoted_texts(instants(values, digits) if kind.tz else _moments(values, digits))
     if pa.types.is_string(kind):
         return _escaped(values)
     return None
@@ -187,7 +187,7 @@ def instants(values: pa.Array, digits: int) -> pa.Array:
     return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", "")
 
 
-def _quoted(text: pa.Array) -> pa.Array:
+def _quoted_texts(text: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', text, '"', "")
 
 
@@ -198,7 +198,7 @@ def _escaped(values: pa.Array) -> pa.Array | None:
     for mark in ("\\", '"'):
         if pc.any(pc.match_substring(values, mark)).as_py():
             values = pc.replace_substring(values, mark, f"\\{mark}")
-    return _quoted(values)
+    return _quoted_texts(values)
 
 
 def _object(members: list[tuple[str, Cell]]) -> Image:

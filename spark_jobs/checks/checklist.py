@@ -42,7 +42,7 @@ def checklist(pipeline: Pipeline) -> Iterator[Section]:
     tables = _Tables()
     use(pipeline.spark.lake_store)
     for name in pipeline.sources:
-        yield from _source(pipeline, name, tables)
+        yield from _source_sections(pipeline, name, tables)
     with doing("checking the lake"):
         checks = (*check_lake(pipeline.lake), *check_iceberg(pipeline))
     yield Section("lake", checks)
@@ -56,7 +56,7 @@ def checklist(pipeline: Pipeline) -> Iterator[Section]:
         yield Section("tables", tuple(check_tables(view)))
 
 
-def _source(pipeline: Pipeline, name: str, tables: _Tables) -> Iterator[Section]:
+def _source_sections(pipeline: Pipeline, name: str, tables: _Tables) -> Iterator[Section]:
     sources = open_sources(name, pipeline.sources[name])
     if not sources[1:]:
         checks = list(_endpoint(pipeline, sources[0]))

@@ -75,14 +75,14 @@ def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
             yield f"{here}: {'gap' if before < after else 'overlap'} between {before} and {after}"
     # Between files: the end of one and the beginning of the next.
     for row in np.flatnonzero(is_same_stretch & ~is_same_file).tolist():
-        yield from _between(file(row), file(row + 1), int(start[row + 1]), by_number.get(int(stretch[row])))
+        yield from _gap_between(file(row), file(row + 1), int(start[row + 1]), by_number.get(int(stretch[row])))
     # The last slice ends at the position.
     end = at.position
     if file(-1) == BinlogFile.of(end) and stop[-1] != end.offset:
         yield f"{file(-1)} is held up to {stop[-1]}, and the position is {end}"
 
 
-def _between(earlier: BinlogFile, later: BinlogFile, start: int, generation: Stretch | None) -> Iterator[str]:
+def _gap_between(earlier: BinlogFile, later: BinlogFile, start: int, generation: Stretch | None) -> Iterator[str]:
     """Gap between the last slice of one file and the first one of the next."""
     over = {part.file for part in generation.passed_over} if generation else set()
     missing = range(earlier.file_number[1] + 1, later.file_number[1])

@@ -115,7 +115,7 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
     if ahead > MOST_AHEAD:
         return SchemaAudit(source.name, position, why_not=f"bronze is {ahead:,} bytes behind the log; run again")
     # Statements after bronze's end, which the followed definitions do not have yet.
-    since = [statement for part in parts for statement in _statements(source.reading(), part)]
+    since = [statement for part in parts for statement in _statements_of(source.reading(), part)]
     listed = (entry for entry in publication.read(lake, source.name) if pipeline.scope.holds(*entry.name))
     entries = [entry for entry in listed if entry.state != "ignored"]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -137,7 +137,7 @@ def _table_state(lake: Lake, source: str, entry: Entry) -> TableState | None:
     return TableState.of(commit) if commit else None
 
 
-def _statements(reading: PartReader, part: FilePart) -> Iterator[Statement]:
+def _statements_of(reading: PartReader, part: FilePart) -> Iterator[Statement]:
     """Those of a part of the log that may be about tables. Raises SourceError, DecodeError."""
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_)
@@ -168,7 +168,7 @@ class _Compared:
             self._waiting[name] = "its columns have no names (on_unnamed: number)"
         else:
             self._compared += 1
-            differences = self._between(state.definition, self._declared.get(name))
+            differences = self._differences_between(state.definition, self._declared.get(name))
             if differences:
                 self._differing[name] = differences
 
@@ -187,7 +187,7 @@ class _Compared:
         return f"the type of its column {strange[0]} is not known" if strange else None
 
     @staticmethod
-    def _between(followed: TableDefinition | None, declared: TableDefinition | None) -> list[str]:
+    def _differences_between(followed: TableDefinition | None, declared: TableDefinition | None) -> list[str]:
         """followed: None for a table that the log has dropped."""
         if followed is None:
             return ["the log has dropped it, and the server has it"] if declared else []

@@ -66,9 +66,11 @@ def check(path: Path, *, connect: bool, as_json: bool) -> None:
         summary = {"problems": counts["problem"], "warnings": counts["warning"], "checks": results}
         echo_json(summary, indent=2)
     elif not counts["problem"]:
-        echo(f"{path}: no problems found" + (f", {_count(counts, 'warning')}" if counts["warning"] else ""))
+        echo(f"{path}: no problems found" + (f", {_count_text(counts, 'warning')}" if counts["warning"] else ""))
     if counts["problem"]:
-        ERRORS.print(f"{path}: {_count(counts, 'problem')}, {_count(counts, 'warning')}", style="red", highlight=False)
+        ERRORS.print(
+            f"{path}: {_count_text(counts, 'problem')}, {_count_text(counts, 'warning')}", style="red", highlight=False
+        )
         sys.exit(1)
 
 
@@ -105,7 +107,7 @@ def _lines(text: str, width: int) -> list[str]:
     return textwrap.wrap(printable(text), max(width, 20), break_long_words=False, break_on_hyphens=False)
 
 
-def _count(counts: "Counter[str]", status: str) -> str:
+def _count_text(counts: "Counter[str]", status: str) -> str:
     return f"{counts[status]} {status}{'' if counts[status] == 1 else 's'}"
 
 

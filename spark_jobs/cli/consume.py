@@ -184,7 +184,7 @@ def subscriptions(  # noqa: PLR0913 - options
         return
     if not group or (location and remove):
         raise click.UsageError("name one group by --group, and either --move or --remove")
-    _change(pipeline, single_source(pipeline, source), group, location, yes=yes)
+    _move_group(pipeline, single_source(pipeline, source), group, location, yes=yes)
 
 
 def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
@@ -206,7 +206,7 @@ def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
         echo("no consumer groups")
 
 
-def _change(pipeline: Pipeline, name: str, group: str, location: str | None, *, yes: bool) -> None:
+def _move_group(pipeline: Pipeline, name: str, group: str, location: str | None, *, yes: bool) -> None:
     """Moves a group, or removes it where no location is named."""
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.subscriptions.changes import moved, removed

@@ -159,14 +159,14 @@ def _print_pages() -> None:
 def _print_hits(words: str, page: str | None) -> None:
     if page is not None:
         text_of(page)  # a name that is wrong is not a page without hits
-    rows = [[name, title, _cut(line)] for name, title, line in hits(words, page)]
+    rows = [[name, title, _cut_line(line)] for name, title, line in hits(words, page)]
     if not rows:
         raise ConfigError(f"no section has all of the words {words!r}; search for fewer of them")
     print_grid(["page", "section", "line"], rows)
     ERRORS.print("show one: stratalog docs PAGE", highlight=False)
 
 
-def _cut(line: str) -> str:
+def _cut_line(line: str) -> str:
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
 
 

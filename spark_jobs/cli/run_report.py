@@ -74,8 +74,8 @@ class RunReport:
         return {
             "source": self.source,
             "bronze": bronze,
-            "silver": [_compacted(table) for table in outcome.compacted] if outcome else [],
-            "downstream": [_merged(table) for table in outcome.merged] if outcome else [],
+            "silver": [_compacted_json(table) for table in outcome.compacted] if outcome else [],
+            "downstream": [_merged_json(table) for table in outcome.merged] if outcome else [],
             "stopped": {str(table): reason for table, reason in outcome.stopped.items()} if outcome else {},
             "codes": stop_codes(outcome.stopped) if outcome else {},
             "schema": {"summary": str(self.audit), "differences": list(self.audit.lines())} if self.audit else None,
@@ -87,7 +87,7 @@ def stop_codes(stopped: Mapping[Any, str]) -> dict[str, list[str]]:
     return {str(table): codes_in(reason) for table, reason in stopped.items()}
 
 
-def _compacted(table: Any) -> Mapping[str, Any]:
+def _compacted_json(table: Any) -> Mapping[str, Any]:
     return {
         "table": str(table.name),
         "changes": table.changes,
@@ -100,7 +100,7 @@ def _compacted(table: Any) -> Mapping[str, Any]:
     }
 
 
-def _merged(table: Any) -> Mapping[str, Any]:
+def _merged_json(table: Any) -> Mapping[str, Any]:
     return {
         "table": str(table.name),
         "into": table.into or str(table.name),

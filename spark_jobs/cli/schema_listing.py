@@ -51,7 +51,7 @@ class SchemaListing:
         for name, version in sorted(self.current.items()):
             if version.is_dropped and not dropped:
                 continue
-            yield Lines(f"{name} at {self.positions[name]}: {_state(version)}", _columns(version.definition))
+            yield Lines(f"{name} at {self.positions[name]}: {_state(version)}", _column_rows(version.definition))
 
     def histories(self) -> Iterator[Lines]:
         """By table all that was told of it, and what that changed."""
@@ -68,10 +68,10 @@ class SchemaListing:
     def as_json(self, *, history: bool) -> Iterator[dict[str, Any]]:
         """An object a table, or a version."""
         if history:
-            yield from (_object(version) for version in self.versions)
+            yield from (_version_object(version) for version in self.versions)
             return
         for name, entry in sorted(self.current.items()):
-            yield {"at": str(self.positions[name])} | _object(entry)
+            yield {"at": str(self.positions[name])} | _version_object(entry)
 
 
 def listing_of(
@@ -98,11 +98,11 @@ def listing_of(
     names = {version.name for version in versions}
     positions = {name: position or silver.get(name) or recorded.end for name in names}
     earlier = [version for version in versions if version.is_before(positions[version.name])]
-    current = {name: version for name in names for version in [_at(earlier, name, positions[name])] if version}
+    current = {name: version for name in names for version in [_version_at(earlier, name, positions[name])] if version}
     return SchemaListing(earlier, current, positions)
 
 
-def _at(versions: list[TableVersion], name: TableName, position: Position) -> TableVersion | None:
+def _version_at(versions: list[TableVersion], name: TableName, position: Position) -> TableVersion | None:
     return as_of((version for version in versions if version.name == name), position).get(name)
 
 
@@ -118,7 +118,7 @@ def _state(version: TableVersion) -> str:
     return f"key {key_of(version.definition)}, {by} at {version.at}{note}"
 
 
-def _columns(definition: TableDefinition | None) -> list[list[str]]:
+def _column_rows(definition: TableDefinition | None) -> list[list[str]]:
     rows = []
     for column in history_rows.cells(definition) if definition else ():
         extra = ["generated" if column["generated"] else "", "invisible" if column["invisible"] else ""]
@@ -138,7 +138,7 @@ def _notes(version: TableVersion, before: TableDefinition | None) -> list[str]:
     return [*names, *changed, *differs, *([version.note] if version.note else [])]
 
 
-def _object(version: TableVersion) -> dict[str, Any]:
+def _version_object(version: TableVersion) -> dict[str, Any]:
     row = history_rows.row_of(version)
     position = {"position": str(version.at), "committed_at": version.committed_at and version.committed_at.isoformat()}
     fields = {"session": dict(version.variables) or None}

@@ -72,9 +72,9 @@ def _show(listed: list[StandingSession], *, as_json: bool) -> None:
                 item.name,
                 str(item.pid or "starting"),
                 item.address or "",
-                _time(item.age),
-                _time(item.idle),
-                _time(item.keep),
+                _duration_text(item.age),
+                _duration_text(item.idle),
+                _duration_text(item.keep),
                 decimal(item.memory),
                 ", ".join(f"{run.command} ({run.pid})" for run in item.runs),
             ]
@@ -85,7 +85,7 @@ def _show(listed: list[StandingSession], *, as_json: bool) -> None:
         echo(f"{item.name}: {item.code or ''}, Spark {item.spark or ''}, log {item.log}")
 
 
-def _time(seconds: float | None) -> str:
+def _duration_text(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 2 * _MINUTE:

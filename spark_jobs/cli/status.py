@@ -127,7 +127,7 @@ def _put_metrics(
 def print_status(status: "SourceStatus", *, everything: bool) -> None:
     """Print a source's state in a word, where its layers are, and its tables. What is wrong goes to standard error."""
     # A source at a glance: its condition, positions and counts.
-    word, colour = _condition(status)
+    word, colour = _source_condition(status)
     states = Counter(table.state for table in status.tables)
     facts = [
         ("log", status.end or "unknown"),
@@ -249,7 +249,7 @@ def _state(table: "TableStatus", status: "SourceStatus") -> str:
     return f"current, unverified since {table.verified_at}" if table.verified_at else "current, unverified"
 
 
-def _condition(status: "SourceStatus") -> tuple[str, str]:
+def _source_condition(status: "SourceStatus") -> tuple[str, str]:
     """A source in a word or two, and their colour."""
     stopped = sum(table.state == "stopped" for table in status.tables)
     if status.error:

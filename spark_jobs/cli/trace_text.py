@@ -42,10 +42,10 @@ class TraceText:
         """The lines of an entry, the last of them empty."""
         from spark_jobs.row_history.trace import TracedChange
 
-        yield from self._change(traced) if isinstance(traced, TracedChange) else self._statement_lines(traced)
+        yield from self._change_lines(traced) if isinstance(traced, TracedChange) else self._statement_lines(traced)
         yield "\n"
 
-    def _change(self, traced: "TracedChange") -> Iterator[str]:
+    def _change_lines(self, traced: "TracedChange") -> Iterator[str]:
         # What happened, then where and by whom, by which statement, and what differs.
         change, facts = traced.change, traced.facts
         key = ", ".join(f"{name}={_short(value)}" for name, value in _texts(change.key).items())
@@ -62,7 +62,7 @@ class TraceText:
         ]
         yield f"  {self._faint(cell('  '.join(origin)))}\n"
         if text := self.view.statement(facts.statement):
-            yield from self._texts(text)
+            yield from self._text_lines(text)
         yield from self._columns(*self.view.images(traced))
 
     def _columns(self, *images: object) -> Iterator[str]:
@@ -88,9 +88,9 @@ class TraceText:
         yield f"{time}  {self._paint('ddl', _COLOURS['ddl'])}\n"
         gtid = f"  gtid {traced.gtid}" if traced.gtid else ""
         yield f"  {self._faint(cell(f'{logged.position}{gtid}'))}\n"
-        yield from self._texts(self.view.statement(logged.statement.text) or "")
+        yield from self._text_lines(self.view.statement(logged.statement.text) or "")
 
-    def _texts(self, statement: str) -> Iterator[str]:
+    def _text_lines(self, statement: str) -> Iterator[str]:
         """A statement's lines, those after the first one indented; of a long one its beginning and how long it is."""
         text = statement if len(statement) <= _MOST else f"{statement[:_MOST]}… ({len(statement):,} characters)"
         for at, line in enumerate(text_lines(text)):

@@ -66,18 +66,20 @@ class Leg:
 
     def target(self, source: str, schema: str, table: str) -> Name:
         """Target of a table that it takes."""
-        match = self._compiled.fullmatch(f"{schema}\0{table}")
+        match = self._compiled_pattern.fullmatch(f"{schema}\0{table}")
         assert match is not None
         values = {"source": source, "schema": schema, "table": table}
         values |= {str(nth): text for nth, text in enumerate(match.groups(), 1)}
-        return _filled(self.to.schema, values.__getitem__), _filled(self.to.table, values.__getitem__)
+        return _filled_template(self.to.schema, values.__getitem__), _filled_template(self.to.table, values.__getitem__)
 
     @cached_property
     def targets(self) -> Pattern:
         """A pattern of all the tables that it may lead to."""
         alone = self.sources[0] if len(self.sources) == 1 else "*"
         plain = {"schema": self.tables.schema, "table": self.tables.table, "source": alone}
-        schema, table = (_filled(part, lambda name: plain.get(name, "*")) for part in (self.to.schema, self.to.table))
+        schema, table = (
+            _filled_template(part, lambda name: plain.get(name, "*")) for part in (self.to.schema, self.to.table)
+        )
         return Pattern(schema, table)
 
     def is_same(self, other: "Leg") -> bool:
@@ -118,7 +120,7 @@ class Leg:
         return len(_WILD.findall(self.tables.schema)), len(_WILD.findall(self.tables.table))
 
     @cached_property
-    def _compiled(self) -> re.Pattern[str]:
+    def _compiled_pattern(self) -> re.Pattern[str]:
         special = {"*": "([^\0]*)", "?": "([^\0])"}
         parts = (
             "".join(special.get(c) or re.escape(c) for c in part) for part in (self.tables.schema, self.tables.table)
@@ -248,7 +250,7 @@ def _meet(route: Route, route_before: Route) -> bool:
     return any(leg.targets.meets(further.targets) for leg in route.legs for further in route_before.legs)
 
 
-def _filled(template: str, value: Callable[[str], str]) -> str:
+def _filled_template(template: str, value: Callable[[str], str]) -> str:
     def fill(match: re.Match[str]) -> str:
         return match[0][0] if match[1] is None else value(match[1])
 

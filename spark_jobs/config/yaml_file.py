@@ -157,7 +157,7 @@ def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
             raise _refused(key, f"the key {key.value!r} is given twice")
         keys.add(key.value)
         if key.tag == _MERGE:
-            merged = _merged(value)
+            merged = _merged_keys(value)
         else:
             mapping[key.value] = _node_value(value)
     # The mapping's own keys win over merged ones.
@@ -166,7 +166,7 @@ def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
     return mapping
 
 
-def _merged(node: yaml.Node) -> list[dict[str, Any]]:
+def _merged_keys(node: yaml.Node) -> list[dict[str, Any]]:
     """Merged keys of ``<<``: of one mapping or of several, of which the first one counts."""
     parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
     mappings = [part for part in parts if isinstance(part, yaml.MappingNode)]

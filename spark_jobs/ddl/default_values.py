@@ -223,7 +223,7 @@ def _integer(column: Column, constant: _Constant | None) -> str:
     return str(int(value))
 
 
-def _decimal(column: Column, constant: _Constant | None) -> str:
+def _decimal_text(column: Column, constant: _Constant | None) -> str:
     value = constant.number if constant else Decimal(0)
     scale = column.meta & 255
     try:
@@ -361,7 +361,7 @@ def _time(column: Column, constant: _Constant | None) -> str:
 
 _FILLS: tuple[tuple[set[int], Callable[[Column, _Constant | None], str]], ...] = (
     ({1, 2, 3, 8, 9, 16}, _integer),
-    ({246}, _decimal),
+    ({246}, _decimal_text),
     ({13}, _year),
     ({15, 252, 254}, _constant_text),
     ({247}, _enum),

@@ -283,7 +283,7 @@ _MODIFIERS = {
 _TABLE = ("TABLE", "TABLES")
 
 
-def _create(text: _Text) -> tuple[TableEffect, ...]:
+def _create_effects(text: _Text) -> tuple[TableEffect, ...]:
     if text.object == "INDEX":
         return _change_index(text)
     if text.object not in _TABLE:
@@ -366,7 +366,7 @@ def _renames(text: _Text) -> tuple[TableEffect, ...]:
 
 
 _READERS: dict[str, Callable[[_Text], tuple[TableEffect, ...]]] = {
-    "CREATE": _create,
+    "CREATE": _create_effects,
     "ALTER": _alter,
     "DROP": _drop,
     "TRUNCATE": _truncate,

@@ -269,8 +269,8 @@ def _operations(part: list[Word]) -> list[Operation]:
     readers = {
         "ADD": _add_operations,
         "DROP": _drop,
-        "MODIFY": _change,
-        "CHANGE": _change,
+        "MODIFY": _change_column,
+        "CHANGE": _change_column,
         "RENAME": _rename,
         "CONVERT": _convert,
     }
@@ -326,7 +326,7 @@ def _drop(rest: list[Word], _: str) -> list[Operation]:
     return [Drop(rest[2 if if_there else 0].text, if_there)]
 
 
-def _change(rest: list[Word], verb: str) -> list[Operation]:
+def _change_column(rest: list[Word], verb: str) -> list[Operation]:
     rest = rest[1:] if rest[0].among("COLUMN") else rest
     if_there = rest[0].among("IF")
     rest = rest[2:] if if_there else rest

@@ -41,7 +41,7 @@ def schema_charset(statement: Statement, database: str) -> SchemaCharset | None:
     if_missing = len(rest) > 2 and rest[0].among("IF") and rest[1].among("NOT")
     rest = rest[3:] if if_missing else rest
     is_named = bool(rest) and not _begins_options(rest)
-    charset, is_there = _charset(rest[1:] if is_named else rest)
+    charset, is_there = _option_charset(rest[1:] if is_named else rest)
     if words[0].among("ALTER") and not is_there:
         return None
     return SchemaCharset(rest[0].text if is_named else database, charset, if_missing)
@@ -56,7 +56,7 @@ _NOT_OF_TEXT = ("default", "binary")
 """The server's own; and what makes other types of text types."""
 
 
-def _charset(words: list[Word]) -> tuple[str | None, bool]:
+def _option_charset(words: list[Word]) -> tuple[str | None, bool]:
     """The character set among options, and whether one of them is about it."""
     charset, is_there = None, False
     for at, word in enumerate(words):

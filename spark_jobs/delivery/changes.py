@@ -61,10 +61,10 @@ class FileSelection:
                 is_living[removed[(removed >= begin) & (removed < begin + len(rows))] - begin] = False
                 begin += len(rows)
                 rows = rows if is_living.all() else rows.filter(pa.array(is_living))
-                yield from _slices(rows)
+                yield from _row_parts(rows)
 
 
-def _slices(rows: pa.Table) -> Iterator[pa.Table]:
+def _row_parts(rows: pa.Table) -> Iterator[pa.Table]:
     size = max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * len(rows) // max(1, rows.nbytes)))
     for begin in range(0, len(rows), size):
         yield rows.slice(begin, size)

@@ -44,10 +44,10 @@ def literals(rows: pa.Table, columns: Sequence[OutputColumn]) -> list[pa.Array]:
 
 def key_literals(rows: pa.Table, columns: Sequence[OutputColumn]) -> list[pa.Array]:
     """As ``literals``, for comparing them with columns: a FLOAT as the DOUBLE that it is, a DECIMAL as a number."""
-    return literals(_comparable(rows, columns), columns)
+    return literals(_comparable_rows(rows, columns), columns)
 
 
-def _comparable(rows: pa.Table, columns: Sequence[OutputColumn]) -> pa.Table:
+def _comparable_rows(rows: pa.Table, columns: Sequence[OutputColumn]) -> pa.Table:
     for column in columns:
         values = rows.column(column.name)
         if pa.types.is_float32(values.type):
@@ -88,7 +88,7 @@ def _literals(values: pa.Array) -> pa.Array:
     return values.cast(pa.string())
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
+def _quoted_literals(texts: pa.Array) -> pa.Array:
     if pc.any(pc.match_substring(texts, "'")).as_py():
         texts = pc.replace_substring(texts, "'", "''")
     return _enclosed(texts)
@@ -148,18 +148,18 @@ def _printed(values: pa.Array) -> pa.Array:
     return _enclosed(texts)
 
 
-def _times(values: pa.Array) -> pa.Array:
+def _utc_times(values: pa.Array) -> pa.Array:
     """As UTC, the session's time zone."""
     return _enclosed(values.cast(pa.timestamp("us")).cast(pa.string()))
 
 
 _ENCODERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
-    (pa.types.is_string, _quoted),
+    (pa.types.is_string, _quoted_literals),
     (pa.types.is_binary, _hex),
     (pa.types.is_decimal, _decimals),
     (pa.types.is_floating, _printed),
     (pa.types.is_date, _printed),
-    (pa.types.is_timestamp, _times),
+    (pa.types.is_timestamp, _utc_times),
     (pa.types.is_struct, lambda values: _hex(_geometries(values))),
     (pa.types.is_list, lambda values: _hex(_vectors(values))),
 )

@@ -125,10 +125,10 @@ class Progress:
 
 def create(connection: Connection) -> None:
     """Creates the table where it is not there. Raises DeliveryError."""
-    connection.retried(lambda: _create(connection))
+    connection.retried(lambda: _create_tables(connection))
 
 
-def _create(connection: Connection) -> None:
+def _create_tables(connection: Connection) -> None:
     for statement in _CREATE:
         connection.execute(statement)
     present = {str(row["name"]).casefold() for row in connection.rows(_COLUMNS)}

@@ -255,7 +255,7 @@ class _Writing:
                 statements = list(chain.from_iterable(part.statements() for part in parts))
                 self._commit_statements(statements, rows)
                 return rows
-        return self._opened().write_open(part_rows, is_safe=is_safe)
+        return self._opened_window().write_open(part_rows, is_safe=is_safe)
 
     def write_open(self, part_rows: int, *, is_safe: bool) -> int:
         """Writes what remains of a window that is open, and closes it; how many rows these were."""
@@ -265,7 +265,7 @@ class _Writing:
         self._commit_statements([], 0)
         return rows
 
-    def _opened(self) -> "_Writing":
+    def _opened_window(self) -> "_Writing":
         """With a window that is open: begun now, to be completed, or to be written again as a whole."""
         writer, progress = self._writer(), self.progress
         digest = self._digest(writer)
@@ -331,7 +331,7 @@ class _Writing:
             for span in remaining.of(RowSpan(kind, begin, counts[kind])):
                 rest = table.slice(span.begin - begin, span.end - span.begin)
                 at = span.begin
-                for log_slice in _slices(rest, part_rows):
+                for log_slice in _bounded_parts(rest, part_rows):
                     part = RowSpan(kind, at, at + len(log_slice))
                     yield TransactionPart(part, log_slice.nbytes, partial(statements[kind], log_slice))
                     at = part.end
@@ -407,7 +407,7 @@ class _Writing:
                     is_deleting = False
                 pending.add(self.table.submit(partial(self._write_part, part)))
                 if len(pending) >= 2 * self.table.settings.workers:
-                    rows += _first(pending)
+                    rows += _take_complete(pending)
                     self.table.log_progress(rows, total)
             return rows + _drain(pending)
         finally:
@@ -433,7 +433,7 @@ Statements = Callable[[pa.Table], Iterator[RowStatement]]
 _Rows = tuple[pa.Table, ChangeKind]
 
 
-def _slices(rows: pa.Table, limit: int) -> Iterator[pa.Table]:
+def _bounded_parts(rows: pa.Table, limit: int) -> Iterator[pa.Table]:
     """The rows in parts of so many, and of bounded size."""
     if not len(rows):
         return
@@ -481,7 +481,7 @@ def _inserts_of_copies(writer: Writer) -> Statements:
     return statements
 
 
-def _first(pending: "set[Future[int]]") -> int:
+def _take_complete(pending: "set[Future[int]]") -> int:
     """Waits for one of them, and takes out all that are complete; how many rows they wrote."""
     complete, _ = wait(pending, return_when=FIRST_COMPLETED)
     pending -= complete

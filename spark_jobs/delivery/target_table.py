@@ -175,7 +175,7 @@ class Dialect:
         """A column without its name: type, character set, NULL or NOT NULL. Raises DeliveryError."""
         is_nullable = not is_key and (column.column is None or column.column.nullable)
         collation = self.key_collation(column) if is_key else None
-        text = f"{self.type_of(column)}{self._charset(column)}"
+        text = f"{self.type_of(column)}{self._column_charset(column)}"
         if collation is not None:
             name = f" COLLATE {collation.collation}" if collation.collation else ""
             text = f"{self.type_of(column)} CHARACTER SET {collation.charset}{name}"
@@ -203,7 +203,7 @@ class Dialect:
             return None
         return key_collation(declared.charset if declared else None, self.collations)
 
-    def _charset(self, lake_column: LakeColumn) -> str:
+    def _column_charset(self, lake_column: LakeColumn) -> str:
         column = lake_column.column
         if column is None:
             return "".join(self._by_spark_type(lake_column).partition(" CHARACTER SET")[1:])

@@ -269,7 +269,7 @@ def to_physical(rows: pa.Table, schema: TableSchema) -> pa.Table:
         logical = arrow_type(column.type, physical=False)
         if cells.type != logical:
             cells = _converted(cells, column, logical)
-        arrays.append(_renamed(cells, target.type) if pa.types.is_nested(target.type) else cells)
+        arrays.append(_renamed_fields(cells, target.type) if pa.types.is_nested(target.type) else cells)
     return pa.Table.from_arrays(arrays, schema=physical)
 
 
@@ -281,7 +281,7 @@ def _converted(cells: pa.ChunkedArray, column: DeltaColumn, target: pa.DataType)
         raise LakeError(f"column {column.name}: {cells.type} cannot be written as {column.ddl}: {error}") from error
 
 
-def _renamed(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+def _renamed_fields(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     """The same buffers under other names of fields."""
     return pa.chunked_array([chunk.view(target) for chunk in cells.chunks], target)
 
@@ -290,7 +290,7 @@ def _to_logical(cells: pa.ChunkedArray, kind: DeltaType, target: pa.DataType) ->
     if not pa.types.is_nested(target):
         return cells if cells.type == target else cells.cast(target)
     if _same_layout(cells.type, arrow_type(kind, physical=True)):
-        return _renamed(cells, target)
+        return _renamed_fields(cells, target)
     return pa.chunked_array([_converted_nested(chunk, kind, target) for chunk in cells.chunks], target)
 
 

@@ -86,7 +86,7 @@ def read(table_path: str, descriptor: Descriptor) -> BitMap64:
         if descriptor.storage_type == "i":
             vector = z85_decode(descriptor.path_or_inline)[: descriptor.size]
         else:
-            vector = _stored(descriptor.location(table_path), descriptor, label)
+            vector = _stored_vector(descriptor.location(table_path), descriptor, label)
         rows = _from_bytes(vector)
     except (OSError, ValueError, struct.error) as error:
         raise LakeError(f"{label}: cannot be read: {error}") from error
@@ -206,7 +206,7 @@ def z85_decode(text: str) -> bytes:
     return bytes(data)
 
 
-def _stored(file: StoredPath, descriptor: Descriptor, label: str) -> bytes:
+def _stored_vector(file: StoredPath, descriptor: Descriptor, label: str) -> bytes:
     offset = descriptor.offset if descriptor.offset is not None else 1
     version = content(file, 0, 1)
     if version != _VERSION:

@@ -111,7 +111,7 @@ def read_log(path: str, version: int | None = None) -> LogListing | None:
 def read_commit(path: str, version: int) -> bytes | None:
     """The content of one commit; None where it is not there. Raises LakeError where it cannot be read."""
     try:
-        return _content(path, log_directory(path), version)
+        return _commit_content(path, log_directory(path), version)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -162,7 +162,7 @@ def _commit_file(log: StoredPath, version: int) -> StoredPath:
     return log / f"{version:020}.json"
 
 
-def _content(path: str, log: StoredPath, version: int) -> bytes:
+def _commit_content(path: str, log: StoredPath, version: int) -> bytes:
     """The content of a commit's file, which has at least one action.
 
     Raises OSError, and LakeError for a file without any: a crash of the machine can leave it behind, and whoever took
@@ -214,7 +214,7 @@ def _commits_after(path: str, log: StoredPath, version: int, until: int | None =
     commits: list[tuple[int, bytes]] = []
     while version != until:
         try:
-            content = _content(path, log, version + 1)
+            content = _commit_content(path, log, version + 1)
         except FileNotFoundError:
             return commits
         version += 1
@@ -249,7 +249,7 @@ def _log_listing(path: str, log: StoredPath, version: int | None) -> LogListing 
     return LogListing(
         start,
         checkpoints.get(start, ()),
-        tuple((number, _content(path, log, number)) for number in numbers),
+        tuple((number, _commit_content(path, log, number)) for number in numbers),
     )
 
 

@@ -116,7 +116,7 @@ def add_column(design: TargetSchema, name: str, ddl: str, after: str | None = No
     entry: dict[str, Any] = {"column": column.to_json()}
     if after is not None:
         entry["position"] = _position_clause(after)
-    return _changed(design, schema, "ADD COLUMNS", {"columns": [entry]})
+    return _with_schema(design, schema, "ADD COLUMNS", {"columns": [entry]})
 
 
 def drop_column(design: TargetSchema, name: str) -> TargetSchema:
@@ -126,7 +126,7 @@ def drop_column(design: TargetSchema, name: str) -> TargetSchema:
     rest = tuple(column for column in design.schema.columns if column is not dropped)
     if not rest:
         raise LakeError(f"column {name} cannot be dropped, because it is the table's last")
-    return _changed(design, TableSchema(rest), "DROP COLUMNS", {"columns": [name]})
+    return _with_schema(design, TableSchema(rest), "DROP COLUMNS", {"columns": [name]})
 
 
 def rename_column(design: TargetSchema, name: str, new: str) -> TargetSchema:
@@ -135,7 +135,7 @@ def rename_column(design: TargetSchema, name: str, new: str) -> TargetSchema:
     if any(existing is not column and existing.name.casefold() == new.casefold() for existing in design.schema.columns):
         raise LakeError(f"column {name} cannot be renamed to {new}, because the table has such a column")
     schema = _replaced(design.schema, column, replace(column, name=new))
-    return _changed(design, schema, "RENAME COLUMN", {"oldColumnPath": name, "newColumnPath": new})
+    return _with_schema(design, schema, "RENAME COLUMN", {"oldColumnPath": name, "newColumnPath": new})
 
 
 def move_column(design: TargetSchema, name: str, after: str) -> TargetSchema:
@@ -145,7 +145,7 @@ def move_column(design: TargetSchema, name: str, after: str) -> TargetSchema:
         raise LakeError(f"column {name} cannot stand after itself")
     rest = TableSchema(tuple(existing for existing in design.schema.columns if existing is not column))
     parameters = {"column": column.to_json(), "position": _position_clause(after)}
-    return _changed(design, _with_position(rest, column, after), "CHANGE COLUMN", parameters)
+    return _with_schema(design, _with_position(rest, column, after), "CHANGE COLUMN", parameters)
 
 
 def widen_column(design: TargetSchema, name: str, ddl: str) -> TargetSchema:
@@ -161,7 +161,7 @@ def widen_column(design: TargetSchema, name: str, ddl: str) -> TargetSchema:
     changes = [*column.metadata.get(TYPE_CHANGES, ()), {"toType": wider, "fromType": column.type}]
     changed = replace(column, type=wider, metadata=dict(column.metadata) | {TYPE_CHANGES: changes})
     parameters = {"column": replace(column, type=wider).to_json()}
-    return _changed(design, _replaced(design.schema, column, changed), "CHANGE COLUMN", parameters)
+    return _with_schema(design, _replaced(design.schema, column, changed), "CHANGE COLUMN", parameters)
 
 
 def set_properties(design: TargetSchema, properties: Mapping[str, str]) -> TargetSchema:
@@ -192,7 +192,9 @@ def is_wider(old: object, new: object) -> bool:
     return new in _WIDER_INTEGERS.get(old, ()) or new in _WIDER.get(old, ())
 
 
-def _changed(design: TargetSchema, schema: TableSchema, operation: str, parameters: Mapping[str, Any]) -> TargetSchema:
+def _with_schema(
+    design: TargetSchema, schema: TableSchema, operation: str, parameters: Mapping[str, Any]
+) -> TargetSchema:
     """The design with other columns, the ids and the features that they need."""
     configuration = dict(design.metadata.configuration)
     if design.metadata.column_mapping:
@@ -226,19 +228,19 @@ def _unquoted(text: str) -> str:
     return text[1:-1].replace("``", "`") if text.startswith("`") else text
 
 
-def _after(first: str | None, name: str | None) -> str | None:
+def _column_before(first: str | None, name: str | None) -> str | None:
     if first:
         return FIRST
     return None if name is None else _unquoted(name)
 
 
-def _moved(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
-    after = _after(match[2], match[3])
+def _moved_column(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
+    after = _column_before(match[2], match[3])
     assert after is not None  # the pattern has it
     return move_column(design, _unquoted(match[1]), after)
 
 
-def _set(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
+def _set_table_properties(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
     pairs = _PROPERTY.findall(match[1])
     return set_properties(
         design, {re.sub(r"\\(.)", r"\1", key): re.sub(r"\\(.)", r"\1", value) for key, value in pairs}
@@ -248,7 +250,7 @@ def _set(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
 _STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[TargetSchema, re.Match[str]], TargetSchema]], ...] = (
     (
         re.compile(rf"ADD COLUMN \({_NAME} (.+?){_POSITION_CLAUSE}?\)", re.DOTALL),
-        lambda design, match: add_column(design, _unquoted(match[1]), match[2], _after(match[3], match[4])),
+        lambda design, match: add_column(design, _unquoted(match[1]), match[2], _column_before(match[3], match[4])),
     ),
     (re.compile(rf"DROP COLUMN {_NAME}", re.DOTALL), lambda design, match: drop_column(design, _unquoted(match[1]))),
     (
@@ -259,8 +261,8 @@ _STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[TargetSchema, re.Match[str]]
         re.compile(rf"ALTER COLUMN {_NAME} TYPE (.+)", re.DOTALL),
         lambda design, match: widen_column(design, _unquoted(match[1]), match[2]),
     ),
-    (re.compile(rf"ALTER COLUMN {_NAME}{_POSITION_CLAUSE}", re.DOTALL), _moved),
-    (re.compile(rf"SET TBLPROPERTIES \(((?:{_PROPERTY.pattern})+)\)", re.DOTALL), _set),
+    (re.compile(rf"ALTER COLUMN {_NAME}{_POSITION_CLAUSE}", re.DOTALL), _moved_column),
+    (re.compile(rf"SET TBLPROPERTIES \(((?:{_PROPERTY.pattern})+)\)", re.DOTALL), _set_table_properties),
 )
 
 

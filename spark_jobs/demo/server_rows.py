@@ -73,7 +73,7 @@ class RowSelection:
     @property
     def sql(self) -> str:
         listed = ", ".join(column.sql for column in self.columns)
-        return f"SELECT {listed} FROM {_quoted(self.schema)}.{_quoted(self.table)}"
+        return f"SELECT {listed} FROM {_quoted_name(self.schema)}.{_quoted_name(self.table)}"
 
 
 def tables(connection: Any, schema: str) -> list[str]:
@@ -139,7 +139,7 @@ def _chunks(cursor: SSCursor) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def _selected(name: str, kind: str, declared: str, precision: str | None, scale: str | None) -> Selected:
-    column = _quoted(name)
+    column = _quoted_name(name)
     if kind in _INTEGERS:
         return Selected(name, column, _INTEGERS[kind]["unsigned" in declared])
     if kind in _FLOATS:
@@ -154,7 +154,7 @@ def _selected(name: str, kind: str, declared: str, precision: str | None, scale:
 
 
 def _selected_otherwise(name: str, kind: str, declared: str, precision: int, scale: int) -> Selected:
-    column = _quoted(name)
+    column = _quoted_name(name)
     match kind:
         case "decimal":
             exact = pa.decimal128(precision, scale) if precision <= 38 else pa.string()
@@ -206,5 +206,5 @@ def raw_text(values: dict[str, str]) -> str:
     return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
-def _quoted(name: str) -> str:
+def _quoted_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

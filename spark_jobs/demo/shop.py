@@ -170,17 +170,17 @@ def fill(connection: Any, rows: int) -> int:
         _insert_products(cursor, totals["products"])
         for table, count in counts.items():
             for first in range(1, count + 1, CHUNK):
-                cursor.execute(f"INSERT INTO {table} {_numbers(first, count)} {_FILL[table].format(**totals)}")
+                cursor.execute(f"INSERT INTO {table} {_number_rows(first, count)} {_FILL[table].format(**totals)}")
         cursor.execute("INSERT INTO audit_log (what) VALUES (JSON_OBJECT('loaded', %s))", (rows,))
-        return sum(_count(cursor, table) for table in (*counts, "products"))
+        return sum(_table_count(cursor, table) for table in (*counts, "products"))
 
 
-def _numbers(first: int, last: int) -> str:
+def _number_rows(first: int, last: int) -> str:
     last = min(last, first + CHUNK - 1)
     return f"WITH RECURSIVE numbers (i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM numbers WHERE i < {last})"
 
 
-def _count(cursor: Cursor, table: str) -> int:
+def _table_count(cursor: Cursor, table: str) -> int:
     cursor.execute(f"SELECT COUNT(*) FROM {table}")
     return int(cursor.fetchall()[0][0])
 

@@ -334,7 +334,7 @@ def consistent(spark: SparkSession, lake: Lake, source: str) -> Consistent:
     position = max((Position.parse(entry.surveyed) for entry in stored if entry.surveyed), default=None)
     if position is None:
         raise LakeError(f"{source}: nothing was published yet; stratalog run publishes what it leaves")
-    tables = {entry.name: _opened(spark, entry) for entry in stored if _is_kept(entry)}
+    tables = {entry.name: _opened_table(spark, entry) for entry in stored if _is_kept(entry)}
     return Consistent(source, position, tables)
 
 
@@ -342,7 +342,7 @@ def _is_kept(entry: Entry) -> bool:
     return bool(entry.table) and entry.state != "ignored"
 
 
-def _opened(spark: SparkSession, entry: Entry) -> PublishedTable:
+def _opened_table(spark: SparkSession, entry: Entry) -> PublishedTable:
     owner = (entry.source, entry.schema, entry.table)
     frames = {
         target.name: view(Table(target.path, plain=False), owner).read(spark, target.version)

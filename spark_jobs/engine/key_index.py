@@ -113,7 +113,7 @@ def opened(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyIndex | N
     path = _path(table_path, file)
     try:
         content = np.asarray(np.memmap(path, np.uint8, "r"))
-        return _parse_index(content, _identity(file, key))
+        return _parse_index(content, _file_identity(file, key))
     except (FileNotFoundError, ValueError):  # an empty file cannot be mapped
         return None
     except (Damaged, OSError) as error:
@@ -126,14 +126,14 @@ def build(table_path: Path, file: DataFile, key: Sequence[str], keys: tuple[Hash
 
     Keys: of all its rows, in order. A position that cannot be written to has none.
     """
-    index_files.write(_path(table_path, file), _content(_identity(file, key), *keys))
+    index_files.write(_path(table_path, file), _content(_file_identity(file, key), *keys))
 
 
 def _path(table_path: Path, file: DataFile) -> Path:
     return index_files.index_path(table_path, file.location(str(table_path)).name)
 
 
-def _identity(file: DataFile, key: Sequence[str]) -> bytes:
+def _file_identity(file: DataFile, key: Sequence[str]) -> bytes:
     identity_text = "\0".join([file.path, str(file.size), str(file.num_records), *key])
     return hashlib.blake2b(identity_text.encode(), digest_size=16).digest()
 

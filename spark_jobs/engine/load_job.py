@@ -52,14 +52,14 @@ def landed(
     columns, design: those that silver is to have. Raises what stops the table; PartialImage where rows need a column
     that says what they lack.
     """
-    unit = _unit(load, columns, design)
+    unit = _load_unit(load, columns, design)
     (valued,) = silver_job.with_values([unit])
     results = silver_job.run(spark, load.work.window.table.path, [valued], capacity)[0]
     silver_task.require_written(results)
     return [result.file for result in results if result.file]
 
 
-def _unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> PreparedCompaction:
+def _load_unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> PreparedCompaction:
     """The rows that were read as a window, and one for each range of the log. Raises TableStopped, LakeError."""
     work, steps, waiting = load.work, load.steps, load.waiting
     since, within = load.since, work.window.extent

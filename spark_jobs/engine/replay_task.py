@@ -96,12 +96,12 @@ def work(task: ReplayedFiles) -> Iterator[ShuffleBlock | ReplacedRows | FailedRe
     """Sends the rows of files to buckets; of present ones it says which they are."""
     try:
         for file in task.files:
-            yield from _file(task, file)
+            yield from _replayed_file(task, file)
     except StratalogError as error:
         yield FailedReplay(error)
 
 
-def _file(task: ReplayedFiles, file: DataFile) -> Iterator[ShuffleBlock | ReplacedRows]:
+def _replayed_file(task: ReplayedFiles, file: DataFile) -> Iterator[ShuffleBlock | ReplacedRows]:
     numbers, living_rows = BitMap64(), 0
     for begin, living, rows in row_groups(task.path, task.schema, file):
         is_meant = living

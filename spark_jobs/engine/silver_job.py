@@ -133,7 +133,7 @@ def tasks_of(
     log_bytes, unit_bytes = sum(sizes.values()), [unit.bytes for unit in units]
     shared = log_bytes / max(1, sum(unit_bytes))
     target = capacity.share(log_bytes + len(units) * _UNIT_BYTES, _LEAST_TASK_BYTES)
-    chunks = _chunks([unit for unit in units if not unit.is_ordered], row_groups, sizes, target)
+    chunks = _log_chunks([unit for unit in units if not unit.is_ordered], row_groups, sizes, target)
     for unit in units:
         if unit.is_ordered:
             chunks.append([WindowSlices(unit.unit.number, at, table) for at, table in enumerate(unit.slices)])
@@ -222,7 +222,7 @@ def _row_group_bytes(units: Iterable[PreparedCompaction], row_groups: RowGroups)
     return sizes
 
 
-def _chunks(
+def _log_chunks(
     units: Sequence[PreparedCompaction], row_groups: RowGroups, sizes: Mapping[RowGroup, int], target: int
 ) -> list[list[WindowSlices]]:
     """The log in parts of so many bytes, which end where row groups do: what each unit has in each."""

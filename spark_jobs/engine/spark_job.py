@@ -98,7 +98,9 @@ def run(
         return []
     if isinstance(spark, _TasksHere):
         return [*_run_here(tasks, work, finish, buckets)]
-    rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(checked(carried(_first(tasks, work, buckets))), _DDL)
+    rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
+        checked(carried(_first_stage(tasks, work, buckets))), _DDL
+    )
     if finish is not None:
         rows = rows.repartitionById(buckets, "bucket").mapInArrow(checked(carried(_second(finish))), _DDL)
     with translated(""):
@@ -125,7 +127,9 @@ def _run_here(
         yield from finish(iter(blocks_by_bucket[bucket]))
 
 
-def _first(tasks: Sequence[Task], work: Callable[[Task], Iterable[Any]], buckets: int) -> Callable[[Batches], Batches]:
+def _first_stage(
+    tasks: Sequence[Task], work: Callable[[Task], Iterable[Any]], buckets: int
+) -> Callable[[Batches], Batches]:
     # As bytes, so that a worker makes objects of its own tasks alone; and PySpark's pickler is ten times as slow.
     pickled_tasks = [pickle.dumps(task) for task in tasks]
 

@@ -124,7 +124,7 @@ def _with_literal(node: exp.Expr, kind: type[exp.Expr], left: Term, right: Term)
         case Sort.LABEL:
             value = _label(node, kind, literal.text, term)
         case Sort.DATE | Sort.DATETIME | Sort.MOMENT:
-            value = _time(node, term.sort, literal.text)
+            value = _literal_time(node, term.sort, literal.text)
         case _:
             raise refused(node, f"compares a text literal with what is {term.sort.value}")
     evaluate = constant(value, ARROW[term.sort])
@@ -139,7 +139,7 @@ def _label(node: exp.Expr, kind: type[exp.Expr], text: str, term: Term) -> str:
     return text
 
 
-def _time(node: exp.Expr, sort: Sort, text: str) -> date:
+def _literal_time(node: exp.Expr, sort: Sort, text: str) -> date:
     """The date or time that a literal is."""
     form, like = (_DAY, "2024-02-29") if sort is Sort.DATE else (_MOMENT, "2024-02-29 or 2024-02-29 12:00:00")
     unlike = refused(node, f"compares {sort.value} with {text!r}; write it like {like}")

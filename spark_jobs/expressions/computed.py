@@ -97,7 +97,7 @@ class Computed:
         from spark_jobs.expressions.value_compiler import ValueCompiler, described, typed
 
         term, form = ValueCompiler(resolve).value(tree_of(self.text)), self._form
-        if not _holds(self.type, term):
+        if not _holds_values(self.type, term):
             raise ConfigError(f"`{self.text}` is {described(term)}, which {self.type} does not hold")
         return Term(form.sort, typed(term, form.sort, form.digits, form.scale), form.digits, form.scale)
 
@@ -109,7 +109,7 @@ class Computed:
         return mapped(self.term(resolve).evaluate, lambda values: values.cast(kind))
 
 
-def _holds(kind: str, term: "Term") -> bool:
+def _holds_values(kind: str, term: "Term") -> bool:
     """True if a type holds every value of a term as it is."""
     if term.sort.name in ("NULL", "UNKNOWN"):
         return True

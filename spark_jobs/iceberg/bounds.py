@@ -36,7 +36,7 @@ def metrics(stats: Mapping[str, Any], leaves: Iterable[Leaf]) -> Metrics:
     upper: dict[int, bytes] = {}
     nulls: dict[int, int] = {}
     for leaf in leaves:
-        values = {kind: _at(stats.get(kind, {}), leaf.path[:-1]) for kind in _KINDS}
+        values = {kind: _value_at(stats.get(kind, {}), leaf.path[:-1]) for kind in _KINDS}
         kind = _DELTA.get(leaf.type, leaf.type.replace(" ", ""))
         bounds = statistics.bounds(values, DeltaColumn(leaf.path[-1], kind))
         if bounds.nulls is not None:
@@ -51,7 +51,7 @@ def metrics(stats: Mapping[str, Any], leaves: Iterable[Leaf]) -> Metrics:
     return Metrics(counts, nulls or None, lower or None, upper or None)
 
 
-def _at(values: Any, path: Iterable[str]) -> Mapping[str, Any]:
+def _value_at(values: Any, path: Iterable[str]) -> Mapping[str, Any]:
     for name in path:
         values = values.get(name, {}) if isinstance(values, dict) else {}
     return values if isinstance(values, dict) else {}
@@ -70,19 +70,19 @@ def to_bytes(value: Any, kind: str, *, is_lower: bool) -> bytes:
         case "string":
             return str(value).encode()
         case "date" | "timestamp" | "timestamptz":
-            return _time(value)
+            return _time_bytes(value)
         case _:
-            return _decimal(value, int(kind.partition(",")[2].rstrip(")")))
+            return _decimal_bytes(value, int(kind.partition(",")[2].rstrip(")")))
 
 
-def _time(value: date) -> bytes:
+def _time_bytes(value: date) -> bytes:
     if not isinstance(value, datetime):
         return struct.pack("<i", value.toordinal() - _EPOCH.toordinal())
     since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
     return struct.pack("<q", since // timedelta(microseconds=1))
 
 
-def _decimal(value: Decimal, scale: int) -> bytes:
+def _decimal_bytes(value: Decimal, scale: int) -> bytes:
     unscaled = int(value.scaleb(scale))
     # Two's complement has one bit more than the number's own.
     bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length() + 1

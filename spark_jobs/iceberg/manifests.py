@@ -100,7 +100,7 @@ class Manifests:
                 entries.setdefault((item.content, _bucket(entry.file.data_file, count)), []).append(entry)
         new = Manifests(self.folder, unchanged, 0, self._live)
         for (content, number), before in sorted(entries.items()):
-            changed = list(_changed(before, content, (number, count), changes, numbers))
+            changed = list(_changed_entries(before, content, (number, count), changes, numbers))
             if changed:
                 new._write_manifest(content, (number, count), changed, numbers, schema)
         return new
@@ -146,7 +146,7 @@ class Manifests:
         self.listed.append(item)
 
 
-def _changed(
+def _changed_entries(
     entries: Iterable[ManifestEntry], content: int, bucket: tuple[int, int], changes: FileChanges, numbers: Numbers
 ) -> Iterator[ManifestEntry]:
     """The entries of a bucket, by its number and how many there are, after changes. Raises NotAsLogged."""

@@ -126,10 +126,10 @@ def schema_of(schema: TableSchema) -> dict[str, Any]:
 
     Raises KeyError for what ``why_not`` refuses.
     """
-    return {"type": "struct", "fields": [_field(column) for column in schema.columns]}
+    return {"type": "struct", "fields": [_schema_field(column) for column in schema.columns]}
 
 
-def _field(column: DeltaColumn) -> dict[str, Any]:
+def _schema_field(column: DeltaColumn) -> dict[str, Any]:
     field = {
         "id": column.id,
         "name": column.name,
@@ -143,7 +143,7 @@ def _field(column: DeltaColumn) -> dict[str, Any]:
 def _type(kind: DeltaType, ids: Mapping[str, int], path: str = "") -> Any:
     match kind:
         case StructType(fields):
-            return {"type": "struct", "fields": [_field(item) for item in fields]}
+            return {"type": "struct", "fields": [_schema_field(item) for item in fields]}
         case ArrayType(element, contains_null):
             at = f"{path}element"
             return {

@@ -146,7 +146,7 @@ class _View:
         current = self.current
         assert current is not None
         content = read_commit(self.path, self.version)
-        if content is None or _identity(content) != current["summary"].get(_COMMIT):
+        if content is None or _content_identity(content) != current["summary"].get(_COMMIT):
             return None
         commits: list[_Commit] = []
         while (content := read_commit(self.path, self.version + len(commits) + 1)) is not None:
@@ -162,7 +162,7 @@ class _View:
         # What numbers rows and snapshots continues; all else starts over.
         commit = _Commit(snapshot.version, "", snapshot.timestamp)
         content = read_commit(self.path, snapshot.version)
-        commit.identity = _identity(content) if content else ""
+        commit.identity = _content_identity(content) if content else ""
         commit.added = {file.path: file for file in snapshot.files}
         commit.is_rearranged = False
         earlier = self.document
@@ -312,14 +312,14 @@ class _View:
         # A file that is removed and added again only gets another deletion vector.
         for path, file in commit.removed.items():
             if path not in commit.added:
-                changes.removed.add(self._at(path))
+                changes.removed.add(self._full_path(path))
             if file.deletion_vector:
-                changes.vectors[self._at(path)] = None
+                changes.vectors[self._full_path(path)] = None
         for path, file in commit.added.items():
             if path not in commit.removed:
-                changes.added[self._at(path)] = self._data_file(file)
+                changes.added[self._full_path(path)] = self._data_file(file)
             if file.deletion_vector:
-                vectors[self._at(path)] = file.deletion_vector
+                vectors[self._full_path(path)] = file.deletion_vector
         if not vectors:
             return changes
         # The bytes of all vectors go into one file, and each entry says where its own are.
@@ -342,7 +342,7 @@ class _View:
             )
         return changes
 
-    def _at(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return f"{self.location}/{unquote(path)}"
 
     def _data_file(self, file: DataFile) -> File:
@@ -351,7 +351,7 @@ class _View:
                 f"{self.path}: cannot be shown as Iceberg: the log does not say how many rows {file.path} has"
             )
         encoded_metrics = metrics(file.stats, self._columns()).encoded()
-        return File(DATA, self._at(file.path), "PARQUET", file.num_records, file.size, encoded_metrics)
+        return File(DATA, self._full_path(file.path), "PARQUET", file.num_records, file.size, encoded_metrics)
 
     def _read_file(self, name: str) -> bytes:
         """A file, which may be one that is not written yet. Raises OSError."""
@@ -364,7 +364,7 @@ class _View:
 
 
 def _commit_of(path: str, version: int, content: bytes) -> _Commit:
-    commit = _Commit(version, _identity(content))
+    commit = _Commit(version, _content_identity(content))
     for action in commit_actions(path, version, content):
         for kind, value in action.items():
             match kind:
@@ -379,7 +379,7 @@ def _commit_of(path: str, version: int, content: bytes) -> _Commit:
     return commit
 
 
-def _identity(content: bytes) -> str:
+def _content_identity(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 

@@ -78,7 +78,7 @@ RANGES = list_of(
 
 def object_of(kind: type[Any]) -> JsonForm:
     """A dataclass whose fields name their members, as an object of its own."""
-    return JsonForm(_to_members, lambda members: kind(**_values(kind, members)))
+    return JsonForm(_to_members, lambda members: kind(**_member_values(kind, members)))
 
 
 def member(name: str, form: JsonForm = AS_IS, *, is_always: bool = False) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _to_members(value: Any) -> dict[str, Any]:
     return members
 
 
-def _values(kind: type[Any], members: Mapping[str, Any]) -> dict[str, Any]:
+def _member_values(kind: type[Any], members: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a dataclass's fields, by name, as far as JSON has members for them."""
     attributes = _members_of(kind)
     cells = ((*attributes[key], cell) for key, cell in members.items() if key in attributes)
@@ -188,7 +188,7 @@ class Checkpoint:
         attributes = _members_of(cls)
         try:
             return cls(
-                **_values(cls, members),
+                **_member_values(cls, members),
                 unnamed_members={key: value for key, value in members.items() if key not in attributes},
             )
         except (TypeError, ValueError, KeyError, AttributeError, StratalogError) as error:

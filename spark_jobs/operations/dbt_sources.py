@@ -89,7 +89,7 @@ def _dbt_table(pipeline: Pipeline, table: LakeTable, adapter: DbtAdapter, key_pr
     return (
         listed
         | ({"description": _literal(description)} if description else {})
-        | {"config": {"meta": meta}, "columns": list(_columns(snapshot.schema.columns))}
+        | {"config": {"meta": meta}, "columns": list(_column_entries(snapshot.schema.columns))}
     )
 
 
@@ -98,7 +98,7 @@ def _literal(text: str) -> str:
     return _MARK.sub(_EXPRESSION.format("{"), text)
 
 
-def _columns(columns: Sequence[DeltaColumn]) -> Iterator[dict[str, str]]:
+def _column_entries(columns: Sequence[DeltaColumn]) -> Iterator[dict[str, str]]:
     for column in columns:
         comment = column.metadata.get(COMMENT)
         yield {"name": column.name, "data_type": column.ddl} | ({"description": _literal(comment)} if comment else {})

@@ -153,7 +153,7 @@ class Store:
     def _read_transactions(self, start: Position, stop: Position) -> Iterator[Transaction]:
         lake = lake_of(self.pipeline)
         for stretch, part in transactions_of_bronze(self.spark, lake, self.source, start, stop):
-            yield _transaction(stretch, part)
+            yield _transaction_of(stretch, part)
 
     def _position_of(self, gtid: str) -> Position | None:
         slices = bronze.read_all(self.spark, self._bronze_table, self._snapshot().version)
@@ -168,7 +168,7 @@ def _checkpoint(head: Head) -> Checkpoint:
     return head.checkpoint
 
 
-def _transaction(stretch: int, part: pa.RecordBatch) -> Transaction:
+def _transaction_of(stretch: int, part: pa.RecordBatch) -> Transaction:
     names = ("file", "start", "stop", "gtid", "committed_at", "payload")
     file, start, stop, gtid, committed_at, payload = (part.column(name)[0].as_py() for name in names)
     return Transaction(Position(file, start, stretch), Position(file, stop, stretch), gtid, committed_at, payload)

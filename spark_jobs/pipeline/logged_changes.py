@@ -42,10 +42,10 @@ class LoggedChanges:
         try:
             return plan_table(self.pipeline, snapshot, work.name, work.pinned, log_range=log_range, has_inherited=False)
         except NeedsEarlierLog as error:
-            raise TableStopped(_missing(work, error.begin, snapshot)) from error
+            raise TableStopped(_missing_log(work, error.begin, snapshot)) from error
 
 
-def _missing(work: MergeJob, begin: Position, snapshot: BronzeSnapshot) -> str:
+def _missing_log(work: MergeJob, begin: Position, snapshot: BronzeSnapshot) -> str:
     removed = bronze.removal_message(work.source, Range(begin, snapshot.oldest))
     return (
         f"a table with mode: {work.mode} is made of every change since {begin}, and {removed}; or give the table "

@@ -109,7 +109,7 @@ def _is_repeated(name: TableName, steps: Sequence[TimelineStep], naming: Range, 
     inherited = next(
         (step.inherited for step in steps if isinstance(step, SchemaChange) and step.range == naming), None
     )
-    return inherited is not None and _since(name, inherited, log_range) < log_range.stop
+    return inherited is not None and _inherited_since(name, inherited, log_range) < log_range.stop
 
 
 def _timeline(
@@ -163,12 +163,12 @@ def _definition_at(table: Table, begin: Position) -> TableDefinition | None:
     return commit.definition if commit and commit.start and commit.start <= begin else None
 
 
-def _since(name: TableName, inherited: TableContents, log_range: Range) -> Position:
+def _inherited_since(name: TableName, inherited: TableContents, log_range: Range) -> Position:
     """From where on the log has the rows that came with a name. Raises LakeError where some are from before."""
     content = inherited.alive
     starts = [content.since]
     starts += [
-        _since(name, step.inherited, log_range)
+        _inherited_since(name, step.inherited, log_range)
         for step in content.steps
         if isinstance(step, SchemaChange) and step.inherited
     ]

@@ -201,7 +201,7 @@ class MissingLog:
         Raises SourceError.
         """
         lines, upper = [reason], self.oldest
-        for sequence in self._sequences(self._first):
+        for sequence in self._sequences(self._earliest_position):
             try:
                 return self._position_in(sequence, location, upper)
             except (SourceError, DecodeError) as error:
@@ -211,7 +211,7 @@ class MissingLog:
         raise SourceError("\n".join(lines))
 
     @property
-    def _first(self) -> Position:
+    def _earliest_position(self) -> Position:
         """As far back as a log may go that bronze's oldest stretch is of."""
         begin = self.stretch.begin
         return begin if self.stretch.number > 1 else Position(self.stretch.file(1), FIRST_EVENT)
@@ -395,7 +395,7 @@ def _index(commit: BronzeCommit, sequence: FileSequence) -> tuple[Stretch, ...]:
 
 def _seam_of(sequence: FileSequence) -> _Seam:
     part = sequence.parts[0]
-    content = _bytes(sequence.origin.source.reading(), replace(part, stop=min(part.stop, part.start + _SEAM)))
+    content = _part_bytes(sequence.origin.source.reading(), replace(part, stop=min(part.stop, part.start + _SEAM)))
     return _Seam(part.file, part.start, content)
 
 
@@ -438,14 +438,14 @@ def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> Non
         )
 
 
-def _bytes(reading: PartReader, part: FilePart) -> bytes:
+def _part_bytes(reading: PartReader, part: FilePart) -> bytes:
     """A part's bytes, the flag for being in use cleared."""
     return _plain_bytes(b"".join(map(bytes, reading(part)[1])), part.start)
 
 
 def _is_same(reading: PartReader, part: FilePart, content: bytes) -> bool:
     """True if a part is this content, but for events that were redacted."""
-    original, content = _bytes(reading, part), _plain_bytes(content, part.start)
+    original, content = _part_bytes(reading, part), _plain_bytes(content, part.start)
     if original == content:
         return True
     description = reading(part)[0] or read_head([original], part.file).format

@@ -62,7 +62,7 @@ class ColumnView:
 
     def remaining(self, definition: TableDefinition, changes: Changes, file: str) -> Changes:
         """The changes that no rule about rows filters. Raises TableStopped."""
-        judge = self._of(definition).judge
+        judge = self._treatment_of(definition).judge
         if judge is None or not len(changes):
             return changes
         rows = judge.remaining(
@@ -77,7 +77,7 @@ class ColumnView:
         self, definition: TableDefinition, image: pa.RecordBatch, raw: pa.Array | None, presence: Presence | None
     ) -> list[ShownRow]:
         """Rows as they are shown; columns that an image leaves out have no key. Raises TableStopped."""
-        treatment = self._of(definition)
+        treatment = self._treatment_of(definition)
         # Masks come first; a masked column is text, bytes or a constant, whatever its type was.
         rows: pa.Table | pa.RecordBatch = image
         if treatment.masks:
@@ -97,7 +97,7 @@ class ColumnView:
             for row, flags in zip(by_row, present, strict=True)
         ]
 
-    def _of(self, definition: TableDefinition) -> _Treatment:
+    def _treatment_of(self, definition: TableDefinition) -> _Treatment:
         treatment = self._treatments.get(definition)
         if treatment is None:
             columns_seen(definition, self.rules.columns)

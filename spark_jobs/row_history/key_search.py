@@ -135,7 +135,7 @@ class KeyIndexes:
             pass
         except (Damaged, OSError) as error:
             log.debug("%s: built again: %s", path, error)
-        content = self._content(file, name, identity) if builds else None
+        content = self._new_index(file, name, identity) if builds else None
         if content is None:
             return None
         index_files.write(path, content)
@@ -154,7 +154,7 @@ class KeyIndexes:
         texts = "\0".join((_TEXTS, self.files.identity(file), name.schema, name.table, *facts))
         return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest()
 
-    def _content(self, file: int, name: TableName, identity: str) -> bytes | None:
+    def _new_index(self, file: int, name: TableName, identity: str) -> bytes | None:
         """A new index; None where the rows cannot be decoded, or the table has no key: who reads them says so."""
         # All rows of the table are decoded, a slice after the other.
         slices, form = self._slices.of_file(file), _KeyHashes()

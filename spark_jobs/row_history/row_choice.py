@@ -150,8 +150,8 @@ class RowChoice:
         # A value that the log or the lake does not hold decides nothing: such changes are counted.
         evaluate = self.condition.compiled(resolving(definition))
         names = self.condition.columns
-        row = evaluate(_image(definition, changes, "after").cells(definition, names))
-        row_before = evaluate(_image(definition, changes, "before").cells(definition, names))
+        row = evaluate(_named_image(definition, changes, "after").cells(definition, names))
+        row_before = evaluate(_named_image(definition, changes, "before").cells(definition, names))
         is_update = pc.equal(changes.op, UPDATE).to_numpy(zero_copy_only=False)
         is_true: NDArray[np.bool_] = true_mask(row, len(changes))
         is_true |= true_mask(row_before, len(changes)) & is_update
@@ -163,7 +163,7 @@ class RowChoice:
         return is_true
 
 
-def _image(definition: TableDefinition, changes: Changes, name: str) -> Image:
+def _named_image(definition: TableDefinition, changes: Changes, name: str) -> Image:
     if name == "after":
         return Image(changes.after, changes.raw, absent_columns(definition, changes, "present"))
     return Image(changes.before, changes.before_raw, absent_columns(definition, changes, "before_present"))

@@ -143,7 +143,7 @@ class TableTrace:
         """Changes and statements in the order in which they take effect. Raises DecodeError, ConfigError, LakeError."""
         entries: list[Iterator[Traced]] = [self.changes()]
         if not self.makers:
-            entries.append(self._statements())
+            entries.append(self._traced_statements())
         yield from heapq.merge(*entries, key=lambda traced: traced.position)
 
     def changes(self) -> Iterator[TracedChange]:
@@ -170,7 +170,7 @@ class TableTrace:
         for rule, count in sorted(self.view.filtered.items()):
             log.warning("%s: %s filters %s changes; --raw shows them", self.name, rule, f"{count:,}")
 
-    def _statements(self) -> Iterator[TracedStatement]:
+    def _traced_statements(self) -> Iterator[TracedStatement]:
         gtids = bronze.statement_gtids(self.snapshot, self.within) if self.life.statements else {}
         for logged in self.life.statements:
             order = logged.position.order

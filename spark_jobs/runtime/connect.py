@@ -106,8 +106,8 @@ class _ConnectServer:
             self._release_abandoned()
             session = self._attached.get(settings)
             if session is None:
-                session = _session(_sharing(_client(self.first)), _FIRST if self.is_kept else _LATER)
-                _set(_client(session), dict(settings))
+                session = _remote_session(_sharing(_client(self.first)), _FIRST if self.is_kept else _LATER)
+                _set_confs(_client(session), dict(settings))
                 if self._archive and not confs.keys() & _OF_A_COMMIT:  # which runs no task of ours
                     session.addArtifacts(self._archive, archive=True)
                 weakref.finalize(session, self._abandoned.append, _client(session)._session_id).atexit = False
@@ -165,7 +165,7 @@ def connected(
             first = _first(remote)
             _require_spark(first.version)
             settings = {**optional, **confs}
-            refused = _set(_client(first), settings)
+            refused = _set_confs(_client(first), settings)
             _require_delta(first)
             if archive:
                 first.addArtifacts(archive, archive=True)
@@ -330,7 +330,7 @@ def _first_here(port: int, token: str) -> "SparkSession":
     _prepare_process()
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    session = _session(_local_builder(port, token), _FIRST)
+    session = _remote_session(_local_builder(port, token), _FIRST)
     _require_answer(_client(session))
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as PySpark does for an address
     ConnectSession._default_session = cast("ConnectSession", session)
@@ -372,7 +372,7 @@ def _require_answer(client: "SparkConnectClient") -> None:
     client._stub.Config(request, metadata=client._builder.metadata(), timeout=_ANSWERING)
 
 
-def _session(builder: "DefaultChannelBuilder", attempts: dict[str, Any]) -> "SparkSession":
+def _remote_session(builder: "DefaultChannelBuilder", attempts: dict[str, Any]) -> "SparkSession":
     from pyspark.sql.connect import session as remote
 
     session = cast("SparkSession", remote.SparkSession(connection=builder))
@@ -402,7 +402,7 @@ def _sharing(client: "SparkConnectClient") -> "DefaultChannelBuilder":
     return cast("DefaultChannelBuilder", builder)
 
 
-def _set(client: "SparkConnectClient", confs: Mapping[str, str]) -> set[str]:
+def _set_confs(client: "SparkConnectClient", confs: Mapping[str, str]) -> set[str]:
     """Sets what a session can set, by one call. Returns the keys that it cannot."""
     from pyspark.sql.connect.proto import ConfigRequest, KeyValue
 

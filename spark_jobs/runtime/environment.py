@@ -78,15 +78,15 @@ def _fill(root: Path) -> None:
     library, packages = root / "lib" / python, root / "lib" / python / "site-packages"
     standard = Path(sysconfig.get_path("stdlib"))
     for path in _package_files(standard):
-        _copy(path, library / path.relative_to(standard))
+        _copy_file(path, library / path.relative_to(standard))
     binary = Path(sys.executable).resolve()
-    _copy(binary, root / "bin" / python)
+    _copy_file(binary, root / "bin" / python)
     # A Python built with a shared library does not start without it.
     shared = Path(str(sysconfig.get_config_var("LIBDIR")), str(sysconfig.get_config_var("INSTSONAME")))
     if sysconfig.get_config_var("Py_ENABLE_SHARED") and shared.is_file():
-        _copy(shared, root / "lib" / shared.name)
+        _copy_file(shared, root / "lib" / shared.name)
     for name, path in _packaged():
-        _copy(path, packages / name)
+        _copy_file(path, packages / name)
     sources = {name: Path(__file__).parents[2] / name for name in _PROJECT}
     for name, source in sources.items():
         if not source.is_dir():  # a wheel has it elsewhere, and its files are in already
@@ -146,6 +146,6 @@ def _dependencies() -> list[Distribution]:
     return list(distributions.values())
 
 
-def _copy(path: Path, to: Path) -> None:
+def _copy_file(path: Path, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(path, to)

@@ -54,7 +54,7 @@ def errors_copied() -> Iterator[None]:
     reading, writing = os.pipe()
     os.dup2(writing, 2)
     os.close(writing)
-    threading.Thread(target=_copy, args=(reading, errors), name="stderr of the JVM", daemon=True).start()
+    threading.Thread(target=_copy_output, args=(reading, errors), name="stderr of the JVM", daemon=True).start()
     original = os.dup(errors)
     try:
         yield
@@ -63,7 +63,7 @@ def errors_copied() -> Iterator[None]:
         os.close(original)
 
 
-def _copy(source: int, target: int) -> None:
+def _copy_output(source: int, target: int) -> None:
     stream = WithoutWarning()
     while piece := os.read(source, _READ):
         _write_all(target, stream.feed(piece))

@@ -174,7 +174,7 @@ def _settings_of_spark(settings: Spark) -> dict[str, str]:
     return confs
 
 
-def _keys(store: LakeStore | None) -> list[str]:
+def _key_variables(store: LakeStore | None) -> list[str]:
     """Names of the variables that have keys of a store."""
     return [value for key, value in store.settings if key.endswith("_env") and value] if store else []
 
@@ -193,7 +193,9 @@ def _kept_session(settings: Spark) -> SparkSession | None:
         require_java()
         return _with_classes(confs)
 
-    wish = Wish(confs, starting, settings.keep.total_seconds(), __version__, spark_home(), _keys(settings.lake_store))
+    wish = Wish(
+        confs, starting, settings.keep.total_seconds(), __version__, spark_home(), _key_variables(settings.lake_store)
+    )
     try:
         for _ in range(2):
             attachment = attach(wish)

@@ -118,7 +118,7 @@ def _column_cells(name: str, column: Column) -> dict[str, Any]:
         "name": name,
         "type": type_of_column(column),
         "nullable": column.nullable,
-        "charset": _charset(column.charset) if is_text else None,
+        "charset": _collation_charset(column.charset) if is_text else None,
         "default": column.default,
         "generated": column.computed,
         "invisible": column.invisible,
@@ -131,7 +131,7 @@ def _column_cells(name: str, column: Column) -> dict[str, Any]:
     }
 
 
-def _charset(collation: int | None) -> str | None:
+def _collation_charset(collation: int | None) -> str | None:
     try:
         return None if collation is None else charset_of(collation)
     except Unsupported:

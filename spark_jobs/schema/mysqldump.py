@@ -55,16 +55,16 @@ class _Piece:
 
 def read_dump(raw: bytes) -> ParsedDump:
     """Raises SourceError, with the line, for what is no whole dump, or has a table whose name cannot be read."""
-    text = _decoded(raw)
+    text = _decoded_text(raw)
     script = _Script()
-    for piece in _pieces(text):
+    for piece in _text_pieces(text):
         script.take(piece)
     if script.is_dump and not script.is_complete:
         raise SourceError("it is cut: it does not end with the line '-- Dump completed'; make it again")
     return script.dump()
 
 
-def _decoded(raw: bytes) -> str:
+def _decoded_text(raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -82,7 +82,7 @@ _OPEN = r"""(?P<open>['"`]|(?!/\*M?!)/\*)"""
 _DELIMITER = re.compile(r"\s*DELIMITER[ \t]+(\S+)[ \t]*(?:\n|$)", re.IGNORECASE)
 
 
-def _pieces(text: str) -> Iterator[_Piece]:
+def _text_pieces(text: str) -> Iterator[_Piece]:
     """The text cut as the mysql client cuts it. Raises SourceError for a statement without an end."""
     # DELIMITER is a command of the client: it is no part of a statement, and changes what ends one.
     at, line, delimiter = 0, 1, ";"
@@ -259,13 +259,13 @@ class _Script:
         for effect in statement_effects:
             match effect:
                 case CreateTable():
-                    self._create(piece, effect)
+                    self._create_table(piece, effect)
                 case DropTable(name):
                     self.tables.pop(name, None)
                 case AlterTable(name) | ChangeIndex(name) | ChangeStorage(name):
                     self._change(piece, name)
 
-    def _create(self, piece: _Piece, effect: CreateTable) -> None:
+    def _create_table(self, piece: _Piece, effect: CreateTable) -> None:
         name = effect.table
         if not name.schema:
             raise Unsupported(

@@ -158,7 +158,7 @@ class _ReverseReplay:
                 case CreateTable():
                     self._created(fact, effect)
                 case AlterTable() | ChangeIndex() | ChangeStorage() | TruncateTable():
-                    self._altered(fact, effect)
+                    self._altered_table(fact, effect)
                 case UnknownChange():
                     raise Unsupported("it is not known what it does")
                 case _:
@@ -180,7 +180,9 @@ class _ReverseReplay:
         if not effect.if_missing:
             self.paths.pop(effect.table, None)
 
-    def _altered(self, fact: StatementFact, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> None:
+    def _altered_table(
+        self, fact: StatementFact, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable
+    ) -> None:
         """A table by the name that it has before the statement."""
         name = effect.table
         if name in self.paths:

@@ -122,7 +122,7 @@ class Tracker:
             self._note_schema(fact)
             return []
         try:
-            versions = list(self._changed(fact))
+            versions = list(self._changed_tables(fact))
         except (DecodeError, IndexError, StopIteration):
             about = (name for name in self._now if fact.statement.names(name.schema, name.table))
             versions = [_of(fact, name, note="the statement cannot be read") for name in about if self._is_there(name)]
@@ -148,7 +148,7 @@ class Tracker:
                 fact, name, note=f"the statement names {typed[str(name)]}; whether it is {name} is not in the log"
             )
 
-    def _changed(self, fact: StatementFact) -> Iterator[TableVersion]:
+    def _changed_tables(self, fact: StatementFact) -> Iterator[TableVersion]:
         """The tables after a statement. Raises Unsupported where it cannot be read."""
         versions: dict[TableName, TableVersion] = {}
         for effect in effects(fact.statement, fact.database, fact.session):
@@ -166,7 +166,7 @@ class Tracker:
             case CreateTable():
                 return self._created(fact, effect)
             case AlterTable() | ChangeIndex() | ChangeStorage() | TruncateTable():
-                return [self._altered(fact, effect)]
+                return [self._altered_version(fact, effect)]
             case DropTable(name):
                 is_there = self._is_there(name) or name not in self._now
                 return [_of(fact, name, is_dropped=True)] if is_there else []
@@ -214,7 +214,7 @@ class Tracker:
         definition = before and replace(before, name=name)
         return _of(fact, name, definition=definition, note=note, renamed_from=was, renamed_to=effect.displaced)
 
-    def _altered(
+    def _altered_version(
         self, fact: StatementFact, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable
     ) -> TableVersion:
         before = self.definition(effect.table)

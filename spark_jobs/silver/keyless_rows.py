@@ -26,7 +26,7 @@ def content(rows: pa.Table, names: Sequence[str]) -> list[pa.Array]:
 
     rows: with columns of these names and ``_raw``.
     """
-    columns = [part for name in names for part in _comparable(_array(rows.column(name)))]
+    columns = [part for name in names for part in _comparable_column(_array(rows.column(name)))]
     return [*columns, exact_texts(_array(rows.column("_raw")))]
 
 
@@ -34,13 +34,13 @@ def _array(values: pa.ChunkedArray | pa.Array) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def _comparable(values: pa.Array) -> list[pa.Array]:
+def _comparable_column(values: pa.Array) -> list[pa.Array]:
     """A column as one or more that compare by bytes."""
     kind = values.type
     if pa.types.is_floating(kind):
         return [values.view(pa.int32() if kind.bit_width == 32 else pa.int64())]
     if pa.types.is_struct(kind):
-        return [part for field in values.flatten() for part in _comparable(field)]
+        return [part for field in values.flatten() for part in _comparable_column(field)]
     if pa.types.is_list(kind):
         return [_list_bytes(values)]
     return [values]

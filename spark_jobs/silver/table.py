@@ -167,7 +167,7 @@ class Columns:
         if self.is_keyless:
             # a table of several may have wider columns than this one
             typed = ((f"CAST({of}{identifier(name)} AS {kind})", kind) for name, kind in self.types.items())
-            cells = [_comparable(cell, kind) for cell, kind in typed]
+            cells = [_comparable_text(cell, kind) for cell, kind in typed]
             cells.append(f"array_sort(map_entries({of}_raw))")
             pair_set = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
             return [f"named_struct({pair_set})"]
@@ -179,7 +179,7 @@ class Columns:
         return comparisons
 
 
-def _comparable(cell: str, kind: str) -> str:
+def _comparable_text(cell: str, kind: str) -> str:
     """As SQL compares it by its bytes: 0 and -0 are equal numbers, but not the same text."""
     return f"CAST({cell} AS STRING)" if kind in ("FLOAT", "DOUBLE", "ARRAY<FLOAT>") else cell
 

@@ -185,14 +185,14 @@ def connection_options(settings: MySQL) -> dict[str, Any]:
     return {
         "host": settings.host,
         "port": settings.port,
-        "user": _bytes(settings.user),
-        "password": _bytes(settings.password.get_secret_value()),
+        "user": _utf8_bytes(settings.user),
+        "password": _utf8_bytes(settings.password.get_secret_value()),
         "charset": "utf8mb4",
         "init_command": "SET time_zone = '+00:00'",
     } | _tls_options(settings.tls)
 
 
-def _bytes(text: str) -> bytes:
+def _utf8_bytes(text: str) -> bytes:
     """As clients send it: UTF-8. PyMySQL would send a password as latin1, which has not all letters.
 
     Bytes of an environment variable that are no UTF-8 (Python's surrogates) are sent as they are.

@@ -86,12 +86,12 @@ class Endpoints:
                 raise
             except SourceError as error:
                 reason = str(error).removeprefix(f"{self.name}: ").removeprefix(f"{source.endpoint} ")
-                self._note(source, reason)
+                self._note_state(source, reason)
                 failures.append(f"{source.endpoint}: {reason}")
                 log.warning("%s: endpoint %s is skipped: %s", self.name, source.endpoint, reason)
             else:
                 if proves:
-                    self._note(source, None)
+                    self._note_state(source, None)
                 return result
         raise SourceError("\n".join([f"{self.name}: none of its endpoints can be read", *failures]))
 
@@ -123,7 +123,7 @@ class Endpoints:
         waiting = {address for address, health in states.items() if now < health.next_try <= now + LONGEST_WAIT}
         return sorted(self.ordered(), key=lambda source: source.endpoint in waiting)
 
-    def _note(self, source: Source, reason: str | None) -> None:
+    def _note_state(self, source: Source, reason: str | None) -> None:
         """Keeps that an endpoint is unavailable, or (reason None) that it is not any more."""
         assert source.endpoint is not None
         notes = _read_notes(self.path)

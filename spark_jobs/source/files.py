@@ -49,14 +49,14 @@ class Files:
 
     def log(self) -> Log:
         """The files of the folder, in order, and the end of what is complete in them. Raises SourceError, Truncated."""
-        with _reading(f"{self.name}: {self.directory}"):
+        with _file_errors(f"{self.name}: {self.directory}"):
             sizes = self._sizes()
             files = [LogFile(name, sizes[name]) for name in self._log_names(sizes)]
             require_contiguous(self.name, [file.name for file in files])
-            end = self._complete(files[-1])
+            end = self._complete_until(files[-1])
             if not end and len(files) > 1:  # just being started: the log ends with the file before
                 files.pop()
-                end = self._complete(files[-1])
+                end = self._complete_until(files[-1])
             last = files[-1]
             if not end:
                 raise Truncated(
@@ -77,7 +77,7 @@ class Files:
 
     def require_closed(self, file: str) -> None:
         """Raises SourceError for a copy of a file that its server was still writing: it may lack what came after."""
-        with _reading(f"{self.name}: {self.directory}"):
+        with _file_errors(f"{self.name}: {self.directory}"):
             if _in_use(self.directory / file):
                 raise SourceError(
                     f"{self.name}: {self.directory / file} was copied while its server was still writing it; copy it "
@@ -86,7 +86,7 @@ class Files:
 
     def names(self) -> list[str]:
         """The log's files in order, by their names alone. Raises SourceError."""
-        with _reading(f"{self.name}: {self.directory}"):
+        with _file_errors(f"{self.name}: {self.directory}"):
             return self._log_names(self._sizes())
 
     def _sizes(self) -> dict[str, int]:
@@ -118,7 +118,7 @@ class Files:
             raise SourceError(f"{self.name}: {self.directory} holds several logs ({listed}); give each its own folder")
         return indexed[0]
 
-    def _complete(self, file: LogFile) -> int:
+    def _complete_until(self, file: LogFile) -> int:
         """Offset where the last complete transaction of a file ends, 0 without a head.
 
         Only a file in use may continue after that.
@@ -142,7 +142,7 @@ class FileReading:
         return format_, self._chunks(part)
 
     def _format(self, file: str) -> FormatDescription:
-        with _reading(file), (self.directory / file).open("rb") as stream:
+        with _file_errors(file), (self.directory / file).open("rb") as stream:
             check_magic(stream.read(FIRST_EVENT), file)
             header = stream.read(_HEADER)
             body = stream.read(int.from_bytes(header[9:13], "little") - _HEADER)
@@ -150,7 +150,7 @@ class FileReading:
 
     def _chunks(self, part: FilePart) -> Iterator[bytes]:
         remaining = part.stop - part.start
-        with _reading(part.file), (self.directory / part.file).open("rb") as stream:
+        with _file_errors(part.file), (self.directory / part.file).open("rb") as stream:
             stream.seek(part.start)
             while remaining:
                 chunk = stream.read(min(CHUNK, remaining))
@@ -167,7 +167,7 @@ def _boundary(directory: Path, file: LogFile, _modified: int) -> int:
 
 
 @contextmanager
-def _reading(subject: str) -> Iterator[None]:
+def _file_errors(subject: str) -> Iterator[None]:
     """Says of what an error of the file system is; a path in it says it more exactly."""
     try:
         yield

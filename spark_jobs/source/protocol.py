@@ -64,7 +64,7 @@ class Log:
 
     def parts_from(self, start: Position) -> list[FilePart]:
         """Parts between a position and the end, file by file. Raises SourceError where it is not all there."""
-        self._require(start)
+        self._require_listed(start)
         if self.end.file not in [file.name for file in self.files]:
             raise SourceError(f"{self.source}: the log ends at {self.end}, in a file that it does not list; run again")
         parts = []
@@ -79,7 +79,7 @@ class Log:
         """Backlog behind a position, in bytes; 0 at or past the end."""
         return sum(part.stop - part.start for part in self.parts_from(start))
 
-    def _require(self, start: Position) -> None:
+    def _require_listed(self, start: Position) -> None:
         listed = next((file for file in self.files if file.name == start.file), None)
         if listed is None:
             raise SourceError(self._absent(start))

@@ -108,7 +108,7 @@ class ResultStream:
             if sequence != int(self._state[result_rows.Q_SEQUENCE]):
                 self._raise(result_rows.RESULT_SEQUENCE)
             self._state[result_rows.Q_SEQUENCE] = (sequence + 1) & 255
-            pieces.append(self._take(length))
+            pieces.append(self._take_bytes(length))
         row = b"".join([*pieces, bytes(_PADDING)])
         size = len(row) - _PADDING
         if row[:1] == b"\xff":
@@ -121,10 +121,10 @@ class ResultStream:
         return target, len(head) + int(after) - begin
 
     def _packet_head(self) -> tuple[int, int]:
-        low, high, sequence = struct.unpack("<HBB", self._take(4))
+        low, high, sequence = struct.unpack("<HBB", self._take_bytes(4))
         return low | high << 16, sequence
 
-    def _take(self, count: int) -> bytes:
+    def _take_bytes(self, count: int) -> bytes:
         """So many bytes of the connection, those that were read already first."""
         first = self._source[self._begin : min(self._begin + count, self._end)]
         self._begin += len(first)

@@ -79,7 +79,7 @@ def ask_facts(
         for row in source.ask(connection, _ASK_COLUMNS):
             columns.setdefault(_identity(row), []).append((row["column"], row["parent_column"]))
         keys = [
-            _declared(row, columns.get(_identity(row), [])) for row in rows if in_scope(row["schema"], row["table"])
+            _declared_key(row, columns.get(_identity(row), [])) for row in rows if in_scope(row["schema"], row["table"])
         ]
     return ServerFacts(
         at,
@@ -94,7 +94,7 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return row["schema"], row["table"], row["name"]
 
 
-def _declared(row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> tuple[TableName, ForeignKey]:
+def _declared_key(row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> tuple[TableName, ForeignKey]:
     key = ForeignKey(
         row["name"],
         TableName(row["parent_schema"], row["parent"]),

@@ -86,16 +86,16 @@ class Records:
 
     def groups(self) -> list[str]:
         """The names of all groups, in order."""
-        return sorted(self._versions())
+        return sorted(self._version_numbers())
 
     def read(self, group: str) -> Record | None:
         """The newest record of a group; None where there is no such group."""
         for _ in range(_TRIES):
-            versions = self._versions().get(group)
+            versions = self._version_numbers().get(group)
             if not versions:
                 return None
             try:
-                content = self._file(group, max(versions)).read_bytes()
+                content = self._record_path(group, max(versions)).read_bytes()
             except FileNotFoundError:  # newer ones were written meanwhile
                 continue
             except OSError as error:
@@ -104,15 +104,15 @@ class Records:
                 return Record.from_bytes(group, max(versions), content)
             except (ValueError, KeyError, TypeError, ConfigError) as error:
                 raise LakeError(
-                    f"{self.source}: {self._file(group, max(versions))}: is no record of a group ({error}); remove the "
-                    "group, and start it again at a position"
+                    f"{self.source}: {self._record_path(group, max(versions))}: is no record of a group ({error}); "
+                    "remove the group, and start it again at a position"
                 ) from error
         raise LakeError(f"{self.source}: group {group}: its records change too fast to be read; try again")
 
     def age(self, record: Record) -> float:
         """Seconds since a record was written, by the clock of the store that holds it."""
         try:
-            return files.age(self._file(record.group, record.version))
+            return files.age(self._record_path(record.group, record.version))
         except FileNotFoundError:
             return 0.0
         except OSError as error:
@@ -125,10 +125,10 @@ class Records:
         """
         next_record = replace(record, version=record.version + 1, written_at=_now(), nonce=uuid.uuid4().hex)
         try:
-            is_created = files.create(self._file(record.group, next_record.version), next_record.to_bytes())
+            is_created = files.create(self._record_path(record.group, next_record.version), next_record.to_bytes())
         except OSError as error:
             raise LakeError(f"{self.source}: {self._folder}: cannot be written: {reason(error)}") from error
-        versions = self._versions().get(record.group, [])
+        versions = self._version_numbers().get(record.group, [])
         is_next = not record.version or record.version in versions
         if not is_created or max(versions, default=0) != next_record.version or not is_next:
             if is_created and not is_next:
@@ -139,16 +139,16 @@ class Records:
 
     def remove(self, group: str) -> None:
         """Removes a group, its newest record last: where that is cut short, the group stays where it was."""
-        self._remove(group, sorted(self._versions().get(group, [])))
+        self._remove(group, sorted(self._version_numbers().get(group, [])))
 
     def _remove(self, group: str, versions: list[int]) -> None:
         try:
             for version in versions:
-                self._file(group, version).unlink(missing_ok=True)
+                self._record_path(group, version).unlink(missing_ok=True)
         except OSError as error:
             raise LakeError(f"{self.source}: {self._folder}: cannot be written: {reason(error)}") from error
 
-    def _versions(self) -> dict[str, list[int]]:
+    def _version_numbers(self) -> dict[str, list[int]]:
         versions: dict[str, list[int]] = {}
         for group, version in self._file_versions():
             versions.setdefault(group, []).append(version)
@@ -164,7 +164,7 @@ class Records:
             if match and not name.startswith("."):
                 yield match[1], int(match[2])
 
-    def _file(self, group: str, version: int) -> StoredPath:
+    def _record_path(self, group: str, version: int) -> StoredPath:
         return self._folder / f"{group}.{version:020}.json"
 
     def _unreadable(self, error: OSError) -> LakeError:

@@ -198,7 +198,7 @@ class Subscription:
         while not entries and self._wait(deadline):
             entries = self._next_entries(size)
         if not entries:
-            self._advance()
+            self._advance_position()
             return Batch(NONE_ID, ())
         self._read_to = entries[-1].after
         self._outstanding.append((batch_id, self._read_to))
@@ -302,11 +302,11 @@ class Subscription:
             if self._reader.has_more():
                 return True
             pause = min(2 * pause, _LATEST)
-            self._advance()
+            self._advance_position()
         self._waking.clear()
         return False
 
-    def _advance(self) -> None:
+    def _advance_position(self) -> None:
         """Moves the position over log without entries, now and then."""
         lease = self._connected()
         if self._outstanding or self._read_to is None or self._read_to == lease.record.cursor:

@@ -81,13 +81,13 @@ def variables(connection: Connection, values: dict[str, object]) -> Iterator[Non
     """Global variables as given, then as they were; sessions that begin inside have them too."""
     before = {name: connection.execute(f"SELECT @@GLOBAL.{name}")[0][0] for name in values}
     try:
-        _set(connection, values)
+        _set_variables(connection, values)
         yield
     finally:
-        _set(connection, before)
+        _set_variables(connection, before)
 
 
-def _set(connection: Connection, values: dict[str, object]) -> None:
+def _set_variables(connection: Connection, values: dict[str, object]) -> None:
     for name, value in values.items():
         text = str(value) if str(value).isdigit() else f"'{value}'"
         connection.execute(f"SET GLOBAL {name} = {text}")

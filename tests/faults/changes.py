@@ -133,7 +133,7 @@ class Changes:
                 case "delete" if rows:
                     before = self._random.choice(list(rows.values()))
                     del rows[self.key(table, before)]
-                    image = self._image(table, before, [])
+                    image = self._image_cells(table, before, [])
                     self._append(Event(table, before=(before,)), spec.Delete(self._name_of(table), image))
                 case "move" if rows:
                     before = self._random.choice(list(rows.values()))
@@ -179,10 +179,10 @@ class Changes:
         is_moved = self.key(table, before) != self.key(table, after)
         images = [*before.values()], [*after.values()]
         if changed and not is_moved:
-            images = self._image(table, before, []), self._image(table, after, changed, has_key=False)
+            images = self._image_cells(table, before, []), self._image_cells(table, after, changed, has_key=False)
         self._append(Event(table, before=(before,), after=(after,)), spec.Update(self._name_of(table), *images))
 
-    def _image(self, table: str, row: Row, names: list[str], *, has_key: bool = True) -> list[Any]:
+    def _image_cells(self, table: str, row: Row, names: list[str], *, has_key: bool = True) -> list[Any]:
         """The cells of a row; of a partial image those of the key and of some columns."""
         logged = {*names, *(self.keys[table] if has_key else ())}
         return [value if name in logged or not self._is_partial else ... for name, value in row.items()]

@@ -213,7 +213,7 @@ class RenamedChanges:
         match kind:
             case "delete":
                 before = rows.pop(at)
-                return spec.Delete(name, self._image(model, before, ()))
+                return spec.Delete(name, self._image_cells(model, before, ()))
             case "insert":
                 row = self._random_row(model)
                 rows.append(row)
@@ -226,10 +226,10 @@ class RenamedChanges:
         changed = [column for column in row if row[column] != before[column]]
         if is_moved or not changed:
             return spec.Update(name, [*before.values()], [*row.values()])
-        after = self._image(model, row, changed, has_key=False)
-        return spec.Update(name, self._image(model, before, ()), after)
+        after = self._image_cells(model, row, changed, has_key=False)
+        return spec.Update(name, self._image_cells(model, before, ()), after)
 
-    def _image(self, model: ModelTable, row: Row, names: Sequence[str], *, has_key: bool = True) -> list[Any]:
+    def _image_cells(self, model: ModelTable, row: Row, names: Sequence[str], *, has_key: bool = True) -> list[Any]:
         """The cells of a row; of a partial image those of the key and of some columns."""
         is_partial = self._is_partial and bool(model.key)
         logged = {*names, *(model.key if has_key else ())}

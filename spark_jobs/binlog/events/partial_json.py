@@ -107,7 +107,7 @@ def apply_diffs(document: bytes, diffs: bytes) -> bytes:
     for number, (operation, path, value) in enumerate(_read_diffs(diffs), 1):
         *full_path, last = _legs(path)
         try:
-            root = _opened(root)
+            root = _opened_container(root)
             _changed(_seek(root, full_path), operation, last, value)
         except DecodeError as error:
             raise DecodeError(f"diff {number}: {error}") from None
@@ -127,7 +127,7 @@ def _changed(parent: _Container, operation: int, leg: _Leg, value: _Raw) -> None
 def _seek(node: _Container, path: list[_Leg]) -> _Container:
     for leg in path:
         offset = node.find(leg)
-        child = _opened(node.values[offset])
+        child = _opened_container(node.values[offset])
         node.values[offset] = child
         node = child
     return node
@@ -204,7 +204,7 @@ def _order(key: bytes) -> tuple[int, bytes]:
     return len(key), key
 
 
-def _opened(node: _Node) -> _Container:
+def _opened_container(node: _Node) -> _Container:
     """A container's keys and values; values that are containers stay bytes. Raises DecodeError on anything else."""
     if isinstance(node, _Container):
         return node

@@ -138,11 +138,11 @@ def read_session(log_slice: bytes) -> Session:
         None if mode is None else int.from_bytes(mode, "little"),
         None if sets is None else int.from_bytes(sets[:2], "little"),
         None if explicit is None else bool(explicit[0]),
-        None if seconds is None else _moment(seconds, variables),
+        None if seconds is None else _moment_of(seconds, variables),
     )
 
 
-def _moment(seconds: int, variables: dict[int, bytes]) -> Moment:
+def _moment_of(seconds: int, variables: dict[int, bytes]) -> Moment:
     micros, zone = variables.get(_MICROS, variables.get(_MARIADB_MICROS)), variables.get(_ZONE)
     return Moment(
         seconds,

@@ -288,7 +288,7 @@ def _same_event(first: bytes, second: bytes, length: int, footer: int) -> bool:
         return _same_beginning(first, second)
     if {first[4], second[4]} == {_PAYLOAD}:
         return first[:HEADER] == second[:HEADER] and same_but_redacted(
-            _content(first, footer), _content(second, footer), 0
+            _payload_content(first, footer), _payload_content(second, footer), 0
         )
     if IGNORABLE not in (first[4], second[4]):
         return False
@@ -362,7 +362,7 @@ def _same_beginning(first: bytes, second: bytes) -> bool:
     return heads[0] == heads[1] and len(codes) == 1 and (codes == {_PAYLOAD} or _is_blanked(*codes))
 
 
-def _content(event: bytes, footer: int) -> bytes:
+def _payload_content(event: bytes, footer: int) -> bytes:
     """The events that a payload holds; the event itself where it cannot be read."""
     heads = np.zeros((1, kernels.PH_COLUMNS), np.int64)
     wire = np.frombuffer(event, np.uint8)

@@ -62,7 +62,7 @@ def passed_over(file: str, start: int, payload: Bytes, offsets: Collection[int])
         if offset - start not in byte_offsets:
             raise DecodeError(f"{file}:{offset}: an event is quarantined here, and none begins here")
         at = byte_offsets.index(offset - start)
-        for byte_offset in byte_offsets[_first(buffer, byte_offsets, at) : at + 1]:
+        for byte_offset in byte_offsets[_first_ignored(buffer, byte_offsets, at) : at + 1]:
             _pass_over(buffer, byte_offset)
     return bytes(buffer)
 
@@ -77,7 +77,7 @@ def _length(buffer: bytearray, offset: int) -> int:
     return group_length(buffer, offset)
 
 
-def _first(buffer: bytearray, offsets: list[int], at: int) -> int:
+def _first_ignored(buffer: bytearray, offsets: list[int], at: int) -> int:
     """The first event that is ignored together with an event: itself, or a compressed transaction's GTID event."""
     if MEANINGS[buffer[offsets[at] + _TYPE]] != kernels.PAYLOAD:
         return at

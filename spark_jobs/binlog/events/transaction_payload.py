@@ -164,7 +164,7 @@ class Payloads:
         scanner = self._scanner(scan, events, np.zeros(1, np.int64))
         rest, base = b"", 0
         begins, stop = [], []
-        for piece in self._pieces(scan, event, head):
+        for piece in self._payload_pieces(scan, event, head):
             content = rest + piece
             buffer = _padded(content + bytes(PADDING))
             inner = scanner.scan(buffer[: len(content)], base)
@@ -184,7 +184,7 @@ class Payloads:
         self._check(scan, events, np.array(begins), np.zeros(1, np.int64))
         self._check(scan, events, np.array(stop), np.array([base + len(rest)]))
 
-    def _pieces(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[bytes]:
+    def _payload_pieces(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[bytes]:
         """The content of a payload, piece by piece. Raises DecodeError where it is not as long as its head says."""
         offset, size, kind, claimed = head.tolist()
         frame = scan.buffer[offset : offset + size]

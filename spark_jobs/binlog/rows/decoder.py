@@ -67,7 +67,7 @@ def _differences(expected: Column, logged: Column) -> Iterator[tuple[str, object
     pairs = {
         "name": (expected.name, logged.name),
         "UNSIGNED": (expected.unsigned, logged.unsigned),
-        "character set": (_charset(expected), _charset(logged)),
+        "character set": (_charset_name(expected), _charset_name(logged)),
         "labels": (expected.labels, _labels(expected, logged)),
     }
     for attribute, (expected_value, logged_value) in pairs.items():
@@ -82,7 +82,7 @@ def _labels(expected: Column, logged: Column) -> object:
     return expected.labels if are_labels(logged.label_bytes, expected.labels, expected.charset) else logged.label_bytes
 
 
-def _charset(column: Column) -> str | None:
+def _charset_name(column: Column) -> str | None:
     """A name to compare: two collations that are not known are the same set only where they are the same."""
     try:
         return None if column.charset is None else charset_of(column.charset)
@@ -192,13 +192,13 @@ class Decoder:
         self, file: str, scan: Scan, head: FormatDescription, *, gtid: str | None = None
     ) -> Iterator[Changes]:
         """The table's changes in events that a caller has scanned with this decoder's maps. Raises as ``decode``."""
-        yield from self._decoded(self._events(file, scan, head), scan, gtid)
+        yield from self._decoded_events(self._events(file, scan, head), scan, gtid)
 
     def decode_events(self, events: RowEvents, scan: Scan) -> Iterator[Changes]:
         """The changes in row events of a scan that a caller has found to be this table's. Raises as ``decode``."""
-        yield from self._decoded(self._readable(events, scan), scan, None)
+        yield from self._decoded_events(self._readable(events, scan), scan, None)
 
-    def _decoded(self, runs: Iterator[RowEvents], scan: Scan, gtid: str | None) -> Iterator[Changes]:
+    def _decoded_events(self, runs: Iterator[RowEvents], scan: Scan, gtid: str | None) -> Iterator[Changes]:
         """All rows of all events, blocks of which end with them."""
         return self._with_rest(self._filled(runs, scan, gtid))
 
@@ -225,7 +225,7 @@ class Decoder:
         """
         assert not self._gtids
         no_scan = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
-        yield from self._decoded(iter([written_rows(location, event, length)]), no_scan, None)
+        yield from self._decoded_events(iter([written_rows(location, event, length)]), no_scan, None)
 
     def _events(self, file: str, scan: Scan, head: FormatDescription) -> Iterator[RowEvents]:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
@@ -271,11 +271,11 @@ class Decoder:
         counts = np.zeros(len(rows), np.int64)
         for ordinal in np.unique(tables[foreign]).tolist():
             of_it = foreign & (tables == ordinal)
-            counts[of_it] = self._count(inner_events(file, scan, opened, rows[of_it]), ordinal, head)
+            counts[of_it] = self._row_count(inner_events(file, scan, opened, rows[of_it]), ordinal, head)
         events.leads, after = leads(counts, outer, np.flatnonzero(is_own))
         return events, after
 
-    def _count(self, events: RowEvents, ordinal: int, head: FormatDescription) -> Numbers:
+    def _row_count(self, events: RowEvents, ordinal: int, head: FormatDescription) -> Numbers:
         if ordinal not in self._foreign:
             self._foreign[ordinal] = parse_table_map(self._maps.events[ordinal], head, events.location(0))
         return rows_in(events, self._foreign[ordinal])

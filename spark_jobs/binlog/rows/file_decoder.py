@@ -182,7 +182,7 @@ class FileDecoder:
         ended = scan.base + size if ready else self._ended
         if scan.base + scan.end - ended > HELD:
             ready, size = len(scan), scan.end
-        yield from self._decoded(scan, ready)
+        yield from self._decoded_blocks(scan, ready)
         self._is_early &= ended == self._ended  # where none has ended meanwhile
         self._is_early |= scan.base + size > ended and self._last == len(scan.transactions) - 1
         self._ended = ended
@@ -196,7 +196,7 @@ class FileDecoder:
         yield from rest_of(self._decoders)
         self.complete, self._handed = self._ended, self._feed.base
 
-    def _decoded(self, scan: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
+    def _decoded_blocks(self, scan: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
         """The changes in the first ``ready`` events, as far as they fill blocks."""
         self._note_maps(scan)
         offsets, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)

@@ -185,7 +185,7 @@ def _events(scan: Scan, feed: Feed, tables: TableNotes | None) -> Iterator[Event
 
     def event(scan: Scan, number: int, gtid: str | None, *, inside: bool = False) -> Event:
         plain = _event(scan, number, feed, gtid, inside=inside)
-        columns = _columns(scan, number, feed, tables, inside=inside) if tables else ""
+        columns = _column_list(scan, number, feed, tables, inside=inside) if tables else ""
         return replace(plain, note=plain.note + columns) if columns else plain
 
     def in_fragments(plain: Event, number: int) -> Iterator[Event]:
@@ -224,7 +224,7 @@ def _group(scan: Scan, number: int, footer: int) -> Group:
     return group
 
 
-def _columns(scan: Scan, number: int, feed: Feed, tables: TableNotes, *, inside: bool) -> str:
+def _column_list(scan: Scan, number: int, feed: Feed, tables: TableNotes, *, inside: bool) -> str:
     """Columns as a TABLE_MAP's note has them; a statement is followed, and has nothing."""
     event, location = scan.head_of(number, _LONGEST_NOTE), f"{feed.file}:{scan.base + int(scan.offset[number])}"
     meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
@@ -250,11 +250,11 @@ def _event(scan: Scan, number: int, feed: Feed, gtid: str | None, *, inside: boo
         stop=offset + length,
         transaction=gtid,
         table=".".join(feed.maps.names[table]) if table >= 0 else None,
-        note=_redacted(event, footer) if is_blanked else _note(event, footer, f"{feed.file}:{offset}", length),
+        note=_redacted(event, footer) if is_blanked else _event_note(event, footer, f"{feed.file}:{offset}", length),
     )
 
 
-def _note(event: bytes, footer: int, location: str, length: int) -> str:
+def _event_note(event: bytes, footer: int, location: str, length: int) -> str:
     """event: as much of it as a note is made of; length: of the whole event."""
     meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
     note = _NOTES.get(event[4]) or _NOTES_BY_MEANING.get(meaning)

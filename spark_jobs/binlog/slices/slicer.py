@@ -151,7 +151,7 @@ class Slicer:
         ends = np.flatnonzero(index.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
         if len(ends):
             self.complete = index.base + int(index.offset[ends[-1]] + index.length[ends[-1]])
-        yield from self._release(self._cut(index, final=final))
+        yield from self._release(self._cut_slices(index, final=final))
 
     def _open_payloads(self, scan: Scan) -> NDArray[np.int64]:
         """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
@@ -204,7 +204,7 @@ class Slicer:
         self._news.sort(key=lambda news: news[0])
         self._maps_noted = len(self._feed.maps)
 
-    def _cut(self, index: Scan, *, final: bool) -> pa.RecordBatch:
+    def _cut_slices(self, index: Scan, *, final: bool) -> pa.RecordBatch:
         slices = np.empty((2 * len(index) + 2, 3), np.int64)
         count, rest = kernels.cut(
             *(index.offset, index.length, index.transaction, index.mark, index.transactions, index.base),

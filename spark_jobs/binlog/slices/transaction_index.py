@@ -51,22 +51,22 @@ class Commits:
     @property
     def start(self) -> NDArray[np.int64]:
         """File offset of the first event."""
-        return self._column(kernels.TX_START)
+        return self._column_values(kernels.TX_START)
 
     @property
     def stop(self) -> NDArray[np.int64]:
         """File offset after the last event."""
-        return self._column(kernels.TX_STOP)
+        return self._column_values(kernels.TX_STOP)
 
     @property
     def committed(self) -> NDArray[np.int64]:
         """µs since 1970 UTC."""
-        return self._column(kernels.TX_COMMITTED)
+        return self._column_values(kernels.TX_COMMITTED)
 
     @property
     def number(self) -> NDArray[np.uint64]:
         """Of the GTID, within its source and tag or its domain."""
-        return self._column(kernels.TX_NUMBER).view(np.uint64)
+        return self._column_values(kernels.TX_NUMBER).view(np.uint64)
 
     def first(self, count: int) -> "Commits":
         return Commits(self.columns[:count])
@@ -97,14 +97,14 @@ class Commits:
             numbers = self.number[rows]
             before = np.concatenate([np.array([last.get(domain, (0, 0))[1]], np.uint64), numbers[:-1]])
             yield from (str(self.gtid(int(row))) for row in rows[numbers <= before])
-            last[domain] = int(self._column(kernels.TX_LOW)[rows[-1]]), int(numbers[-1])
+            last[domain] = int(self._column_values(kernels.TX_LOW)[rows[-1]]), int(numbers[-1])
 
     def domains(self) -> DomainGtids:
         """The GTID of the highest number in each domain, of MariaDB's."""
         last = {}
         for domain, rows in self._by_domain():
             highest = rows[int(np.argmax(self.number[rows]))]
-            last[domain] = int(self._column(kernels.TX_LOW)[highest]), int(self.number[highest])
+            last[domain] = int(self._column_values(kernels.TX_LOW)[highest]), int(self.number[highest])
         return DomainGtids(dict(sorted(last.items())))
 
     def among(self, gtids: DomainGtids) -> DomainGtids:
@@ -112,13 +112,13 @@ class Commits:
         common: dict[int, tuple[int, int]] = {}
         for domain, rows in self._by_domain():
             server, number = gtids.last.get(domain, (-1, 0))
-            here = (self._column(kernels.TX_LOW)[rows] == server) & (self.number[rows] == np.uint64(number))
+            here = (self._column_values(kernels.TX_LOW)[rows] == server) & (self.number[rows] == np.uint64(number))
             common |= {domain: (server, number)} if here.any() else {}
         return DomainGtids(common)
 
     def nameless(self) -> NDArray[np.intp]:
         """Rows of the transactions that have no GTID."""
-        return np.flatnonzero(self._column(kernels.TX_GTID) == kernels.GTID_NONE)
+        return np.flatnonzero(self._column_values(kernels.TX_GTID) == kernels.GTID_NONE)
 
     def gtids(self) -> MysqlGtids:
         """The set of all of them, of MySQL's."""
@@ -130,7 +130,7 @@ class Commits:
 
     def _by_origin(self) -> Iterator[tuple[tuple[str, str], NDArray[np.intp]]]:
         """Rows by source and tag: few of these have many rows."""
-        rows = np.flatnonzero(np.isin(self._column(kernels.TX_GTID), (kernels.GTID_MYSQL, kernels.GTID_TAG)))
+        rows = np.flatnonzero(np.isin(self._column_values(kernels.TX_GTID), (kernels.GTID_MYSQL, kernels.GTID_TAG)))
         offsets = [kernels.TX_HIGH, kernels.TX_LOW, *range(kernels.TX_TAG, kernels.TX_COLUMNS)]
         names = self.columns[rows][:, offsets]
         kinds, of = np.unique(names, axis=0, return_inverse=True)
@@ -142,12 +142,12 @@ class Commits:
             yield (source, tag[0] if tag else ""), own_rows
 
     def _by_domain(self) -> Iterator[tuple[int, NDArray[np.intp]]]:
-        of_domains = self._column(kernels.TX_GTID) == kernels.GTID_DOMAIN
-        domains = self._column(kernels.TX_HIGH)
+        of_domains = self._column_values(kernels.TX_GTID) == kernels.GTID_DOMAIN
+        domains = self._column_values(kernels.TX_HIGH)
         for domain in np.unique(domains[of_domains]).tolist():
             yield domain, np.flatnonzero(of_domains & (domains == domain))
 
-    def _column(self, cell: int) -> NDArray[np.int64]:
+    def _column_values(self, cell: int) -> NDArray[np.int64]:
         return self.columns[:, cell]
 
 

@@ -59,7 +59,7 @@ def _finish(finish: Finish, longest: int, filled: Filled) -> Finished:
     contents = []
     for row, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
         try:
-            contents.append(_content(text[start:stop], longest))
+            contents.append(_value_bytes(text[start:stop], longest))
         except (ValueError, zlib.error) as error:
             raise BadValue(row, f"a compressed value is damaged: {error}") from None
     sizes = np.cumsum([0, *map(len, contents)])
@@ -68,7 +68,7 @@ def _finish(finish: Finish, longest: int, filled: Filled) -> Finished:
     return finish(replace(filled, slots=slots, text=inflated))
 
 
-def _content(stored: memoryview, longest: int) -> bytes | memoryview:
+def _value_bytes(stored: memoryview, longest: int) -> bytes | memoryview:
     """The value's bytes. Raises ValueError, zlib.error. An empty value, as one that is NULL, has no bytes at all."""
     if not stored or stored[0] == _PLAIN:
         return stored[1:]

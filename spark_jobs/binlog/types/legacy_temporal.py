@@ -51,7 +51,7 @@ class LegacyTemporal(ColumnType):
         return int(match[1]) if match else 0
 
 
-def _unit(digits: int) -> int:
+def _unit_micros(digits: int) -> int:
     return int(10 ** (6 - digits))
 
 
@@ -65,7 +65,7 @@ class OldTimestamp(LegacyTemporal):
         arrow = pa.timestamp("us", "UTC")
         if digits:
             size = (digits + 1) // 2
-            parameters = (4 + size, size, _unit(digits))
+            parameters = (4 + size, size, _unit_micros(digits))
             return ColumnReading(kernels.TIMESTAMP_TO_64, parameters, 8, arrow, finish_moment(arrow, digits))
         return ColumnReading(kernels.UINT32_TO_64, (4,), 8, arrow, _finish_seconds)
 
@@ -95,7 +95,7 @@ def _finish_decimal_datetime(filled: Filled) -> Finished:
 def _mixed_datetime(digits: int) -> Finish:
     def finish(filled: Filled) -> Finished:
         values = filled.numbers("i8")[: filled.rows]
-        bases = (_SECOND // _unit(digits), 60, 60, 24, 32, 13)
+        bases = (_SECOND // _unit_micros(digits), 60, 60, 24, 32, 13)
         return _finish_parts(filled, values, bases, digits)
 
     return finish
@@ -107,7 +107,7 @@ def _finish_parts(filled: Filled, values: Numbers, bases: tuple[int, ...], digit
     for base in bases:
         values, part = np.divmod(values, base)
         parts.append(part)
-    fraction = parts.pop(0) * _unit(digits) if digits else np.zeros(filled.rows, np.int64)
+    fraction = parts.pop(0) * _unit_micros(digits) if digits else np.zeros(filled.rows, np.int64)
     second, minute, hour, day, month = parts
     beyond = (values < 0) | (values > 9999) | (month > 12) | (day > 31) | (hour > 23) | (minute > 59) | (second > 59)
     _require(~beyond | (filled.is_null() != 0))
@@ -143,7 +143,7 @@ def _finish_decimal_time(filled: Filled) -> Finished:
 
 def _mixed_time(digits: int) -> Finish:
     def finish(filled: Filled) -> Finished:
-        values = (filled.numbers("i8")[: filled.rows] - _TIME_ZERO // _unit(digits)) * _unit(digits)
+        values = (filled.numbers("i8")[: filled.rows] - _TIME_ZERO // _unit_micros(digits)) * _unit_micros(digits)
         magnitude = abs(values)
         _require((magnitude < _TIME_ZERO) | (filled.is_null() != 0))
         seconds, fraction = np.divmod(magnitude, _SECOND)

@@ -66,7 +66,7 @@ def _character(stored: bytes, codec: str) -> int | None:
     return ord(text) if len(text) == 1 else None
 
 
-def _decoded(codes: Iterator[tuple[int, bytes]], codec: str) -> Iterator[tuple[int, int]]:
+def _code_points(codes: Iterator[tuple[int, bytes]], codec: str) -> Iterator[tuple[int, int]]:
     for code, stored in codes:
         point = _character(stored, codec)
         if point is not None:
@@ -74,7 +74,7 @@ def _decoded(codes: Iterator[tuple[int, bytes]], codec: str) -> Iterator[tuple[i
 
 
 def _single_bytes(charset: str) -> Iterator[tuple[int, int]]:
-    return _decoded(((byte, bytes([byte])) for byte in range(256)), CODECS[charset])
+    return _code_points(((byte, bytes([byte])) for byte in range(256)), CODECS[charset])
 
 
 def _pairs(charset: str) -> Iterator[tuple[int, int]]:
@@ -82,10 +82,10 @@ def _pairs(charset: str) -> Iterator[tuple[int, int]]:
     if charset == "eucjpms":
         kana = ((code, code.to_bytes(2, "big")) for code in range(0x8E00, 0x8F00))
         plane = (((row << 8 | cell), _shifted(row, cell)) for row in _CELLS for cell in _CELLS)
-        yield from _decoded(kana, "euc_jp")
-        yield from _decoded(plane, "cp932")
+        yield from _code_points(kana, "euc_jp")
+        yield from _code_points(plane, "cp932")
     else:
-        yield from _decoded(codes, CODECS[charset])
+        yield from _code_points(codes, CODECS[charset])
 
 
 def _shifted(row: int, cell: int) -> bytes:
@@ -98,7 +98,7 @@ def _shifted(row: int, cell: int) -> bytes:
 
 def _second_plane() -> Iterator[tuple[int, int]]:
     codes = ((_SECOND_PLANE << 16 | row << 8 | cell) for row in _CELLS for cell in _CELLS)
-    return _decoded(((code, code.to_bytes(3, "big")) for code in codes), "euc_jp")
+    return _code_points(((code, code.to_bytes(3, "big")) for code in codes), "euc_jp")
 
 
 def _user_defined() -> Iterator[tuple[int, int]]:

@@ -217,7 +217,7 @@ def _number_of(kind: str, labels: tuple[str, ...]) -> Text:
     return lambda value: str(sum(1 << numbers[label] for label in value.split(",") if label in numbers))
 
 
-def _decimal(text: str) -> str:
+def _decimal_text(text: str) -> str:
     """canal leaves out the digits after the last nine of a fraction where they are zeros."""
     digits, point, fraction = text.partition(".")
     rest = len(fraction) % _GROUP
@@ -237,7 +237,7 @@ def _latin(kind: str) -> Text:
 _TEXTS: dict[str, Text] = {
     "float": float_text,
     "double": double_text,
-    "decimal": lambda value: _decimal(value if isinstance(value, str) else f"{value:f}"),
+    "decimal": lambda value: _decimal_text(value if isinstance(value, str) else f"{value:f}"),
     "year": lambda value: f"{value:04d}",
     "date": lambda value: str(value.isoformat()),
     "json": document,

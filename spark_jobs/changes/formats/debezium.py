@@ -52,11 +52,11 @@ class DebeziumFormat(Format):
         self, context: SliceContext, definition: TableDefinition, changes: Iterable[Changes]
     ) -> Iterator[ChangeLine]:
         """One line a row, two where an update changes the key. Raises DecodeError."""
-        columns = [_column(*pair) for pair in zip(definition.column_names(), definition.columns, strict=True)]
+        columns = [_column_texts(*pair) for pair in zip(definition.column_names(), definition.columns, strict=True)]
         for part in portions(changes):
             after = [*map(json_object, texts_of(columns, part.after, part.raw, part.present))]
             before = [*map(json_object, texts_of(columns, part.before, part.before_raw, part.before_present))]
-            moved = _moved(definition, part)
+            moved = _moved_keys(definition, part)
             positions = zip(part.op.to_pylist(), part.offset.to_pylist(), part.row.to_pylist(), strict=True)
             commits = [*zip(gtids_of(part), part.committed_at.to_pylist(), strict=True)]
             for at, (op, offset, row) in enumerate(positions):
@@ -98,7 +98,7 @@ def _source(
 _UNIT = datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC) - _EPOCH
 
 
-def _moved(definition: TableDefinition, part: Changes) -> list[bool]:
+def _moved_keys(definition: TableDefinition, part: Changes) -> list[bool]:
     """Mask of the updates that change the key."""
     is_moved = [False] * len(part)
     for ordinal in definition.key or ():
@@ -107,7 +107,7 @@ def _moved(definition: TableDefinition, part: Changes) -> list[bool]:
     return is_moved
 
 
-def _column(name: str, column: Column) -> ColumnTexts:
+def _column_texts(name: str, column: Column) -> ColumnTexts:
     kind = kind_of(column)
     return ColumnTexts(name, column, kind, _writer(kind, column), _exact_writer(kind, column))
 

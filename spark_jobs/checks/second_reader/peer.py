@@ -103,11 +103,11 @@ class PeerDecoder:
             wire = event.map_wire if self._reads_metadata else without_metadata(event.map_wire, self._head.footer)
             table = self._wrapped(wire)
             if not (self._reads_metadata and table.optional_metadata.column_name_list):
-                self._complete(table.columns, definition)
+                self._complete_columns(table.columns, definition)
             self._map = event.map_wire
         return [_peer_row(event.kind, row) for row in self._wrapped(event.wire).rows]
 
-    def _complete(self, columns: list[Any], definition: TableDefinition) -> None:
+    def _complete_columns(self, columns: list[Any], definition: TableDefinition) -> None:
         for column, name, declared in zip(columns, definition.column_names(), definition.columns, strict=True):
             column.name = name
             column.unsigned = bool(declared.unsigned)

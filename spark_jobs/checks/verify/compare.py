@@ -226,7 +226,7 @@ def unlike(source: pa.Table, lake: pa.Table) -> dict[bytes, Unlike]:
     """The keys of two tables of DIGESTS that are not the same in both, in the keys' order."""
     source_rows, lake_rows = (_by_key(rows, side) for rows, side in ((source, "source"), (lake, "lake")))
     joined = source_rows.join(lake_rows, "key", join_type="full outer")
-    is_same = pc.fill_null(pc.and_(_equal(joined, "count"), _equal(joined, "digest")), False)
+    is_same = pc.fill_null(pc.and_(_equal_values(joined, "count"), _equal_values(joined, "digest")), False)
     differing = joined.filter(pc.invert(is_same)).sort_by("key")
     in_source, here = (pc.fill_null(differing.column(f"{side}_count"), 0).to_pylist() for side in ("source", "lake"))
     keys = differing.column("key").to_pylist()
@@ -238,7 +238,7 @@ def _by_key(rows: pa.Table, side: str) -> pa.Table:
     return sums.select(["key", "digest_count", "digest_min"]).rename_columns(["key", f"{side}_count", f"{side}_digest"])
 
 
-def _equal(joined: pa.Table, column: str) -> pa.ChunkedArray:
+def _equal_values(joined: pa.Table, column: str) -> pa.ChunkedArray:
     return pc.equal(joined.column(f"source_{column}"), joined.column(f"lake_{column}"))
 
 

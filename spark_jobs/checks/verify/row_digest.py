@@ -188,14 +188,14 @@ def layout(
     names = [row["name"] for row in listed]
     if names != table_columns:
         raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(table_columns)}")
-    columns = tuple(_column(row, lake[row["name"]]) for row in listed if row["name"] not in unknown)
+    columns = tuple(_digest_column(row, lake[row["name"]]) for row in listed if row["name"] not in unknown)
     by_name = {column.name: column for column in columns}
     return DigestLayout(
         name.schema, name.table, columns, tuple(by_name[name] for name in key) if set(key) <= by_name.keys() else ()
     )
 
 
-def _column(row: Mapping[str, Any], lake_type: str) -> DigestColumn:
+def _digest_column(row: Mapping[str, Any], lake_type: str) -> DigestColumn:
     name = row["name"]
     try:
         form = form_of(row)

@@ -143,21 +143,21 @@ def _same_json(first: bytes, second: bytes, _: bytes | None) -> bool:
     Before 8.0.24 the line ends of base64 are no escapes, which JSON has not: ``strict`` would refuse them.
     """
     try:
-        documents = [_comparable(json.loads(text, strict=False)) for text in (first, second)]
+        documents = [_comparable_document(json.loads(text, strict=False)) for text in (first, second)]
         return bool(documents[0] == documents[1])
     except ValueError:
         return False
 
 
-def _comparable(value: Any) -> Any:
+def _comparable_document(value: Any) -> Any:
     """A document in which true is not 1, and base64 has no line ends."""
     match value:
         case bool():
             return ("bool", value)
         case dict():
-            return {key: _comparable(member) for key, member in value.items()}
+            return {key: _comparable_document(member) for key, member in value.items()}
         case list():
-            return [_comparable(member) for member in value]
+            return [_comparable_document(member) for member in value]
         case str() if value.startswith("base64:"):
             return re.sub(r"\s", "", value)
         case _:

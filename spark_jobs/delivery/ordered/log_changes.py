@@ -107,7 +107,7 @@ def steps(logged: Logged, rows: int) -> Iterator[Step]:
 
     Raises LakeError, DecodeError.
     """
-    generators: list[Iterator[Piece | OrderedStatement]] = [_statements(logged)]
+    generators: list[Iterator[Piece | OrderedStatement]] = [_ordered_statements(logged)]
     opened = OpenSlices(logged.snapshot.table.path)
     generators += [_pieces(logged, opened, number, job) for number, job in enumerate(logged.jobs)]
     merged = heapq.merge(*generators, key=lambda item: (item.order, isinstance(item, Piece)))
@@ -132,7 +132,7 @@ def steps(logged: Logged, rows: int) -> Iterator[Step]:
     yield _portion(logged, pieces, logged.within.stop)
 
 
-def _statements(logged: Logged) -> Iterator[OrderedStatement]:
+def _ordered_statements(logged: Logged) -> Iterator[OrderedStatement]:
     """Statements of all tables, in order."""
     listed = [
         OrderedStatement(number, step)

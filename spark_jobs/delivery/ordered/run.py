@@ -146,7 +146,7 @@ class _Run:
             delivery = self._delivery(source, Range(begin, until), members, progress)
             delivery.tables = _table_names(tables)
             delivery.deliver()
-            self._note(delivery, time.monotonic() - began)
+            self._note_results(delivery, time.monotonic() - began)
             begin, progress = until, delivery.progress
         assert delivery
         # The tables whose end is reached, and the progress rows of all.
@@ -235,7 +235,7 @@ class _Run:
             )
         return LogDelivery(workers.name, workers.settings, logged, targets, progress, self.connection, workers.submit)
 
-    def _note(self, delivery: LogDelivery, seconds: float) -> None:
+    def _note_results(self, delivery: LogDelivery, seconds: float) -> None:
         """Note the results of tables so far."""
         for number, target in enumerate(delivery.targets):
             table = TableId(self.workers.name, target.into.schema, target.into.name)

@@ -49,7 +49,7 @@ class ForgottenKeys:
             pairs = [*zip(self.columns, key, strict=True), *self.marks]
             is_key: Any = pa.scalar(True)
             for name, value in pairs:
-                is_key = pc.and_(is_key, _equal(rows.column(name), value))
+                is_key = pc.and_(is_key, _equal_cells(rows.column(name), value))
             is_one = pc.or_(is_one, is_key)
         return is_one
 
@@ -73,7 +73,7 @@ class ForgottenKeys:
             return True
 
 
-def _equal(cells: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+def _equal_cells(cells: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
     """Cells that are a value; none where their type does not hold it."""
     try:
         scalar = pa.scalar(value, cells.type)

@@ -156,10 +156,10 @@ class ErasedSlices:
     def __call__(self, rows: pa.Table) -> pa.Table:
         """Slices of bronze with the new contents."""
         records = rows.to_pylist()
-        if not any(self._of(record) for record in records):
+        if not any(self._erased_slice(record) for record in records):
             return rows
         for record in records:
-            new = self._of(record)
+            new = self._erased_slice(record)
             if new:
                 record["payload"] = new.payload
                 record["events"] += new.added
@@ -167,7 +167,7 @@ class ErasedSlices:
                 record["redacted"] = _noted(record["redacted"], new)
         return pa.Table.from_pylist(records, schema=rows.schema)
 
-    def _of(self, record: Mapping[str, Any]) -> ErasedSlice | None:
+    def _erased_slice(self, record: Mapping[str, Any]) -> ErasedSlice | None:
         return self.by_position.get((record["stretch"], record["number"], record["start"]))
 
 

@@ -39,7 +39,7 @@ def _alarms(pipeline: Pipeline, status: SourceStatus) -> Iterator[tuple[str, str
         yield "unreachable", f"the source cannot be read; {connect} lists what is wrong with it"
     stopped = [table.table for table in status.tables if table.state == "stopped"]
     if stopped:
-        yield "stopped", _stopped(stopped, len(status.tables))
+        yield "stopped", _stopped_text(stopped, len(status.tables))
     # What comparisons with the server have found, and which of them are missing.
     current = [table for table in status.tables if table.state == "current"]
     differing = [table.table for table in current if table.differs]
@@ -99,7 +99,7 @@ def _names_text(names: list[str]) -> str:
     return f"{', '.join(names[:_SHOWN])}{rest}"
 
 
-def _stopped(names: list[str], tables: int) -> str:
+def _stopped_text(names: list[str], tables: int) -> str:
     return (
         f"{len(names)} of {tables} tables stopped: {_names_text(names)}; do what the reason of each says "
         "(stratalog docs howto/broken-table), then stratalog run"

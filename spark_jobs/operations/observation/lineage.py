@@ -24,8 +24,8 @@ def datasets_in_scope(pipeline: Pipeline, lake: Lake, source: str) -> tuple[list
     names = [TableName(*entry.name) for entry in entries]
     tables = [lake.silver(source, *entry.name) for entry in entries if entry.silver_version is not None]
     tables += [Table(target.path, lake.plain) for entry in entries for target in entry.into]
-    bronze = _stored(lake.bronze(source))
-    return _input_datasets(pipeline, source, names), [bronze, *(_stored(table) for table in tables)]
+    bronze = _stored_dataset(lake.bronze(source))
+    return _input_datasets(pipeline, source, names), [bronze, *(_stored_dataset(table) for table in tables)]
 
 
 def datasets_of(
@@ -36,13 +36,14 @@ def datasets_of(
         return [], []
     silver = {job.name: job.rows for job in outcome.compacted}
     outputs = [
-        _stored(lake.silver(source, name.schema, name.table), rows=rows, is_new=True) for name, rows in silver.items()
+        _stored_dataset(lake.silver(source, name.schema, name.table), rows=rows, is_new=True)
+        for name, rows in silver.items()
     ]
     rows_into: dict[str, int] = {}
     for merged in outcome.merged:
         rows = merged.inserted + merged.updated + merged.deleted
         rows_into[merged.target] = rows_into.get(merged.target, 0) + rows
-    outputs += [_stored(Table(path, lake.plain), rows=rows, is_new=True) for path, rows in rows_into.items()]
+    outputs += [_stored_dataset(Table(path, lake.plain), rows=rows, is_new=True) for path, rows in rows_into.items()]
     return _input_datasets(
         pipeline, source, dict.fromkeys([*silver, *(merged.name for merged in outcome.merged)])
     ), outputs
@@ -57,7 +58,7 @@ def _input_datasets(pipeline: Pipeline, source: str, names: Iterable[TableName])
     return [Dataset(f"mysql://{server.host}:{server.port}", f"{name.schema}.{name.table}") for name in names]
 
 
-def _stored(table: Table, *, rows: int | None = None, is_new: bool = False) -> Dataset:
+def _stored_dataset(table: Table, *, rows: int | None = None, is_new: bool = False) -> Dataset:
     """A table of the lake: a path of a file system, or a bucket and a key. is_new: with its columns."""
     parts = urlsplit(table.path)
     namespace, name = "file", table.path

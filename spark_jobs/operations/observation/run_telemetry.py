@@ -86,7 +86,7 @@ def source_observed(  # noqa: PLR0913 - a step of Dagster is a part of a run
     """
     work = SourceRun(pipeline, source, run or str(uuid.uuid4()))
     if starts:
-        _note(work, verb, "running", {})
+        _note_run(work, verb, "running", {})
         _post(work, verb, "START", None)
     part: Span | None = None
     try:
@@ -95,12 +95,12 @@ def source_observed(  # noqa: PLR0913 - a step of Dagster is a part of a run
             yield work
             annotate(stopped_tables=len(work.outcome.stopped) if work.outcome else 0)
     except BaseException as error:
-        _note(work, verb, "failed", _seconds(part))
+        _note_run(work, verb, "failed", _seconds(part))
         _post(work, verb, "FAIL", _first_line(error))
         raise
     # What stopped is the end of a run as well, and is no failure of its own.
     reason = _why_stopped(work.outcome)
-    _note(work, verb, ("stopped" if reason else "succeeded") if ends else "running", _seconds(part))
+    _note_run(work, verb, ("stopped" if reason else "succeeded") if ends else "running", _seconds(part))
     if ends:
         _post(work, verb, "FAIL" if reason else "COMPLETE", reason)
 
@@ -122,7 +122,7 @@ def step_observed(
         yield work
 
 
-def _note(work: SourceRun, verb: str, status: runs.Status, seconds: dict[str, float]) -> None:
+def _note_run(work: SourceRun, verb: str, status: runs.Status, seconds: dict[str, float]) -> None:
     if verb == "run":
         runs.note(work.pipeline.path, work.source, work.run, status, seconds)
 

@@ -316,13 +316,13 @@ def _target(target: Target, reached: dict[Name, datetime | None]) -> dict[str, s
 
 def _table_status(lake: Lake, entry: Entry) -> TableStatus:
     name = ".".join(entry.name)
-    load = _load(lake, entry) if entry.complete is False and entry.state != "ignored" else None
+    load = _load_state(lake, entry) if entry.complete is False and entry.state != "ignored" else None
     fields = (entry.state, entry.position, entry.merged, entry.reason, entry.complete, load, entry.keys_never_whole)
     mode = entry.into[0].mode if len(entry.into) == 1 else None
     return TableStatus(name, *fields, numbered=entry.numbered, mode=mode)
 
 
-def _load(lake: Lake, entry: Entry) -> dict[str, Any] | None:
+def _load_state(lake: Lake, entry: Entry) -> dict[str, Any] | None:
     name = TableName(*entry.name)
     load = progress(lake, entry.source, name)
     if load is None:

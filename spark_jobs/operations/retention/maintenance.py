@@ -119,7 +119,7 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
                 session = session_over(start_session(spark), 0)
                 capacity = Capacity(slots(spark), pipeline.spark.task_bytes)
                 work.folded = retry_on_conflict(partial(_folded, session, lake, work.entry, upkeep, capacity))
-            work.groups = _groups(at, work, purge=purge)
+            work.groups = _file_groups(at, work, purge=purge)
 
     # Files of all tables are written in one job.
     groups = [group for work in works if work.table.path not in upkeep.stopped for group in work.groups]
@@ -220,7 +220,7 @@ def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep, capac
     return fold(spark, lake, entry, capacity)
 
 
-def _groups(unit: int, work: _MaintenanceJob, *, purge: bool) -> list[FileGroup]:
+def _file_groups(unit: int, work: _MaintenanceJob, *, purge: bool) -> list[FileGroup]:
     """The groups of a table's files that are worth writing again; none without a table."""
     snapshot = _written_here(work.table)
     if snapshot is None:

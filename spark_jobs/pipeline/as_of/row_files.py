@@ -49,7 +49,7 @@ def plain_of(kind: pa.DataType) -> Plain:  # noqa: PLR0911 - one a kind of type
     if pa.types.is_binary(kind):
         return lambda value: {"base64": _base64(value)}
     if pa.types.is_timestamp(kind):
-        return _instant if kind.tz else _moment
+        return _instant if kind.tz else _moment_text
     if pa.types.is_date(kind):
         return date.isoformat
     if pa.types.is_map(kind):
@@ -231,10 +231,10 @@ def _base64(value: bytes) -> str:
 
 
 def _instant(value: datetime) -> str:
-    return f"{_moment(value.astimezone(UTC).replace(tzinfo=None)).replace(' ', 'T')}Z"
+    return f"{_moment_text(value.astimezone(UTC).replace(tzinfo=None)).replace(' ', 'T')}Z"
 
 
-def _moment(value: datetime) -> str:
+def _moment_text(value: datetime) -> str:
     """Microseconds only where there are any: the lake does not say how many digits the column has."""
     text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
     return f"{text}.{value.microsecond:06d}" if value.microsecond else text

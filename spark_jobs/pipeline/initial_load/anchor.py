@@ -53,7 +53,7 @@ class Anchor:
                 f"bronze ends in the log of {last.endpoint or last.uuid}, and tables were to be read from "
                 f"{server.endpoint}, which is another server; load again once a run has gone on with it"
             )
-        return cls(server, last, _identity(log), len(log_stretches) > 1 and _is_same_server(*log_stretches[-2:]))
+        return cls(server, last, _server_identity(log), len(log_stretches) > 1 and _is_same_server(*log_stretches[-2:]))
 
     def resolve(self, position: Position) -> Position:
         """A position of the server's as one of bronze's."""
@@ -67,10 +67,10 @@ class Anchor:
         Raises SourceError, also where another server answers by now.
         """
         log = self.server.log()
-        if _identity(log) != self.identity:
+        if _server_identity(log) != self.identity:
             raise SourceError(
                 f"another server answers at {self.server.endpoint} than when the load began "
-                f"({self.identity[0]} is {_identity(log)[1]}, and was {self.identity[1]}); load again"
+                f"({self.identity[0]} is {_server_identity(log)[1]}, and was {self.identity[1]}); load again"
             )
         return self.resolve(log.end), self._covered(log)
 
@@ -182,7 +182,7 @@ def _is_same_server(first: Stretch, second: Stretch) -> bool:
     return first.endpoint == second.endpoint
 
 
-def _identity(log: Log) -> tuple[str, str]:
+def _server_identity(log: Log) -> tuple[str, str]:
     return ("server_uuid", log.uuid) if log.uuid else ("server_id", log.server_id or "")
 
 

@@ -252,14 +252,14 @@ def _content(
     except TableStopped as error:
         raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
     changes = schema_changes_in(content.steps)
-    early = [change for change in changes if change.range.start < before and _changes(change, definition)]
+    early = [change for change in changes if change.range.start < before and _changes_rows(change, definition)]
     emptying = [change for change in changes if change.empties and not change.state.is_complete]
     for change in [*early, *emptying][:1]:
         raise stage.given_up(f"was changed while it was loaded, by {_statement_of(change)}; load it again")
     return content
 
 
-def _changes(change: SchemaChange, definition: TableDefinition) -> bool:
+def _changes_rows(change: SchemaChange, definition: TableDefinition) -> bool:
     """True if rows read before a statement are not those after it.
 
     A TRUNCATE is told from them by its position, like any other change of rows, and an index changes none.

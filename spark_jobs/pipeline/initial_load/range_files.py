@@ -97,7 +97,7 @@ def _up_to(groups: Iterator[pa.Table], room: int) -> Iterator[pa.Table]:
 
 def land_files(task: LandingTask) -> Iterator[DataFile]:
     """The file of silver with the rows of a task's files."""
-    yield from _file(task.target, _landed(task), {})
+    yield from _file(task.target, _landed_rows(task), {})
 
 
 def _file(target: FileTarget, groups: Iterator[pa.Table], layout: data_files.FileLayout) -> Iterator[DataFile]:
@@ -138,7 +138,7 @@ def with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.Reco
     return pa.RecordBatch.from_arrays([*rows.after.columns, raw], names)
 
 
-def _landed(task: LandingTask) -> Iterator[pa.Table]:
+def _landed_rows(task: LandingTask) -> Iterator[pa.Table]:
     """The waiting rows with silver's own columns, as older than all that the log says from their position on."""
     fields = task.target.schema.arrow(physical=False)
     position = dict(zip(("stretch", "number", "offset"), task.since.order, strict=True))

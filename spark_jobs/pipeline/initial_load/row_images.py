@@ -121,7 +121,7 @@ def _bits(column: Column) -> Field:
     return (result_rows.FIELD_BITS, 0, (column.meta + 7) // 8, 0, 0)
 
 
-def _decimal(column: Column) -> Field:
+def _decimal_field(column: Column) -> Field:
     return (result_rows.FIELD_DECIMAL, 0, 0, column.meta >> 8, column.meta & 255)
 
 
@@ -139,7 +139,7 @@ _FIELDS: dict[int, Callable[[Column], Field]] = {
     17: _fractional(result_rows.FIELD_TIMESTAMP),
     18: _fractional(result_rows.FIELD_DATETIME),
     19: _fractional(result_rows.FIELD_TIME),
-    246: _decimal,
+    246: _decimal_field,
     247: _number_field,
     248: _number_field,
     _VARCHAR: _varying,

@@ -63,7 +63,7 @@ class Throttle:
             if names:
                 listed = ", ".join(map(literal, names))
                 rows = self.server.ask(connection, f"SHOW GLOBAL STATUS WHERE Variable_name IN ({listed})")
-                values |= _numbers({row["Variable_name"].lower(): row["Value"] for row in rows}, names)
+                values |= _status_values({row["Variable_name"].lower(): row["Value"] for row in rows}, names)
         return [f"{name} is {values[name]:g}" for name, limit in self.limits.items() if values[name] > limit]
 
     def wait(self, label: str) -> None:
@@ -76,7 +76,7 @@ class Throttle:
             time.sleep(_WAIT)
 
 
-def _numbers(status: Mapping[str, str], names: list[str]) -> dict[str, float]:
+def _status_values(status: Mapping[str, str], names: list[str]) -> dict[str, float]:
     """The values of the names; servers write names in their own case. Raises ConfigError."""
     values = {}
     for name in names:

@@ -65,10 +65,10 @@ def _apply(timeline: Timeline, event: LoggedStatement, logged: TableDefinition |
         return timeline
     if rule:
         return _leave_out(timeline, event, effect, rule)
-    return _change(timeline, event, effect, logged)
+    return _follow_change(timeline, event, effect, logged)
 
 
-def _change(
+def _follow_change(
     timeline: Timeline, event: LoggedStatement, effect: TableEffect, logged: TableDefinition | None
 ) -> Timeline:
     """The timeline after a statement on a table that exists, and that no rule leaves out."""

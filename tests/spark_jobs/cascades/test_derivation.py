@@ -33,17 +33,17 @@ class Tables:
 
     def change(self, table: str, before: Row | None, after: Row | None, *, cascades: bool = True) -> list[str]:
         """Table and row of each derived change, with what it became."""
-        self._apply(ImagePair(name(table), before, after))
+        self._apply_change(ImagePair(name(table), before, after))
         texts = []
         for derived in self.derivation.follow(ImagePair(name(table), before, after), cascades=cascades):
             assert self.rows[derived.table][identity(derived.table, derived.before)] == derived.before
-            self._apply(ImagePair(derived.table, derived.before, derived.after))
+            self._apply_change(ImagePair(derived.table, derived.before, derived.after))
             texts.append(
                 f"{derived.table.table}{derived.before['id']}{f' {_text(derived.after)}' if derived.after else ''}"
             )
         return texts
 
-    def _apply(self, change: ImagePair) -> None:
+    def _apply_change(self, change: ImagePair) -> None:
         rows = self.rows.setdefault(change.table, {})
         if change.before is not None:
             rows.pop(identity(change.table, change.before), None)

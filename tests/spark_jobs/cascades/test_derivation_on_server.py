@@ -57,14 +57,14 @@ class Lake:
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, change: ImagePair, *, cascades: bool) -> None:
-        self._apply(change)
+        self._apply_change(change)
         for derived in self.derivation.follow(change, cascades=cascades):
             verb = "set" if derived.after else "deleted"
             self.counts[f"{derived.reference.key.name}: {verb}"] += 1
             assert self.rows[derived.table][identity(derived.table, derived.before)] == derived.before
-            self._apply(ImagePair(derived.table, derived.before, derived.after))
+            self._apply_change(ImagePair(derived.table, derived.before, derived.after))
 
-    def _apply(self, change: ImagePair) -> None:
+    def _apply_change(self, change: ImagePair) -> None:
         rows = self.rows.setdefault(change.table, {})
         if change.before is not None:
             rows.pop(identity(change.table, change.before), None)

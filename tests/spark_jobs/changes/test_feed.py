@@ -9,7 +9,7 @@ from spark_jobs.binlog import Slicer, TableName
 from spark_jobs.binlog.slices import slicer as transactions
 from spark_jobs.bronze.extract import _bronze_rows
 from spark_jobs.bronze.table import ARROW
-from spark_jobs.changes.feed import _cut, changes_of_files
+from spark_jobs.changes.feed import _cut_transactions, changes_of_files
 from spark_jobs.changes.lines import JsonChanges, wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
 from spark_jobs.log.position import Position, Range
@@ -250,7 +250,7 @@ def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
             json.loads("".join(line.pieces))
             for cells in slices
             if cells.column("stop")[0].as_py() > low and cells.column("transaction_start")[0].as_py() < high
-            for part in _cut(cells, Range(begin, end))
+            for part in _cut_transactions(cells, Range(begin, end))
             for line in JsonChanges(None, ANY).lines(part)
         ]
         assert touched <= {change["gtid"] for change in lines}

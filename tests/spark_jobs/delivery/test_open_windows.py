@@ -361,7 +361,7 @@ class StatementHolder(Listener):
         self.is_held, self.is_released, self.is_passed_on = threading.Event(), threading.Event(), threading.Event()
         super().__init__()
 
-    def _accepted(self, client: socket.socket) -> None:
+    def _accept_client(self, client: socket.socket) -> None:
         server = socket.create_connection(self._upstream)
         threading.Thread(target=self._questions, args=(client, server), daemon=True).start()
         threading.Thread(target=self._answers, args=(client, server), daemon=True).start()

@@ -144,7 +144,7 @@ class CommitCutter(Listener):
         self._is_carried_out = is_carried_out
         super().__init__()
 
-    def _accepted(self, client: socket.socket) -> None:
+    def _accept_client(self, client: socket.socket) -> None:
         server = socket.create_connection(self._upstream)
         threading.Thread(target=self._questions, args=(client, server), daemon=True).start()
         threading.Thread(target=self._answers, args=(client, server), daemon=True).start()

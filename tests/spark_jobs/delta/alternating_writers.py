@@ -57,7 +57,7 @@ class AlternatingWriters:
         file_hits = ((file, self._hits(snapshot, file, {*keys, *deletes})) for file in snapshot.files)
         hits = [(file, vector) for file, vector in file_hits if vector is not None]
         vectors = deletion_vectors.write(self.path, [vector for _, vector in hits], snapshot.configuration)
-        texts = self._texts(keys)
+        texts = self._key_texts(keys)
         adds = [self._file(snapshot, texts)] if texts else []
         self.counter += 1
         commit(
@@ -73,7 +73,7 @@ class AlternatingWriters:
 
     def merge(self, keys: Iterable[int], deletes: Iterable[int] = ()) -> None:
         """The same by Spark."""
-        deletes, texts = set(deletes), self._texts(list(keys))
+        deletes, texts = set(deletes), self._key_texts(list(keys))
         changes = [(key, text, False) for key, text in texts.items()] + [
             (key, None, True) for key in deletes - texts.keys()
         ]
@@ -141,7 +141,7 @@ class AlternatingWriters:
         table = pa.Table.from_pydict(cells, schema=schema.arrow(physical=False))
         return data_files.write(self.path, table, schema, snapshot.configuration, row_group_rows=50)
 
-    def _texts(self, keys: list[int]) -> dict[int, str | None]:
+    def _key_texts(self, keys: list[int]) -> dict[int, str | None]:
         self.commits += 1
         return {key: None if key % 7 == 0 else f"text {key} of {self.commits} " * (key % 5) for key in keys}
 

@@ -113,12 +113,14 @@ def test_rows_of_the_lake(spark: SparkSession, write_table: WriteTable) -> None:
         " UNION ALL SELECT 2L, NULL, map('born', '0000-00-00'), 8"
     )
     expected_rows = [(1, "2024-02-29", None), (2, None, '{"born": "0000-00-00"}')]
-    expected = pa.table(dict(zip(WANTED.names, zip(*expected_rows, strict=True), strict=True)), _texts()).cast(WANTED)
+    expected = pa.table(dict(zip(WANTED.names, zip(*expected_rows, strict=True), strict=True)), _text_schema()).cast(
+        WANTED
+    )
     actual = lake_rows(spark, lake.downstream("shop", "t"), WANTED)
     assert compare(expected, actual, ["id"]) == DemoComparison(rows=2, equal=2)
 
 
-def _texts() -> pa.Schema:
+def _text_schema() -> pa.Schema:
     return pa.schema([("id", pa.int64()), ("born", pa.string()), (RAW, pa.string())])
 
 

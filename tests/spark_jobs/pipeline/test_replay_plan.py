@@ -4,7 +4,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.replay_plan import _require_unfolded, _since, floor_above
+from spark_jobs.pipeline.replay_plan import _inherited_since, _require_unfolded, floor_above
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import TableContents, TableState
 from tests.timelines import OLD, at
@@ -34,4 +34,4 @@ def test_a_range_that_begins_in_folded_windows_fails(head: Head | None, start: i
 
 def test_the_log_has_inherited_rows_from_where_their_own_table_begins() -> None:
     contents = TableContents(TableName("shop", "old"), None, (), TableState(OLD), at(300))
-    assert _since(T, contents, Range(at(10), at(800))) == at(300)
+    assert _inherited_since(T, contents, Range(at(10), at(800))) == at(300)

@@ -94,11 +94,11 @@ def test_each_row_takes_what_it_lacks_from_the_life_of_its_key(cells: list[Any],
     rows, expected = [], []
     for nth, (key, op, cells_held, _) in enumerate(cells):
         life = lives.get((key, periods[nth]), {}) | cells_held
-        expected.append((nth, life.get("a"), life.get("b"), len(life) == 2, _texts(life)))
+        expected.append((nth, life.get("a"), life.get("b"), len(life) == 2, _exact_texts(life)))
         lives[key, periods[nth]] = {} if op == "delete" else life
         absent = [name for name in ("a", "b") if name not in cells_held] or None
         position = {"stretch": 1, "number": 1, "offset": nth, "row": 0}
-        row = {"id": key, "_op": op, "_position": position, ABSENT: absent, "_raw": _texts(cells_held)}
+        row = {"id": key, "_op": op, "_position": position, ABSENT: absent, "_raw": _exact_texts(cells_held)}
         rows.append(row | {name: cells_held.get(name) for name in ("a", "b")})
     order = random.sample(range(len(rows)), len(rows))
     numbers = [("id", pa.int32()), ("a", pa.int32()), ("b", pa.int32())]
@@ -114,6 +114,6 @@ def test_each_row_takes_what_it_lacks_from_the_life_of_its_key(cells: list[Any],
     assert sorted(laid_rows) == expected
 
 
-def _texts(cells: dict[str, int]) -> list[tuple[str, str]] | None:
+def _exact_texts(cells: dict[str, int]) -> list[tuple[str, str]] | None:
     """Exact texts in the order of the columns."""
     return [(name, f"exact {cells[name]}") for name in ("a", "b") if cells.get(name, 0) % 2] or None

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.changes.formats.canal import _decimal, _statement_type
+from spark_jobs.changes.formats.canal import _decimal_text, _statement_type
 from tests.segment_spec import Commit, Insert, Rows, Statement, Update
 from tests.spark_jobs.changes.feeds import SPEC
 from tests.spark_jobs.changes.formats.writing import objects
@@ -69,4 +69,4 @@ def test_types_of_statements(text: str, kind: str) -> None:
     [("1.00", "1.0"), ("1.10", "1.10"), ("0.000000000", "0.000000000"), ("0.5000000000", "0.500000000"), ("7", "7")],
 )
 def test_a_fractions_last_digits_are_left_out_where_they_are_zeros(text: str, shortened: str) -> None:
-    assert _decimal(text) == shortened
+    assert _decimal_text(text) == shortened

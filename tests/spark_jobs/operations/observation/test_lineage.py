@@ -8,7 +8,7 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
-from spark_jobs.operations.observation.lineage import _input_datasets, _stored, datasets_in_scope, datasets_of
+from spark_jobs.operations.observation.lineage import _input_datasets, _stored_dataset, datasets_in_scope, datasets_of
 from spark_jobs.telemetry.openlineage import Dataset
 
 NAMES = [TableName("shop", "a"), TableName("shop", "b")]
@@ -47,7 +47,7 @@ def test_a_folder_of_files_is_one_dataset(tmp_path: Path) -> None:
     ],
 )
 def test_tables_of_the_lake_are_by_path(path: str, dataset: Dataset) -> None:
-    assert _stored(Table(path, plain=False)) == dataset
+    assert _stored_dataset(Table(path, plain=False)) == dataset
 
 
 def test_an_empty_lake_has_bronze_to_write(tmp_path: Path) -> None:

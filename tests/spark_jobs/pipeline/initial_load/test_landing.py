@@ -6,7 +6,7 @@ from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.ddl.classify import classify
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.initial_load.landing import _changes
+from spark_jobs.pipeline.initial_load.landing import _changes_rows
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 
 NAME = TableName("shop", "t")
@@ -27,4 +27,4 @@ def test_what_a_statement_means_to_rows_that_were_read(
 ) -> None:
     extent = Range(Position("b.000001", 5), Position("b.000001", 9))
     logged = LoggedStatement(extent.start, classify(statement, "shop"), extent.stop)
-    assert _changes(SchemaChange(extent, TableState(after), logged), KEYED_BY_DAY) is changes
+    assert _changes_rows(SchemaChange(extent, TableState(after), logged), KEYED_BY_DAY) is changes
