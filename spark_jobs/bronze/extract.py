@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import Slicer
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
-from spark_jobs.bronze.landing import Totals, land_slices
+from spark_jobs.bronze.landing import SliceCounts, Totals, land_slices
 from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.resume import beginning, onward
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
+class Extracted(SliceCounts):
     """Addition of one run to a bronze table. ``range`` is empty where nothing was new."""
 
     source: str
@@ -45,10 +45,6 @@ class Extracted:
     head: Head
     files: int = 0
     bytes: int = 0
-    slices: int = 0
-    transactions: int = 0
-    events: int = 0
-    ignored: int = 0
     committed_at: datetime | None = None
     gtid: str | None = None
     seconds: float = 0.0
@@ -56,9 +52,6 @@ class Extracted:
     """Log that the source still had before ``range``."""
     stretch: Stretch | None = None
     """That of the range's end."""
-    redacted_events: int = 0
-    redacted_bytes: int = 0
-    """Bytes of the log that are not the server's own, for redacted events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,17 +210,12 @@ def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: Pa
         head=landed.head,
         files=len(planned.parts),
         bytes=_size(planned),
-        slices=totals.slices,
-        transactions=totals.transactions,
-        events=totals.events,
-        ignored=totals.ignored,
+        **totals.counts(),
         committed_at=_utc(totals.committed_at),
         gtid=totals.last_gtid[2] if totals.last_gtid else None,
         margin=planned.margin,
         stretch=planned.stretch,
         seconds=time.monotonic() - began,
-        redacted_events=totals.redacted_events,
-        redacted_bytes=totals.redacted_bytes,
     )
 
 

@@ -5,7 +5,7 @@ Put here: writing and counting slices. Not here: which parts of the log are read
 
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
 from itertools import chain, islice
 
@@ -29,20 +29,31 @@ Batches = Iterator[pa.RecordBatch]
 _RESULT = pa.schema([("value", pa.binary())])
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Counts of slices."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceCounts:
+    """Counts of slices, and of the transactions and events in them."""
 
     slices: int = 0
     transactions: int = 0
     events: int = 0
     ignored: int = 0
+    redacted_events: int = 0
+    redacted_bytes: int = 0
+    """Bytes of the log that are not the server's own, for redacted events."""
+
+    def counts(self) -> dict[str, int]:
+        """The counts by name."""
+        return {item.name: getattr(self, item.name) for item in fields(SliceCounts)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals(SliceCounts):
+    """Counts of slices, their newest commit and their last GTID."""
+
     committed_at: int | None = None
     """The newest transaction's, in microseconds."""
     last_gtid: tuple[int, int, str] | None = None
     """File number, offset and GTID of the last slice that has one; heads and ROTATEs have none."""
-    redacted_events: int = 0
-    redacted_bytes: int = 0
 
     @classmethod
     def of(cls, slices: pa.RecordBatch) -> "Totals":
@@ -68,14 +79,11 @@ class Totals:
 
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(
-            self.slices + other.slices,
-            self.transactions + other.transactions,
-            self.events + other.events,
-            self.ignored + other.ignored,
-            max((time for time in (self.committed_at, other.committed_at) if time is not None), default=None),
-            max((position for position in (self.last_gtid, other.last_gtid) if position is not None), default=None),
-            self.redacted_events + other.redacted_events,
-            self.redacted_bytes + other.redacted_bytes,
+            **{name: count + getattr(other, name) for name, count in self.counts().items()},
+            committed_at=max(
+                (time for time in (self.committed_at, other.committed_at) if time is not None), default=None
+            ),
+            last_gtid=max((last for last in (self.last_gtid, other.last_gtid) if last is not None), default=None),
         )
 
 
