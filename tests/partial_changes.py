@@ -66,5 +66,5 @@ ROW_CHANGES = st.one_of(
     st.builds(RowChange, KEYED, PARTS),
     st.builds(lambda before, after: RowChange(before, {"id": before["id"]} | after), KEYED, PARTS),
     st.builds(RowChange, WHOLE, KEYED),
+    st.builds(RowChange, KEYED, KEYED),
 )
-"""Changes in which the key changes where the row before is whole."""

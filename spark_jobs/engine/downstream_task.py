@@ -25,13 +25,13 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.modes import MODE_COLUMNS
-from spark_jobs.engine import feed
+from spark_jobs.engine import feed, moved_lookup
 from spark_jobs.engine.change_units import ChangeUnit
 from spark_jobs.engine.deleted_rows import Truncations, with_deletion_state
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.part_merge import own_rows
 from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
-from spark_jobs.engine.restatement import Restatement, SilverSource, states, touched_keys, unchanged
+from spark_jobs.engine.restatement import Restatement, SilverSource, states, touched_keys, unchanged, with_moved
 from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
 from spark_jobs.engine.target_unit import TargetUnit
 from spark_jobs.errors import StratalogError, TableStopped
@@ -323,7 +323,12 @@ def _restated(unit: DownstreamUnit, restatement: Restatement, truncations: Trunc
             return keys
         return keys.filter(between(keys.column(unit.columns.key[0]), bounds, unit.part))
 
-    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=of_range)
+    # A key of any range may be that which a row of another one had before.
+    has_moved = silver.MOVED_FROM in _silver_names(unit)
+    within = (lambda keys: keys) if has_moved else of_range
+    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=within)
+    if has_moved:
+        touched = of_range(with_moved(origin, restatement, touched))
     key_states = states(origin, restatement, touched, _silver_names(unit), floor=unit.floor, ended=truncations.ended)
     if unit.lookup is None:
         return key_states, 0
@@ -331,7 +336,8 @@ def _restated(unit: DownstreamUnit, restatement: Restatement, truncations: Trunc
 
 
 def _silver_names(unit: DownstreamUnit) -> list[str]:
-    return [*unit.columns.types, *ADDED, "_op", *([silver.ABSENT] if unit.columns.has_partial else [])]
+    lacking = [name for name in silver.LACKING if unit.columns.has_partial and name in unit.origin_schema.names]
+    return [*unit.columns.types, *ADDED, "_op", *lacking]
 
 
 def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
@@ -351,16 +357,20 @@ def pending(unit: DownstreamUnit, truncations: Truncations) -> pa.Table:
     truncations: statements that delete rows, where deleted rows stay.
     """
     names = [*_silver_names(unit), *(["_window_start"] if unit.after else [])]
+    reading = [*dict.fromkeys([*names, *moved_lookup.NEEDED])] if silver.MOVED_FROM in names else names
     bounds = _part_bounds(unit, unit.pending)
     tables = []
     for file in unit.pending:
-        rows = _file_rows(unit, file, names, bounds)
+        rows = _file_rows(unit, file, reading, bounds)
         is_pending = new_rows(unit, file, rows)
         if bounds is not None:
             is_pending = pc.and_(is_pending, between(rows.column(unit.columns.key[0]), bounds, unit.part))
         tables.append(rows.filter(is_pending))
-    no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
-    rows = truncations.ended(pa.concat_tables([no_rows, *tables]))
+    no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in reading]).empty_table()
+    rows = pa.concat_tables([no_rows, *tables])
+    if unit.lookup and silver.MOVED_FROM in names:
+        rows = unit.lookup.with_moved(rows, [*unit.columns.types])
+    rows = truncations.ended(rows.select(names))
     return newest(rows, unit.columns.key) if unit.columns.has_partial or unit.windows > 1 else rows
 
 

@@ -61,7 +61,7 @@ class InheritedRows:
 
     @property
     def _optional(self) -> list[str]:
-        return [silver.COPIES] * self.columns.is_keyless + [ABSENT] * self.columns.has_partial
+        return [silver.COPIES] * self.columns.is_keyless + [*silver.LACKING] * self.columns.has_partial
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _present(rows: pa.Table, into: InheritedRows) -> pa.Table:
             "it was renamed, or its key changed, and its row images left columns out of rows that the log never held "
             "whole; load it first"
         )
-    return overlaid_rows.drop_columns([ABSENT])
+    return overlaid_rows.drop_columns([*silver.LACKING])
 
 
 def _present_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:

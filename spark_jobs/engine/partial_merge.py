@@ -23,7 +23,8 @@ from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
-from spark_jobs.engine.exact_texts import ExactTextChange, changed
+from spark_jobs.engine import moved_lookup
+from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.locate import Hit, Keys
 from spark_jobs.engine.restatement import Restatement, SilverSource, living_rows
 from spark_jobs.engine.target_files import RowChanges
@@ -63,8 +64,20 @@ class SilverLookup:
         exact: changes since the files were there.
         """
         names = [*types, *ADDED, "_op", ABSENT, "_window_start"]
-        rows = living_rows(self.origin, files, Keys(keys, self.origin.key, exact=exact), names, floor=None)
-        return changed(self.counted(rows), exact)
+        wanted = Keys(keys, self.origin.key, exact=exact)
+        return self.counted(living_rows(self.origin, files, wanted, names, None, emptied=self.floor, exact=exact))
+
+    def with_moved(self, rows: pa.Table, types: Sequence[str]) -> pa.Table:
+        """New rows of silver, those that came from other keys with what silver knows of the rows of these.
+
+        rows: with the source's columns, whose names ``types`` has, and ``moved_lookup.NEEDED``. Raises LakeError.
+        """
+
+        def read(keys: pa.Table) -> pa.Table:
+            wanted = Keys(keys, self.origin.key)
+            return living_rows(self.origin, self.files, wanted, rows.column_names, None, emptied=self.floor)
+
+        return moved_lookup.completed(rows, self.origin.key, types, read, emptied=self.floor)
 
     def counted(self, rows: pa.Table) -> pa.Table:
         """Rows of silver, those before the floor as deletes."""

@@ -30,7 +30,7 @@ from spark_jobs.engine.replay_task import (
 )
 from spark_jobs.engine.restatement import overlapping
 from spark_jobs.engine.row_projection import RowProjection
-from spark_jobs.engine.silver_plan import PreparedCompaction
+from spark_jobs.engine.silver_plan import PreparedCompaction, with_lacking_columns
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.silver import table as silver
@@ -98,6 +98,10 @@ def decoded(
     unit = _unit(work, columns, design)
     (valued,) = silver_job.with_values([unit])
     all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
+    if any(isinstance(result.error, PartialKeyChange) for result in all_results):
+        # Changes of keys lack columns that slices of other tasks may have.
+        valued = replace(valued, unit=replace(valued.unit, is_undivided=True))
+        all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
     silver_task.require_written(all_results)
     # Parts of what a statement brought are in the results of that.
     results = [result for result in all_results if valued.unit.windows[result.window].into is None]
@@ -110,9 +114,7 @@ def decoded(
 def _design(snapshot: Snapshot, columns: silver.Columns, *, is_renewed: bool) -> Snapshot:
     if is_renewed:
         return schema_changes.redesigned(snapshot, columns.stored)
-    if columns.has_partial and silver.ABSENT not in snapshot.schema.names:
-        return schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {silver.ABSENT_TYPE})"])
-    return snapshot
+    return with_lacking_columns(snapshot) if columns.has_partial else snapshot
 
 
 def _renames(work: CompactionJob) -> list[SchemaChange]:

@@ -27,7 +27,6 @@ from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import content
 from spark_jobs.silver.positions import at_or_after
-from spark_jobs.silver.row_overlay import ABSENT
 
 _COUNT = "\0count"
 _NEW = "\0new"
@@ -135,9 +134,9 @@ def _blocks(task: ReplayedFiles, rows: pa.Table) -> Iterator[ShuffleBlock]:
 
 def _hashable_columns(rows: pa.Table) -> list[pa.Array]:
     """All that is in rows, as columns that can be grouped and hashed."""
-    names = [name for name in rows.column_names if name not in ("_raw", ABSENT)]
-    absent = [pc.binary_join(rows.column(ABSENT), _SEPARATOR)] if ABSENT in rows.column_names else []
-    columns = [*content(rows, names), *absent]
+    names = [name for name in rows.column_names if name not in ("_raw", *silver.LACKING)]
+    lists = [pc.binary_join(rows.column(name), _SEPARATOR) for name in silver.LACKING if name in rows.column_names]
+    columns = [*content(rows, names), *lists]
     return [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
 
 

@@ -20,9 +20,11 @@ import pyarrow.compute as pc
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.engine import moved_lookup
 from spark_jobs.engine.exact_texts import ExactTextChange, changed
 from spark_jobs.engine.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import moved_keys
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.positions import at_or_after, bounds_of, last_of_each, newest, since_emptied
 
@@ -127,9 +129,47 @@ def states(
 
 
 def living_rows(
+    origin: SilverSource,
+    files: Sequence[DataFile],
+    keys: Keys,
+    names: Sequence[str],
+    floor: Position | None,
+    *,
+    emptied: Position | None = None,
+    exact: Sequence[ExactTextChange] = (),
+) -> pa.Table:
+    """Every row that files of silver have of some keys, but markers of TRUNCATE and rows before the floor.
+
+    Where rows may lack columns (ABSENT among the names), those that came from other keys have what is known of the rows
+    of these; what such a row still lacks its ``_moved_from`` tells, which is one more column.
+
+    Args:
+        origin: the silver table.
+        files: of it.
+        keys: the wanted keys.
+        names: the columns of the result.
+        floor: rows before it are left out.
+        emptied: where the last statement stands that emptied the table, if it is not the floor.
+        exact: what statements have done since the files were there.
+
+    Raises LakeError.
+    """
+    if silver.ABSENT not in names or silver.MOVED_FROM not in origin.schema.names:
+        return changed(_living(origin, files, keys, names, floor), exact)
+    reading = [*dict.fromkeys([*names, *moved_lookup.NEEDED])]
+    of_source = [name for name in names if name not in silver.ADDED and name not in silver.LACKING]
+
+    def read(wanted: pa.Table) -> pa.Table:
+        return changed(_living(origin, files, Keys(wanted, origin.key, exact=exact), reading, None), exact)
+
+    rows = changed(_living(origin, files, keys, reading, floor), exact)
+    rows = moved_lookup.completed(rows, origin.key, of_source, read, emptied=floor or emptied)
+    return rows.select([*dict.fromkeys([*names, silver.MOVED_FROM])])
+
+
+def _living(
     origin: SilverSource, files: Sequence[DataFile], keys: Keys, names: Sequence[str], floor: Position | None
 ) -> pa.Table:
-    """Every row that files of silver have of some keys, but markers of TRUNCATE and rows before the floor."""
     alive = [pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()]
     for hit in hits(origin.path, files, origin.schema, keys):
         rows = data_files.read_rows(origin.path, hit.file, hit.rows, names, origin.schema)
@@ -138,6 +178,40 @@ def living_rows(
             is_kept = pc.and_(is_kept, since_emptied(rows.column("_position"), floor))
         alive.append(rows.filter(is_kept))
     return pa.concat_tables(alive)
+
+
+def with_moved(origin: SilverSource, restatement: Restatement, touched: pa.Table) -> pa.Table:
+    """Touched keys, and those of rows that are completed by rows of such keys. Raises LakeError."""
+    if silver.MOVED_FROM not in origin.schema.names or not len(touched):
+        return touched
+    moved_rows = [moved for file in restatement.files if (moved := _moved_rows(origin, file)) is not None]
+    if not moved_rows:
+        return touched
+    rows = pa.concat_tables(moved_rows)
+    old_keys, numbers = moved_keys.read(rows.column(silver.MOVED_FROM), origin.key, rows.schema)
+    rows = rows.take(numbers).select(touched.column_names).cast(touched.schema)
+    is_left = np.ones(len(rows), np.bool_)
+    while True:
+        is_next = np.zeros(len(rows), np.bool_)
+        is_next[Keys(touched, origin.key).ordinals_of(old_keys)[0]] = True
+        is_next &= is_left
+        if not is_next.any():
+            return touched
+        is_left &= ~is_next
+        touched = last_of_each(pa.concat_tables([touched, rows.filter(pa.array(is_next))]), origin.key)
+
+
+def _moved_rows(origin: SilverSource, file: DataFile) -> pa.Table | None:
+    """A file's rows that came from other keys without all columns: their keys, and those that they had."""
+    nulls = file.stats.get("nullCount", {}).get(origin.schema.column(silver.MOVED_FROM).physical_name)
+    if nulls is not None and nulls == file.num_records:
+        return None
+    names = [*origin.key, "_raw", silver.MOVED_FROM]
+    rows = data_files.read_columns(origin.path, file, names, origin.schema)
+    is_moved = rows.column(silver.MOVED_FROM).is_valid()
+    if file.deletion_vector is not None:
+        is_moved = pc.and_(is_moved, pa.array(deletion_vectors.living(origin.path, file.deletion_vector, len(rows))))
+    return rows.filter(is_moved)
 
 
 def touched_rows(

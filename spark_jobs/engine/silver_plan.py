@@ -24,7 +24,7 @@ from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.inherited_plan import InheritancePlan
 from spark_jobs.engine.inherited_rows import InheritedFiles
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
-from spark_jobs.errors import DecodeError, PartialImage, StratalogError, TableStopped, about
+from spark_jobs.errors import DecodeError, PartialImage, PartialKeyChange, StratalogError, TableStopped, about
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
@@ -132,7 +132,7 @@ class PreparedCompaction:
     @property
     def is_ordered(self) -> bool:
         """True if one task has to take all slices: rows of an XA transaction are numbered one after the other."""
-        return any(table.column("effect_start").null_count < len(table) for table in self.slices)
+        return self.unit.is_undivided or any(table.column("effect_start").null_count < len(table) for table in self.slices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
     for stage in stages:
         if isinstance(stage.step, SchemaChange) and stage.window is not None:
             plan.add(stage.step, stage.window)
-    unit = SilverUnit(number, str(work), work.table.path, tuple(plan.windows))
+    unit = SilverUnit(number, str(work), work.table.path, tuple(plan.windows), is_undivided=work.is_undivided)
     return PreparedCompaction(work, unit, snapshot, tuple(stages), tuple(plan.slices), ended, tuple(plan.files))
 
 
@@ -234,6 +234,10 @@ def stopped_before_failures(
     if not unit.work.has_partial and any(isinstance(result.error, PartialImage) for result in failed_results):
         partial_unit = _prepared(unit.unit.number, replace(unit.work, has_partial=True), index)
         return replace(partial_unit, ended=partial_unit.ended or unit.ended)
+    # The first changes of keys whose images lack columns: it is repeated in one task.
+    if not unit.work.is_undivided and any(isinstance(result.error, PartialKeyChange) for result in failed_results):
+        undivided = _prepared(unit.unit.number, replace(unit.work, has_partial=True, is_undivided=True), index)
+        return replace(undivided, ended=undivided.ended or unit.ended)
     for result in failed_results:
         if result.error and not isinstance(result.error, TableStopped | DecodeError):
             raise result.error
@@ -301,8 +305,8 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
         return
     # Each step upon the columns that the one before it left.
     design, windows = snapshot, 0
-    if work.has_partial and silver.ABSENT not in snapshot.schema.names:
-        design = schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {silver.ABSENT_TYPE})"])
+    if work.has_partial:
+        design = with_lacking_columns(snapshot)
     key = work.before.key_columns if work.before else work.columns_of(work.steps[0].state).key
     for at, step in enumerate(work.steps):
         overwrites = bool(work.reset) and at == 0
@@ -321,6 +325,13 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
             yield replace(stage, overwrites=overwrites, changes_design=changes_design, window=window)
             design, columns = stage.design, stage.columns
         key = columns.key
+
+
+def with_lacking_columns(snapshot: Snapshot) -> Snapshot:
+    """A silver table with the columns that say what rows lack; itself where it has them."""
+    lacking = {name: kind for name, kind in silver.LACKING.items() if name not in snapshot.schema.names}
+    steps = [f"ADD COLUMN ({name} {kind})" for name, kind in lacking.items()]
+    return schema_changes.apply(snapshot, steps) if steps else snapshot
 
 
 def _emptied(work: CompactionJob, snapshot: Snapshot) -> Stage:

@@ -107,7 +107,9 @@ class SilverUnit:
     path: str
     windows: tuple[SilverWindow, ...]
     buckets: tuple[int, ...] = ()
-    """The buckets of its keys; none where one task has all its slices."""
+    """The buckets of its keys; none where one task has all its slices, and no statement brings rows."""
+    is_undivided: bool = False
+    """True if one task has all its slices, in the order of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         if slices is None:
             continue
         judge = ChangeJudge(window.filters) if window.filters else None
-        rows_of = _reading(window, judge, opened.scans, alone=not unit.buckets)
+        rows_of = _reading(window, judge, opened.scans, alone=unit.is_undivided or not unit.buckets)
         try:
             rows = rows_of(gathered(opened.runs(slices), window.skips))
         except (TableStopped, DecodeError) as error:

@@ -18,6 +18,7 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.filters import ColumnRule, Mask
 from spark_jobs.errors import TableStopped
 from spark_jobs.expressions.computed import Computed
+from spark_jobs.silver import moved_keys
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.row_values import Image, fault_text, resolving
 
@@ -61,7 +62,25 @@ class ColumnMasks:
         # Of rows that may lack columns: nobody asks for those that are excluded.
         if silver.ABSENT in columns:
             columns[silver.ABSENT] = _listed_without(columns[silver.ABSENT].combine_chunks(), self.excluded)
+            columns[silver.MOVED_FROM] = self._masked_keys(rows)
         return pa.table(columns)
+
+    def _masked_keys(self, rows: pa.Table) -> pa.ChunkedArray:
+        """The keys that rows had before with the values that their columns have in the lake."""
+        named = rows.column(silver.MOVED_FROM)
+        key = [str(self.definition.columns[at].name) for at in self.definition.key or ()]
+        masks = {name: mask for name, mask in self.masks.items() if name in key}
+        if not masks or named.null_count == len(named):
+            return named
+        keys, numbers = moved_keys.read(named, key, rows.schema)
+        texts = keys.column(RAW).combine_chunks()
+        for name, mask in masks.items():
+            masked = _masked(keys.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
+            keys = keys.set_column(keys.schema.get_field_index(name), name, masked)
+        keys = keys.set_column(keys.schema.get_field_index(RAW), RAW, _without(texts, masks.keys()))
+        places = np.full(len(rows), -1, np.int64)
+        places[numbers.to_numpy()] = np.arange(len(keys))
+        return pa.chunked_array([moved_keys.written(keys, key).take(pa.array(places, mask=places < 0))])
 
     def _computed(self, column: Computed, rows: pa.Table, texts: pa.MapArray, file_names: FileNames | None) -> pa.Array:
         """A computed column of rows; NULL where the table lacks a column that the expression names."""

@@ -91,6 +91,9 @@ class CompactionJob:
     """The statement by which the table has its name, where the rows that came with it are replayed."""
     has_partial: bool = False
     """True if silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
+    is_undivided: bool = False
+    """True if one task takes all slices: changes of keys lack columns that others have, and raise PartialKeyChange
+    otherwise."""
     reset: int = 0
     """Number of the rebuild. Its first commit replaces all that silver has of the table."""
     state: TableState | None = None

@@ -119,7 +119,7 @@ def changes_task(
 
 
 def _each_change(all_changes: "LocatedChanges", columns: silver.Columns, *, splits: bool) -> Batches:
-    names, absent_names = [*columns.types], [silver.ABSENT] if columns.has_partial else []
+    names, absent_names = [*columns.types], list(silver.LACKING) if columns.has_partial else []
     for changes, origin, absent in all_changes:
         for rows in every_change(changes, origin, names, columns.key, absent, splits=splits):
             yield from rows.select([*names, "_window", *OF_CHANGES, *DECODED, *absent_names]).to_batches(_BATCH)
@@ -161,13 +161,19 @@ def _reduced(nets: Iterator[pa.Table], columns: silver.Columns, *, alone: bool) 
         gathered.append(rows)
         if sum(map(len, gathered)) >= limit or len(gathered) >= _PIECES:
             table = pa.concat_tables(gathered)
-            gathered = [counted(table, names) if columns.is_keyless else reduce(table, key)]
+            gathered = [counted(table, names) if columns.is_keyless else reduce(table, key, is_all=alone)]
             limit = max(_REDUCE_AT, 2 * len(gathered[0]))
             if len(gathered[0]) >= _REDUCE_AT // 2 and not alone:  # few rows repeat; holding them gains nothing
                 yield from gathered.pop().combine_chunks().to_batches(_BATCH)
     if gathered:
         table = pa.concat_tables(gathered)
-        reduced = counted(table, names) if columns.is_keyless else settle(table, key) if alone else reduce(table, key)
+        reduced = (
+            counted(table, names)
+            if columns.is_keyless
+            else settle(table, key, is_all=True)
+            if alone
+            else reduce(table, key)
+        )
         yield from reduced.combine_chunks().to_batches(_BATCH)
 
 

@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 
 from spark_jobs.binlog import Changes
 from spark_jobs.errors import Unsupported
+from spark_jobs.silver import moved_keys
 
 INSERT, UPDATE, DELETE = 1, 2, 3
-_ABSENT = "_absent"
+_ABSENT, _MOVED_FROM, _MOVED = "_absent", "_moved_from", "_moved"
 _RAW = pa.map_(pa.string(), pa.string())
 _ORDER = ("row", "offset", "number", "stretch")
 """Fields of ``_position``, the least significant first."""
@@ -65,13 +66,11 @@ def net_rows(
 ) -> Iterator[pa.Table]:
     """One row a change; where an update changed the key, a delete of the old one besides, and the new one is new.
 
-    absent: where rows may lack columns; they say it then in ``_absent``. Raises Unsupported where a column of the key
-    is NULL, and where a key changed and the row after that is not whole.
+    absent: where rows may lack columns; they say it then in ``_absent``, and in ``_moved_from`` which key they had,
+    where that changed. Raises Unsupported where a column of the key is NULL.
     """
     _require_keys(changes, origin, key)
     is_moved = moved(changes, key)
-    if absent is not None:
-        _require_whole(changes, origin, is_moved, absent.after)
     # Whether the row existed before the change and exists after it; a changed key is a new row.
     effects = {
         "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), is_moved),
@@ -79,12 +78,13 @@ def net_rows(
     }
     image = {name: changes.after.column(name) for name in names}
     if absent is not None:
-        effects[_ABSENT] = absent.after
+        old_keys = _old_key_texts(changes, key, is_moved, absent.after)
+        effects |= {_ABSENT: absent.after, _MOVED_FROM: old_keys, _MOVED: old_keys.is_valid()}
     yield _image_table(image, changes, origin, effects, counted=1)
     # The delete of the old key, in a table of its own: a change gives one row of each key.
     indexes = pc.indices_nonzero(is_moved)
     if len(indexes):
-        absent_columns = {} if absent is None else {_ABSENT: absent.before.take(indexes)}
+        absent_columns = {} if absent is None else _not_moved(absent.before.take(indexes))
         yield _old_keys(changes, origin, names, key, indexes, more_columns=absent_columns)
 
 
@@ -124,20 +124,20 @@ def every_change(
     """
     operations = pa.array(["", "insert", "update", "delete"])
     effects = {"_op": operations.take(changes.op), "_gtid": _gtids(changes)}
-    if absent is not None:
-        effects[_ABSENT] = absent.after
     # The changes themselves, and the deletes of rows that updates moved away from.
     is_split = moved(changes, key) if key else pc.equal(changes.op, UPDATE)
+    if absent is not None:
+        effects |= _not_moved(absent.after)
     if absent is not None and key:
         _require_keys(changes, origin, key)
-        _require_whole(changes, origin, is_split, absent.after)
+        effects[_MOVED_FROM] = _old_key_texts(changes, key, is_split, absent.after)
     yield _image_table({name: changes.after.column(name) for name in names}, changes, origin, effects, counted=1)
     indexes = pc.indices_nonzero(is_split) if splits else ()
     if len(indexes):
         image = {name: changes.before.column(name).take(indexes) for name in names}
         old = _select(changes, indexes)
         effects = {"_op": _constant("delete", pa.string(), len(old)), "_gtid": _gtids(changes).take(indexes)}
-        effects |= {} if absent is None else {_ABSENT: absent.before.take(indexes)}
+        effects |= {} if absent is None else _not_moved(absent.before.take(indexes))
         yield _image_table(image, old, origin, effects, counted=0)
 
 
@@ -336,15 +336,25 @@ def _raw(raw: pa.Array | None, length: int) -> pa.Array:
     return pa.nulls(length, _RAW) if raw is None else raw
 
 
-def _require_whole(changes: Changes, origin: SliceOrigin, is_moved: pa.Array, absent: pa.Array) -> None:
-    """Raises Unsupported where the key changed and the image lacks columns of the row under its old key."""
-    lacking = pc.and_(is_moved, pc.is_valid(absent))
-    if lacking.true_count:
-        at = pc.index(lacking, True).as_py()
-        raise Unsupported(
-            f"{origin.file}:{changes.offset[at]}: an update of the key whose row image leaves out {absent[at][0]}: "
-            "what the row had in it under its old key is not looked up; SET GLOBAL binlog_row_image = 'FULL'"
-        )
+def _old_key_texts(changes: Changes, key: Sequence[str], is_moved: pa.Array, absent: pa.Array) -> pa.Array:
+    """The keys that rows had before, of those that changes gave another one while their images lacked columns."""
+    indexes = pc.indices_nonzero(pc.and_(is_moved, pc.is_valid(absent)))
+    texts = np.full(len(changes), None, object)
+    if len(indexes):
+        cells = {name: changes.before.column(name).take(indexes) for name in key}
+        old_keys = pa.table(cells | {moved_keys.RAW: _raw(changes.before_raw, len(changes)).take(indexes)})
+        for index, old_key in zip(indexes.to_pylist(), moved_keys.written(old_keys, key).to_pylist(), strict=True):
+            texts[index] = old_key
+    return pa.array(texts.tolist(), moved_keys.TEXTS)
+
+
+def _not_moved(absent: pa.Array) -> dict[str, pa.Array]:
+    """What rows lack that came from no other key."""
+    return {
+        _ABSENT: absent,
+        _MOVED_FROM: pa.nulls(len(absent), moved_keys.TEXTS),
+        _MOVED: _constant(False, pa.bool_(), len(absent)),
+    }
 
 
 def _require_keys(changes: Changes, origin: SliceOrigin, key: Sequence[str]) -> None:

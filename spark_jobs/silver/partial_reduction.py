@@ -10,17 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import PartialKeyChange, TableStopped
 from spark_jobs.silver import net_changes
-from spark_jobs.silver.row_overlay import ABSENT, KeyRuns, overlaid, telling_rows
+from spark_jobs.silver.moved_rows import MOVED, within_window
+from spark_jobs.silver.row_overlay import ABSENT, MOVED_FROM, KeyRuns, overlaid, telling_rows
 
-_OWN = {"_window", "_existed", "_exists", "_position", "_committed_at", "_raw", "_changes", "_micros", ABSENT}
+_OF_CHANGES = {"_position", "_committed_at", "_raw", "_changes", "_micros"}
+_OWN = {"_window", "_existed", "_exists", *_OF_CHANGES, ABSENT, MOVED_FROM, MOVED}
 
 
-def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Net rows without those that say nothing, of each window and key. The last one counts the changes of all."""
+def reduce(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Table:
+    """Net rows without those that say nothing, of each window and key. The last one counts the changes of all.
+
+    is_all: whether they are all that the log has up to where they end. Raises PartialKeyChange where they are not, and
+    what a row lacks has to be asked of the key that it had before.
+    """
     if ABSENT not in rows.column_names:
         return net_changes.reduce(rows, key)
+    rows = _moved(rows, key, is_all=is_all)
     runs = _runs(rows, key)
     numbers = telling_rows(rows, runs, _source_columns(rows))
     changes, micros = np.zeros(len(rows), np.int64), rows.column("_micros").to_numpy().copy()
@@ -30,20 +37,31 @@ def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return _with(rows, counted).take(pa.array(numbers))
 
 
-def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """One row for each window and key, where these rows are all there are, in the order of the key.
+def settle(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Table:
+    """One row for each window and key, where these rows are all there are of it, in the order of the key.
 
-    Raises TableStopped where a row that was deleted before lacks columns behind that.
+    is_all: whether they are all of the windows. Raises TableStopped where a row that was deleted before lacks columns
+    behind that, and as ``reduce``.
     """
     if ABSENT not in rows.column_names:
         return net_changes.settle(rows, key)
+    rows = _moved(rows, key, is_all=is_all)
     runs = _runs(rows, key)
     settled, is_ended = overlaid(rows, runs, _source_columns(rows))
-    _require_begun(settled, is_ended)
+    _require_begun(settled, is_ended & settled.column(MOVED_FROM).is_null().to_numpy(zero_copy_only=False))
     changes, micros = _totals(rows, runs)
     existed = rows.column("_existed").combine_chunks().take(pa.array(runs.numbers[runs.starts]))
     counted = {"_changes": pa.array(changes), "_micros": pa.array(micros), "_existed": existed}
     return net_changes.sorted_by_key(_with(settled, counted), key)
+
+
+def _moved(rows: pa.Table, key: Sequence[str], *, is_all: bool) -> pa.Table:
+    """Rows that changes gave their keys, completed by the rows of the keys that they had. Raises PartialKeyChange."""
+    if is_all:
+        return within_window(rows, key, _source_columns(rows))
+    if pc.any(rows.column(MOVED)).as_py():
+        raise PartialKeyChange("a change of the key whose row image leaves columns out")
+    return rows
 
 
 def _source_columns(rows: pa.Table) -> list[str]:

@@ -15,11 +15,11 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.log.position import Position
 from spark_jobs.silver.net_changes import by_position, identity
-from spark_jobs.silver.row_overlay import ABSENT, ENDED, KeyRuns, overlaid
+from spark_jobs.silver.row_overlay import ABSENT, ENDED, MOVED_FROM, KeyRuns, overlaid
 
 FIELDS = ("stretch", "number", "offset", "row")
 """Of ``_position``, in order of weight; ``_window_start`` has the first three."""
-_ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT)
+_ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT, MOVED_FROM)
 """Columns that rows of silver have beside the source's, as far as they are read here."""
 GONE = pa.array(["delete", "mend_delete", "truncate"])
 """``_op`` of rows that end their key: truncate is that of rows which a statement ends."""

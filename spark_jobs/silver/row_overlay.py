@@ -1,7 +1,8 @@
 """Rows of one key that hold some of its columns, laid over each other, in Arrow.
 
 A row has ``_absent``: the columns that it has no value of, NULL where it is whole. What a later row lacks is as it was
-before; a row that says that its key is gone ends what was before. A key of which a column is in no row since was never
+before; a row that says that its key is gone ends what was before, and so does one that came from another key
+(``_moved_from``): what it lacks is not to be found under its own. A key of which a column is in no row since was never
 seen whole: its state is not known, and it has no row downstream. A key that is gone has the values that it had last.
 
 Put here: rows by key and position, which of them say anything (``telling_rows``), one row a key (``overlaid``), and
@@ -24,6 +25,7 @@ from spark_jobs.silver.net_changes import identity, position_order
 from spark_jobs.silver.partial_images import absent_names
 
 ABSENT = "_absent"
+MOVED_FROM = "_moved_from"
 ENDED = "_ended"
 """Of a key's row whether it lacks columns behind an end of what the key was before."""
 RAW = "_raw"
@@ -40,12 +42,13 @@ class KeyRuns:
     """The rows of a table by key, those of a key in the order of their positions.
 
     numbers: row numbers. starts: where each key's rows begin in ``numbers``. is_gone: of ``numbers``, whether the row
-    says that its key is gone.
+    says that its key is gone. is_begun: of ``numbers``, whether the row came from another key, and lacks columns.
     """
 
     numbers: Numbers
     starts: Numbers
     is_gone: Flags
+    is_begun: Flags
 
     @classmethod
     def of(cls, rows: pa.Table, key: Sequence[str], is_gone: pa.Array | pa.ChunkedArray) -> "KeyRuns":
@@ -67,7 +70,11 @@ class KeyRuns:
         if len(ordered) and not np.array_equal(order, np.arange(len(order))):
             ordered = ordered[np.lexsort((ordered, np.repeat(np.arange(len(lists)), np.diff(offsets))))]
         numbers = order[ordered]
-        return cls(numbers, offsets[:-1], np.asarray(is_gone.to_numpy(zero_copy_only=False), np.bool_)[numbers])
+        gone = np.asarray(is_gone.to_numpy(zero_copy_only=False), np.bool_)[numbers]
+        begun = np.zeros(len(rows), np.bool_)
+        if MOVED_FROM in rows.column_names:
+            begun = np.asarray(rows.column(MOVED_FROM).is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        return cls(numbers, offsets[:-1], gone, begun[numbers])
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -81,6 +88,11 @@ class KeyRuns:
     def last_gone(self) -> Numbers:
         """Index of each key's last row in ``numbers`` that says that it is gone; -1 where it has none."""
         return self.newest(self.is_gone)
+
+    @property
+    def last_begun(self) -> Numbers:
+        """Index of each key's last row in ``numbers`` that came from another key; -1 where it has none."""
+        return self.newest(self.is_begun)
 
     def newest(self, flags: Flags) -> Numbers:
         """Index of each key's last row in ``numbers`` with a flag; -1 where it has none."""
@@ -101,13 +113,15 @@ class ColumnSources:
     @classmethod
     def of(cls, rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> "ColumnSources":
         """Those of the columns of these names. rows: what the runs are of."""
-        # A value of a key that is there counts if it is newer than the key's last delete.
-        is_gone, last_gone = runs.last_gone == runs.lasts, runs.last_gone
+        # A value of a key that is there counts if it is newer than the key's last delete; none counts that is older
+        # than the row which came from another key.
+        is_gone, last_gone, last_begun = runs.last_gone == runs.lasts, runs.last_gone, runs.last_begun
         counting: dict[int, Numbers] = {}
         by_column = {}
         for name, newest in _newest_holders(rows, runs, names).items():
             if id(newest) not in counting:
-                counting[id(newest)] = np.where(is_gone | (newest > last_gone), newest, -1)
+                is_counted = (is_gone | (newest > last_gone)) & (newest >= last_begun)
+                counting[id(newest)] = np.where(is_counted, newest, -1)
             by_column[name] = counting[id(newest)]
         return cls(by_column)
 
@@ -130,6 +144,13 @@ def _newest_holders(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> dict
     return by_column
 
 
+def present_mask(absent: pa.ChunkedArray, names: Sequence[str]) -> Flags:
+    """bool[row, column]: which columns rows hold."""
+    sets, codes = _present_sets(absent, names)
+    mask: Flags = sets[codes]
+    return mask
+
+
 def _present_sets(absent: pa.ChunkedArray, names: Sequence[str]) -> tuple[Flags, NDArray[np.int32]]:
     """The distinct sets of columns that rows hold, bool[set, column], and which one each row has."""
     texts = pc.binary_join(absent.combine_chunks(), _SEPARATOR).dictionary_encode()
@@ -143,11 +164,12 @@ def _present_sets(absent: pa.ChunkedArray, names: Sequence[str]) -> tuple[Flags,
 def telling_rows(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> Numbers:
     """The rows that decide what a key is, by number in their order.
 
-    These are its first, its last, the last that says that it is gone, and of each column the newest that holds it.
+    These are its first, its last, the last that says that it is gone, the last that came from another key, and of each
+    column the newest that holds it.
     What is left out changes nothing, whatever other rows of a key there are elsewhere.
     """
     holders = {id(newest): newest for newest in _newest_holders(rows, runs, names).values()}
-    indexes = [runs.starts, runs.lasts, runs.last_gone, *holders.values()]
+    indexes = [runs.starts, runs.lasts, runs.last_gone, runs.last_begun, *holders.values()]
     present = np.zeros(len(runs.numbers), np.bool_)
     for numbers in indexes:
         present[numbers[numbers >= 0]] = True
@@ -157,7 +179,8 @@ def telling_rows(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> Numbers
 def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Table, Flags]:
     """One row a key: the columns of these names, RAW and ABSENT of all of its rows, the other columns of its last row.
 
-    And of each that is not gone whether it lacks columns behind an end of what its key was before.
+    And of each whether it lacks columns behind an end of what its key was before. It has MOVED_FROM where it lacks
+    columns of the row that had another key before.
     """
     sources = ColumnSources.of(rows, runs, names)
     row_numbers: dict[int, pa.Array] = {}
@@ -168,11 +191,14 @@ def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Ta
         return row_numbers[id(source)]
 
     # The last row's cells, and of each column those of the newest row that holds it.
-    lasts = runs.lasts
+    lasts, last_gone, last_begun = runs.lasts, runs.last_gone, runs.last_begun
     absent = sources.absent(names)
+    is_moved = absent.any(axis=1) & (last_begun >= 0) & ((last_begun > last_gone) | (last_gone == lasts))
+    moved_from = np.where(is_moved, last_begun, -1)
     cells: dict[str, Callable[[], pa.Array]] = {
         RAW: lambda: _texts(rows, runs, sources, names),
         ABSENT: lambda: absent_names(absent, names),
+        MOVED_FROM: lambda: rows.column(MOVED_FROM).combine_chunks().take(numbers_of(moved_from)),
     }
     columns = [
         cells[name]()
@@ -181,7 +207,8 @@ def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Ta
         for name in rows.column_names
     ]
     typed = [column.cast(field.type) for column, field in zip(columns, rows.schema, strict=True)]
-    return pa.table(typed, rows.schema), absent.any(axis=1) & (runs.last_gone >= 0) & (runs.last_gone != lasts)
+    is_ended = (last_gone >= 0) & (last_gone != lasts) | (last_begun >= 0)
+    return pa.table(typed, rows.schema), absent.any(axis=1) & is_ended
 
 
 def completed(
@@ -189,7 +216,8 @@ def completed(
 ) -> tuple[pa.Table, NDArray[np.bool_]]:
     """All rows, completed by the rows of their keys before them, and which are whole then.
 
-    A row takes nothing from before a row that says that its key is gone, nor from another period.
+    A row takes nothing from before a row that says that its key is gone or that came from another key, nor from another
+    period.
 
     Args:
         rows: with ABSENT and RAW.
@@ -203,6 +231,7 @@ def completed(
     is_first = np.zeros(len(rows), np.bool_)
     is_first[runs.starts] = True
     is_first[1:] |= runs.is_gone[:-1] | (ordered_periods[1:] != ordered_periods[:-1])
+    is_first |= runs.is_begun
     begins = np.maximum.accumulate(np.where(is_first, indexes, 0))
     # Of each column the row that each row has its value from, -1 where none holds it; the same for a few sets of them.
     sets, codes = _present_sets(rows.column(ABSENT), names)
@@ -220,14 +249,14 @@ def completed(
     is_whole = np.ones(len(rows), np.bool_)
     for source in by_set.values():
         is_whole &= source >= 0
-    completed_rows = rows.set_column(rows.schema.get_field_index(RAW), RAW, _completed_texts(rows, sources, names))
+    completed_rows = rows.set_column(rows.schema.get_field_index(RAW), RAW, completed_texts(rows, sources, names))
     for name, source in sources.items():
         cells = rows.column(name).combine_chunks().take(pa.array(source, mask=source < 0))
         completed_rows = completed_rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), cells)
     return completed_rows, is_whole
 
 
-def _completed_texts(rows: pa.Table, sources: Mapping[str, Numbers], names: Sequence[str]) -> pa.Array:
+def completed_texts(rows: pa.Table, sources: Mapping[str, Numbers], names: Sequence[str]) -> pa.Array:
     """The exact texts of each row: of each column that of the row which it has its value from."""
     raw = rows.column(RAW).combine_chunks()
     if raw.null_count == len(raw):

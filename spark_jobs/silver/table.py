@@ -97,13 +97,18 @@ ABSENT = "_absent"
 
 NULL where the row is whole. A table gets it when its first such image comes, and none before. A key of which a column
 is in no row since was never seen whole: its state is not known, and it has no row downstream."""
-ABSENT_TYPE = "ARRAY<STRING>"
+MOVED_FROM = "_moved_from"
+"""The column that such tables have besides: of a row that got its key by a change whose image left columns out, the key
+that it had before its window, as moved_keys.py writes it. The absent columns are those of the row of that key; nothing
+that an older row of the new key has is the row's. NULL where nothing is absent."""
+LACKING = {ABSENT: "ARRAY<STRING>", MOVED_FROM: "ARRAY<STRING>"}
+"""Columns of silver tables whose rows may lack columns, and their types."""
 COPIES = "_copies"
 """The column that silver tables of keyless tables have besides: copies that came less copies that went in the
 window."""
 IDENTITY = "_identity_"
 """Prefix of the names of intermediate columns that hold the values of ``Columns.identity``."""
-_INTERMEDIATE_COLUMNS = {"_window", "_exists", "_changes", "_micros", "_gone", ABSENT, "_ended"}
+_INTERMEDIATE_COLUMNS = {"_window", "_exists", "_changes", "_micros", "_gone", *LACKING, "_moved", "_ended"}
 """Columns that rows have besides on their way into the tables."""
 _MAY_BE_EXACT = {"STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
 """Types of columns some values of which only ``_raw`` holds."""
@@ -150,7 +155,7 @@ class Columns:
         return (
             ADDED
             | ({COPIES: "BIGINT"} if self.is_keyless else {})
-            | ({ABSENT: ABSENT_TYPE} if self.has_partial else {})
+            | (LACKING if self.has_partial else {})
         )
 
     @property
@@ -260,7 +265,7 @@ def stored_columns(table: Table, head: Head) -> Columns:
     """The columns of a silver table at a head; its commits name the key."""
     commit = SilverCommit.of_head(head)
     key = commit.key_columns if commit else ()
-    added = [*ADDED, ABSENT] if key else [*ADDED, ABSENT, COPIES]
+    added = [*ADDED, *LACKING] if key else [*ADDED, *LACKING, COPIES]
     stored = table.columns_at(head.version)
     return Columns({name: kind for name, kind in stored.items() if name not in added}, key, ABSENT in stored)
 
@@ -291,7 +296,7 @@ def absent_sql(names: Mapping[str, str | None]) -> str:
     dropped, cases = _dropped_and_renamed(names)
     remaining = f"filter({ABSENT}, name -> name NOT IN ({dropped}))" if dropped else ABSENT
     changed = f"transform({remaining}, name -> CASE name {cases} ELSE name END)" if cases else remaining
-    return f"CAST(IF(size({changed}) > 0, {changed}, NULL) AS {ABSENT_TYPE})" if dropped else changed
+    return f"CAST(IF(size({changed}) > 0, {changed}, NULL) AS {LACKING[ABSENT]})" if dropped else changed
 
 
 def _dropped_and_renamed(names: Mapping[str, str | None]) -> tuple[str, str]:
@@ -376,4 +381,4 @@ MORE_DELETED = (
 
 
 def _columns_text(types: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in (*ADDED, ABSENT))
+    return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in (*ADDED, *LACKING))

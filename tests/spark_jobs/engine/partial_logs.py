@@ -45,10 +45,11 @@ def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[
             del rows[key]
         else:
             free = [key_value for key_value in range(KEYS) if key_value not in rows]
-            into = chance.choice([*free, key]) if chance.random() < 0.2 and free and not is_minimal else key
+            into = chance.choice([*free, key]) if chance.random() < 0.3 and free else key
             rows.pop(key)
             rows[into] = before | {"id": into} | parts
-            yield RowChange({"id": key} if is_minimal else before, parts if is_minimal else rows[into])
+            moved = {"id": into} if into != key else {}
+            yield RowChange({"id": key} if is_minimal else before, moved | parts if is_minimal else rows[into])
 
 
 def log_of(transactions: Sequence[Sequence[RowChange]]) -> Log:

@@ -69,7 +69,11 @@ class Lake:
     def load(self, rows: Iterable[Image], offset: int = 10) -> None:
         """Rows that count as older than all windows, or as of a position."""
         loaded = self.windows.setdefault(offset - 10, {})
-        new = {(row["id"],): NetRow(False, True, row, offset, 1) for row in rows if (row["id"],) not in loaded}
+        new = {
+            (row["id"],): NetRow(False, True, row, offset, 1, is_from_server=True)
+            for row in rows
+            if (row["id"],) not in loaded
+        }
         self.windows[offset - 10] = loaded | new
         cells = [row | {"_op": silver.Op.LOAD} for row in self._silver_rows(new, 0)]
         for row in cells:
@@ -118,6 +122,7 @@ class Lake:
             {name: row.values.get(name) for name in NAMES}
             | {"_op": row.op, "_existed": row.existed, "_raw": texts_of(row.values)}
             | {"_absent": [name for name in NAMES if name not in row.values] or None}
+            | {"_moved_from": None if row.origin is None else [f"v{row.origin[0]}"]}
             | _position_cells(row.position, start)
             for row in window.values()
         ]
