@@ -133,7 +133,7 @@ def _add_net_change(
             changes=changes,
             newest_cells=newest_cells,
             origin=origin,
-            begun=origin or (last and last.begun),
+            begun=origin or (None if last is None else last.begun),
         )
         return
     if last is None:

@@ -212,8 +212,10 @@ class ChangeTasks(NamedTuple):
     bucketed: dict[int, ChangeUnit]
 
 
-def tasks_of(units: Sequence[tuple[TableName, ChangeUnit]], log: ChangedLog, capacity: Capacity) -> ChangeTasks:
-    """Units packed by the bytes that they read, large ones in parts. Raises LakeError, DecodeError."""
+def tasks_of(
+    units: Sequence[tuple[TableName, ChangeUnit]], log: ChangedLog, capacity: Capacity, *, is_divided: bool = True
+) -> ChangeTasks:
+    """Units packed by the bytes that they read, large ones in parts, if they may be. Raises LakeError, DecodeError."""
     windows = [log_range for _, unit in units for window in unit.windows for log_range in window.ranges]
     index = log.index(windows) if windows else None
     undivided_parts, begin = list[UnitPart](), 0
@@ -221,7 +223,7 @@ def tasks_of(units: Sequence[tuple[TableName, ChangeUnit]], log: ChangedLog, cap
         tables = [index.of_table(name, window.ranges, unit.skips) for window in unit.windows] if index else []
         slices = {at: table for at, table in enumerate(tables) if len(table)}
         part = UnitPart(unit, slices, unit.statements, _looked_through(unit))
-        buckets = _bucket_count(part)
+        buckets = _bucket_count(part) if is_divided else 1
         if buckets > 1:
             part = replace(part, unit=replace(unit, buckets=tuple(range(begin, begin + buckets))))
             begin += buckets

@@ -24,6 +24,7 @@ from spark_jobs.engine.silver_task import OpenSlices
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.decode_task import changes_task, noting
+from spark_jobs.silver.moved_keys import TEXTS
 from spark_jobs.silver.partial_images import ABSENT as ABSENT_TYPE
 from spark_jobs.silver.positions import FIELDS
 from spark_jobs.silver.row_filters import ChangeJudge
@@ -47,6 +48,7 @@ def fields_of(unit: ChangeUnit) -> pa.Schema:
 
 _OF_LACKING = [
     pa.field(silver.ABSENT, ABSENT_TYPE),
+    pa.field(silver.MOVED_FROM, TEXTS),
     pa.field(KEY_NUMBER, pa.int32()),
     pa.field(IS_CHANGE, pa.bool_()),
 ]
@@ -109,22 +111,29 @@ def _with_absent(projected: pa.Table, rows: pa.Table, unit: ChangeUnit, window: 
     names = {column.name: names_now.get(column.physical_name) for column in window.schema.columns}
     lacking = with_names(rows.select([silver.ABSENT]), names).column(silver.ABSENT)
     key_number = unit.keys.index(window.key_in(unit.schema))
-    return _with_lacking(projected, lacking, key_number, pc.greater(rows.column("_changes"), 0))
+    of_rows = lacking, rows.column(silver.MOVED_FROM)
+    return _with_lacking(projected, of_rows, key_number, pc.greater(rows.column("_changes"), 0))
 
 
 def _as_changes(rows: pa.Table) -> pa.Table:
     """Rows of silver that may lack columns as ``logged`` has changes."""
-    return _with_lacking(rows.drop_columns([silver.ABSENT]), rows.column(silver.ABSENT), None, pa.scalar(True))
+    of_rows = rows.column(silver.ABSENT), pa.nulls(len(rows), TEXTS)  # none of them came from another key
+    return _with_lacking(rows.drop_columns([silver.ABSENT]), of_rows, None, pa.scalar(True))
 
 
 def _with_lacking(
-    rows: pa.Table, absent: pa.ChunkedArray, key_number: int | None, is_change: pa.ChunkedArray | pa.Scalar
+    rows: pa.Table,
+    lacking: tuple[pa.ChunkedArray, pa.ChunkedArray | pa.Array],
+    key_number: int | None,
+    is_change: pa.ChunkedArray | pa.Scalar,
 ) -> pa.Table:
-    """Rows with what says what they lack."""
+    """Rows with what says what they lack. lacking: the absent columns, and the keys that rows had before."""
     if isinstance(is_change, pa.Scalar):
         is_change = pa.repeat(is_change, len(rows))
     numbers = pa.repeat(pa.scalar(key_number, pa.int32()), len(rows))
-    for field, cells in zip(_OF_LACKING, (absent.cast(ABSENT_TYPE), numbers, is_change), strict=True):
+    absent, moved_from = lacking
+    cells_of = (absent.cast(ABSENT_TYPE), moved_from.cast(TEXTS), numbers, is_change)
+    for field, cells in zip(_OF_LACKING, cells_of, strict=True):
         rows = rows.append_column(field, cells)
     return rows
 
@@ -136,7 +145,7 @@ def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, versio
     ``new_statements`` tells. Raises LakeError.
     """
     fields = change_fields_of(unit)
-    names = [name for name in fields.names if name not in ("_gtid", KEY_NUMBER, IS_CHANGE)]
+    names = [name for name in fields.names if name not in ("_gtid", silver.MOVED_FROM, KEY_NUMBER, IS_CHANGE)]
     copies = [silver.COPIES] if unit.columns.is_keyless else []
     parts = [fields.empty_table()]
     times: dict[PositionCells, datetime] | None = None

@@ -79,7 +79,9 @@ def _part_outcomes(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iter
         pa.concat_tables([changes, of_silver.filter(pc.invert(is_statement))]),
         of_silver.filter(is_statement),
     )
-    if unit.buckets:
+    if unit.buckets and unit.earlier and pc.any(changes.column(silver.MOVED_FROM).is_valid()).as_py():
+        yield MergedFiles(unit.number, {}, needs_one_task=True)
+    elif unit.buckets:
         yield from _blocks(part, changes, statements, located)
     else:
         yield _by_key(unit, _KeyRows(changes, statements, located), part.files)

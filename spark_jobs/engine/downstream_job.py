@@ -375,6 +375,16 @@ def run(
     finish = change_task.finish(bucketed) if bucketed else None
     for merged_files in spark_job.run(spark, tasks, work, finish, buckets):
         by_unit[merged_files.unit].append(merged_files)
+    # Tables whose rows turned out to depend on rows of other keys are done again, a task each.
+    again = [unit for unit in changes if any(result.needs_one_task for result in by_unit[unit[1].number])]
+    if again:
+        assert log
+        by_unit |= {unit.number: [] for _, unit in again}
+        bucketed = {number: unit for number, unit in bucketed.items() if number not in {u.number for _, u in again}}
+        for merged_files in spark_job.run(
+            spark, change_job.tasks_of(again, log, capacity, is_divided=False).tasks, work
+        ):
+            by_unit[merged_files.unit].append(merged_files)
     # Files that are written again, where one task would have too many of them.
     final_units = [bucketed.get(unit.unit.number, unit.unit) for unit in units]
     rewrites = [rewrite for unit in final_units for rewrite in _rewrites(unit, by_unit[unit.number])]

@@ -132,6 +132,8 @@ class MergedFiles:
     deleted: int = 0
     never_whole: int = 0
     """By how many more the keys are that have no row, since no row image of theirs was whole."""
+    needs_one_task: bool = False
+    """True if rows depend on rows of other keys, so that a task has to take all of the unit."""
     seconds: float = 0.0
     error: str | None = None
     stopped: TableStopped | None = None

@@ -90,7 +90,7 @@ def fold(  # noqa: PLR0913 - the table, and what of it
     buckets = max(1, min(-(-size // capacity.task_bytes), _MOST_BUCKETS))
     target = FoldTarget(snapshot.path, snapshot.schema, snapshot.configuration, columns, windows.window)
     tasks = [
-        FoldedFiles(snapshot.path, group, snapshot.schema, columns, floor, emptied, buckets)
+        FoldedFiles(snapshot.path, group, snapshot.schema, columns, floor, emptied, buckets, tuple(files))
         for group in _packed(files, capacity)
     ]
     results = spark_job.run(spark, tasks, fold_task.work, fold_task.finish(target), buckets)

@@ -17,9 +17,11 @@ from pyroaring import BitMap64
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine import shuffle_blocks
+from spark_jobs.engine import moved_lookup, shuffle_blocks
 from spark_jobs.engine.inherited_rows import counts, row_groups
+from spark_jobs.engine.locate import Keys
 from spark_jobs.engine.replay_task import FailedReplay, ReplacedRows
+from spark_jobs.engine.restatement import SilverSource, Statements, living_rows
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
@@ -72,6 +74,8 @@ class FoldedFiles:
     floor: Position
     emptied: Position | None
     buckets: int
+    all_files: tuple[DataFile, ...] = ()
+    """All files that have old rows: rows that came from other keys are completed by these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +144,22 @@ def _old_rows(task: FoldedFiles, file: DataFile) -> Iterator[ShuffleBlock | Repl
         numbers |= BitMap64(begin + np.flatnonzero(is_old))
         living_rows += int(living.sum())
         counted_rows = rows.filter(pc.and_(pa.array(is_old), counts(rows, task.emptied)))
+        if task.columns.has_partial and silver.MOVED_FROM in counted_rows.column_names:
+            counted_rows = _with_moved(task, counted_rows)
         yield from shuffle_blocks.blocks(0, range(task.buckets), 0, counted_rows, task.columns)
     if numbers:
         yield ReplacedRows(file, numbers.serialize(), len(numbers) == living_rows)
+
+
+def _with_moved(task: FoldedFiles, rows: pa.Table) -> pa.Table:
+    """Old rows, those that came from other keys with what the rows of these tell: they are in no bucket of theirs."""
+    origin = SilverSource(task.path, task.schema, task.columns.key)
+
+    def read(keys: pa.Table) -> pa.Table:
+        wanted = Keys(keys, task.columns.key)
+        return living_rows(origin, task.all_files, wanted, rows.column_names, None, statements=Statements(task.emptied))
+
+    return moved_lookup.completed(rows, task.columns.key, [*task.columns.types], read, emptied=task.emptied)
 
 
 def finish(target: FoldTarget) -> Callable[[Iterable[ShuffleBlock]], Iterator[DataFile | FailedReplay]]:

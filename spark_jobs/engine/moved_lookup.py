@@ -102,9 +102,7 @@ def _fields(rows: pa.Table, at: int, is_from_server: NDArray[np.bool_]) -> NDArr
     return np.where(is_from_server, own, window)
 
 
-def _first_behind(
-    emptied: Position, times: Sequence[NDArray[np.int64]], order: NDArray[np.int64]
-) -> int:
+def _first_behind(emptied: Position, times: Sequence[NDArray[np.int64]], order: NDArray[np.int64]) -> int:
     """Where in the order rows begin that count from behind a statement; what a load read as of it is before it."""
     is_behind = np.zeros(len(order), np.bool_)
     for values, limit in zip(reversed(times), (0, *reversed(emptied.order)), strict=True):

@@ -8,7 +8,7 @@ names its files yet. The second one compares the rows of these files with those 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyroaring import BitMap64
@@ -33,6 +33,7 @@ from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.engine.silver_plan import PreparedCompaction, with_lacking_columns
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
 from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.errors import PartialKeyChange
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob

@@ -52,6 +52,18 @@ class Restatement:
 
 
 @dataclass(frozen=True, slots=True)
+class Statements:
+    """What statements have done to rows of silver that are read all the same.
+
+    emptied: where the last one stands that emptied the table. exact: changes of exact texts, and of names of columns
+    that rows lack, since the files were there.
+    """
+
+    emptied: Position | None = None
+    exact: Sequence[ExactTextChange] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SilverSource:
     """A silver table as a task reads it. key: the columns that its rows are identified by."""
 
@@ -135,8 +147,7 @@ def living_rows(
     names: Sequence[str],
     floor: Position | None,
     *,
-    emptied: Position | None = None,
-    exact: Sequence[ExactTextChange] = (),
+    statements: Statements = Statements(),
 ) -> pa.Table:
     """Every row that files of silver have of some keys, but markers of TRUNCATE and rows before the floor.
 
@@ -149,21 +160,21 @@ def living_rows(
         keys: the wanted keys.
         names: the columns of the result.
         floor: rows before it are left out.
-        emptied: where the last statement stands that emptied the table, if it is not the floor.
-        exact: what statements have done since the files were there.
+        statements: what they have done to the rows.
 
     Raises LakeError.
     """
     if silver.ABSENT not in names or silver.MOVED_FROM not in origin.schema.names:
-        return changed(_living(origin, files, keys, names, floor), exact)
+        return changed(_living(origin, files, keys, names, floor), statements.exact)
     reading = [*dict.fromkeys([*names, *moved_lookup.NEEDED])]
     of_source = [name for name in names if name not in silver.ADDED and name not in silver.LACKING]
 
     def read(wanted: pa.Table) -> pa.Table:
-        return changed(_living(origin, files, Keys(wanted, origin.key, exact=exact), reading, None), exact)
+        own_keys = Keys(wanted, origin.key, exact=statements.exact)
+        return changed(_living(origin, files, own_keys, reading, None), statements.exact)
 
-    rows = changed(_living(origin, files, keys, reading, floor), exact)
-    rows = moved_lookup.completed(rows, origin.key, of_source, read, emptied=floor or emptied)
+    rows = changed(_living(origin, files, keys, reading, floor), statements.exact)
+    rows = moved_lookup.completed(rows, origin.key, of_source, read, emptied=floor or statements.emptied)
     return rows.select([*dict.fromkeys([*names, silver.MOVED_FROM])])
 
 

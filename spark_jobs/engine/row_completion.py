@@ -7,6 +7,7 @@ A change has what its image omits from the change of its key before it: of the s
 the newest value of each column in a window. A delete has the values that its row had last. What stands before a delete,
 or before a statement that emptied the table, is of another row. A change of which a column is in no row before it has
 no row in the target, as a key has none in a mirror: it waits in silver, and the target's commit counts such keys.
+Of a change that gave its row another key, the change before it is that of the key until then.
 
 What silver has in the place of older windows, and rows from the server, decide about changes behind them too: these are
 decoded again, up to where the target is.
@@ -24,13 +25,15 @@ from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine.change_extent import Extent
 from spark_jobs.engine.exact_texts import changed
 from spark_jobs.engine.locate import Keys
+from spark_jobs.engine.moved_lookup import old_keys
 from spark_jobs.engine.partial_merge import SilverLookup, is_never_whole
 from spark_jobs.engine.restatement import Restatement, living_rows, touched_rows
 from spark_jobs.engine.version_intervals import ranks_of
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_of_each, newest
+from spark_jobs.silver.moved_rows import MovedRows, points_of
+from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_of_each, newest, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns
 from spark_jobs.silver.row_overlay import completed as completed_by_key
 
@@ -137,8 +140,29 @@ def _laid_over(
     """Each row with what it lacks from the rows of its key before it, and which are whole then."""
     if not rows.column(ABSENT).null_count < len(rows):
         return rows, np.ones(len(rows), np.bool_)
+    rows = _moved(rows, floor, columns, key)
     runs = KeyRuns.of(rows, key, silver.is_delete(rows.column("_op")))
     return completed_by_key(rows, runs, [*columns.types], _periods(rows, statements, floor))
+
+
+def _moved(rows: pa.Table, floor: Position | None, columns: silver.Columns, key: Sequence[str]) -> pa.Table:
+    """Each row, those of changes that gave them another key with what the rows of these keys tell."""
+    is_change = pc.is_valid(rows.column(KEY_NUMBER))
+    is_moved = np.asarray(pc.and_(pc.is_valid(rows.column(silver.MOVED_FROM)), is_change), np.bool_)
+    if not is_moved.any():
+        return rows
+    op, position = rows.column("_op"), rows.column("_position").combine_chunks()
+    fields = [np.asarray(position.field(name), np.int64) for name in FIELDS]
+    order, starts = points_of(fields)
+    emptied = None
+    if floor is not None:
+        is_behind = np.asarray(since_emptied(rows.column("_position"), floor), np.bool_)[order]
+        emptied = int(np.argmax(is_behind)) if is_behind.any() else len(order)
+    is_gone = np.asarray(silver.is_delete(op), np.bool_)
+    is_from_server = np.asarray(silver.is_from_server(op), np.bool_) & ~is_gone
+    is_new = np.ones(len(rows), np.bool_)
+    walk = MovedRows(rows, key, [*columns.types], order, starts, is_gone, is_moved, is_from_server, is_new, emptied)
+    return walk.completed()
 
 
 def _periods(rows: pa.Table, statements: pa.Table, floor: Position | None) -> NDArray[np.int64]:
@@ -155,10 +179,14 @@ def _periods(rows: pa.Table, statements: pa.Table, floor: Position | None) -> ND
 def _distinct(
     rows: pa.Table, key: Sequence[str], earlier: EarlierRows, within: Callable[[pa.Table], pa.Table]
 ) -> pa.Table:
-    """The keys of rows, each once; and those of rows that silver has no more, where keys never whole are counted."""
+    """The keys of rows, and those that they had before, each once.
+
+    And those of rows that silver has no more, where keys never whole are counted.
+    """
     restatement = earlier.restatement
     names = [*key, "_raw"]
     parts = [rows.select(names)]
+    parts.append(old_keys(rows, key).cast(parts[0].schema))
     if restatement:
         removed_rows = touched_rows(earlier.lookup.origin, restatement.removed, names, restatement, after=None)
         parts += [within(changed(removed, restatement.exact_texts)).cast(parts[0].schema) for removed in removed_rows]

@@ -132,7 +132,9 @@ class PreparedCompaction:
     @property
     def is_ordered(self) -> bool:
         """True if one task has to take all slices: rows of an XA transaction are numbered one after the other."""
-        return self.unit.is_undivided or any(table.column("effect_start").null_count < len(table) for table in self.slices)
+        return self.unit.is_undivided or any(
+            table.column("effect_start").null_count < len(table) for table in self.slices
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class ColumnMasks:
         for name, mask in masks.items():
             masked = _masked(keys.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
             keys = keys.set_column(keys.schema.get_field_index(name), name, masked)
-        keys = keys.set_column(keys.schema.get_field_index(RAW), RAW, _without(texts, masks.keys()))
+        keys = keys.set_column(keys.schema.get_field_index(RAW), RAW, _without(texts, frozenset(masks)))
         places = np.full(len(rows), -1, np.int64)
         places[numbers.to_numpy()] = np.arange(len(keys))
         return pa.chunked_array([moved_keys.written(keys, key).take(pa.array(places, mask=places < 0))])

@@ -87,7 +87,7 @@ class MovedRows:
         return self._filled(sources, dict(states), origin_rows)
 
     def _codes(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Numbers of each row's key and old key, -1 for none; and by number a row that names that key as its old one."""
+        """Numbers of each row's key and old key, -1 for none; and by number a row that names the key as its old one."""
         cells = [*self.key, RAW]
         names = self.rows.column(MOVED_FROM)
         old_keys, numbers = moved_keys.read(names, self.key, self.rows.schema)
@@ -172,9 +172,7 @@ class MovedRows:
             return KeyState(sources, is_broken=True)
         return KeyState(np.where(sources < 0, before.sources, sources), before.origin, before.is_broken)
 
-    def _filled(
-        self, sources: dict[str, Numbers], states: dict[int, KeyState], origin_rows: Numbers
-    ) -> pa.Table:
+    def _filled(self, sources: dict[str, Numbers], states: dict[int, KeyState], origin_rows: Numbers) -> pa.Table:
         """The rows with the values of these sources."""
         rows = self.rows
         absent = np.stack([sources[name] < 0 for name in self.names], axis=1)

@@ -13,7 +13,7 @@ Rows that were loaded are one window without extent, with ``_op`` load: the tabl
 all that the log says from their position on, and after what it said before (pipeline/mending/).
 
 A table whose row images leave columns out (``binlog_row_image``) has ``_absent``: a row of an update may lack columns,
-which are then as they were before its window.
+which are then as they were before its window. ``_moved_from`` is the key that the row had then, where it had another.
 
 A table without a key is a **keyless table**: what tells its rows apart is all that is in them, and equal rows are
 counted. A row of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were
@@ -152,11 +152,7 @@ class Columns:
     @property
     def added(self) -> dict[str, str]:
         """Names and types of the columns that the silver table has besides the source's."""
-        return (
-            ADDED
-            | ({COPIES: "BIGINT"} if self.is_keyless else {})
-            | (LACKING if self.has_partial else {})
-        )
+        return ADDED | ({COPIES: "BIGINT"} if self.is_keyless else {}) | (LACKING if self.has_partial else {})
 
     @property
     def stored(self) -> dict[str, str]:

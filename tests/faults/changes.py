@@ -176,9 +176,8 @@ class Changes:
         del rows[self.key(table, before)]
         rows[self.key(table, after)] = after
         changed = [name for name in after if after[name] != before[name]]
-        is_moved = self.key(table, before) != self.key(table, after)
         images = [*before.values()], [*after.values()]
-        if changed and not is_moved:
+        if changed:
             images = self._image_cells(table, before, []), self._image_cells(table, after, changed, has_key=False)
         self._append(Event(table, before=(before,), after=(after,)), spec.Update(self._name_of(table), *images))
 

@@ -12,9 +12,10 @@ from typing import Any
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.engine import silver_job, silver_plan
-from spark_jobs.engine.silver_plan import PreparedCompaction
+from spark_jobs.engine.silver_plan import PreparedCompaction, stopped_before_failures
 from spark_jobs.engine.silver_task import WindowResult, finish, work
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
+from spark_jobs.errors import PartialKeyChange
 from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.compaction_job import CompactionJob, Window
@@ -174,6 +175,17 @@ def units_of(works: Sequence[CompactionJob], index: SliceIndex) -> list[Prepared
     preparation = silver_plan.prepared(works, index)
     assert preparation.errors == {}
     return preparation.units
+
+
+def carried_out_undivided(
+    bronze: str, unit: PreparedCompaction, index: SliceIndex, capacity: Capacity
+) -> tuple[PreparedCompaction, list[WindowResult]]:
+    """A unit with what tasks write of it: one task, where several say that they would have to see all rows."""
+    results = carried_out(bronze, [unit], capacity)[0][unit.unit.number]
+    if any(isinstance(result.error, PartialKeyChange) for result in results):
+        unit = stopped_before_failures(unit, results, index)
+        results = carried_out(bronze, [unit], capacity)[0][unit.unit.number]
+    return unit, results
 
 
 def carried_out(

@@ -34,7 +34,7 @@ from tests.partial_changes import NAMES, SHAPE, TABLE, op_of
 from tests.plain_layers import Image, RowChange
 from tests.spark_jobs.engine.changed_lakes import Cells, ChangedLake
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
-from tests.spark_jobs.engine.logs_of_rows import FILE, carried_out, units_of
+from tests.spark_jobs.engine.logs_of_rows import FILE, carried_out_undivided, units_of
 from tests.spark_jobs.engine.partial_logs import NAME, OLDER, log_of, random_changes, work_of
 
 COLUMNS = silver.columns(TABLE, has_partial=True)
@@ -78,9 +78,9 @@ class PartialLake(ChangedLake):
         work, index = work_of(self.log, self.folder / name, self.cuts)
         work = replace(work, has_partial=True, filters=rules)
         (unit,) = units_of([work], index)
-        results, _ = carried_out(work.window.table.path, [unit], Capacity(2))
-        assert not any(result.error for result in results[0])
-        silver_job.commit(unit, results[0])
+        unit, results = carried_out_undivided(work.window.table.path, unit, index, Capacity(2))
+        assert not any(result.error for result in results)
+        silver_job.commit(unit, results)
         return work
 
     @property

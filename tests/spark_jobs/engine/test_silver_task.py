@@ -28,7 +28,16 @@ from tests.plain_layers import NetRow, RowChange, silver_rows
 from tests.segment_spec import Delete, Insert, Update
 from tests.spark_jobs.engine import partial_logs
 from tests.spark_jobs.engine.lake_rows import alive
-from tests.spark_jobs.engine.logs_of_rows import NAMES, Net, carried_out, keyless_log_of, log_of, units_of, works_of
+from tests.spark_jobs.engine.logs_of_rows import (
+    NAMES,
+    Net,
+    carried_out,
+    carried_out_undivided,
+    keyless_log_of,
+    log_of,
+    units_of,
+    works_of,
+)
 
 numbers = count()
 
@@ -227,7 +236,8 @@ def partial_net(unit: PreparedCompaction, window: int, results: Sequence[WindowR
             exists = row["_op"] != "delete"
             values = {name: row[name] for name in SHAPE.columns if name not in (row["_absent"] or ())}
             assert row["id"] not in net_rows
-            net_rows[row["id"],] = NetRow(row["_existed"], exists, values, 0, 0)
+            origin = row["_moved_from"] and (int(row["_moved_from"][0].removeprefix("v")),)
+            net_rows[row["id"],] = NetRow(row["_existed"], exists, values, 0, 0, origin=origin)
     return net_rows
 
 
@@ -241,7 +251,7 @@ def test_files_are_the_net_changes_of_images_without_all_columns(capacity: Capac
         log = partial_logs.log_of(transactions)
         compaction_job, index = partial_logs.work_of(log, tmp_path / str(next(numbers)), sorted(cuts), target)
         (unit,) = units_of([replace(compaction_job, has_partial=True)], index)
-        results = carried_out(compaction_job.window.table.path, [unit], capacity)[0][0]
+        unit, results = carried_out_undivided(compaction_job.window.table.path, unit, index, capacity)
         assert [result.error for result in results if result.error] == []
         for window, (first, stop) in enumerate(pairwise([0, *sorted(cuts), len(transactions)])):
             window_changes = [change for transaction in transactions[first:stop] for change in transaction]

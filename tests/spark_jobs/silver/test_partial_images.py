@@ -120,21 +120,19 @@ def test_an_insert_has_the_defaults_of_what_it_leaves_out() -> None:
     assert absent.after.to_pylist() == [None, None, ["b"]]
 
 
-def test_a_change_of_the_key_needs_a_whole_row_behind_it() -> None:
-    changes = changes_of([RowChange({"id": 1}, {"id": 2, "a": 1})])
+def test_a_change_of_the_key_names_the_old_key_where_its_image_lacks_columns() -> None:
+    changes = changes_of([RowChange({"id": 1}, {"id": 2, "a": 1}), RowChange(WHOLE, {"id": 2})])
     decoded, absent = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
-    origin = SliceOrigin("b.000001", 1, 1, 0)
-    with pytest.raises(Unsupported, match=r"b\.000001:100: an update of the key whose row image leaves out b"):
-        list(net_rows(decoded, origin, NAMES, ["id"], absent))
-    full_changes, absent = completed(
-        changes_of([RowChange(WHOLE, {"id": 2})]), ImageContext(TABLE, "b.000001", is_mariadb=False)
-    )
-    new, old = net_rows(full_changes, origin, NAMES, ["id"], absent)
-    assert new.select([*NAMES, "_existed", "_absent"]).to_pylist() == [
-        {"id": 2, "a": 1, "b": 1, "_existed": False, "_absent": None}
+    new, old = net_rows(decoded, SliceOrigin("b.000001", 1, 1, 0), NAMES, ["id"], absent)
+    assert new.select([*NAMES, "_existed", "_absent", "_moved_from", "_moved"]).to_pylist() == [
+        {"id": 2, "a": 1, "b": None, "_existed": False, "_absent": ["b"], "_moved_from": ["v1"], "_moved": True},
+        {"id": 2, "a": 1, "b": 1, "_existed": False, "_absent": None, "_moved_from": None, "_moved": False},
     ]
     assert old.schema == new.schema
-    assert old.column("_absent").to_pylist() == [None]
+    assert old.select(["_absent", "_moved_from"]).to_pylist() == [
+        {"_absent": ["a", "b"], "_moved_from": None},
+        {"_absent": None, "_moved_from": None},
+    ]
 
 
 def test_the_old_key_of_a_row_lacks_what_its_image_leaves_out() -> None:
