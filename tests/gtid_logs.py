@@ -13,6 +13,7 @@ from spark_jobs.bronze.extract import ExtractionPlan, LogParts, slicing_task
 from spark_jobs.bronze.resume import Onward, beginning, onward
 from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import MysqlGtids
+from spark_jobs.log.position import Position
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Log, Source, Switch
 from tests.segment_spec import MAGIC, Commit, Insert, SegmentSpec, reframed
@@ -73,8 +74,8 @@ class ServerFolder(Files):
         self.uuid = server_uuid
         self.purged_gtids = MysqlGtids()
 
-    def log(self) -> Log:
-        return replace(super().log(), uuid=self.uuid)
+    def log(self, held: Position | None = None) -> Log:
+        return replace(super().log(held), uuid=self.uuid)
 
     def purged(self) -> MysqlGtids:
         return self.purged_gtids

@@ -84,9 +84,9 @@ def onward(source: Source, bronze: Table, head: Head, until: Position | None = N
 
 def glance(source: Source, head: Head | None) -> Log:
     """The log now, its end in the stretch that it would be read in; what of it is new is not looked at."""
-    log = source.log()
     if head is None or head.checkpoint is None:
-        return log
+        return source.log()
+    log = source.log(head.checkpoint.position)
     generations = stretches(head.checkpoint)
     relation = _relation(source, log, generations, head.checkpoint.position)
     return log.within(generations[-1].number + (relation is not Relation.SAME))

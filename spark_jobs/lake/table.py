@@ -25,7 +25,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit, own_commits
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
 from spark_jobs.lake.retry import retry_on_conflict
-from spark_jobs.lake.rows import all_of, rows_in, rows_of
+from spark_jobs.lake.rows import rows_of, rows_with
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.storage.files import is_stored, reason, stored_path
 from spark_jobs.text.sql import delta
@@ -39,10 +39,6 @@ class TableComments:
 
     table: str
     columns: Mapping[str, str] = field(default_factory=dict)
-
-
-_AT_ONCE = 1 << 16
-"""Rows of a small table that are read at once."""
 
 
 class Table:
@@ -144,8 +140,7 @@ class Table:
         snapshot = snapshot_of(self.path)
         if snapshot is None:
             return []
-        parts = rows_in(snapshot, columns or snapshot.schema.names, all_of(conditions or []), rows=_AT_ONCE)
-        return [row for part in parts for row in part.to_pylist()]
+        return list(rows_with(snapshot, columns or snapshot.schema.names, conditions or []))
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Newest commits by Delta's history, newest first, without a JVM."""

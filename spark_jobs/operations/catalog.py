@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 
 from spark_jobs.config.catalog import Catalog
 from spark_jobs.config.model import Pipeline
-from spark_jobs.delivery.lake_table import published
 from spark_jobs.downstream import publication
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import Lake, lake_of
@@ -114,6 +113,8 @@ def _basis(pipeline: Pipeline, catalog: Catalog) -> list[Any]:
 
 def _targets(pipeline: Pipeline) -> tuple[dict[tuple[str, str, str], str], list[str]]:
     """The tables that are to be there, and which cannot be: catalogs compare names without regard to case."""
+    from spark_jobs.delivery.lake_table import published  # half a second that a run without news need not spend
+
     catalog = pipeline.catalog
     if catalog is None:
         return {}, []

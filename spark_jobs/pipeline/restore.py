@@ -487,8 +487,8 @@ class _OlderSource:
         self.name, self.switch = source.name, source.switch
         self._source = source
 
-    def log(self) -> Log:
-        return self._source.log()
+    def log(self, held: Position | None = None) -> Log:
+        return self._source.log(held)
 
     def reading(self) -> PartReader:
         return self._source.reading()

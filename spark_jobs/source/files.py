@@ -47,12 +47,17 @@ class Files:
         self.directory = directory
         self.switch = switch
 
-    def log(self) -> Log:
-        """The files of the folder, in order, and the end of what is complete in them. Raises SourceError, Truncated."""
+    def log(self, held: Position | None = None) -> Log:
+        """The files of the folder, in order, and the end of what is complete in them. Raises SourceError, Truncated.
+
+        held: the end of a transaction; where the last file ends there, it is not read.
+        """
         with _file_errors(f"{self.name}: {self.directory}"):
             sizes = self._sizes()
             files = [LogFile(name, sizes[name]) for name in self._log_names(sizes)]
             require_contiguous(self.name, [file.name for file in files])
+            if held and (held.file, held.offset) == (files[-1].name, files[-1].size):
+                return Log(self.name, tuple(files), Position(held.file, held.offset))
             end = self._complete_until(files[-1])
             if not end and len(files) > 1:  # just being started: the log ends with the file before
                 files.pop()

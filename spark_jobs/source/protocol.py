@@ -137,8 +137,8 @@ class Source(Protocol):
     earlier: str
     """Remedy for a position that lies before its oldest file."""
 
-    def log(self) -> Log:
-        """The log now. Raises SourceError."""
+    def log(self, held: Position | None = None) -> Log:
+        """The log now. held: the end of a transaction; a log that is no longer is not read. Raises SourceError."""
         ...
 
     def reading(self) -> PartReader:

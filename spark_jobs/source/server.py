@@ -75,7 +75,7 @@ class Server:
         """The connection that is kept, or one for this question. Raises SourceError."""
         return nullcontext(self._connection) if self._connection else self.connect()
 
-    def log(self) -> Log:
+    def log(self, held: Position | None = None) -> Log:  # noqa: ARG002 - a server knows its end
         """The files that SHOW BINARY LOGS lists, with the server's UUID and the end of the log. Raises SourceError."""
         with self.asking() as connection:
             variables = self.variables(connection)

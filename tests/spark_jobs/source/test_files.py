@@ -136,6 +136,18 @@ def test_the_end_moves_with_the_file(tmp_path: Path) -> None:
         filled(tmp_path, "a.000001", last=damaged).log()
 
 
+def test_a_log_that_is_held_to_its_end_is_not_read(tmp_path: Path) -> None:
+    source = filled(tmp_path, "mysql-bin.000009", "mysql-bin.000010")
+    end = source.log().end
+    # No reader would take these bytes; their number is what it was.
+    (tmp_path / end.file).write_bytes(bytes(end.offset))
+    assert source.log(end).end == end
+    with pytest.raises(DecodeError, match="not a binlog"):
+        source.log(Position("mysql-bin.000009", end.offset))
+    with pytest.raises(DecodeError, match="not a binlog"):
+        source.log(Position(end.file, end.offset - 1))
+
+
 def test_a_closed_file_that_is_cut_is_an_error_with_its_place(tmp_path: Path) -> None:
     closed = replace(SPEC, rotate_to="").to_bytes()
     with pytest.raises(DecodeError) as error:
