@@ -167,6 +167,7 @@ def _catalog(pipeline: Pipeline, options: PlacementOptions) -> AssetCatalog:
         translation=options.get("translation"),
         execute=options.get("execute"),
         include_metadata=options.get("include_metadata", ("*",)),
+        servers=known_tables.servers(pipeline.tables_file),
     )
 
 

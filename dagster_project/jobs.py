@@ -16,6 +16,7 @@ from assets.checks.integrity import audit_keys
 from assets.lineage import Lineage
 from assets.steps import SOURCE_TAG
 from dagster_project.ops.backfill_range import FORM, branch, check_step, range_step
+from dagster_project.ops.forms import form_of
 from dagster_project.ops.load import load_step
 from dagster_project.ops.maintenance import maintain_step
 from dagster_project.ops.mend import mend_step
@@ -103,6 +104,7 @@ class Jobs:
         @dg.job(
             name=self.name(f"{name}_tables"),
             tags={SOURCE_TAG: lineage.source},
+            config=form_of(op, name),
             description=description,
             executor_def=self._executor,
         )
@@ -147,8 +149,9 @@ class Jobs:
 
     def backfill_range(self) -> dg.JobDefinition:
         """A range of one source's log to replay; the form names the source, and its step waits in its pool."""
-        # Aliases: a step's name has the prefix, its key in a run's configuration has not.
-        check = check_step(self._pipeline, self.graph).alias(FORM)
+        # Aliases: a step's name has the prefix, its key has not.
+        form = check_step(self._pipeline, self.graph)
+        check = form.alias(FORM)
         steps = {
             lineage.source: range_step(self._pipeline, lineage).alias(f"backfill_{lineage.source}_range")
             for lineage in self.graph
@@ -156,6 +159,7 @@ class Jobs:
 
         @dg.job(
             name=self.name(BACKFILL),
+            config=form_of(form, FORM),
             description="Replays a range of a source's log through silver and downstream, for all tables or some.",
             executor_def=self._executor,
         )
@@ -168,11 +172,13 @@ class Jobs:
 
     def table_at(self) -> dg.JobDefinition:
         """Tables of one source as they were, to a folder outside of the lake; the form names the source."""
-        # An alias: a step's name has the prefix, its key in a run's configuration has not.
-        step = table_at_step(self._pipeline, self.graph).alias(STEP)
+        # An alias: a step's name has the prefix, its key has not.
+        form = table_at_step(self._pipeline, self.graph)
+        step = form.alias(STEP)
 
         @dg.job(
             name=self.name(TABLE_AT),
+            config=form_of(form, STEP),
             description="Writes tables as they were at a position, GTID set or time to a folder outside of the lake.",
             executor_def=self._executor,
         )

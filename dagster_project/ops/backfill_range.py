@@ -16,6 +16,7 @@ from assets.progress import sessions
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
 from dagster_project.ops.forms import source_field
 from spark_jobs.config.model import Pipeline
+from spark_jobs.log.location import EARLIEST, LATEST
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.pipeline.backfill.request import BackfillRequest
@@ -29,10 +30,11 @@ def check_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefiniti
         "source": source_field(names, "BackfillSource"),
         "from": dg.Field(
             str,
+            default_value=EARLIEST,
             description="Where the range begins: a position like mysql-bin.000042:1337, a GTID set, or a time and its "
-            "offset like 2026-11-21T08:00:00+01:00. Snapped outward to windows.",
+            "offset like 2026-11-21T08:00:00+01:00. earliest: where bronze begins. Snapped outward to windows.",
         ),
-        "to": dg.Field(str, description="The same, behind the last."),
+        "to": dg.Field(str, default_value=LATEST, description="The same, behind the last. latest: where bronze ends."),
         **CHOICE,
     }
 
@@ -79,8 +81,7 @@ def range_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     @retried
     def step(context: dg.OpExecutionContext) -> None:
         # The form is read from the run's configuration: a retry of this step alone has no output of the first one.
-        ops: Any = context.run_config["ops"]
-        request = _request(ops[FORM]["config"], source)
+        request = _request(context.run_config, source)
         with failing():
             log_range = request.range(pipeline)
         replay = Backfill(context, lineage, request, log_range).run(sessions(context, catalog.spark))
@@ -96,5 +97,8 @@ def _request(config: Mapping[str, Any], only: str = "") -> "BackfillRequest":
     from spark_jobs.pipeline.backfill.request import BackfillRequest
 
     return BackfillRequest(
-        config.get("source", only), config["from"].strip(), config["to"].strip(), **choice_of(config)
+        config.get("source", only),
+        config.get("from", EARLIEST).strip(),
+        config.get("to", LATEST).strip(),
+        **choice_of(config),
     )

@@ -19,7 +19,7 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.gtid import MysqlGtids
-from spark_jobs.log.location import LogLocation, parse_location
+from spark_jobs.log.location import EARLIEST, LATEST, LogLocation, parse_location
 from spark_jobs.log.position import Position, Range
 from spark_jobs.source.protocol import ALONE, FilePart, Log, LogFile, PartReader
 from spark_jobs.source.seek import Search, resolve_location
@@ -65,9 +65,14 @@ class LogSeeker:
         self._stretches = stretches(snapshot.checkpoint)
 
     def position(self, location: str | Position) -> Position:
-        """Position of a location. Raises SourceError, DecodeError, ConfigError, LakeError."""
+        """Position of a location, or of an end of bronze: ``earliest``, ``latest``.
+
+        Raises SourceError, DecodeError, ConfigError, LakeError.
+        """
         if isinstance(location, Position):
             return location
+        if location in (EARLIEST, LATEST):
+            return self._snapshot.oldest if location == EARLIEST else self._snapshot.end
         parsed = parse_location(location)
         if isinstance(parsed, Position):
             return parsed if "/" in location.partition(":")[0] else self._of_name(parsed)
@@ -126,7 +131,7 @@ class BronzeLog:
         self._end = snapshot.end
         self._stretch = stretch or stretches(snapshot.checkpoint)[-1]
 
-    def log(self) -> Log:
+    def log(self, held: Position | None = None) -> Log:  # noqa: ARG002 - bronze knows its end
         """The log that bronze holds, as a source would list it."""
         files_here = [file for file in self._held_files if file.stretch == self._stretch.number]
         files = [LogFile(file.file, file.stop) for file in files_here]

@@ -30,7 +30,6 @@ from spark_jobs.cli.run_report import RunReport, print_extracted
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
-from spark_jobs.log.location import require_locations
 from spark_jobs.operations.observation.backlog import nothing_new
 from spark_jobs.operations.observation.failures import noted
 from spark_jobs.text.counts import counted
@@ -295,10 +294,14 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     "start",
     required=True,
     metavar="P",
-    help="Start of the range: position, GTID set or time; extended to whole windows.",
+    help="Start of the range: position, GTID set, time, or earliest, where bronze begins; extended to whole windows.",
 )
 @click.option(
-    "--to", "stop", required=True, metavar="P", help="End of the range, exclusive: position, GTID set or time."
+    "--to",
+    "stop",
+    required=True,
+    metavar="P",
+    help="End of the range, exclusive: position, GTID set, time, or latest, where bronze ends.",
 )
 @tables_option()
 @click.option(
@@ -330,7 +333,6 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
     from spark_jobs.pipeline.backfill.run import backfill as do_again
 
     # Wrong use is found before a session is started.
-    require_locations(start, stop)
     request = BackfillRequest(start=start, stop=stop, layers=layers or LAYERS, **options)
     request.require_valid(load(path))
 

@@ -14,6 +14,10 @@ from spark_jobs.log.position import Position, Range
 LogLocation = Position | MysqlGtids | DomainGtids | datetime
 """A position; a GTID set: before the first transaction that is not in it; a time: where the last one before it ends."""
 
+EARLIEST: Literal["earliest"] = "earliest"
+LATEST: Literal["latest"] = "latest"
+"""Ends of a log."""
+
 Start = Literal["earliest", "latest"] | LogLocation
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)([Zz]|[+-]\d\d:\d\d)?")
@@ -77,4 +81,14 @@ def parse_time(text: str) -> datetime:
         raise ConfigError(f"{text!r} is not a time: {error}") from error
 
 
-__all__ = ["Gtids", "LogLocation", "Start", "parse_location", "parse_start", "parse_time", "require_locations"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Gtids",
+    "LogLocation",
+    "Start",
+    "parse_location",
+    "parse_start",
+    "parse_time",
+    "require_locations",
+]

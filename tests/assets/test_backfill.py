@@ -79,7 +79,7 @@ def test_three_ways_do_a_range_again_and_say_what_differed(shop: CodeLocation) -
     spoil(shop, "downstream")
     assert (2, "spoilt") in orders(shop)
     form = {"source": "shop", "from": "mysql-bin.000002:4", "to": "mysql-bin.000003:4", "tables": ["shop.orders"]}
-    second = shop.run_config("backfill_range", {"ops": {"range": {"config": form | {"layers": ["downstream"]}}}})
+    second = shop.run_config("backfill_range", form | {"layers": ["downstream"]})
     assert second.success, second.failures
     observed_metadata = second.observed["backfill/shop"]
     assert (

@@ -119,14 +119,11 @@ def test_a_range_of_files_is_done_again_by_clicking(ui: UserInterface) -> None:
 
 
 FORM = """\
-ops:
-  moment:
-    config:
-      source: shop
-      at: {at}
-      tables: [shop.orders, shop.customers]
-      to: {to}
-      format: parquet
+source: shop
+at: {at}
+tables: [shop.orders, shop.customers]
+to: {to}
+format: parquet
 """
 
 

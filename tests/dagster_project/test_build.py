@@ -8,6 +8,7 @@ import pytest
 
 from dagster_project.build import build_defs
 from dagster_project.resources import GivenSparkSessions
+from spark_jobs.config import known_tables
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
@@ -47,6 +48,16 @@ def test_tables_come_from_the_list_and_the_configuration(tmp_path: Path) -> None
         dg.Definitions.validate_loadable(code_location.defs())
     assert asset_keys >= {"silver/shop/shop/orders", "silver/shop/shop/odd%2Fnäme"}
     assert not any("audit" in key for key in asset_keys)
+
+
+def test_kinds_are_those_of_the_servers_that_runs_have_read(tmp_path: Path) -> None:
+    with location(tmp_path) as code_location:
+        kinds = code_location.defs().resolve_asset_graph().get(dg.AssetKey(["source", "shop"])).kinds
+        known_tables.add(code_location.pipeline.tables_file, {("shop", "shop", "orders")}, {"shop": "mariadb"})
+        graph = code_location.defs().resolve_asset_graph()
+    assert kinds == {"source", "mysql"}
+    assert graph.get(dg.AssetKey(["source", "shop"])).kinds == {"source", "mariadb"}
+    assert graph.get(dg.AssetKey(["downstream", "shop", "orders"])).kinds == {"mariadb", "spark", "deltalake"}
 
 
 def test_a_sensor_and_a_job_a_source_and_a_job_over_all(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import ConfigError
-from spark_jobs.log.location import require_locations
+from spark_jobs.log.location import EARLIEST, LATEST, require_locations
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.restore import Fetched, resolve_range
 from spark_jobs.pipeline.table_choice import tables_in_scope, wrong_tables
@@ -37,6 +37,8 @@ without ``silver``, the keys of the windows are merged again from silver as it i
 class BackfillRequest:
     """Range to replay: [start, stop) of a source's log, as locations; no tables means all of them.
 
+    start, stop: also ``earliest`` and ``latest``, the ends of the log that bronze holds.
+
     archive: a folder with copies of files that bronze may lack, instead of the one that the configuration names.
     """
 
@@ -54,7 +56,7 @@ class BackfillRequest:
         texts = [str(location) for location in (self.start, self.stop)]
         problems |= {key: "missing" for key, text in zip(("from", "to"), texts, strict=True) if not text.strip()}
         try:
-            require_locations(*texts)
+            require_locations(*(None if text in (EARLIEST, LATEST) else text for text in texts))
         except ConfigError as error:
             problems |= error.problems
         problems |= self._wrong_layers()

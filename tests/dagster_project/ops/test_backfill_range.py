@@ -41,7 +41,7 @@ RIGHT = {"source": "shop", "from": "a.000001:4", "to": "a.000002:4"}
 def test_what_is_wrong_is_said_at_once_and_in_one_message(
     form: CodeLocation, wrong: dict[str, Any], messages: list[str]
 ) -> None:
-    ran = form.run_config("backfill_range", {"ops": {"range": {"config": RIGHT | wrong}}})
+    ran = form.run_config("backfill_range", RIGHT | wrong)
     assert list(ran.failures) == ["range"], "no step of a source waits for its pool"
     assert [text for text in messages if text not in ran.failures["range"]] == []
 
@@ -49,9 +49,24 @@ def test_what_is_wrong_is_said_at_once_and_in_one_message(
 @pytest.mark.parametrize("wrong", [{"source": "shopp"}, {"layers": ["gold"]}, {"until": "a.000002:4"}, {"to": 4}])
 def test_the_launchpad_refuses_what_is_no_choice(form: CodeLocation, wrong: dict[str, Any]) -> None:
     job = form.defs().resolve_job_def("backfill_range")
-    dg.validate_run_config(job, {"ops": {"range": {"config": RIGHT}}})
+    dg.validate_run_config(job, RIGHT)
     with pytest.raises(dg.DagsterInvalidConfigError):
-        dg.validate_run_config(job, {"ops": {"range": {"config": RIGHT | wrong}}})
+        dg.validate_run_config(job, RIGHT | wrong)
+
+
+def test_the_launchpad_has_bronzes_range_and_the_form_alone(tmp_path: Path) -> None:
+    with location(tmp_path) as code_location:
+        job = code_location.defs().resolve_job_def("backfill_range")
+    fields = job.run_config_schema.config_type.fields  # type: ignore[attr-defined] # of a form
+    assert {name: field.default_value for name, field in fields.items()} == {
+        "source": "shop",
+        "from": "earliest",
+        "to": "latest",
+        "tables": [],
+        "layers": ["silver", "downstream"],
+        "archive": "",
+    }
+    dg.validate_run_config(job, {})
 
 
 @pytest.mark.thorough
@@ -70,9 +85,7 @@ def test_a_source_waits_in_its_pool_and_other_sources_are_skipped(form: CodeLoca
     ran = (
         build_defs(form.pipeline, {"spark": NoSpark()})
         .resolve_job_def("backfill_range")
-        .execute_in_process(
-            instance=form.instance, run_config={"ops": {"range": {"config": RIGHT}}}, raise_on_error=False
-        )
+        .execute_in_process(instance=form.instance, run_config=RIGHT, raise_on_error=False)
     )
     failed = [event.step_key for event in ran.all_events if event.is_step_failure]
     skipped = [event.step_key for event in ran.all_events if event.is_step_skipped]

@@ -52,7 +52,7 @@ def test_a_table_is_loaded_and_its_progress_observed(shop: Shop) -> None:
     table = f"{shop.database.name}.old"
     with dg.DagsterInstance.ephemeral() as instance:
         job = build_defs(pipeline, {"spark": GivenSession(shop.spark)}).resolve_job_def("load_shop_tables")
-        config = {"ops": {"load_shop": {"config": {"tables": [table], "chunk_rows": 2}}}}
+        config = {"tables": [table], "chunk_rows": 2}
         assert job.execute_in_process(run_config=config, instance=instance).success
         key = dg.AssetKey(["silver", "shop", shop.database.name, "old"])
         observations = [record.asset_observation for record in instance.fetch_observations(key, limit=9).records]

@@ -29,7 +29,7 @@ def test_a_table_is_mended_where_that_is_asked_for(shop: Shop) -> None:
         job = build_defs(pipeline, {"spark": GivenSession(shop.spark)}).resolve_job_def("mend_shop_tables")
         assert job.execute_in_process(instance=instance).success
         assert len(shop.merged(pipeline, "t")) == 2
-        config = {"ops": {"mend_shop": {"config": {"tables": [f"{shop.database.name}.t"], "apply": True}}}}
+        config = {"tables": [f"{shop.database.name}.t"], "apply": True}
         assert job.execute_in_process(run_config=config, instance=instance).success
         records = instance.fetch_observations(key, limit=9).records
         metadata = [record.asset_observation.metadata for record in records if record.asset_observation]

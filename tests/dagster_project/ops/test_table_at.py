@@ -35,7 +35,7 @@ def job_of(pipeline: Pipeline, **options: Any) -> dg.JobDefinition:
 
 
 def form(**config: Any) -> dict[str, Any]:
-    return {"ops": {"moment": {"config": {"at": AT, "tables": ["shop.orders"], **config}}}}
+    return {"at": AT, "tables": ["shop.orders"], **config}
 
 
 def run(lake: Recorded, config: dict[str, Any], **options: Any) -> Ran:

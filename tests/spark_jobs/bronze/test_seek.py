@@ -83,6 +83,7 @@ def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, fille
 def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
     log_range = range_in(filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
     assert log_range == Range(Position("b.000002", 4), Position("b.000003", 4))
+    assert range_in(filled, "shop", "earliest", "latest") == range_in(filled, "shop", None, None)
     lines = changes_of_bronze(filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", is_wanted=wanted_tables([]))
     assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == [4, 5, 6]
 
