@@ -28,12 +28,13 @@ _ERASE = "\r\x1b[2K"
 class Activity:
     """Work that has begun and not ended.
 
-    text: what is done; verb and object. total: how many items it has; 0 where that is not known. is_verb: whether it is
-    the verb itself, which says less than a line of a log.
+    text: what is done; verb and object. total: how many items it has; 0 where that is not known. unit: what many items
+    are called; then the total is an estimate, and the line has their rate. is_verb: whether it is the verb itself,
+    which says less than a line of a log.
     """
 
-    def __init__(self, text: str, total: int = 0, *, is_verb: bool = False) -> None:
-        self.text, self.total, self.is_verb = text, total, is_verb
+    def __init__(self, text: str, total: int = 0, *, unit: str = "", is_verb: bool = False) -> None:
+        self.text, self.total, self.unit, self.is_verb = text, total, unit, is_verb
         self.count = 0
         self.since = time.monotonic()
         self._lock = threading.Lock()
@@ -45,11 +46,15 @@ class Activity:
 
     def line(self, now: float) -> str:
         """The activity with its age and, where it has a total, its count and how long the rest takes as it went."""
-        age = now - self.since
-        if not self.total:
-            return f"{self.text} ({age:.0f} s)"
-        rest = f", about {age / self.count * (self.total - self.count):.0f} s to go" if self.count else ""
-        return f"{self.text}: {self.count} of {self.total} ({age:.0f} s{rest})"
+        age, count = now - self.since, self.count
+        missing = max(self.total - count, 0)
+        rest = f", about {age / count * missing:.0f} s to go" if count and missing else ""
+        if self.unit:
+            total = f" of about {self.total:,}" if self.total else ""
+            rate = f", {count / age:,.0f} a second" if count and age else ""
+            return f"{self.text}: {count:,}{total} {self.unit} ({age:.0f} s{rate}{rest})"
+        counted = f": {count} of {self.total}" if self.total else ""
+        return f"{self.text}{counted} ({age:.0f} s{rest})"
 
     def bar(self) -> str:
         """Bar that shows the share of the total; nothing without a total."""
@@ -73,9 +78,9 @@ def current() -> Activity | None:
 
 
 @contextmanager
-def doing(text: str, total: int = 0, *, is_verb: bool = False) -> Iterator[Activity]:
+def doing(text: str, total: int = 0, *, unit: str = "", is_verb: bool = False) -> Iterator[Activity]:
     """Says what is done inside the ``with`` block."""
-    activity = Activity(text, total, is_verb=is_verb)
+    activity = Activity(text, total, unit=unit, is_verb=is_verb)
     with _lock:
         _activities.append(activity)
     try:

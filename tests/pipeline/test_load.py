@@ -5,6 +5,7 @@ Put here: loads whole, cut short, and in the way of statements. Not here: ranges
 (tests/spark_jobs/pipeline/initial_load/test_selecting.py).
 """
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from spark_jobs.operations.observation.status import status
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.silver import table as silver
+from spark_jobs.text.progress import current
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
@@ -168,11 +170,19 @@ def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
     shop.execute("FLUSH BINARY LOGS")
     pipeline = replace(shop, start=shop.end()).pipeline(live=True)
 
+    lines: list[str] = []
+
     def disturbing(name: TableName, commit: LoadCommit) -> None:
+        activity = current()
+        lines.append(activity.line(activity.since + 2) if activity else "")
         if commit.is_walked and commit.state == READING:
             shop.execute(*STATEMENTS["altered"])
 
     assert load_source(shop.spark, pipeline, SOURCE, chunk_rows=2, on_progress=disturbing).stopped
+    read = re.compile(
+        rf"{SOURCE}: reading \S+\.altered: 3( of about [234])? rows \(2 s, 2 a second(, about \d s to go)?\)"
+    )
+    assert [line for line in lines if read.fullmatch(line)], lines
     repeated = load_source(shop.spark, pipeline, SOURCE, chunk_rows=2)
     assert not repeated.stopped
     assert [table.rows for table in repeated.tables.values()] == [4]

@@ -28,6 +28,7 @@ from spark_jobs.pipeline.initial_load.selection import TableToRead
 from spark_jobs.pipeline.initial_load.staging import StagedTable
 from spark_jobs.silver import table as silver
 from spark_jobs.source.information_schema import on_server
+from spark_jobs.text.progress import Activity, doing
 from spark_jobs.text.sql import is_table
 
 log = logging.getLogger(__name__)
@@ -111,12 +112,16 @@ def _require_same(load: LoadContext, stage: StagedTable) -> None:
 
 def _read_rows(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
     """Reads what is left of a table: by its key, or whole where it has none."""
+    progress = stage.progress
+    missing = max((progress.estimate or 0) - progress.rows, 0)
     if rules.filters_all:
         log.warning("%s: %s: %s filters every INSERT, so no row is read", load.source, stage.name, rules.filters_all)
-    elif stage.progress.definition.key:
-        _read_ranges(load, stage, rules)
+    elif progress.definition.key:
+        with doing(f"{load.source}: reading {stage.name}", missing, unit="rows") as activity:
+            _read_ranges(load, stage, rules, activity)
     else:
-        _read_snapshot(load, stage, rules)
+        with doing(f"{load.source}: reading {stage.name} in one snapshot"):
+            _read_snapshot(load, stage, rules)
 
 
 def _read_whole(load: LoadContext, progress: LoadCommit) -> LoadCommit:
@@ -127,8 +132,9 @@ def _read_whole(load: LoadContext, progress: LoadCommit) -> LoadCommit:
     return replace(progress, state=READ, read_to=read_to, gtids=str(gtids) if gtids else None)
 
 
-def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
+def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules, activity: Activity) -> None:
     """Reads range after range, some of them at once, and commits the rows of those together."""
+    before = stage.progress.rows
     # Ranges of the key, several at once; their rows and how far they go are one commit.
     name, definition = stage.name, stage.progress.definition
     with load.server.connect() as connection:
@@ -147,6 +153,7 @@ def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules) -> None
                 stage.progress, chunks=stage.progress.chunks + len(parts), after=after, is_walked=end is None
             )
             _commit_ranges(load, stage, ReadingRules(selecting, rules), parts, progress)
+            activity.count = stage.progress.rows - before
             load.on_progress(name, stage.progress)
             count = _next_count(count, time.monotonic() - began)
             parts = following.result() if following else []

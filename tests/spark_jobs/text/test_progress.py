@@ -44,6 +44,21 @@ def test_a_line_has_an_age_and_of_a_total_an_estimate(total: int, count: int, li
     assert (activity.line(activity.since + 10), activity.bar()) == (line, bar)
 
 
+@pytest.mark.parametrize(
+    "total, count, line",
+    [
+        (10_000, 0, "reading shop.t: 0 of about 10,000 rows (10 s)"),
+        (10_000, 2_500, "reading shop.t: 2,500 of about 10,000 rows (10 s, 250 a second, about 30 s to go)"),
+        (10_000, 12_000, "reading shop.t: 12,000 of about 10,000 rows (10 s, 1,200 a second)"),
+        (0, 2_500, "reading shop.t: 2,500 rows (10 s, 250 a second)"),
+    ],
+)
+def test_rows_have_a_rate_and_a_guess_of_their_number(total: int, count: int, line: str) -> None:
+    activity = Activity("reading shop.t", total, unit="rows")
+    activity.count = count
+    assert activity.line(activity.since + 10) == line
+
+
 class Terminal(io.StringIO):
     """A terminal, and an event for its first line."""
 
