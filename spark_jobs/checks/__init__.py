@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeVar
 
-from spark_jobs.errors import StratalogError
+from spark_jobs.errors import SourceError, StratalogError
+from spark_jobs.text.remedies import kind_of
 
 Status = Literal["ok", "warning", "problem"]
 View = TypeVar("View")
@@ -67,7 +68,15 @@ def failed(name: str, error: StratalogError, about: str = "") -> Check:
     """
     text = str(error).removeprefix(f"{about}: ")
     value, _, remedy = text.rpartition("; ")
-    return problem(name, value, remedy) if value else problem(name, text, "correct that, and check again")
+    return problem(name, value, remedy) if value else problem(name, text, _remedy(text, error, about))
+
+
+def _remedy(text: str, error: StratalogError, about: str) -> str:
+    """The remedy that a run would name for an error of a source, unless that is this check."""
+    kind = kind_of(text) if isinstance(error, SourceError) else None
+    if kind is None or "check --connect" in kind.remedy:
+        return "correct that, and check again"
+    return kind.remedy.format(source=about or "SOURCE", table="DB.TABLE", at="POSITION")
 
 
 def run_checks(view: View, checks: Sequence[Callable[[View], Iterable[Check]]], about: str = "") -> Iterator[Check]:

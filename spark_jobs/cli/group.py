@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -130,6 +131,15 @@ class _Verbs(click.Group):
             with ending_at_interrupt():
                 import_module(f"{__package__}.{_MODULES[cmd_name]}")
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that is meant; a word that is none is refused, with the verbs that are like it."""
+        near = [] if args[0] in _MODULES else get_close_matches(args[0], _MODULES)
+        if near:
+            ctx.fail(f"No such command '{args[0]}'; did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Verbs that begin so, without an import, and options."""

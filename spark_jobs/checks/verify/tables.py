@@ -75,7 +75,7 @@ def require_live(pipeline: Pipeline, name: str) -> Server:
     if not isinstance(source, Server):
         raise ConfigError(
             f"sources.{name}: it reads files, and a log alone cannot be asked what its tables hold; verify needs the "
-            "server (mysql:). Name the sources to verify by --source"
+            "server (mysql:). Where there are others, name those by --source"
         )
     return source
 

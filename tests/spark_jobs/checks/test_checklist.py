@@ -20,6 +20,15 @@ def test_every_source_the_lake_and_the_tables_have_a_section(pipeline_file: Path
     assert [check.status for check in sections["sources.gone"]] == ["problem"]
 
 
+def test_a_server_that_is_down_has_the_remedy_that_a_run_names(tmp_path: Path) -> None:
+    source = {"mysql": {"host": "127.0.0.1", "port": 1, "user": "repl", "password": "secret"}}
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(yaml.safe_dump({"lake": "./lake", "sources": {"shop": source}}))
+    (check,) = next(section.checks for section in checklist(load(path)) if section.about == "sources.shop")
+    assert check.value == "127.0.0.1:1 cannot be reached: Connection refused"
+    assert check.remedy.startswith("start the server, or correct host and port of source shop")
+
+
 def test_a_start_that_the_log_does_not_have_is_a_problem(pipeline_file: Path) -> None:
     pipeline_file.write_text(pipeline_file.read_text().replace("./binlogs", "./binlogs, start: 'mysql-bin.000009:4'"))
     by_name = {check.name: check for section in checklist(load(pipeline_file)) for check in section.checks}

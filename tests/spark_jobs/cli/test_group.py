@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import click
 import pytest
@@ -60,6 +61,16 @@ def test_a_verb_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    "word, answer",
+    [("extrakt", "No such command 'extrakt'; did you mean extract or export?"), ("zzz", "No such command 'zzz'.")],
+)
+def test_a_word_that_is_like_a_verb_is_answered_by_it(stratalog: Stratalog, word: str, answer: str) -> None:
+    ran = stratalog(word)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.endswith(f"Error: {answer}\n")
+
+
+@pytest.mark.parametrize(
     "words, expected", [(["docs"], 1), (["-q", "docs"], 0), (["docs", "-q"], 0), (["docs", "--quiet"], 0)]
 )
 def test_no_progress_is_said_with_quiet_before_or_after_a_verb(
@@ -74,3 +85,22 @@ def test_no_progress_is_said_with_quiet_before_or_after_a_verb(
     monkeypatch.setattr("spark_jobs.cli.group._heartbeat", heartbeat)
     assert stratalog(*words).status == 0
     assert len(heartbeats) == expected
+
+
+def options_of(verb: str) -> set[str]:
+    return {name for param in COMMANDS[verb].params for name in param.opts}
+
+
+@pytest.mark.parametrize("verb", [verb for verb in COMMANDS if {"--json", "--config"} <= options_of(verb)])
+def test_an_error_is_on_standard_error_with_json_too(verb: str, stratalog: Stratalog, tmp_path: Path) -> None:
+    """A reader of JSON gets a verb's results or nothing, and the exit status says which."""
+    words = {"source": "shop", "group": "g", "keys": "id=1", "start": "b.000001:4", "stop": "b.000001:5"}
+    required = [param for param in COMMANDS[verb].params if param.required]
+    filled = [
+        *(f"{param.opts[0]}={words[str(param.name)]}" for param in required if param.param_type_name == "option"),
+        *("shop.t" for param in required if param.param_type_name == "argument"),
+    ]
+    ran = stratalog(verb, *filled, "--json", "-c", tmp_path / "none.yaml")
+    assert (ran.status, ran.out) == (2, "")
+    assert f"{tmp_path}/none.yaml: cannot be read" in ran.err
+    assert ran.codes
