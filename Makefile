@@ -5,6 +5,7 @@
 # compile all sources again, which takes a new process of the tests from 2 seconds to 5.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT PIP_REQUIREMENT PIP_EDITABLE PIP_REQUIRE_HASHES
+unexport UV_SYSTEM_PYTHON UV_CONSTRAINT UV_OVERRIDE UV_NO_BUILD UV_OFFLINE
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 SHELL := /bin/sh
@@ -12,8 +13,11 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
-PIP := $(PY) -m pip install --no-deps --require-hashes --no-build-isolation
-LOCKS := requirements-build.txt requirements.txt requirements-dev.txt
+# uv fetches packages side by side and links them from its cache, with pyspark's wheel, which is built once. It asks the
+# index that pip would ask.
+UV = .venv/bin/uv pip install --python $(PY) --no-deps --require-hashes --no-build-isolation \
+  $$(index=$${PIP_INDEX_URL:-$$($(PY) -m pip config get global.index-url 2>/dev/null)}; echo $${index:+--default-index $$index})
+LOCKS := requirements-make.txt requirements-build.txt requirements.txt requirements-dev.txt
 # Stamps carry what they stand for, so that a changed lock, or a tree that was moved, installs anew.
 HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
 KEY := $(shell cat $(LOCKS) pyproject.toml | cksum | cut -d' ' -f1)
@@ -206,7 +210,7 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	lock pyproject.toml requirements.in -o requirements.txt; \
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
 	lock pyproject.toml requirements.in requirements-dev.in --extra connect --extra otel -c requirements.txt -o requirements-dev.txt; \
-	for extra in connect otel docs; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
+	for extra in connect otel docs make; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
 	lock requirements-dbt.in -o requirements-dbt.txt
 
 .PHONY: pictures
@@ -250,18 +254,19 @@ $(VENV):
 	@touch $@
 
 $(RUN): | $(VENV)
-	@$(STEP) 'The locked requirements: about 600 MB the first time, from the cache of pip later'
-	@$(PIP) -q -r requirements-build.txt
-	@$(PIP) -r requirements.txt
+	@$(STEP) 'The locked requirements: about 600 MB the first time, from the cache of uv later'
+	@$(PY) -m pip install -q --no-deps --require-hashes -r requirements-make.txt
+	@$(UV) -q -r requirements-build.txt
+	@$(UV) -r requirements.txt
 	@$(PY) -m pip install -q --no-deps --no-build-isolation --no-index -e .
 	@rm -f .venv/.run-* .venv/.dev-* && touch $@
 
 $(DEV): $(RUN)
 	@$(STEP) 'What working on it needs besides'
-	@$(PIP) -q -r requirements-dev.txt
+	@$(UV) -q -r requirements-dev.txt
 	@rm -f .venv/.dev-* && touch $@
 
 $(SITE): | $(VENV)
 	@$(STEP) 'What building the site needs'
-	@$(PIP) -q -r requirements-docs.txt
+	@$(UV) -q -r requirements-docs.txt
 	@rm -f .venv/.site-* && touch $@

@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spark_jobs", "assets", "dagster_project", "stratalog")
-LOCKS = tuple(f"requirements{part}.txt" for part in ("-build", "", "-dev", "-connect", "-otel", "-docs"))
+LOCKS = tuple(f"requirements{part}.txt" for part in ("-build", "", "-dev", "-connect", "-otel", "-docs", "-make"))
 MODULES = sorted(
     path.relative_to(ROOT)
     for package in PACKAGES
@@ -86,7 +86,7 @@ def test_the_lock_of_an_extra_is_of_its_packages(extra: str) -> None:
     assert listed == pyproject()["project"]["optional-dependencies"][extra]
 
 
-@pytest.mark.parametrize("part, larger_lock", [LOCKS[:2], LOCKS[1:3], (LOCKS[3], LOCKS[2]), (LOCKS[4], LOCKS[2])])
+@pytest.mark.parametrize("part, larger_lock", [LOCKS[:2], LOCKS[1:3], *((LOCKS[at], LOCKS[2]) for at in (3, 4, 6))])
 def test_the_larger_lock_holds_the_smaller(part: str, larger_lock: str) -> None:
     larger = pins(larger_lock)
     assert {name: larger.get(name) for name in pins(part)} == pins(part)

@@ -5,6 +5,7 @@ dagster_project/component.py).
 """
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import spark_jobs
@@ -75,4 +76,9 @@ def _instance() -> str:
 def start_command(path: Path) -> str:
     """The command that starts Dagster on a configuration beside which ``write_project`` wrote, in its folder."""
     config = "" if path.name == FILE_NAME else f"STRATALOG_CONFIG={path.name} "
-    return f"{config}DAGSTER_HOME=$PWD/dagster dagster dev -w workspace.yaml"
+    return with_webserver(f"{config}DAGSTER_HOME=$PWD/dagster dagster dev -w workspace.yaml")
+
+
+def with_webserver(command: str) -> str:
+    """A command that needs Dagster's webserver, behind its installation where it is missing: it is an extra."""
+    return command if find_spec("dagster_webserver") else f"pip install dagster-webserver && {command}"

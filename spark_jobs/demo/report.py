@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.binlog import TableName
+from spark_jobs.config.project_files import with_webserver
 from spark_jobs.demo.compare import DemoComparison
 from spark_jobs.demo.export_check import ExportedFiles
 from spark_jobs.demo.folder import SOURCE, DemoFolder
@@ -111,7 +112,7 @@ class DemoReport:
         if _WORKSPACE.exists():
             return "make dev" if self.folder.path == Path("demo") else f"make dev DEMO={self.folder.path}"
         config, home = self.folder.config.absolute(), self.folder.dagster.absolute()
-        return f"STRATALOG_CONFIG={config} DAGSTER_HOME={home} dagster dev -m stratalog.definitions"
+        return with_webserver(f"STRATALOG_CONFIG={config} DAGSTER_HOME={home} dagster dev -m stratalog.definitions")
 
 
 def _counts(comparison: DemoComparison) -> tuple[int, ...]:

@@ -62,7 +62,8 @@ def rows_with(
 def _values(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column, times in UTC."""
     if not (pa.types.is_timestamp(column.type) and column.type.tz):
-        return column.to_pylist()
+        values: list[Any] = column.to_pylist()
+        return values
     times = column.cast(pa.timestamp(column.type.unit)).to_pylist()
     return [time and time.replace(tzinfo=UTC) for time in times]
 

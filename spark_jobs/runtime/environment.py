@@ -27,9 +27,7 @@ NAME = "stratalog"
 PYTHON = f"./{NAME}/bin/python"
 """Python, as an executor names it."""
 _PROJECT = ("stratalog", "spark_jobs", "assets", "dagster_project")
-_DRIVER_ALONE = frozenset(
-    ("dagster", "dagster-webserver", "delta-spark", "jinja2", "mysql-replication", "prometheus-client")
-)
+_DRIVER_ALONE = frozenset(("dagster", "delta-spark", "jinja2", "mysql-replication", "prometheus-client"))
 """Dependencies of this project that no task imports."""
 _LEFT_OUT = re.compile(
     r"(^|/)(__pycache__|tests?|idlelib|ensurepip|tkinter|turtledemo|lib2to3|config-[^/]*|site-packages|dist-packages)(/|$)"

@@ -187,7 +187,7 @@ def later(server_folder: ServerFolder) -> None:
         content = bytearray(file.read_bytes())
         content[4] += 30
         file.write_bytes(content)
-    server_folder.log = lambda _=None: _log(server_folder)  # type: ignore[method-assign]
+    server_folder.log = lambda held=None: _log(server_folder)  # type: ignore[method-assign]
 
 
 def _log(server_folder: ServerFolder) -> Log:

@@ -65,3 +65,14 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_another_file_is_named_to_dagster() -> None:
     assert start_command(Path("erp.yaml")).startswith("STRATALOG_CONFIG=erp.yaml DAGSTER_HOME=")
+
+
+def test_a_command_of_dagsters_begins_with_its_installation_where_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert start_command(Path("pipeline.yaml")) == "DAGSTER_HOME=$PWD/dagster dagster dev -w workspace.yaml"
+    monkeypatch.setattr("spark_jobs.config.project_files.find_spec", lambda _: None)
+    assert start_command(Path("shop.yaml")) == (
+        "pip install dagster-webserver && "
+        "STRATALOG_CONFIG=shop.yaml DAGSTER_HOME=$PWD/dagster dagster dev -w workspace.yaml"
+    )
