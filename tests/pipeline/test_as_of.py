@@ -64,7 +64,6 @@ def rows_at(pipeline: Pipeline, table: str, at: Position | str, **choice: Any) -
         return sorted(zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True))
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_rows_between_windows_and_inside_of_them(shop: Shop) -> None:
     pipeline, memory = shop.pipeline(), Memory(shop)
     name = f"{shop.database.name}.t"
@@ -98,7 +97,6 @@ def test_rows_between_windows_and_inside_of_them(shop: Shop) -> None:
         pass
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_incomplete_images_copies_and_prepared_transactions(shop: Shop) -> None:
     pipeline, memory = shop.pipeline(), Memory(shop)
     memory.do(
@@ -166,7 +164,6 @@ def other_shop(
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("server, metadata", [("mysql-8.0", "FULL"), ("mariadb-11.4", "FULL"), ("mysql-9.7", "FULL")])
 @pytest.mark.parametrize("tables", [["t"], ["t", "u", "v"]], ids=len)

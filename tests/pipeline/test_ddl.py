@@ -21,7 +21,6 @@ from tests.servers import SERVERS
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 
-@pytest.mark.usefixtures("tasks_here")
 def test_a_truncate_empties_the_table_at_its_place(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)")
@@ -57,7 +56,6 @@ def test_columns_come_and_go(shop: Shop) -> None:
     require_same(shop, pipeline, "t")
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.thorough
 def test_statements_of_sessions_with_ansi_quotes(shop: Shop) -> None:
     pipeline = shop.pipeline()
@@ -76,7 +74,6 @@ def test_statements_of_sessions_with_ansi_quotes(shop: Shop) -> None:
     require_same(shop, pipeline, "t")
 
 
-@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("on_drop", ["keep", pytest.param("drop", marks=pytest.mark.long)])
 def test_a_table_is_dropped_and_made_again(shop: Shop, on_drop: str) -> None:
     pipeline = shop.pipeline(on_drop=on_drop)

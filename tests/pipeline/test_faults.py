@@ -23,7 +23,7 @@ from tests.fix_pipeline import SOURCE, Shop, killed_at
 from tests.fix_spark import LIGHT
 from tests.lake_tables import no_rows, table_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.by_spark]
 
 TABLES = ("orders", "lines")
 

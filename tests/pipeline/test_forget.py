@@ -34,7 +34,7 @@ from tests.fix_servers import Servers
 from tests.lake_tables import table_rows
 from tests.servers import tool_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.usefixtures("tasks_here")]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 MYSQL, MARIADB, PACKED = "mysql-8.0", "mariadb-11.4", "mysql-9.7"
 WORD = "Person-4711-hush"

@@ -110,6 +110,7 @@ def completeness(shop: Shop, pipeline: Pipeline) -> dict[str, bool | None]:
     return {entry.table: entry.complete for entry in publication.read(lake_of(pipeline), SOURCE)}
 
 
+@pytest.mark.by_spark
 @pytest.mark.long
 def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
     shop = filled(shop)

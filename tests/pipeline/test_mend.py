@@ -288,6 +288,7 @@ def test_deleted_rows_stay_where_they_are_kept_and_versions_end_and_begin(shop: 
 
 
 @on_both
+@pytest.mark.by_spark
 def test_a_table_without_a_key_is_read_again_as_a_whole(shop: Shop) -> None:
     pipeline = shop.pipeline(live=True)
     shop.execute("CREATE TABLE bag (a INT, b VARCHAR(9))", "INSERT INTO bag VALUES (1, 'x'), (1, 'x'), (2, 'y')")

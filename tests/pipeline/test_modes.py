@@ -135,7 +135,13 @@ _LONG = ("history in buckets", "append of NOBLOB images", "history of MINIMAL im
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.long] if case in _LONG else []) for case in CASES]
+    "case",
+    [
+        pytest.param(
+            case, marks=pytest.mark.long if case in _LONG else pytest.mark.by_spark if case == "append" else []
+        )
+        for case in CASES
+    ],
 )
 def test_a_table_has_what_its_twin_has_whatever_the_windows_are(
     shop: Shop, case: str, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def versions(shop: Shop, pipeline: Pipeline) -> list[Any]:
     return [lake.silver(SOURCE, shop.database.name, "t").head(), lake.downstream(shop.database.name, "t").head()]
 
 
+@pytest.mark.by_spark
 def test_a_range_done_again_unchanged_changes_nothing(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)")

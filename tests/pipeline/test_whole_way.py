@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 CREATE = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10,2), made DATETIME(6))"
 
 
+@pytest.mark.by_spark
 @pytest.mark.parametrize(
     "live, compiled_from",
     [pytest.param(True, 1 << 20, id="live"), pytest.param(False, 0, id="files, as in a large window")],
