@@ -45,7 +45,7 @@ def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[
             del rows[key]
         else:
             free = [key_value for key_value in range(KEYS) if key_value not in rows]
-            into = chance.choice([*free, key]) if chance.random() < 0.3 and free else key
+            into = chance.choice([*free, key]) if chance.random() < 0.4 and free else key
             rows.pop(key)
             rows[into] = before | {"id": into} | parts
             moved = {"id": into} if into != key else {}

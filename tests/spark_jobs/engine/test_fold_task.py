@@ -105,7 +105,8 @@ def folded(snapshot: Snapshot, columns: silver.Columns, stop: int, emptied: int 
     window = ((1, 1, 0), (1, 1, stop))
     target = FoldTarget(snapshot.path, snapshot.schema, snapshot.configuration, columns, window)
     position = None if emptied is None else at(emptied)
-    task = FoldedFiles(snapshot.path, snapshot.files, snapshot.schema, columns, at(stop), position, 3)
+    files = tuple(snapshot.files)
+    task = FoldedFiles(snapshot.path, files, snapshot.schema, columns, at(stop), position, 3, files)
     results = list(fold_task.work(task))
     blocks = [result for result in results if isinstance(result, ShuffleBlock)]
     files = [

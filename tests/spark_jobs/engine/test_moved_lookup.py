@@ -1,14 +1,17 @@
 """Rows of silver whose keys changed while images lacked columns, over windows; random ones: test_partial_merge."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from spark_jobs.config.modes import Mode
-from tests.partial_changes import NAMES
-from tests.plain_layers import RowChange
+from tests.partial_changes import NAMES, SHAPE
+from tests.plain_layers import RowChange, current_rows
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
-from tests.spark_jobs.engine.test_partial_merge import Lake, minimal
+from tests.spark_jobs.engine.partial_logs import random_changes
+from tests.spark_jobs.engine.test_fold_task import folded
+from tests.spark_jobs.engine.test_partial_merge import COLUMNS, Lake, minimal
 
 
 def moved(old: int, new: int, **parts: int) -> RowChange:
@@ -74,3 +77,20 @@ def test_the_last_values_of_a_deleted_row_are_those_of_its_old_key(tmp_path: Pat
     lake.merge()
     lake.require_same()
     assert rows(lake) == [(1, 1, 1), (2, 5, 1)]
+
+
+def test_a_fold_has_the_columns_of_old_keys(tmp_path: Path) -> None:
+    moved_rows = 0
+    for seed in range(8):
+        lake, changes = Lake(tmp_path / str(seed)), [*random_changes(Random(seed), 60)]
+        for first in range(0, 60, 3):
+            lake.window(changes[first : first + 3])
+        windows = [*lake.windows.values()]
+        moved_rows += sum(row.origin is not None for window in windows for row in window.values())
+        expected, never_whole = current_rows(windows, SHAPE)
+        folded_rows = folded(newest(lake.silver.path), COLUMNS, lake.stop, None)
+        lacking = {(row["id"],) for row in folded_rows if row["_absent"]}
+        cells = {(row["id"],): {name: row[name] for name in NAMES} for row in folded_rows}
+        assert {key: row for key, row in cells.items() if key not in lacking} == expected
+        assert lacking == never_whole
+    assert moved_rows > 5
