@@ -111,9 +111,9 @@ def _text_of_document(code: int, document: bytes, at: int) -> str:
     if code == 11:
         return double_text(struct.unpack_from("<d", document, at)[0])
     if code in (12, 15):
-        kind = document[at] if code == 15 else 253
         length, start = _read_length(document, at + (code == 15))
-        return _opaque_text(kind, document[start : start + length])
+        content = document[start : start + length]
+        return _quoted(content.decode()) if code == 12 else _opaque_text(document[at], content)
     return str(struct.unpack_from(dict(_INTEGERS)[code], document, at)[0])
 
 
@@ -163,8 +163,6 @@ def double_text(value: float) -> str:
 
 
 def _opaque_text(kind: int, content: bytes) -> str:
-    if kind == 253:
-        return _quoted(content.decode())
     if kind == 246:
         return _decimal_text(content[0], content[1], content[2:])
     if kind in (7, 10, 11, 12):

@@ -50,7 +50,7 @@ _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _BASE64_LINE = 76
 """Characters after which the server's base64 begins a new line (mysys/base64.cc)."""
 
-_NEWDECIMAL, _VAR_STRING = 246, 253
+_NEWDECIMAL = 246
 _DATE_TYPE, _TIME_TYPE, _DATETIME_TYPE, _TIMESTAMP_TYPE = 10, 11, 12, 7
 
 
@@ -282,8 +282,6 @@ def _put_opaque(at: int, end: int, out: int, limit: int) -> Any:
     if length < 0:
         return JSON_BAD
     source = at + 1 + length_bytes
-    if kind == _VAR_STRING:
-        return put_string(source, length, out, limit)
     if kind == _NEWDECIMAL:
         return _put_decimal(source, length, out)
     if kind == _DATE_TYPE or kind == _TIME_TYPE or kind == _DATETIME_TYPE or kind == _TIMESTAMP_TYPE:  # noqa: PLR1714, SIM109
