@@ -196,6 +196,11 @@ soak: java $(DEV) delta classes mysql ## random faults under write load for SOAK
 
 ##@ Now and then
 
+.PHONY: corpus
+corpus: java $(DEV) ## this and other readers over corpus/, and the tables of docs/cases.md (READERS=go-mysql for one): minutes
+	@$(STEP) 'Readers over the corpus'
+	@$(PY) -m corpus.run $(READERS)
+
 .PHONY: bench
 bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as tables (BENCH="decode start whole catchup" for some)
 	@$(PY) -m benchmarks $(BENCH)

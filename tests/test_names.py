@@ -18,7 +18,7 @@ import pytest
 from tests.source_trees import tree_of
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("assets", "benchmarks", "dagster_project", "docs", "spark_jobs", "spec", "stratalog", "tests")
+FOLDERS = ("assets", "benchmarks", "corpus", "dagster_project", "docs", "spark_jobs", "spec", "stratalog", "tests")
 
 FORBIDDEN = frozenset(
     [

@@ -82,7 +82,7 @@ EVENT_TYPES: dict[int, EventType] = {
     39: _type("Update_rows_partial", kernels.ROWS),
     40: _type("Transaction_payload", kernels.PAYLOAD),
     41: _type("Heartbeat_v2", kernels.IGNORED),
-    42: _type("Gtid_tagged", kernels.GTID_TAGGED),
+    42: _type("Gtid_tagged_log_event", kernels.GTID_TAGGED),
     43: _type("Large_transaction_header", kernels.IGNORED),
     160: _type("Annotate_rows", kernels.IGNORED),
     161: _type("Binlog_checkpoint", kernels.IGNORED),

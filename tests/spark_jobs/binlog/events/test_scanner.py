@@ -70,7 +70,7 @@ def test_a_tagged_gtid_cut_short() -> None:
     body = tagged(5, "tag", 1_700_000_000_000_000)
     for length in range(len(body)):
         event = RawEvent(42, body[:length])
-        with pytest.raises(DecodeError, match="Gtid_tagged event"):
+        with pytest.raises(DecodeError, match="Gtid_tagged_log_event event"):
             open_slice(FILE, 0, None, replace(SPEC, changes=[event]).to_bytes(), TableMaps())
 
 

@@ -35,7 +35,7 @@ from tests.slicing import FILE, SPEC, sliced
             DecodeError,
             "TABLE_MAP: no schema and table",
         ),
-        ([RawEvent(42, b"\x02\x20" + bytes(30))], DecodeError, "Gtid_tagged event (type 42)"),
+        ([RawEvent(42, b"\x02\x20" + bytes(30))], DecodeError, "Gtid_tagged_log_event event (type 42)"),
     ],
 )
 def test_what_stops(changes: list[Change], error: type[Exception], message: str) -> None:

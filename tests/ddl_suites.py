@@ -1,6 +1,6 @@
 """The DDL of a server's own tests, each statement carried out on a server and held against what is made of it.
 
-``python -m tests.corpus SERVER DIRECTORY OUT``: SERVER is one of tests/servers.py, DIRECTORY has files ``*.test``
+``python -m tests.ddl_suites SERVER DIRECTORY OUT``: SERVER is one of tests/servers.py, DIRECTORY has files ``*.test``
 (Debian's packages mysql-testsuite and mariadb-test-data have thousands), and OUT takes what did not lead to the same.
 For each CREATE TABLE and ALTER TABLE that the server carries out, the columns and the key that this project follows to
 are compared with those that the server then declares. Each statement begins at the server's own definition, so that one

@@ -1,0 +1,9 @@
+-- about: TIMESTAMP written by a session in another time zone; both ends; an hour that daylight saving takes
+-- servers: mysql-5.7 mysql-8.0 mysql-9.7 mariadb-10.11 mariadb-11.4
+
+SET time_zone = '+05:30';
+CREATE TABLE t (id INT PRIMARY KEY, a TIMESTAMP NULL, b TIMESTAMP(1) NULL, c TIMESTAMP(3) NULL, d TIMESTAMP(6) NULL);
+INSERT INTO t VALUES (1, '1970-01-01 05:30:01', '1970-01-01 05:30:01', '1970-01-01 05:30:01', '1970-01-01 05:30:01.000001');
+INSERT INTO t VALUES (2, '2038-01-19 08:44:07', '2038-01-19 08:44:07', '2038-01-19 08:44:07', '2038-01-19 08:44:07');
+INSERT INTO t VALUES (3, '2024-03-31 02:30:00', '2024-03-31 02:30:00.5', '2024-03-31 02:30:00.123', '2024-03-31 02:30:00.123456'), (4, NULL, NULL, NULL, NULL);
+UPDATE t SET d = '2024-10-27 02:30:00.000009' WHERE id = 3;

@@ -1,0 +1,6 @@
+-- about: VECTOR
+-- servers: mysql-9.7
+
+CREATE TABLE t (id INT PRIMARY KEY, v VECTOR(3));
+INSERT INTO t VALUES (1, STRING_TO_VECTOR('[1, -2.5, 0.1]')), (2, NULL), (3, STRING_TO_VECTOR('[3.4e38, 1e-30, 0]'));
+UPDATE t SET v = STRING_TO_VECTOR('[0, 0, 1]') WHERE id = 1;
