@@ -31,6 +31,7 @@ SCHEMA = "c"
 SECONDS = 1_700_000_000
 """The session's clock, so that the same script gives the same times."""
 _DDL = re.compile(r"(CREATE|ALTER|DROP|RENAME|TRUNCATE)\b", re.IGNORECASE)
+_DML = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
 _CREATE_SELECT = re.compile(r"CREATE TABLE .* SELECT ", re.IGNORECASE)
 _FORMS = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "integer"),
@@ -108,7 +109,7 @@ def expressions(column: dict[str, Any]) -> tuple[str, str]:
         case "bytes":
             return "NULL", f"HEX({name})"
         case "text" | "enum" | "set" | "json":
-            number = f"CONCAT({name} + 0)" if form in ("enum", "set") else f"HEX({name})"
+            number = f"CONCAT(CAST({name} AS UNSIGNED))" if form in ("enum", "set") else f"HEX({name})"
             return f"CONVERT({name} USING utf8mb4)", number
         case "float":
             return f"{name} * 1e0", "NULL"
@@ -320,16 +321,24 @@ def run_script(server: MySQLServer, script: Script) -> Effects:
     return effects
 
 
-def shown(reading: Reading, file: str) -> tuple[list[list[Any]], list[str]]:
-    """The events of a file as the server shows them (offset, type, end), and the DDL statements among them."""
-    events: list[list[Any]] = []
-    statements: list[str] = []
-    for _, offset, kind, _, stop, info in reading.execute(f"SHOW BINLOG EVENTS IN '{file}'"):
-        events.append([int(offset), kind, int(stop)])
-        statement = re.sub(r"^use `c`; ", "", info)
-        if kind in ("Query", "Query_compressed") and _DDL.match(statement):
-            statements.append(re.sub(r" /\* xid=\d+ \*/$", "", statement))
-    return events, statements
+@dataclass(slots=True)
+class Shown:
+    """What the server shows of its files: the events of each (offset, type, end), DDL, statements that change rows."""
+
+    events: list[list[list[Any]]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    def add(self, reading: Reading, file: str) -> None:
+        events: list[list[Any]] = []
+        for _, offset, kind, _, stop, info in reading.execute(f"SHOW BINLOG EVENTS IN '{file}'"):
+            events.append([int(offset), kind, int(stop)])
+            statement = re.sub(r"^use `c`; ", "", info)
+            if kind in ("Query", "Query_compressed") and _DDL.match(statement):
+                self.statements.append(re.sub(r" /\* xid=\d+ \*/$", "", statement))
+            elif kind == "Query" and _DML.match(statement):
+                self.texts.append(statement)
+        self.events.append(events)
 
 
 def record(server: MySQLServer, name: str, script: Script) -> None:
@@ -356,15 +365,13 @@ def record(server: MySQLServer, name: str, script: Script) -> None:
         names = [row[0] for row in cursor.fetchall()]
         cursor.execute("SELECT VERSION()")
         version = (cursor.fetchone() or ("",))[0]
-    files, events, statements = [], [], list[str]()
+    files, showing = list[str](), Shown()
     reading = Reading(server)
     for number, file in enumerate(names[:-1], 1):
         copy = CASES / f"{name}-{script.name}.{number:06}"
         copy.write_bytes((server.data / file).read_bytes())
         files.append(copy.name)
-        file_events, file_statements = shown(reading, file)
-        events.append(file_events)
-        statements += file_statements
+        showing.add(reading, file)
     reading.close()
     write_case(CASES / f"{name}-{script.name}.json", {
         "about": script.head["about"],
@@ -378,8 +385,9 @@ def record(server: MySQLServer, name: str, script: Script) -> None:
             "rows": "SELECT in a second session, READ UNCOMMITTED, before and after each statement of the script",
             "statements, events": "SHOW BINLOG EVENTS",
         },
-        "statements": statements,
-        "events": events,
+        "statements": showing.statements,
+        **({"logged_texts": showing.texts} if showing.texts else {}),
+        "events": showing.events,
         **changes_of(effects),
     })  # fmt: skip
 
@@ -429,14 +437,17 @@ def all_scripts() -> list[Script]:
     return [Script.read(path) for path in sorted(SCRIPTS.glob("*.sql"))]
 
 
+def start_of(pair: tuple[str, Script]) -> tuple[str, ...]:
+    """What scripts have to share to run on one server: its name, options, encryption, and whether they run alone."""
+    server, script = pair
+    return (server, *(script.head.get(key, "") for key in ("options", "encrypted", "alone")))
+
+
 def main(names: list[str]) -> int:
     failures: list[str] = []
     pairs = [(server, script) for script in all_scripts() for server in script.head["servers"].split()]
     wanted = [(server, script) for server, script in pairs if not names or script.name in names]
-    by_start = sorted(wanted, key=lambda pair: (pair[0], pair[1].head.get("options", ""), "encrypted" in pair[1].head))
-    for (server, options, encrypted), group in groupby(
-        by_start, key=lambda pair: (pair[0], pair[1].head.get("options", ""), "encrypted" in pair[1].head)
-    ):
+    for (server, options, encrypted, *_), group in groupby(sorted(wanted, key=start_of), key=start_of):
         try:
             build = build_of(server)
         except ConfigError as error:

@@ -5,6 +5,7 @@
 CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20));
 INSERT INTO t VALUES (1, 'row');
 SET SESSION binlog_format = STATEMENT;
+-- unlogged: t
 INSERT INTO t VALUES (2, 'statement');
 SET SESSION binlog_format = ROW;
 INSERT INTO t VALUES (3, 'row');

@@ -1,5 +1,6 @@
 -- about: GTIDs with tags, and without
 -- servers: mysql-9.7
+-- alone: yes
 
 CREATE TABLE t (id INT PRIMARY KEY, v INT);
 SET gtid_next = 'AUTOMATIC:tag';
