@@ -66,5 +66,6 @@ def test_the_page_has_the_results() -> None:
 def test_results_are_of_all_cases() -> None:
     assert RESULT["Stratalog"]["counts"] == {RIGHT: len(KNOWN)}
     for result in RESULT.values():
-        assert result["cases"] == sum(result["counts"].values()) == len(KNOWN)
+        names = [name for name in KNOWN if result.get("leaves_out", " ") not in name]
+        assert result["cases"] == sum(result["counts"].values()) == len(names)
         assert set(result["not_right"]) <= set(KNOWN)

@@ -49,6 +49,7 @@ def printed(case: dict[str, Any], changes: str = "changes") -> Output:
         ("enum", "enum('a')", {"label": "a", "number": "1"}, 0, False),
         ("set", "set('a','b')", {"label": "a,b", "number": "3"}, ["a", "b"], True),
         ("set", "set('a','b')", {"label": "a,b", "number": "3"}, 1, False),
+        ("set", "set('a','b')", {"label": "", "number": "0"}, [], True),
         ("bit", "bit(9)", "257", 257, True),
         ("bit", "bit(9)", "257", {"hex": "0101"}, True),
         ("year", "year", "0000", 0, True),
