@@ -229,6 +229,8 @@ def wrong_values(results: Results, known: Mapping[str, Any]) -> list[str]:
 def source_of(case: Mapping[str, Any]) -> str:
     if "base" in case:
         return f"the change of the bytes ({case['outcome'].partition(': ')[2]})"
+    if "binlog_row_image" in case["settings"]:
+        return "the server's SELECT, and its manual for which columns are logged"
     return "the server's SELECT" if case["outcome"] == "read" else "the server's own log format"
 
 

@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import groupby
@@ -25,6 +26,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsE
 from spark_jobs.demo.server import MySQLServer
 from tests.servers import build_of
 
+_ASKED = ("binlog_checksum", "binlog_row_metadata")
 _OUT_OF_RANGE = (NONE_SOURCE.OUT_OF_DATE_RANGE, NONE_SOURCE.OUT_OF_DATETIME_RANGE, NONE_SOURCE.OUT_OF_DATETIME2_RANGE)
 
 
@@ -61,12 +63,31 @@ def serve(name: str, paths: Sequence[Path]) -> None:
             for path, log in zip(paths, names, strict=True):
                 write({"file": path.name})
                 try:
-                    for line in read(server, log):
-                        write(line)
+                    with settings_of(server, path):
+                        for line in read(server, log):
+                            write(line)
                 except Exception as error:  # noqa: BLE001 - whatever the library raises is its refusal
                     write({"error": f"{type(error).__name__}: {error}"})
                 else:
                     write({"end": True})
+
+
+@contextmanager
+def settings_of(server: MySQLServer, path: Path) -> Iterator[None]:
+    """The server with the variables that the library asks for, as they were when the file was written."""
+    case = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    asked = {name: case["settings"][name] for name in _ASKED if name in case["settings"]}
+    with server.connect() as connection, connection.cursor() as cursor:
+        before: dict[str, Any] = {}
+        for name, value in asked.items():
+            cursor.execute(f"SELECT @@GLOBAL.{name}")
+            before[name] = (cursor.fetchone() or ())[0]
+            cursor.execute(f"SET GLOBAL {name} = %s", (value,))
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                cursor.execute(f"SET GLOBAL {name} = %s", (value,))
 
 
 def read(server: MySQLServer, log: str) -> Iterator[dict[str, Any]]:
@@ -135,7 +156,9 @@ def cell(kind: int, value: Any, source: str | None) -> Any:  # noqa: C901, PLR09
         return {"marked": True} if source in _OUT_OF_RANGE else None
     differences = value if isinstance(value, list) else [value]
     if any(isinstance(difference, JsonDiff) for difference in differences):
-        return {"difference": "; ".join(map(str, differences))}
+        return {"difference": "; ".join(repr(vars(difference)) for difference in differences)}
+    if kind == FIELD_TYPE.BIT:  # a text of binary digits
+        return str(int(value, 2))
     if kind == FIELD_TYPE.JSON:
         return json.dumps(document(value))
     match value:
