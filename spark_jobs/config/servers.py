@@ -4,7 +4,9 @@ Put here: the keys of a server, and the base class of models. Not here: what is 
 is delivered to one (deliveries.py).
 """
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from spark_jobs.config.values import LocalPath
 
@@ -30,6 +32,9 @@ class Tls(Model):
     """True if the server's certificate is verified."""
 
 
+Auth = Literal["aws-iam", "azure-entra", "gcp-iam"]
+
+
 class MySQL(Model):
     """A live MySQL or MariaDB server. The user needs REPLICATION SLAVE, REPLICATION CLIENT and SELECT."""
 
@@ -41,12 +46,46 @@ class MySQL(Model):
     """The user that logs in."""
     password: SecretStr = SecretStr("")
     """Its password: write ``${NAME}``, which reads the environment."""
+    password_command: tuple[SecretStr, ...] = ()
+    """Instead of ``password``: a program and its arguments, run without a shell for each new connection; the first line
+    of its output is the password. It may take ``connect_timeout`` seconds."""
+    auth: Auth | None = None
+    """Instead of ``password``: a token for the identity that this process has in a cloud. ``aws-iam`` is for RDS and
+    Aurora, ``azure-entra`` for Azure Database for MySQL, ``gcp-iam`` for Cloud SQL. Needs ``tls`` that verifies."""
+    region: str | None = None
+    """Of ``aws-iam``: the server's region; without it, the one in its host name, or else of AWS_REGION or
+    AWS_DEFAULT_REGION in the environment."""
     tls: Tls | None = None
     """Encryption of the connection; without it, it is encrypted where the server can, and nothing is verified."""
     connect_timeout: int = Field(10, ge=1)
     """Seconds until the login is complete: TCP, TLS, authentication and the session's settings."""
     read_timeout: int = Field(60, ge=1)
     """Seconds without a byte before a read is given up."""
+
+    @model_validator(mode="after")
+    def _one_login(self) -> Self:
+        if problem := problem_of_login(self):
+            raise ValueError(problem)
+        return self
+
+
+def problem_of_login(settings: MySQL) -> str | None:
+    """Problem of the keys with which a server is logged in to; None where there is none."""
+    listed = [name for name in ("password", "password_command", "auth") if getattr(settings, name)]
+    if len(listed) > 1:
+        return f"{' and '.join(listed)} are each a way to log in; keep one of them"
+    if settings.password_command and not settings.password_command[0].get_secret_value():
+        return "password_command must begin with the name of a program"
+    if settings.region and settings.auth != "aws-iam":
+        return "region is for auth: aws-iam"
+    tls = settings.tls
+    if settings.auth and not (tls and tls.enabled and tls.verify):
+        return f"auth: {settings.auth} needs tls that verifies the server; write tls: {{ca: FILE}}"
+    return None
+
+
+_LOGIN = {"password": SecretStr(""), "password_command": (), "auth": None}
+"""Keys with a login's secret, of which there is one, and their defaults."""
 
 
 class Endpoint(Model):
@@ -59,6 +98,12 @@ class Endpoint(Model):
     user: str | None = None
     """As in ``mysql``."""
     password: SecretStr | None = None
+    """As in ``mysql``; it replaces whatever ``mysql`` has to log in with, as do the next two."""
+    password_command: tuple[SecretStr, ...] | None = None
+    """As in ``mysql``."""
+    auth: Auth | None = None
+    """As in ``mysql``."""
+    region: str | None = None
     """As in ``mysql``."""
     tls: Tls | None = None
     """As in ``mysql``."""
@@ -70,4 +115,6 @@ class Endpoint(Model):
     def server(self, shared: MySQL) -> MySQL:
         """The server with what all of them share."""
         settings = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
+        if settings.keys() & _LOGIN.keys():
+            settings = {**_LOGIN, **settings}
         return shared.model_copy(update=settings)

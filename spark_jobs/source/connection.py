@@ -20,6 +20,8 @@ from pymysql.cursors import DictCursor
 
 from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.errors import SourceError, about
+from spark_jobs.source.login.credentials import password_of
+from spark_jobs.source.login.errors import CredentialsError
 from spark_jobs.text.server_errors import printable_answer
 
 _HINTS = {
@@ -30,6 +32,11 @@ _HINTS = {
     1142: "check the privileges of {user!r}",
     1227: "GRANT {privilege} ON *.* TO {user!r}@'…'; stratalog check --connect names the account",
 }
+_DENIED = {1045, 1698}
+_IDENTITY_HINT = (
+    "check that {user!r} is made for auth: {auth} at the server, and that this process's identity may log in as it "
+    "(stratalog docs managed-servers)"
+)
 _PRIVILEGES = re.compile(r"the ([A-Z ,_]+) privilege")
 """Of 1227: those of which any would do. Every server names the narrowest one last."""
 _CERTIFICATE = (
@@ -71,8 +78,9 @@ def log_in(settings: MySQL, **arguments: Any) -> "pymysql.Connection[Any]":
     """A connection whose login is complete, at most ``connect_timeout`` seconds later.
 
     PyMySQL's own connect_timeout ends when TCP connects; a server that then says nothing, or a byte at a time, would
-    keep it waiting for ever. arguments: PyMySQL's, beside ``connection_options``. Raises what PyMySQL and the operating
-    system raise, and LoginTimeout.
+    keep it waiting for ever. A password that a program or a service gives is got before, in a time of its own.
+    arguments: PyMySQL's, beside ``connection_options``. Raises what PyMySQL and the operating system raise,
+    LoginTimeout, and CredentialsError.
     """
     options = connection_options(settings) | {"read_timeout": None, "write_timeout": None} | arguments
     connection = _Connection(**options, defer_connect=True)
@@ -89,11 +97,36 @@ def log_in(settings: MySQL, **arguments: Any) -> "pymysql.Connection[Any]":
     return connection
 
 
+_CLEAR = (b"mysql_clear_password", b"dialog")
+"""Plugins of a server that has the password itself sent: a cloud's tokens, LDAP, PAM."""
+
+
 class _Connection(pymysql.Connection):
-    """PyMySQL's, which reads the machine's certificates (20 ms) for each connection, though it verifies none then."""
+    """PyMySQL's, which would send a password in clear to whoever asks for it so.
+
+    It also reads the machine's certificates (20 ms) for each connection, though it verifies none then.
+    """
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
         return super()._create_ssl_ctx(sslp) if sslp else _unverifying()  # type: ignore[misc]
+
+    def _process_auth(self, plugin_name: bytes, auth_packet: Any, handler: Any = None) -> Any:
+        if plugin_name in _CLEAR and not self._knows_server:
+            raise CredentialsError(
+                f"the server asks for the password itself ({plugin_name.decode()}), which goes only to a server whose "
+                "certificate was verified; set tls, with the CA that signed it as tls.ca"
+            )
+        return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
+
+    @property
+    def _knows_server(self) -> bool:
+        """True if the connection has TLS, and the server showed a certificate of its name."""
+        stream = self._sock  # type: ignore[attr-defined]
+        return (
+            isinstance(stream, ssl.SSLSocket)
+            and stream.context.verify_mode == ssl.CERT_REQUIRED
+            and stream.context.check_hostname
+        )
 
 
 @lru_cache(1)
@@ -181,23 +214,18 @@ def _reach(settings: MySQL, deadline: _Deadline) -> socket.socket:
 
 
 def connection_options(settings: MySQL) -> dict[str, Any]:
-    """PyMySQL's arguments for a configured server. Raises SourceError for files of ``tls`` that are none."""
+    """PyMySQL's arguments for a configured server, with a password as of now.
+
+    Raises SourceError for files of ``tls`` that are none, and CredentialsError.
+    """
     return {
         "host": settings.host,
         "port": settings.port,
-        "user": _utf8_bytes(settings.user),
-        "password": _utf8_bytes(settings.password.get_secret_value()),
+        "user": settings.user.encode("utf-8", "surrogateescape"),  # as passwords: password_of
+        "password": password_of(settings),
         "charset": "utf8mb4",
         "init_command": "SET time_zone = '+00:00'",
     } | _tls_options(settings.tls)
-
-
-def _utf8_bytes(text: str) -> bytes:
-    """As clients send it: UTF-8. PyMySQL would send a password as latin1, which has not all letters.
-
-    Bytes of an environment variable that are no UTF-8 (Python's surrogates) are sent as they are.
-    """
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _tls_options(tls: Tls | None) -> dict[str, Any]:
@@ -242,6 +270,8 @@ def answer_of(error: BaseException) -> str:
 
 def may_pass(error: BaseException) -> bool:
     """True if trying again may help: a connection that was lost, not one that was refused."""
+    if isinstance(error, CredentialsError):
+        return error.is_passing
     if isinstance(error, pymysql.MySQLError):
         return error_number(error) in _PASSING and not isinstance(_origin(error), ssl.SSLCertVerificationError)
     return isinstance(error, OSError) and not isinstance(error, ssl.SSLCertVerificationError)
@@ -250,7 +280,7 @@ def may_pass(error: BaseException) -> bool:
 def refusal(label: str, settings: MySQL, error: BaseException) -> str:
     """Refusal of a server, where it was, and what to look at; never with a secret."""
     text = answer_of(error)
-    if isinstance(error, LoginTimeout):
+    if isinstance(error, LoginTimeout | CredentialsError):
         return f"{label}: {settings.host}:{settings.port}: {text}"
     origin = _origin(error)
     if isinstance(origin, ssl.SSLCertVerificationError):
@@ -259,10 +289,11 @@ def refusal(label: str, settings: MySQL, error: BaseException) -> str:
     elif isinstance(origin, ssl.SSLError):
         look = "; " + _NO_TLS
     else:
-        hint = _HINTS.get(error_number(error) or 0)
+        number = error_number(error) or 0
+        hint = _IDENTITY_HINT if settings.auth and number in _DENIED else _HINTS.get(number)
         listed = _PRIVILEGES.search(text)
         privilege = listed[1].split(",")[-1].strip() if listed else "the privilege"
-        look = f"; {hint.format(user=settings.user, privilege=privilege)}" if hint else ""
+        look = f"; {hint.format(user=settings.user, privilege=privilege, auth=settings.auth)}" if hint else ""
     return f"{label}: {settings.host}:{settings.port}{_answer(error, text)}{look}"
 
 
