@@ -25,6 +25,7 @@ VENV := .venv/.made-$(HERE)
 RUN := .venv/.run-$(KEY)
 DEV := .venv/.dev-$(KEY)
 SITE := .venv/.site-$(shell cksum <requirements-docs.txt | cut -d' ' -f1)
+RELEASE := .venv/.release-$(shell cksum <requirements-release.txt | cut -d' ' -f1)
 STEP = printf '\033[1m%s\033[0m\n'
 ifneq ($(TERM_IS_DUMB)$(CI)$(NO_COLOR),)
 STEP = printf '%s\n'
@@ -40,7 +41,7 @@ help: ## this list, in the order of use
 	  awk -F'|' 'NF == 1 { print $$1 } NF == 2 { printf "%-20s %s\n", $$1, $$2 }'
 
 .PHONY: install
-install: $(DEV) $(SITE) ## all that the other targets install into .venv
+install: $(DEV) $(SITE) $(RELEASE) ## all that the other targets install into .venv
 
 .PHONY: demo
 demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server, with a report at the end
@@ -205,6 +206,16 @@ corpus: java $(DEV) ## this and other readers over corpus/, and the tables of do
 bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as tables (BENCH="decode start whole catchup" for some)
 	@$(PY) -m benchmarks $(BENCH)
 
+.PHONY: release
+release: $(DEV) $(RELEASE) ## what a release is made of, in dist: the last commit, built twice and compared; the upload is yours
+	@$(STEP) 'A release in dist'
+	@$(PY) -m release.build
+
+.PHONY: audit
+audit: $(DEV) $(RELEASE) ## known vulnerabilities of what the locks install, where the index can be reached
+	@$(STEP) 'Known vulnerabilities'
+	@$(PY) -m release.audit
+
 .PHONY: lock
 lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_ARGS=--upgrade takes new versions
 	@$(STEP) 'Locking'
@@ -215,7 +226,7 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	lock pyproject.toml requirements.in -o requirements.txt; \
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
 	lock pyproject.toml requirements.in requirements-dev.in --extra connect --extra otel -c requirements.txt -o requirements-dev.txt; \
-	for extra in connect otel docs make; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
+	for extra in connect otel docs make release; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
 	lock requirements-dbt.in -o requirements-dbt.txt
 
 .PHONY: pictures
@@ -270,6 +281,11 @@ $(DEV): $(RUN)
 	@$(STEP) 'What working on it needs besides'
 	@$(UV) -q -r requirements-dev.txt
 	@rm -f .venv/.dev-* && touch $@
+
+$(RELEASE): | $(VENV)
+	@$(STEP) 'What make release and make audit need'
+	@$(UV) -q -r requirements-release.txt
+	@rm -f .venv/.release-* && touch $@
 
 $(SITE): | $(VENV)
 	@$(STEP) 'What building the site needs'

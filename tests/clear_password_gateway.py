@@ -78,8 +78,8 @@ class ClearPasswordGateway(Listener):
         inner, outer = socket.socketpair()
         self._ends += [client, inner, outer]
         for target, arguments in (
-            (_copy, (client, outer, self.wire)),
-            (_copy, (outer, client, None)),
+            (_copy_bytes, (client, outer, self.wire)),
+            (_copy_bytes, (outer, client, None)),
             (self._session, (inner,)),
         ):
             self._threads.append(threading.Thread(target=target, args=arguments, daemon=True))
@@ -91,7 +91,7 @@ class ClearPasswordGateway(Listener):
 
     def _log_in(self, stream: socket.socket) -> None:
         with self._server.connect() as asking:
-            version = asking.get_server_info()
+            version: str = asking.get_server_info()  # type: ignore[no-untyped-call]
         flags = _CAPABILITIES | (CLIENT.SSL if self._context else 0)
         greeting = b"\x0a" + version.encode() + b"\0" + struct.pack("<I", 1) + b"saltsalt\0"
         greeting += struct.pack("<HBHHB10x", flags & 0xFFFF, 45, _AUTOCOMMIT, flags >> 16, 21)
@@ -127,7 +127,7 @@ class ClearPasswordGateway(Listener):
         )
         with upstream:
             _send(stream, number + 1, b"\0\0\0" + struct.pack("<HH", _AUTOCOMMIT, 0))
-            self._relay(stream, upstream._sock)
+            self._relay(stream, upstream._sock)  # type: ignore[attr-defined]
 
     def _relay(self, client: socket.socket, server: socket.socket) -> None:
         """In one thread, since no two may use a connection of TLS at once."""
@@ -143,7 +143,7 @@ class ClearPasswordGateway(Listener):
         self._cut = None
 
 
-def _copy(source: socket.socket, sink: socket.socket, kept: bytearray | None) -> None:
+def _copy_bytes(source: socket.socket, sink: socket.socket, kept: bytearray | None) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
             if kept is not None:

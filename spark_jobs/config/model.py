@@ -28,7 +28,7 @@ from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
 from spark_jobs.config.modes import ModeRule, Modes
 from spark_jobs.config.routes import Route, Routes
-from spark_jobs.config.servers import Endpoint, Model, MySQL, problem_of_login
+from spark_jobs.config.servers import Endpoint, Model, MySQL, problem_of_servers
 from spark_jobs.config.store import LakeStore, ObjectStore, lake_text
 from spark_jobs.config.table_patterns import Helpers, Pattern, Scope
 from spark_jobs.config.values import (
@@ -138,13 +138,8 @@ class SourceSettings(Model):
             raise ValueError("endpoints need mysql: what they share, such as user and password")
         if "host" in self.mysql.model_fields_set:
             raise ValueError("endpoints list all servers; take host out of mysql and put it among them")
-        paths = [(server.host, server.port) for server in self.servers]
-        twice = next((path for path in paths if paths.count(path) > 1), None)
-        if twice:
-            raise ValueError(f"endpoints: {twice[0]}:{twice[1]} is there twice")
-        for at, server in enumerate(self.servers):
-            if problem := problem_of_login(server):
-                raise ValueError(f"endpoints[{at}]: {problem}")
+        if problem := problem_of_servers(self.servers):
+            raise ValueError(problem)
         return self
 
     @property

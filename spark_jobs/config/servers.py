@@ -4,6 +4,7 @@ Put here: the keys of a server, and the base class of models. Not here: what is 
 is delivered to one (deliveries.py).
 """
 
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
@@ -81,6 +82,17 @@ def problem_of_login(settings: MySQL) -> str | None:
     tls = settings.tls
     if settings.auth and not (tls and tls.enabled and tls.verify):
         return f"auth: {settings.auth} needs tls that verifies the server; write tls: {{ca: FILE}}"
+    return None
+
+
+def problem_of_servers(servers: Sequence[MySQL]) -> str | None:
+    """Problem of the servers of one source, in the order of its endpoints; None where there is none."""
+    paths = [(server.host, server.port) for server in servers]
+    for at, (host, port) in enumerate(paths):
+        if paths.count((host, port)) > 1:
+            return f"endpoints: {host}:{port} is there twice"
+        if problem := problem_of_login(servers[at]):
+            return f"endpoints[{at}]: {problem}"
     return None
 
 

@@ -282,6 +282,7 @@ def refusal(label: str, settings: MySQL, error: BaseException) -> str:
     text = answer_of(error)
     if isinstance(error, LoginTimeout | CredentialsError):
         return f"{label}: {settings.host}:{settings.port}: {text}"
+    # What to look at: by the kind of failure in TLS, or by the server's number.
     origin = _origin(error)
     if isinstance(origin, ssl.SSLCertVerificationError):
         ca = settings.tls.ca if settings.tls and settings.tls.ca else "not set"

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from spark_jobs.config.servers import MySQL
 from spark_jobs.source.login import service
 from spark_jobs.source.login.errors import CredentialsError
-from spark_jobs.source.login.leases import Lease, leased
+from spark_jobs.source.login.leases import TimedSecret, leased
 
 _LIFETIME_SECONDS = 900
 """Longest that RDS takes; it counts at a login alone."""
@@ -34,7 +34,7 @@ _ELEMENT = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>(
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class AwsKeys:
     """What signs: of a user, or with ``session`` of a role for some time. Their text shows nothing."""
 
     access: str = field(repr=False)
@@ -49,7 +49,7 @@ def token(settings: MySQL) -> str:
     return presigned(settings, region, keys, datetime.now(UTC))
 
 
-def presigned(settings: MySQL, region: str, keys: Keys, now: datetime) -> str:
+def presigned(settings: MySQL, region: str, keys: AwsKeys, now: datetime) -> str:
     """The URL of ``connect`` without its scheme, signed by Signature Version 4 in its query."""
     date, moment = f"{now:%Y%m%d}", f"{now:%Y%m%dT%H%M%SZ}"
     scope = f"{date}/{region}/rds-db/aws4_request"
@@ -64,9 +64,9 @@ def presigned(settings: MySQL, region: str, keys: Keys, now: datetime) -> str:
     } | ({"X-Amz-Security-Token": keys.session} if keys.session else {})
     quoted = [f"{name}={quote(value, safe='-_.~')}" for name, value in parameters.items()]
     address = f"{settings.host}:{settings.port}"
-    nothing = hashlib.sha256(b"").hexdigest()
+    empty_hash = hashlib.sha256(b"").hexdigest()
     # The signature is of the parameters by name.
-    request = f"GET\n/\n{'&'.join(sorted(quoted))}\nhost:{address.lower()}\n\nhost\n{nothing}"
+    request = f"GET\n/\n{'&'.join(sorted(quoted))}\nhost:{address.lower()}\n\nhost\n{empty_hash}"
     text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     key = f"AWS4{keys.secret}".encode()
     for part in (date, region, "rds-db", "aws4_request"):
@@ -87,7 +87,7 @@ def _region(settings: MySQL, environment: Mapping[str, str]) -> str:
     return region
 
 
-def keys_of(environment: Mapping[str, str], region: str, seconds: float) -> Keys:
+def keys_of(environment: Mapping[str, str], region: str, seconds: float) -> AwsKeys:
     """Keys of the first of these that is there; where none is, of the machine's role.
 
     The profile that AWS_PROFILE names; AWS_ACCESS_KEY_ID; AWS_WEB_IDENTITY_TOKEN_FILE (EKS); the default profile;
@@ -99,9 +99,10 @@ def keys_of(environment: Mapping[str, str], region: str, seconds: float) -> Keys
         if keys is None:
             raise CredentialsError(f"auth: aws-iam: no file of AWS has the profile {environment['AWS_PROFILE']}")
         return keys
+    # A profile that is named goes before keys of the environment, as in the SDKs.
     access, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
     if access and secret:
-        return Keys(access, secret, environment.get("AWS_SESSION_TOKEN", ""))
+        return AwsKeys(access, secret, environment.get("AWS_SESSION_TOKEN", ""))
     if environment.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return _web_identity(environment, region, seconds)
     if keys := _profile(environment, "default"):
@@ -113,13 +114,14 @@ def keys_of(environment: Mapping[str, str], region: str, seconds: float) -> Keys
     return _instance(environment, seconds)
 
 
-def _profile(environment: Mapping[str, str], name: str) -> Keys | None:
+def _profile(environment: Mapping[str, str], name: str) -> AwsKeys | None:
     """Keys of a profile of the shared files; None where there is no such profile."""
     home = Path(os.path.expanduser("~"), ".aws")  # noqa: PTH111 -- stays as it is for a user without a home
     files = {
         environment.get("AWS_SHARED_CREDENTIALS_FILE") or str(home / "credentials"): name,
         environment.get("AWS_CONFIG_FILE") or str(home / "config"): name if name == "default" else f"profile {name}",
     }
+    # The config file has "profile NAME" where the credentials file has "NAME".
     has_profile = False
     for path, section in files.items():
         parser = configparser.RawConfigParser(default_section="\0", strict=False)
@@ -130,7 +132,7 @@ def _profile(environment: Mapping[str, str], name: str) -> Keys | None:
         values = parser[section] if parser.has_section(section) else None
         has_profile |= values is not None
         if values and values.get("aws_access_key_id") and values.get("aws_secret_access_key"):
-            return Keys(
+            return AwsKeys(
                 values["aws_access_key_id"], values["aws_secret_access_key"], values.get("aws_session_token", "")
             )
         unread = ("role_arn", "credential_process", "sso_session", "sso_start_url", "login_session")
@@ -141,7 +143,7 @@ def _profile(environment: Mapping[str, str], name: str) -> Keys | None:
     return None
 
 
-def _web_identity(environment: Mapping[str, str], region: str, seconds: float) -> Keys:
+def _web_identity(environment: Mapping[str, str], region: str, seconds: float) -> AwsKeys:
     """Keys of a role for a token that Kubernetes writes into a file and renews there."""
     label = "AWS STS"
     path, role = environment["AWS_WEB_IDENTITY_TOKEN_FILE"], environment.get("AWS_ROLE_ARN", "")
@@ -154,7 +156,8 @@ def _web_identity(environment: Mapping[str, str], region: str, seconds: float) -
         or f"https://sts.{region}.{suffix}"
     )
 
-    def request() -> Lease:
+    # Kubernetes renews its file, which is read for each request; a form keeps the token out of addresses.
+    def request() -> TimedSecret:
         form = {
             "Action": "AssumeRoleWithWebIdentity",
             "Version": "2011-06-15",
@@ -170,18 +173,19 @@ def _web_identity(environment: Mapping[str, str], region: str, seconds: float) -
     return _leased_keys(("sts", url, role, path), request)
 
 
-def _container(environment: Mapping[str, str], seconds: float) -> Keys:
+def _container(environment: Mapping[str, str], seconds: float) -> AwsKeys:
     """Keys of a task's role (ECS), or a pod's (EKS Pod Identity)."""
     label = "AWS's container credentials"
     relative = environment.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     url = f"http://{_CONTAINER_HOST}{relative}" if relative else environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
+    # Keys go over HTTP within the machine alone.
     parts = urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in _CONTAINER_HOSTS:
         raise CredentialsError(
             "auth: aws-iam: AWS_CONTAINER_CREDENTIALS_FULL_URI is neither of https nor of this machine"
         )
 
-    def request() -> Lease:
+    def request() -> TimedSecret:
         path = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
         authorization = (
             service.file_text("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", path).strip()
@@ -194,7 +198,7 @@ def _container(environment: Mapping[str, str], seconds: float) -> Keys:
     return _leased_keys(("container", url), request)
 
 
-def _instance(environment: Mapping[str, str], seconds: float) -> Keys:
+def _instance(environment: Mapping[str, str], seconds: float) -> AwsKeys:
     """Keys of the role of an EC2 instance, by the metadata service's version 2."""
     label = "the EC2 instance metadata service"
     if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
@@ -204,7 +208,8 @@ def _instance(environment: Mapping[str, str], seconds: float) -> Keys:
     root = (environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _INSTANCE).rstrip("/")
     folder = f"{root}/latest/meta-data/iam/security-credentials/"
 
-    def request() -> Lease:
+    # Version 2 asks for a session first, which a request that somebody forwards does not get.
+    def request() -> TimedSecret:
         session = service.answer(
             label,
             f"{root}/latest/api/token",
@@ -220,20 +225,20 @@ def _instance(environment: Mapping[str, str], seconds: float) -> Keys:
     return _leased_keys(("instance", root), request)
 
 
-def _leased_keys(key: tuple[str, ...], request: Callable[[], Lease]) -> Keys:
+def _leased_keys(key: tuple[str, ...], request: Callable[[], TimedSecret]) -> AwsKeys:
     keys = leased(key, request)
-    assert isinstance(keys, Keys)
+    assert isinstance(keys, AwsKeys)
     return keys
 
 
-def _json_lease(label: str, body: bytes) -> Lease:
+def _json_lease(label: str, body: bytes) -> TimedSecret:
     return _lease(label, *service.fields_of(label, body, "AccessKeyId", "SecretAccessKey", "Token", "Expiration"))
 
 
-def _lease(label: str, access: str, secret: str, session: str, expiration: str) -> Lease:
+def _lease(label: str, access: str, secret: str, session: str, expiration: str) -> TimedSecret:
     end = None
     with suppress(ValueError):
         end = datetime.fromisoformat(expiration).timestamp()
     if not (access and secret and end):
         raise CredentialsError(f"{label}: its answer has no keys with an expiration", True)
-    return Lease(Keys(access, secret, session), end)
+    return TimedSecret(AwsKeys(access, secret, session), end)

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from spark_jobs.config.servers import MySQL
 from spark_jobs.source.login import service
 from spark_jobs.source.login.errors import CredentialsError
-from spark_jobs.source.login.leases import Lease, leased
+from spark_jobs.source.login.leases import TimedSecret, leased
 
 RESOURCE = "https://ossrdbms-aad.database.windows.net"
 _INSTANCE = "http://169.254.169.254"
@@ -32,6 +32,7 @@ def token(settings: MySQL) -> str:
     environment, seconds = os.environ, settings.connect_timeout
     if environment.get("AZURE_FEDERATED_TOKEN_FILE") or environment.get("AZURE_CLIENT_SECRET"):
         return _application(environment, seconds)
+    # A managed identity: of App Service by its own endpoint, of a machine by the metadata service.
     client = environment.get("AZURE_CLIENT_ID")
     chosen = {"client_id": client} if client else {}
     if environment.get("IDENTITY_ENDPOINT") and environment.get("IDENTITY_HEADER"):
@@ -43,7 +44,7 @@ def token(settings: MySQL) -> str:
         root, headers = f"{host}/metadata/identity/oauth2/token", {"Metadata": "true"}
     url = f"{root}?{urlencode({'api-version': version, 'resource': RESOURCE} | chosen)}"
 
-    def request() -> Lease:
+    def request() -> TimedSecret:
         return token_lease(label, service.answer(label, url, seconds=seconds, headers=headers))
 
     return str(leased(("azure", url), request))
@@ -61,7 +62,8 @@ def _application(environment: Mapping[str, str], seconds: float) -> str:
     url = f"{authority}/{quote(tenant, safe='')}/oauth2/v2.0/token"
     path = environment.get("AZURE_FEDERATED_TOKEN_FILE")
 
-    def request() -> Lease:
+    # The platform renews its file, which is read for each request.
+    def request() -> TimedSecret:
         form = {"client_id": client, "grant_type": "client_credentials", "scope": f"{RESOURCE}/.default"}
         if path:
             assertion = service.file_text("AZURE_FEDERATED_TOKEN_FILE", path).strip()
@@ -73,9 +75,9 @@ def _application(environment: Mapping[str, str], seconds: float) -> str:
     return str(leased(("azure", url, client, path), request))
 
 
-def token_lease(label: str, body: bytes) -> Lease:
+def token_lease(label: str, body: bytes) -> TimedSecret:
     """An access token of OAuth 2.0 with the seconds that it lives. Raises CredentialsError."""
     text, seconds = service.fields_of(label, body, "access_token", "expires_in")
     if not (text and seconds.isdecimal()):
         raise CredentialsError(f"{label}: its answer has no access token with an expiration", True)
-    return Lease(text, time.time() + int(seconds))
+    return TimedSecret(text, time.time() + int(seconds))

@@ -23,7 +23,7 @@ from spark_jobs.config.servers import MySQL
 from spark_jobs.source.login import service
 from spark_jobs.source.login.azure import token_lease
 from spark_jobs.source.login.errors import CredentialsError
-from spark_jobs.source.login.leases import Lease, leased
+from spark_jobs.source.login.leases import TimedSecret, leased
 
 SCOPE = "https://www.googleapis.com/auth/sqlservice.login"
 _TOKEN_ADDRESS = "https://oauth2.googleapis.com/token"  # noqa: S105 -- an address
@@ -47,7 +47,7 @@ def token(settings: MySQL) -> str:
     url = f"{address}?{urlencode({'scopes': SCOPE})}"
     headers = {"Metadata-Flavor": "Google"}
 
-    def request() -> Lease:
+    def request() -> TimedSecret:
         return token_lease(label, service.answer(label, url, seconds=seconds, headers=headers))
 
     return str(leased(("google", url), request))
@@ -73,7 +73,7 @@ def _of_file(path: str, seconds: float) -> str:
             "[gcloud, sql, generate-login-token]"
         )
 
-    def request() -> Lease:
+    def request() -> TimedSecret:
         values = json.loads(text)
         form = _assertion(path, values) if kind == "service_account" else _refresh(values)
         return token_lease(label, service.answer(label, address or _TOKEN_ADDRESS, seconds=seconds, form=form))
@@ -97,6 +97,7 @@ def _assertion(path: str, values: Mapping[str, Any]) -> dict[str, str]:
         "exp": now + _LIFETIME_SECONDS,
     }
     head = {"alg": "RS256", "typ": "JWT", "kid": values.get("private_key_id")}
+    # A JSON Web Token: head and claims, and the signature of both.
     text = b".".join(_base64(json.dumps(part).encode()) for part in (head, claims))
     key = None
     with suppress(ValueError, TypeError):

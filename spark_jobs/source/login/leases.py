@@ -16,7 +16,7 @@ _MARGIN = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class TimedSecret:
     """A value until a time, in seconds since 1970; its text shows none of it."""
 
     value: Any = field(repr=False)
@@ -27,11 +27,11 @@ class Lease:
         return time.time() < self.end - min(_MARGIN, (self.end - self.begin) / 2)
 
 
-_leases: dict[Hashable, Lease] = {}
+_leases: dict[Hashable, TimedSecret] = {}
 _lock = threading.Lock()
 
 
-def leased(key: Hashable, request: Callable[[], Lease]) -> Any:
+def leased(key: Hashable, request: Callable[[], TimedSecret]) -> Any:
     """The value of a lease that has not expired; threads that need the same one wait for one request.
 
     A service that does not answer now does no harm while the last lease has not ended. Raises CredentialsError.

@@ -54,7 +54,7 @@ def answer(
     try:
         request = urllib.request.Request(url, data, dict(headers or {}), method="PUT" if is_put else None)  # noqa: S310 -- as above
         # Token endpoints are posted to. What is asked else is of the machine itself, and no proxy may see it.
-        proxies = None if form is not None else {}
+        proxies: dict[str, str] | None = None if form is not None else {}
         opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
         with opener.open(request, timeout=seconds) as reply:
             return bytes(reply.read(_LARGEST))

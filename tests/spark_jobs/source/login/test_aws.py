@@ -1,6 +1,5 @@
 import os
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -9,7 +8,7 @@ import pytest
 
 from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.source.login import leases
-from spark_jobs.source.login.aws import Keys, keys_of, presigned, token
+from spark_jobs.source.login.aws import AwsKeys, keys_of, presigned, token
 from spark_jobs.source.login.errors import CredentialsError
 from tests.token_services import Answer, Asked, instance, moment, serving
 
@@ -19,7 +18,7 @@ NAMES = ("AWS_", "AZURE_", "IDENTITY_", "GOOGLE_", "GCE_", "CLOUDSDK_")
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """An environment without identities, and no lease of another test."""
     for name in list(os.environ):
         if name.startswith(NAMES):
@@ -53,18 +52,18 @@ MOMENT = datetime(2026, 11, 28, 12, 34, 56, tzinfo=UTC)
 @pytest.mark.parametrize(
     "user, region, keys, signed",
     [
-        ("repl", "eu-west-1", Keys("AKIDEXAMPLE", SECRET), USERS_TOKEN),
-        ("re pl@x~ü", "us-gov-west-1", Keys("ASIDEXAMPLE", SECRET, "IQoJ+b3/Jp=="), ROLES_TOKEN),
+        ("repl", "eu-west-1", AwsKeys("AKIDEXAMPLE", SECRET), USERS_TOKEN),
+        ("re pl@x~ü", "us-gov-west-1", AwsKeys("ASIDEXAMPLE", SECRET, "IQoJ+b3/Jp=="), ROLES_TOKEN),
     ],
     ids=["of a user", "of a role"],
 )
-def test_a_token_is_that_of_botocore(user: str, region: str, keys: Keys, signed: str) -> None:
+def test_a_token_is_that_of_botocore(user: str, region: str, keys: AwsKeys, signed: str) -> None:
     host, _, port = signed.partition("/")[0].partition(":")
     assert presigned(settings(host=host, port=int(port), user=user), region, keys, MOMENT) == signed
 
 
 def test_the_text_of_keys_has_none() -> None:
-    assert repr(Keys("AKIDEXAMPLE", SECRET, "session")) == "Keys()"
+    assert repr(AwsKeys("AKIDEXAMPLE", SECRET, "session")) == "AwsKeys()"
 
 
 @pytest.mark.parametrize(
@@ -105,9 +104,9 @@ def profiles(folder: Path) -> dict[str, str]:
 def test_keys_of_variables_and_profiles(tmp_path: Path) -> None:
     files = profiles(tmp_path)
     variables = {"AWS_ACCESS_KEY_ID": "AV", "AWS_SECRET_ACCESS_KEY": "SV", "AWS_SESSION_TOKEN": "TV"}
-    assert keys_of(variables | files, REGION, 1) == Keys("AV", "SV", "TV")
-    assert keys_of(files, REGION, 1) == Keys("AD", "SD%")
-    assert keys_of(variables | files | {"AWS_PROFILE": "old"}, REGION, 1) == Keys("AO", "SO", "TO")
+    assert keys_of(variables | files, REGION, 1) == AwsKeys("AV", "SV", "TV")
+    assert keys_of(files, REGION, 1) == AwsKeys("AD", "SD%")
+    assert keys_of(variables | files | {"AWS_PROFILE": "old"}, REGION, 1) == AwsKeys("AO", "SO", "TO")
     for name, problem in [
         ("assumed", "the profile assumed has role_arn, which is not read; use password_command: [aws, rds, "),
         ("empty", "the profile empty has no keys; use password_command"),
@@ -134,7 +133,7 @@ def test_an_instance_gives_the_keys_of_its_role_until_they_expire() -> None:
         leases._leases.clear()
         assert keys_of(variables, REGION, 5).access == "ASIA1"
         time.sleep(1.1)
-        assert keys_of(variables, REGION, 5) == Keys("ASIA2", "S", "T")
+        assert keys_of(variables, REGION, 5) == AwsKeys("ASIA2", "S", "T")
     with pytest.raises(CredentialsError, match="AWS_EC2_METADATA_DISABLED is set"):
         keys_of({"AWS_EC2_METADATA_DISABLED": "true"}, REGION, 1)
 
@@ -155,7 +154,7 @@ def test_a_container_gives_keys_for_its_authorization(tmp_path: Path) -> None:
         assert str(refused.value) == "AWS's container credentials answered with status 403 (AccessDenied)"
         assert not refused.value.is_passing
         variables["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"] = str(tmp_path / "token")
-        assert keys_of(variables, REGION, 5) == Keys("ASIAC", "S", "T")
+        assert keys_of(variables, REGION, 5) == AwsKeys("ASIAC", "S", "T")
     with pytest.raises(CredentialsError, match="is neither of https nor of this machine"):
         keys_of({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://example.org/keys"}, REGION, 1)
 
@@ -177,7 +176,7 @@ def test_a_web_identity_is_exchanged_at_sts(tmp_path: Path) -> None:
 
     with serving(answer) as service:
         variables["AWS_ENDPOINT_URL_STS"] = service.url
-        assert keys_of(variables, REGION, 5) == Keys("ASIAW", "SW", "TW")
+        assert keys_of(variables, REGION, 5) == AwsKeys("ASIAW", "SW", "TW")
         assert (service.requests[0].method, service.requests[0].path) == ("POST", "/")
         leases._leases.clear()
         (tmp_path / "token").write_text("another.token")

@@ -4,7 +4,6 @@ import pytest
 
 from spark_jobs.source.login import service
 from spark_jobs.source.login.errors import CredentialsError
-from spark_jobs.source.login.leases import Lease, leased
 from tests.spark_jobs.source.login.test_aws import environment
 from tests.token_services import Asked, serving
 
@@ -54,19 +53,3 @@ def test_what_is_posted_goes_by_the_proxy_and_nothing_else(environment: pytest.M
         assert service.answer("it", "http://sts.invalid/", seconds=5, form={}) == b"http://sts.invalid/"
         with pytest.raises(CredentialsError, match="cannot be reached"):
             service.answer("it", "http://127.0.0.1:1/", seconds=5)
-
-
-def test_a_lease_outlives_a_service_that_fails_until_its_end(environment: pytest.MonkeyPatch) -> None:
-    def fails(is_passing: bool) -> Lease:
-        raise CredentialsError("it answered with status 503", is_passing)
-
-    assert leased("key", lambda: Lease("first", time.time() + 1)) == "first"
-    assert "first" not in repr(Lease("first", 1.0))
-    time.sleep(0.6)  # past half its time
-    assert leased("key", lambda: fails(True)) == "first"
-    with pytest.raises(CredentialsError):
-        leased("key", lambda: fails(False))
-    time.sleep(0.5)
-    with pytest.raises(CredentialsError):
-        leased("key", lambda: fails(True))
-    assert leased("key", lambda: Lease("second", time.time() + 3600)) == "second"
