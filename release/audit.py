@@ -54,6 +54,7 @@ def report(output: str, errors: str) -> int:
             return 0
         print(f"pip-audit failed: {last}", file=sys.stderr)
         return 1
+    # An audit in which the index knew nothing is none.
     unchecked = [package["name"] for package in packages if "skip_reason" in package]
     if len(unchecked) == len(packages):
         print(f"skipped: the index that is reached from here knows none of {len(packages)} packages")

@@ -61,6 +61,7 @@ def merged(locks: Iterable[Path]) -> str:
 
 def licence_page(root: Path) -> str:
     """The page of licences, of the packages that are installed here. Raises ValueError where one is not as locked."""
+    # A package of another system or version of Python is not in the image.
     rows = {}
     for name in IMAGE_LOCKS:
         for entry in entries(root / name):

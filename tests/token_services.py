@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,7 +51,8 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[TokenService]:
                 self.send_header("Location", content.decode())
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(BrokenPipeError):  # who asked may have given up
+                self.wfile.write(content)
 
         do_GET = do_POST = do_PUT = _reply  # noqa: N815 -- names that the base class calls
 
