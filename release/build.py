@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def main(into: Path) -> int:
-    """Builds into a folder, which is made anew. The exit status."""
+    """Builds into a folder, what was there goes. The exit status."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as scratch:

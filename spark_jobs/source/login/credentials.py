@@ -18,7 +18,7 @@ _TOKENS: Mapping[str, Callable[[MySQL], str]] = {
 
 
 def password_of(settings: MySQL) -> bytes:
-    """The password as it is sent; got anew for each call, a token of a service until shortly before it expires.
+    """The password as it is sent; renewed by each call, a token of a service until shortly before it expires.
 
     Text is UTF-8, as clients send it; bytes of an environment variable that are no UTF-8 (Python's surrogates) are sent
     as they are. Takes up to a few times ``connect_timeout`` where a service does not answer. Raises CredentialsError.

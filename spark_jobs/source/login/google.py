@@ -63,7 +63,7 @@ def _file(environment: Mapping[str, str]) -> str | None:
 
 
 def _of_file(path: str, seconds: float) -> str:
-    """A token for the identity in a file, which is read anew for each request."""
+    """A token for the identity in a file, which is read for each request."""
     label = "Google's token endpoint"
     text = service.file_text("the file of Google's credentials", path)
     kind, address = service.fields_of(path, text.encode(), "type", "token_uri")

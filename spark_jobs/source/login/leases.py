@@ -1,4 +1,4 @@
-"""What a service lends for some time: kept in this process, and asked for anew before it expires.
+"""What a service lends for some time: kept in this process, and asked for again before it expires.
 
 Put here: keeping. Not here: asking (service.py), or what is lent.
 """
