@@ -296,7 +296,8 @@ def _new_files(
     if last is None or last.silver_version < 0:
         return origin.files, None
     new = added_since(work.origin.path, last.silver_version, work.pinned.version)
-    is_restated = delta.restates(head) or _needs_all_copies(work)
+    # Windows without a key say nothing by themselves where copies that went may have been there before the log.
+    is_restated = delta.restates(head) or (work.columns.is_keyless and work.lacks_older)
     before = snapshot_of(origin.path, last.silver_version) if is_restated else None
     if new is None or (is_restated and before is None):
         return None
@@ -320,11 +321,6 @@ def _redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
     if snapshot.schema.spark_types == spark_types:
         return snapshot
     return schema_changes.redesigned(snapshot, spark_types)
-
-
-def _needs_all_copies(work: MergeJob) -> bool:
-    """True if windows say nothing by themselves, since copies that went may have been there before the log."""
-    return work.columns.is_keyless and work.lacks_older
 
 
 def _reshaped(
@@ -375,15 +371,13 @@ def run(
     finish = change_task.finish(bucketed) if bucketed else None
     for merged_files in spark_job.run(spark, tasks, work, finish, buckets):
         by_unit[merged_files.unit].append(merged_files)
-    # Tables whose rows turned out to depend on rows of other keys are done again, a task each.
-    again = [unit for unit in changes if any(result.needs_one_task for result in by_unit[unit[1].number])]
-    if again:
-        assert log
-        by_unit |= {unit.number: [] for _, unit in again}
-        bucketed = {number: unit for number, unit in bucketed.items() if number not in {u.number for _, u in again}}
-        for merged_files in spark_job.run(
-            spark, change_job.tasks_of(again, log, capacity, is_divided=False).tasks, work
-        ):
+    # Tables whose rows turned out to depend on rows of other keys are merged once more, a task each.
+    dependent = [unit for unit in changes if any(result.needs_one_task for result in by_unit[unit[1].number])]
+    if dependent and log:
+        repeated_tasks = change_job.tasks_of(dependent, log, capacity, is_divided=False).tasks
+        by_unit |= {unit.number: [] for _, unit in dependent}
+        bucketed = {at: unit for at, unit in bucketed.items() if all(other.number != at for _, other in dependent)}
+        for merged_files in spark_job.run(spark, repeated_tasks, work):
             by_unit[merged_files.unit].append(merged_files)
     # Files that are written again, where one task would have too many of them.
     final_units = [bucketed.get(unit.unit.number, unit.unit) for unit in units]

@@ -31,7 +31,7 @@ from spark_jobs.engine.deleted_rows import Truncations, with_deletion_state
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.part_merge import own_rows
 from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
-from spark_jobs.engine.restatement import Restatement, SilverSource, states, touched_keys, unchanged, with_moved
+from spark_jobs.engine.restatement import Restatement, SilverSource, states, touched_keys, unchanged
 from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
 from spark_jobs.engine.target_unit import TargetUnit
 from spark_jobs.errors import StratalogError, TableStopped
@@ -325,12 +325,7 @@ def _restated(unit: DownstreamUnit, restatement: Restatement, truncations: Trunc
             return keys
         return keys.filter(between(keys.column(unit.columns.key[0]), bounds, unit.part))
 
-    # A key of any range may be that which a row of another one had before.
-    has_moved = silver.MOVED_FROM in _silver_names(unit)
-    within = (lambda keys: keys) if has_moved else of_range
-    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=within)
-    if has_moved:
-        touched = of_range(with_moved(origin, restatement, touched))
+    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=of_range)
     key_states = states(origin, restatement, touched, _silver_names(unit), floor=unit.floor, ended=truncations.ended)
     if unit.lookup is None:
         return key_states, 0

@@ -21,7 +21,7 @@ from spark_jobs.engine import moved_lookup, shuffle_blocks
 from spark_jobs.engine.inherited_rows import counts, row_groups
 from spark_jobs.engine.locate import Keys
 from spark_jobs.engine.replay_task import FailedReplay, ReplacedRows
-from spark_jobs.engine.restatement import SilverSource, Statements, living_rows
+from spark_jobs.engine.restatement import SilverSource, StatementEffects, living_rows
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
@@ -157,7 +157,9 @@ def _with_moved(task: FoldedFiles, rows: pa.Table) -> pa.Table:
 
     def read(keys: pa.Table) -> pa.Table:
         wanted = Keys(keys, task.columns.key)
-        return living_rows(origin, task.all_files, wanted, rows.column_names, None, statements=Statements(task.emptied))
+        return living_rows(
+            origin, task.all_files, wanted, rows.column_names, None, statements=StatementEffects(task.emptied)
+        )
 
     return moved_lookup.completed(rows, task.columns.key, [*task.columns.types], read, emptied=task.emptied)
 

@@ -18,7 +18,7 @@ from spark_jobs.engine.locate import Keys
 from spark_jobs.log.position import Position
 from spark_jobs.silver import moved_keys
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.moved_rows import MovedRows, points_of
+from spark_jobs.silver.moved_rows import RowWalk, points_of
 from spark_jobs.silver.positions import FIELDS, last_of_each
 
 NEEDED = ("_op", "_existed", "_position", "_window_start", "_raw", silver.ABSENT, silver.MOVED_FROM)
@@ -55,7 +55,7 @@ def old_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table:
     """All rows of silver of the keys of rows, of those that they had before, and so on."""
     cells = [*key, "_raw"]
-    known_keys, found = moved.select(cells).slice(0, 0), [moved.slice(0, 0)]
+    known_keys, parts = moved.select(cells).slice(0, 0), [moved.slice(0, 0)]
     wanted = pa.concat_tables([moved.select(cells), old_keys(moved, key).cast(known_keys.schema)])
     while len(wanted):
         wanted = last_of_each(wanted, key)
@@ -65,13 +65,13 @@ def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table
             wanted = wanted.filter(pa.array(~is_known))
         if not len(wanted):
             break
-        found.append(read(wanted).select(moved.column_names).cast(moved.schema))
+        parts.append(read(wanted).select(moved.column_names).cast(moved.schema))
         known_keys = pa.concat_tables([known_keys, wanted])
-        wanted = old_keys(found[-1], key).cast(known_keys.schema)
-    return pa.concat_tables(found).combine_chunks()
+        wanted = old_keys(parts[-1], key).cast(known_keys.schema)
+    return pa.concat_tables(parts).combine_chunks()
 
 
-def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Position | None) -> MovedRows:
+def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Position | None) -> RowWalk:
     """The rows in the order of their windows; what the server's rows say is there where they count from."""
     op = rows.column("_op")
     is_from_server = np.asarray(silver.is_from_server(op), np.bool_)
@@ -79,7 +79,7 @@ def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Pos
     times.append((~is_from_server).astype(np.int64))
     order, starts = points_of(times)
     is_gone = np.asarray(silver.is_delete(op), np.bool_)
-    return MovedRows(
+    return RowWalk(
         rows,
         key,
         names,
@@ -95,11 +95,11 @@ def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Pos
 
 def _fields(rows: pa.Table, at: int, is_from_server: NDArray[np.bool_]) -> NDArray[np.int64]:
     """A field of the position where each row counts from: its window's beginning, or its own."""
-    own, window = (
+    row_positions, window_starts = (
         np.asarray(pc.fill_null(pc.struct_field(rows.column(column), FIELDS[at]), 0), np.int64)
         for column in ("_position", "_window_start")
     )
-    return np.where(is_from_server, own, window)
+    return np.where(is_from_server, row_positions, window_starts)
 
 
 def _first_behind(emptied: Position, times: Sequence[NDArray[np.int64]], order: NDArray[np.int64]) -> int:

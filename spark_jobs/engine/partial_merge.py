@@ -26,7 +26,7 @@ from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine import moved_lookup
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.locate import Hit, Keys
-from spark_jobs.engine.restatement import Restatement, SilverSource, Statements, living_rows
+from spark_jobs.engine.restatement import Restatement, SilverSource, StatementEffects, living_rows
 from spark_jobs.engine.target_files import RowChanges
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
@@ -66,7 +66,7 @@ class SilverLookup:
         names = [*types, *ADDED, "_op", ABSENT, "_window_start"]
         wanted = Keys(keys, self.origin.key, exact=exact)
         return self.counted(
-            living_rows(self.origin, files, wanted, names, None, statements=Statements(self.floor, exact))
+            living_rows(self.origin, files, wanted, names, None, statements=StatementEffects(self.floor, exact))
         )
 
     def with_moved(self, rows: pa.Table, types: Sequence[str]) -> pa.Table:
@@ -78,7 +78,7 @@ class SilverLookup:
         def read(keys: pa.Table) -> pa.Table:
             wanted = Keys(keys, self.origin.key)
             return living_rows(
-                self.origin, self.files, wanted, rows.column_names, None, statements=Statements(self.floor)
+                self.origin, self.files, wanted, rows.column_names, None, statements=StatementEffects(self.floor)
             )
 
         return moved_lookup.completed(rows, self.origin.key, types, read, emptied=self.floor)

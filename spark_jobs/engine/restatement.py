@@ -52,7 +52,7 @@ class Restatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class StatementEffects:
     """What statements have done to rows of silver that are read all the same.
 
     emptied: where the last one stands that emptied the table. exact: changes of exact texts, and of names of columns
@@ -107,7 +107,11 @@ def touched_keys(
     added_keys = touched_rows(origin, added, names, restatement, after=after)
     # Removed files have exact texts under the names that columns had then.
     parts = chain((changed(rows, restatement.exact_texts) for rows in removed), added_keys)
-    return last_of_each(pa.concat_tables([no_rows, *map(within, parts)]), origin.key)
+    if silver.MOVED_FROM not in origin.schema.names:
+        return last_of_each(pa.concat_tables([no_rows, *map(within, parts)]), origin.key)
+    # A key of any range may be that which a row of another one had before.
+    all_keys = last_of_each(pa.concat_tables([no_rows, *parts]), origin.key)
+    return within(with_moved(origin, restatement, all_keys))
 
 
 def states(
@@ -147,7 +151,7 @@ def living_rows(
     names: Sequence[str],
     floor: Position | None,
     *,
-    statements: Statements = Statements(),
+    statements: StatementEffects = StatementEffects(),
 ) -> pa.Table:
     """Every row that files of silver have of some keys, but markers of TRUNCATE and rows before the floor.
 

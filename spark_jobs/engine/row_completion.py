@@ -32,7 +32,7 @@ from spark_jobs.engine.version_intervals import ranks_of
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.moved_rows import MovedRows, points_of
+from spark_jobs.silver.moved_rows import RowWalk, points_of
 from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_of_each, newest, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns
 from spark_jobs.silver.row_overlay import completed as completed_by_key
@@ -140,12 +140,12 @@ def _laid_over(
     """Each row with what it lacks from the rows of its key before it, and which are whole then."""
     if not rows.column(ABSENT).null_count < len(rows):
         return rows, np.ones(len(rows), np.bool_)
-    rows = _moved(rows, floor, columns, key)
+    rows = _with_old_rows(rows, floor, columns, key)
     runs = KeyRuns.of(rows, key, silver.is_delete(rows.column("_op")))
     return completed_by_key(rows, runs, [*columns.types], _periods(rows, statements, floor))
 
 
-def _moved(rows: pa.Table, floor: Position | None, columns: silver.Columns, key: Sequence[str]) -> pa.Table:
+def _with_old_rows(rows: pa.Table, floor: Position | None, columns: silver.Columns, key: Sequence[str]) -> pa.Table:
     """Each row, those of changes that gave them another key with what the rows of these keys tell."""
     is_change = pc.is_valid(rows.column(KEY_NUMBER))
     is_moved = np.asarray(pc.and_(pc.is_valid(rows.column(silver.MOVED_FROM)), is_change), np.bool_)
@@ -161,7 +161,7 @@ def _moved(rows: pa.Table, floor: Position | None, columns: silver.Columns, key:
     is_gone = np.asarray(silver.is_delete(op), np.bool_)
     is_from_server = np.asarray(silver.is_from_server(op), np.bool_) & ~is_gone
     is_new = np.ones(len(rows), np.bool_)
-    walk = MovedRows(rows, key, [*columns.types], order, starts, is_gone, is_moved, is_from_server, is_new, emptied)
+    walk = RowWalk(rows, key, [*columns.types], order, starts, is_gone, is_moved, is_from_server, is_new, emptied)
     return walk.completed()
 
 

@@ -47,7 +47,7 @@ _GONE = KeyState(np.zeros(0, np.int64), is_broken=True)
 
 
 @dataclass(frozen=True, slots=True)
-class MovedRows:
+class RowWalk:
     """Rows in the order in which they are walked through.
 
     rows: with ABSENT, MOVED_FROM and RAW. key, names: the table's key and the columns that rows are completed in.
@@ -121,19 +121,19 @@ class MovedRows:
             if self.emptied is not None and default is None and begin >= self.emptied:
                 default = _GONE
                 states.clear()
-            here = [row for row in at_once.tolist() if involved[codes[row]]]
+            rows_at_once = [row for row in at_once.tolist() if involved[codes[row]]]
             # All look at what was before this point; what they make of it is there behind it.
-            found: list[tuple[int, KeyState]] = []
-            for row in here:
+            new_states: list[tuple[int, KeyState]] = []
+            for row in rows_at_once:
                 before = states.get(int(codes[row]), default)
                 if self.is_moved[row]:
                     old = states.get(int(origins[row]), default) if origins[row] >= 0 else _GONE
-                    state = self._moved(row, int(origins[row]), old, before, is_present[row])
+                    state = self._state_of_moved(row, int(origins[row]), old, before, is_present[row])
                     results.append((row, state))
                 else:
                     state = self._next(row, int(origins[row]), before, is_present[row])
-                found.append((int(codes[row]), _GONE if self.is_gone[row] else state))
-            states.update(found)
+                new_states.append((int(codes[row]), _GONE if self.is_gone[row] else state))
+            states.update(new_states)
         return results
 
     def _points(self) -> Iterator[tuple[int, Numbers]]:
@@ -141,7 +141,7 @@ class MovedRows:
         for start, stop in zip(self.starts.tolist(), stops, strict=True):
             yield start, self.order[start:stop]
 
-    def _moved(
+    def _state_of_moved(
         self, row: int, origin: int, old: KeyState | None, before: KeyState | None, is_present: Flags
     ) -> KeyState:
         """What is known of a row that came from another key. before: of its new key's row until then."""
@@ -229,6 +229,6 @@ def within_window(rows: pa.Table, key: Sequence[str], names: Sequence[str]) -> p
         )
 
     is_gone = ~np.asarray(rows.column("_exists").to_numpy(zero_copy_only=False), np.bool_)
-    completed = MovedRows(rows, key, names, order, starts, is_gone, is_moved, refuse=refuse).completed()
+    completed = RowWalk(rows, key, names, order, starts, is_gone, is_moved, refuse=refuse).completed()
     at = completed.schema.get_field_index(MOVED)
     return completed.set_column(at, MOVED, pa.repeat(pa.scalar(False), len(rows)))

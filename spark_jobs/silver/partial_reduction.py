@@ -27,7 +27,7 @@ def reduce(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Ta
     """
     if ABSENT not in rows.column_names:
         return net_changes.reduce(rows, key)
-    rows = _moved(rows, key, is_all=is_all)
+    rows = _with_old_rows(rows, key, is_all=is_all)
     runs = _runs(rows, key)
     numbers = telling_rows(rows, runs, _source_columns(rows))
     changes, micros = np.zeros(len(rows), np.int64), rows.column("_micros").to_numpy().copy()
@@ -45,7 +45,7 @@ def settle(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Ta
     """
     if ABSENT not in rows.column_names:
         return net_changes.settle(rows, key)
-    rows = _moved(rows, key, is_all=is_all)
+    rows = _with_old_rows(rows, key, is_all=is_all)
     runs = _runs(rows, key)
     settled, is_ended = overlaid(rows, runs, _source_columns(rows))
     _require_begun(settled, is_ended & settled.column(MOVED_FROM).is_null().to_numpy(zero_copy_only=False))
@@ -55,7 +55,7 @@ def settle(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Ta
     return net_changes.sorted_by_key(_with(settled, counted), key)
 
 
-def _moved(rows: pa.Table, key: Sequence[str], *, is_all: bool) -> pa.Table:
+def _with_old_rows(rows: pa.Table, key: Sequence[str], *, is_all: bool) -> pa.Table:
     """Rows that changes gave their keys, completed by the rows of the keys that they had. Raises PartialKeyChange."""
     if is_all:
         return within_window(rows, key, _source_columns(rows))

@@ -105,8 +105,8 @@ def folded(snapshot: Snapshot, columns: silver.Columns, stop: int, emptied: int 
     window = ((1, 1, 0), (1, 1, stop))
     target = FoldTarget(snapshot.path, snapshot.schema, snapshot.configuration, columns, window)
     position = None if emptied is None else at(emptied)
-    files = tuple(snapshot.files)
-    task = FoldedFiles(snapshot.path, files, snapshot.schema, columns, at(stop), position, 3, files)
+    old_files = tuple(snapshot.files)
+    task = FoldedFiles(snapshot.path, old_files, snapshot.schema, columns, at(stop), position, 3, old_files)
     results = list(fold_task.work(task))
     blocks = [result for result in results if isinstance(result, ShuffleBlock)]
     files = [
