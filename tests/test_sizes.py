@@ -11,7 +11,7 @@ from tests.source_trees import nodes_of
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("spark_jobs", "assets", "dagster_project", "stratalog", "tests", "benchmarks", "corpus", "docs", "spec")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-FILE_LINES, CLASS_LINES, FUNCTION_LINES, POSITIONAL = 500, 300, 50, 5
+FILE_LINES, CLASS_LINES, FUNCTION_LINES, POSITIONAL = 600, 300, 50, 5
 LONG_FILES: set[str] = set()
 """Files that may be longer: tables that are generated."""
 LONG_FUNCTIONS = {

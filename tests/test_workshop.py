@@ -15,7 +15,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spark_jobs", "assets", "dagster_project", "stratalog")
-LOCKS = tuple(f"requirements{part}.txt" for part in ("-build", "", "-dev", "-connect", "-otel", "-docs", "-make", "-release"))
+EXTRAS = ("-build", "", "-dev", "-connect", "-otel", "-docs", "-make", "-release")
+LOCKS = tuple(f"requirements{part}.txt" for part in EXTRAS)
 MODULES = sorted(
     path.relative_to(ROOT)
     for package in PACKAGES

@@ -55,6 +55,7 @@ def check(path: Path, *, connect: bool, as_json: bool) -> None:
     Example: stratalog check -c pipeline.yaml
     Example: stratalog check -c pipeline.yaml --connect
     """  # noqa: D301 - click's mark for lines that stay as they are
+    # Problems of the configuration come first: nothing else is looked at with them.
     pipeline = load(path)
     problems = _dump_problems(pipeline)
     if problems:

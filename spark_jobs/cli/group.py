@@ -138,7 +138,7 @@ class _Verbs(click.Group):
         """The verb that is meant; a word that is none is refused, with the verbs that are like it."""
         near = [] if args[0] in _MODULES else get_close_matches(args[0], _MODULES)
         if near:
-            ctx.fail(f"No such command '{args[0]}'; did you mean {' or '.join(near)}?")
+            ctx.fail(f"No such command {args[0]!r}; did you mean {' or '.join(near)}?")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -355,6 +355,7 @@ def pending(unit: DownstreamUnit, truncations: Truncations) -> pa.Table:
     """
     names = [*_silver_names(unit), *(["_window_start"] if unit.after else [])]
     reading = [*dict.fromkeys([*names, *moved_lookup.NEEDED])] if silver.MOVED_FROM in names else names
+    # Of each file the rows that are new, then what they lack from the rows of old keys, then the newest of each key.
     bounds = _part_bounds(unit, unit.pending)
     tables = []
     for file in unit.pending:

@@ -169,20 +169,20 @@ def living_rows(
     Raises LakeError.
     """
     if silver.ABSENT not in names or silver.MOVED_FROM not in origin.schema.names:
-        return changed(_living(origin, files, keys, names, floor), statements.exact)
+        return changed(_living_rows(origin, files, keys, names, floor), statements.exact)
     reading = [*dict.fromkeys([*names, *moved_lookup.NEEDED])]
     of_source = [name for name in names if name not in silver.ADDED and name not in silver.LACKING]
 
     def read(wanted: pa.Table) -> pa.Table:
         own_keys = Keys(wanted, origin.key, exact=statements.exact)
-        return changed(_living(origin, files, own_keys, reading, None), statements.exact)
+        return changed(_living_rows(origin, files, own_keys, reading, None), statements.exact)
 
-    rows = changed(_living(origin, files, keys, reading, floor), statements.exact)
+    rows = changed(_living_rows(origin, files, keys, reading, floor), statements.exact)
     rows = moved_lookup.completed(rows, origin.key, of_source, read, emptied=floor or statements.emptied)
     return rows.select([*dict.fromkeys([*names, silver.MOVED_FROM])])
 
 
-def _living(
+def _living_rows(
     origin: SilverSource, files: Sequence[DataFile], keys: Keys, names: Sequence[str], floor: Position | None
 ) -> pa.Table:
     alive = [pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()]
@@ -202,6 +202,7 @@ def with_moved(origin: SilverSource, restatement: Restatement, touched: pa.Table
     moved_rows = [moved for file in restatement.files if (moved := _moved_rows(origin, file)) is not None]
     if not moved_rows:
         return touched
+    # A row that came from a touched key is touched, and so are the rows that came from its key, until none is left.
     rows = pa.concat_tables(moved_rows)
     old_keys, numbers = moved_keys.read(rows.column(silver.MOVED_FROM), origin.key, rows.schema)
     rows = rows.take(numbers).select(touched.column_names).cast(touched.schema)

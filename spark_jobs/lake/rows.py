@@ -55,11 +55,11 @@ def rows_with(
         for name, _, value in cells:
             chosen = chosen.filter(pc.equal(chosen[name], _scalar(value)))
         chosen = chosen.select(list(columns))
-        values = [_values(chosen[name]) for name in columns]
+        values = [_column_values(chosen[name]) for name in columns]
         yield from (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
+def _column_values(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column, times in UTC."""
     if not (pa.types.is_timestamp(column.type) and column.type.tz):
         values: list[Any] = column.to_pylist()

@@ -78,9 +78,9 @@ class ColumnMasks:
             masked = _masked(keys.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
             keys = keys.set_column(keys.schema.get_field_index(name), name, masked)
         keys = keys.set_column(keys.schema.get_field_index(RAW), RAW, _without(texts, frozenset(masks)))
-        places = np.full(len(rows), -1, np.int64)
-        places[numbers.to_numpy()] = np.arange(len(keys))
-        return pa.chunked_array([moved_keys.written(keys, key).take(pa.array(places, mask=places < 0))])
+        indexes = np.full(len(rows), -1, np.int64)
+        indexes[numbers.to_numpy()] = np.arange(len(keys))
+        return pa.chunked_array([moved_keys.written(keys, key).take(pa.array(indexes, mask=indexes < 0))])
 
     def _computed(self, column: Computed, rows: pa.Table, texts: pa.MapArray, file_names: FileNames | None) -> pa.Array:
         """A computed column of rows; NULL where the table lacks a column that the expression names."""

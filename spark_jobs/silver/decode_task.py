@@ -110,7 +110,7 @@ def changes_task(
             Decoder(definition, before=table_columns, prepared=True, gtids=True, scans=scans)
             for table_columns in (before, "all")
         )
-        moved_rows = MovedRows(full_decoder, columns.key) if splits and before == "key" else None
+        moved_rows = MovedKeyDecoding(full_decoder, columns.key) if splits and before == "key" else None
         yield from _each_change(
             _remaining(_with_whole_rows(decoder, slices, moved_rows), judge), columns, splits=splits
         )
@@ -187,12 +187,14 @@ def _complete(
     """The changes; from where a slice changes a key, with all columns of the rows before."""
     decoder = Decoder(definition, before=before, prepared=True, scans=scans)
     moved_rows = (
-        MovedRows(Decoder(definition, before="all", prepared=True, scans=scans), key) if before == "key" else None
+        MovedKeyDecoding(Decoder(definition, before="all", prepared=True, scans=scans), key)
+        if before == "key"
+        else None
     )
     yield from _with_whole_rows(decoder, runs, moved_rows)
 
 
-def _with_whole_rows(decoder: Decoder, runs: Runs, moved_rows: "MovedRows | None" = None) -> LocatedChanges:
+def _with_whole_rows(decoder: Decoder, runs: Runs, moved_rows: "MovedKeyDecoding | None" = None) -> LocatedChanges:
     yield from ((changes, origin, None) for changes, origin in decoded(decoder, runs, moved_rows))
 
 
@@ -207,7 +209,7 @@ def _remaining(all_changes: LocatedChanges, judge: ChangeJudge | None) -> Locate
 
 
 @dataclass(frozen=True, slots=True)
-class MovedRows:
+class MovedKeyDecoding:
     """Decodes a slice again, with all columns of the rows before, where it changes a key: few slices do."""
 
     decoder: Decoder
@@ -251,7 +253,9 @@ def _partial(
             yield completed.take(rows), slice_origin, absent.take(rows)
 
 
-def decoded(decoder: Decoder, runs: Runs, moved_rows: MovedRows | None = None) -> Iterator[tuple[Changes, SliceOrigin]]:
+def decoded(
+    decoder: Decoder, runs: Runs, moved_rows: MovedKeyDecoding | None = None
+) -> Iterator[tuple[Changes, SliceOrigin]]:
     """Changes of runs in order, and where they take effect; those of a run before the next run is taken."""
     numbered = _Numbered()
     for run in runs:

@@ -23,7 +23,7 @@ def written(rows: pa.Table, key: Sequence[str]) -> pa.Array:
     exact = [dict(texts or ()) for texts in rows.column(RAW).to_pylist()]
     by_column = []
     for name in key:
-        texts = _texts(rows.column(name).combine_chunks()).to_pylist()
+        texts = _key_texts(rows.column(name).combine_chunks()).to_pylist()
         by_column.append(
             [
                 _VALUE + text if text is not None else _EXACT + row_texts.get(name, "")
@@ -48,16 +48,17 @@ def read(keys: pa.Array | pa.ChunkedArray, key: Sequence[str], schema: pa.Schema
         all_exact.append(pairs or None)
         for column, text in zip(by_column, texts, strict=True):
             column.append(text[1:] if text.startswith(_VALUE) else None)
+    # A text that the column's type of today does not have names no row: no key is read then.
     kinds = [schema.field(name).type for name in key]
     try:
-        columns = [_values(texts, kind) for texts, kind in zip(by_column, kinds, strict=True)]
+        columns = [_key_values(texts, kind) for texts, kind in zip(by_column, kinds, strict=True)]
     except (pa.ArrowInvalid, ValueError):
         numbers, all_exact = [], []
         columns = [pa.nulls(0, kind) for kind in kinds]
     return pa.table([*columns, pa.array(all_exact, _RAW_TYPE)], [*key, RAW]), pa.array(numbers, pa.int64())
 
 
-def _texts(values: pa.Array) -> pa.Array:
+def _key_texts(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_binary(values.type):
@@ -65,7 +66,7 @@ def _texts(values: pa.Array) -> pa.Array:
     return pc.cast(values, pa.string())
 
 
-def _values(texts: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+def _key_values(texts: Sequence[str | None], kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         return pa.array([None if text is None else bytes.fromhex(text) for text in texts], kind)
     return pa.array(texts, pa.string()).cast(kind)

@@ -84,7 +84,7 @@ class RowWalk:
         for row, state in states:
             for at, name in enumerate(self.names):
                 sources[name][row] = state.sources[at]
-        return self._filled(sources, dict(states), origin_rows)
+        return self._with_sources(sources, dict(states), origin_rows)
 
     def _codes(self) -> tuple[Numbers, Numbers, Numbers]:
         """Numbers of each row's key and old key, -1 for none; and by number a row that names the key as its old one."""
@@ -98,16 +98,17 @@ class RowWalk:
             windows = self.rows.column("_window").combine_chunks()
             columns["window"] = pa.chunked_array([windows, windows.take(numbers)])
         table = pa.table(columns)
+        # Rows of one key, and of one window where there are several, get one number.
         grouped = table.append_column("\0at", pa.array(np.arange(len(table)))).group_by([*columns], use_threads=False)
         lists = grouped.aggregate([("\0at", "list")]).column("\0at_list").combine_chunks()
         codes = np.empty(len(table), np.int64)
         codes[lists.values.to_numpy()] = np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
-        own, old = codes[: len(keys)], codes[len(keys) :]
+        row_codes, old = codes[: len(keys)], codes[len(keys) :]
         origins = np.full(len(keys), _NONE, np.int64)
         origins[numbers.to_numpy()] = old
         origin_rows = np.full(len(lists), _NONE, np.int64)
         origin_rows[old] = numbers.to_numpy()
-        return own, origins, origin_rows
+        return row_codes, origins, origin_rows
 
     def _states(self, codes: Numbers, origins: Numbers, is_present: Flags) -> list[tuple[int, KeyState]]:
         """Of each moved row what is known of it."""
@@ -172,7 +173,7 @@ class RowWalk:
             return KeyState(sources, is_broken=True)
         return KeyState(np.where(sources < 0, before.sources, sources), before.origin, before.is_broken)
 
-    def _filled(self, sources: dict[str, Numbers], states: dict[int, KeyState], origin_rows: Numbers) -> pa.Table:
+    def _with_sources(self, sources: dict[str, Numbers], states: dict[int, KeyState], origin_rows: Numbers) -> pa.Table:
         """The rows with the values of these sources."""
         rows = self.rows
         absent = np.stack([sources[name] < 0 for name in self.names], axis=1)
@@ -216,6 +217,7 @@ def within_window(rows: pa.Table, key: Sequence[str], names: Sequence[str]) -> p
     is_moved = np.asarray(rows.column(MOVED).to_numpy(zero_copy_only=False), np.bool_)
     if not is_moved.any():
         return rows
+    # The rows of changes are walked through in the order of the log.
     position = rows.column("_position").combine_chunks()
     fields = ("stretch", "number", "offset", "row")
     order, starts = points_of([np.asarray(position.field(name), np.int64) for name in fields])
