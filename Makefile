@@ -275,6 +275,8 @@ $(RUN): | $(VENV)
 	@$(UV) -q -r requirements-build.txt
 	@$(UV) -r requirements.txt
 	@$(PY) -m pip install -q --no-deps --no-build-isolation --no-index -e .
+	@$(STEP) "The decoder's machine code: a minute or two"
+	@$(PY) -m spark_jobs.binlog.kernels.build
 	@rm -f .venv/.run-* .venv/.dev-* && touch $@
 
 $(DEV): $(RUN)

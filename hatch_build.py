@@ -1,6 +1,7 @@
-"""Build hook of hatchling for a wheel: packages with common names lie below ``stratalog``, with the documentation.
+"""Build hook of hatchling: packages with common names lie below ``stratalog``; adds pages and machine code.
 
-Put here: which packages move, and how their imports are rewritten. Not here: dependencies (pyproject.toml).
+Put here: which packages move, how their imports are rewritten, and what else a wheel has. Not here: dependencies
+(pyproject.toml), or making machine code (spark_jobs/binlog/kernels/build.py).
 
 At the top of a checkout, ``assets`` and ``dagster_project`` are what a Dagster project has. Installed beside a project
 that has packages of these names itself, one of the two would hide the other.
@@ -9,6 +10,8 @@ that has packages of these names itself, one of the two would hide the other.
 import ast
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,8 @@ MOVED = ("assets", "dagster_project")
 HOME = "stratalog"
 PAGES = "spark_jobs/docs"
 """Folder of the pages of docs/ in a wheel."""
+KERNELS = "spark_jobs.binlog.kernels"
+"""Package of the decoder's kernels; its module ``build`` makes their machine code."""
 _NAMES = "|".join(MOVED)
 _IMPORT = re.compile(rf"^(\s*)from ({_NAMES})(\.[\w.]+)? import ", re.MULTILINE)
 _LITERAL = re.compile(rf"""(["'])({_NAMES})((?:\.\w+)+)\1""")
@@ -37,7 +42,7 @@ class MovePackages(BuildHookInterface[Any]):
             return
         self._scratch = tempfile.mkdtemp()
         gather(Path(self.root), Path(self._scratch))
-        build_data["force_include"] |= pages(Path(self.root))
+        build_data["force_include"] |= pages(Path(self.root)) | machine_code(Path(self.root))
         build_data["force_include"][str(Path(self._scratch, HOME))] = HOME
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
@@ -64,6 +69,16 @@ def pages(root: Path) -> dict[str, str]:
     return {
         str(path): f"{PAGES}/{path.relative_to(root / 'docs').as_posix()}" for path in (root / "docs").rglob("*.md")
     }
+
+
+def machine_code(root: Path) -> dict[str, str]:
+    """Each file of machine code, with its path in a wheel; made where it is missing or of other sources.
+
+    It is for the version of Python that builds the wheel, and for machines like this one; others compile.
+    """
+    command = [sys.executable, "-m", f"{KERNELS}.build"]
+    paths = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    return {path: Path(path).relative_to(root).as_posix() for path in paths}
 
 
 def rewritten(source: str, name: str) -> str:

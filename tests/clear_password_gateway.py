@@ -80,12 +80,12 @@ class ClearPasswordGateway(Listener):
         for target, arguments in (
             (_copy_bytes, (client, outer, self.wire)),
             (_copy_bytes, (outer, client, None)),
-            (self._session, (inner,)),
+            (self._serve_session, (inner,)),
         ):
             self._threads.append(threading.Thread(target=target, args=arguments, daemon=True))
             self._threads[-1].start()
 
-    def _session(self, stream: socket.socket) -> None:
+    def _serve_session(self, stream: socket.socket) -> None:
         with stream, suppress(OSError, EOFError):
             self._log_in(stream)
 

@@ -3,6 +3,7 @@
 pytest_plugins = (
     "tests.fix_cli",
     "tests.fix_hypothesis",
+    "tests.fix_kernels",
     "tests.fix_order",
     "tests.fix_summary",
     "tests.fix_spark",

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -25,6 +26,16 @@ from stratalog.definitions import defs as configured
 assert set(configured.resolve_all_asset_keys()) == set(defs.resolve_all_asset_keys())
 own = [name for name in sys.modules if name.partition(".")[0] in ("assets", "dagster_project")]
 print(sorted(own), Path(sys.modules["spark_jobs"].__file__).parents[1], StratalogComponent.__module__)
+"""
+MACHINE_CODE = """\
+import spark_jobs
+from pathlib import Path
+from spark_jobs.binlog.kernels import targets
+from spark_jobs.binlog.kernels.machine_code import FOLDER, decoded, file_name, installed
+folder = Path(spark_jobs.__file__).parent / "binlog" / "kernels" / FOLDER
+made = {target.name: decoded(target, (folder / file_name(target)).read_bytes()) for target in targets.machine_targets()}
+print(folder.parents[3])
+print(len(made) == len(list(folder.iterdir())), bool(installed().entries) == (targets.fitting_target() is not None))
 """
 
 
@@ -56,6 +67,21 @@ def run(folder: Path, code: str, path: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         command, cwd=folder, env=environment | {"PYTHONPATH": folders}, capture_output=True, text=True, check=False
     )
+
+
+def test_a_wheel_is_built_with_what_the_decoder_is_installed_with() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    backend, *libraries = project["build-system"]["requires"]
+    assert backend == "hatchling"
+    assert libraries
+    assert set(libraries) <= set(project["project"]["dependencies"])
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_wheel_has_machine_code_for_its_python(wheel: Path, tmp_path: Path) -> None:
+    ran = run(tmp_path, MACHINE_CODE, wheel)
+    assert (ran.returncode, ran.stdout.splitlines()) == (0, [str(wheel), "True True"]), ran.stderr
 
 
 @pytest.mark.thorough

@@ -1,7 +1,7 @@
 """The binlog decoder: bytes of MySQL's and MariaDB's binary logs to slices, events and Arrow columns.
 
 It does no I/O, but that FileDecoder.read reads the file it is given, and knows neither Spark nor Dagster: executors
-need nothing else of the project but ``errors`` and ``log``.
+need nothing else of the project but ``errors``, ``log`` and ``text``.
 FORMAT.md beside this file gives the layouts as offset tables.
 
 Put here: what callers outside this package import. Not here: any code.

@@ -1,36 +1,27 @@
-"""Folder of compiled kernels on disk, whose name is the hash of this package's sources.
+"""Machine code of kernels: what is installed, else what numba compiled at an earlier use and keeps on disk.
 
 numba keys a function's cache by the function's own file. A kernel contains the code of helpers in other files too, so
-after an edit of a helper alone the old code would run.
+after an edit of a helper alone the old code would run. The folder's name is the hash of this package's sources.
 
-Put here: where compiled code is stored, and when it is removed. Not here: what is compiled (compile.py).
+Put here: where machine code is looked for and stored, and when it is removed. Not here: what is compiled (compile.py),
+or the files that are installed (machine_code.py).
 """
 
 import functools
-import hashlib
+import pickle
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
+from numba.core.compiler import CompileResult
+
+from spark_jobs.binlog.kernels.machine_code import entry_name, installed, sources_hash
 
 PREFIX = "kernels-"
 """Prefix of the folders' names."""
-
-
-@functools.cache
-def sources_hash() -> str:
-    """The hash of all of this package's modules, names and bytes."""
-    digest = hashlib.sha256()
-    for source in sorted(resources.files(__package__).iterdir(), key=lambda source: source.name):
-        if source.name.endswith(".py"):
-            content = source.read_bytes()
-            digest.update(f"{source.name}\0{len(content)}\0".encode())
-            digest.update(content)
-    return digest.hexdigest()[:32]
 
 
 @functools.cache
@@ -78,7 +69,7 @@ class _CacheFolder(CompileResultCacheImpl):
         self._locator = _Locator(self._locator)
 
 
-class KernelCache(FunctionCache):
+class _Compiled(FunctionCache):
     """numba's cache of one function, in that folder."""
 
     _impl_class = _CacheFolder
@@ -88,11 +79,41 @@ class KernelCache(FunctionCache):
         with suppress(FileNotFoundError):
             super().save_overload(sig, data)
 
+    def signatures(self, target_context: Any) -> list[Any]:
+        """Signatures of what it holds for this processor."""
+        codegen = target_context.codegen()
+        keys = self._cache_file._load_index()  # noqa: SLF001 - nothing public lists a cache
+        return [key[0] for key in keys if key == self._index_key(key[0], codegen)]
 
-def load_all(compiled: Any) -> int:
-    """Loads what the cache of a kernel holds for this processor. Returns how many signatures that is."""
-    cache, codegen = compiled._cache, compiled.targetctx.codegen()  # noqa: SLF001 - nothing public lists a cache
-    entries = [key for key in cache._cache_file._load_index() if key == cache._index_key(key[0], codegen)]  # noqa: SLF001
-    for signature, *_ in entries:
-        compiled.compile(signature)
-    return len(entries)
+
+class KernelCache(NullCache):
+    """The machine code of one kernel, by signature; numba asks here before it compiles."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        """Made at its first use: each looks for a folder that can be written, and most processes need none."""
+        try:
+            return _Compiled(self._function)
+        except RuntimeError:  # there is no such folder: each process compiles for itself
+            return NullCache()
+
+    @property
+    def cache_path(self) -> Any:
+        return self._compiled.cache_path
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        entry = installed().entries.get(entry_name(self._function, sig))
+        if entry is None:
+            return self._compiled.load_overload(sig, target_context)
+        target_context.refresh()
+        return CompileResult._rebuild(target_context, *pickle.loads(entry))  # noqa: SLF001, S301 - our own file
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        self._compiled.save_overload(sig, data)
+
+    def signatures(self, target_context: Any) -> list[Any]:
+        """Signatures of which there is machine code from earlier uses."""
+        return [] if type(self._compiled) is NullCache else self._compiled.signatures(target_context)

@@ -1,17 +1,25 @@
-"""Compilation of kernels: numba's options, the decorators, what the processor has.
+"""Compilation of kernels: numba's options, the decorators, what the processor has, and that a user hears of it.
 
 Put here: what every kernel shares at compile time. Not here: any kernel, any intrinsic.
 """
 
+import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
-import llvmlite.binding
 import numba
+from numba.core.event import Event, Listener, register
 from numpy.typing import NDArray
 
 from spark_jobs.binlog.kernels import memory
-from spark_jobs.binlog.kernels.cache import KernelCache, load_all
+from spark_jobs.binlog.kernels.cache import KernelCache
+from spark_jobs.binlog.kernels.machine_code import entry_name, installed
+from spark_jobs.binlog.kernels.signatures import signatures
+from spark_jobs.binlog.kernels.targets import compiler_features
+from spark_jobs.text.progress import doing
+
+log = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 
@@ -32,7 +40,8 @@ would count the references of each array that one function hands to another, by 
 map_characters; and all that a kernel is given outlives the call."""
 
 
-_kernels: list[Any] = []
+_kernels: dict[str, Any] = {}
+"""By ``module.function``."""
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -41,13 +50,23 @@ def kernel(function: Callable[..., Any]) -> Any:
         return memory.checked(function)
     compiled = numba.njit(**_OPTIONS)(function)
     compiled._cache = KernelCache(function)  # noqa: SLF001 - as numba's cache=True does, by another key
-    _kernels.append(compiled)
+    _kernels[entry_name(function, "")] = compiled
     return compiled
 
 
 def load_cached() -> int:
-    """Loads the machine code of every kernel that is cached on disk, before any is called. Returns how many were."""
-    return sum(load_all(kernel) for kernel in _kernels)
+    """Loads the machine code that is installed, or else cached, before any is called. Returns how much there was."""
+    if installed().entries:
+        found = [(_kernels[name], arguments) for name, arguments in signatures() if name in _kernels]
+    else:
+        found = [
+            (compiled, arguments)
+            for compiled in _kernels.values()
+            for arguments in compiled._cache.signatures(compiled.targetctx)  # noqa: SLF001 - it is ours
+        ]
+    for compiled, arguments in found:
+        compiled.compile(arguments)
+    return len(found)
 
 
 def part(function: Callable[..., Any]) -> Any:
@@ -60,11 +79,41 @@ def part(function: Callable[..., Any]) -> Any:
     return numba.njit(forceinline=True, **_OPTIONS)(function)
 
 
-def _features() -> set[str]:
-    """Features of this processor besides the common ones; none where numba is told for which processor to compile."""
-    if CHECKED or numba.config.CPU_NAME or numba.config.CPU_FEATURES:  # type: ignore[attr-defined]
-        return set()
-    return {name for name, here in llvmlite.binding.get_host_cpu_features().items() if here}
+FEATURES: frozenset[str] = frozenset() if CHECKED else compiler_features()
+"""Features of the processor besides the common ones: of this one, or those that numba is told to compile for."""
 
 
-FEATURES = _features()
+class _Notice(Listener):
+    """Tells that kernels are compiled, all of which takes half a minute: a line at the first, and an activity.
+
+    numba compiles under a lock, so that events come from one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._is_logged = False
+        self._activity = ExitStack()
+
+    def on_start(self, event: Event) -> None:
+        if not self._is_ours(event):
+            return
+        self._depth += 1
+        if self._depth > 1:  # what a kernel calls
+            return
+        if not self._is_logged:
+            log.info("compiling the decoder, half a minute once: %s", installed().lack)
+            self._is_logged = True
+        self._activity.enter_context(doing("compiling the decoder"))
+
+    def on_end(self, event: Event) -> None:
+        if self._is_ours(event):
+            self._depth -= 1
+            if not self._depth:
+                self._activity.close()
+
+    @staticmethod
+    def _is_ours(event: Event) -> bool:
+        return str(event.data["dispatcher"].py_func.__module__).startswith(f"{__package__}.")
+
+
+register("numba:compile", _Notice())

@@ -78,8 +78,10 @@ class Filled:
         return kernels.address_of(self.text) if self.text else 0
 
     def numbers(self, kind: str) -> Numbers:
-        """The slots as numbers of a numpy type."""
-        return np.frombuffer(self.slots, kind)
+        """The slots as numbers of a numpy type, always read-only, which to a kernel is a part of their type."""
+        numbers = np.frombuffer(self.slots, kind)
+        numbers.setflags(write=False)
+        return numbers
 
     def array(self, arrow: pa.DataType) -> pa.Array:
         """The slots as they are, as an Arrow array."""

@@ -65,8 +65,9 @@ def text_of(wire: bytes, charset: str) -> str:
     """One piece of text, such as an ENUM's label. Raises UnicodeDecodeError."""
     if charset in UTF8 or charset == BINARY:
         return wire.decode()
-    stored = np.frombuffer(wire, np.uint8)
-    _, out, bad = _converted(_converter(charset)[0], np.array([0, len(wire)], np.int32), kernels.address_of(stored))
+    stored, offsets = np.frombuffer(wire, np.uint8), np.array([0, len(wire)], np.int32)
+    offsets.setflags(write=False)  # as those of columns are
+    _, out, bad = _converted(_converter(charset)[0], offsets, kernels.address_of(stored))
     if bad.any():
         raise UnicodeDecodeError(charset, wire, 0, len(wire), "these bytes are no text of the set")
     return bytes(out).decode()

@@ -39,7 +39,7 @@ def token(settings: MySQL) -> str:
     key, or a user's. Raises CredentialsError.
     """
     environment, seconds = os.environ, settings.connect_timeout
-    if path := _file(environment):
+    if path := _credentials_file(environment):
         return _of_file(path, seconds)
     label = "Google's metadata server"
     host = environment.get("GCE_METADATA_HOST") or _METADATA
@@ -53,7 +53,7 @@ def token(settings: MySQL) -> str:
     return str(leased(("google", url), request))
 
 
-def _file(environment: Mapping[str, str]) -> str | None:
+def _credentials_file(environment: Mapping[str, str]) -> str | None:
     """Path of the file of credentials; None where there is none."""
     if path := environment.get("GOOGLE_APPLICATION_CREDENTIALS"):
         return path
@@ -98,15 +98,15 @@ def _assertion(path: str, values: Mapping[str, Any]) -> dict[str, str]:
     }
     head = {"alg": "RS256", "typ": "JWT", "kid": values.get("private_key_id")}
     # A JSON Web Token: head and claims, and the signature of both.
-    text = b".".join(_base64(json.dumps(part).encode()) for part in (head, claims))
+    text = b".".join(_url_base64(json.dumps(part).encode()) for part in (head, claims))
     key = None
     with suppress(ValueError, TypeError):
         key = serialization.load_pem_private_key(str(values.get("private_key")).encode(), None)
     if not isinstance(key, rsa.RSAPrivateKey):
         raise CredentialsError(f"auth: gcp-iam: {path} has no private key of RSA")
     signature = key.sign(text, padding.PKCS1v15(), hashes.SHA256())
-    return {"grant_type": _ASSERTION, "assertion": (text + b"." + _base64(signature)).decode()}
+    return {"grant_type": _ASSERTION, "assertion": (text + b"." + _url_base64(signature)).decode()}
 
 
-def _base64(content: bytes) -> bytes:
+def _url_base64(content: bytes) -> bytes:
     return urlsafe_b64encode(content).rstrip(b"=")

@@ -19,7 +19,7 @@ kernels = [
     for module in list(sys.modules)
     if module.startswith("spark_jobs.binlog.kernels.")
     for name, function in vars(sys.modules[module]).items()
-    if hasattr(function, "signatures")
+    if hasattr(function, "py_func")
 ]
 """
 IMPORT = f"""

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.kernels.cache import PREFIX, sources_hash
+from spark_jobs.binlog.kernels.cache import PREFIX
+from spark_jobs.binlog.kernels.machine_code import FOLDER, sources_hash
 
 ROOT = Path(__file__).parents[4]
 HELPERS = "spark_jobs/binlog/kernels/event_cells.py"
@@ -28,7 +29,7 @@ pytestmark = [
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of the decoder, to be edited."""
-    ignored = shutil.ignore_patterns("__pycache__", "recorded_logs")
+    ignored = shutil.ignore_patterns("__pycache__", "recorded_logs", FOLDER)
     shutil.copytree(ROOT / "spark_jobs", tmp_path / "spark_jobs", ignore=ignored)
     return tmp_path
 
@@ -83,7 +84,7 @@ shutil.rmtree(complete_events.stats.cache_path)
 
 
 def test_the_hash_is_of_every_module_and_no_other_file(tree: Path) -> None:
-    program = "from spark_jobs.binlog.kernels.cache import sources_hash; print(sources_hash())"
+    program = "from spark_jobs.binlog.kernels.machine_code import sources_hash; print(sources_hash())"
     tree.joinpath("spark_jobs/binlog/kernels/notes.txt").write_text("no source")
     assert answer(started(tree, program)) == [sources_hash()]
     for module in ("memory.py", "json.py"):
