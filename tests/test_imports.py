@@ -12,7 +12,7 @@ from tests.source_trees import nodes_of, tree_of
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spark_jobs", "assets", "dagster_project", "stratalog")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-SLOW = {"pyspark", "py4j", "delta", "deltalake", "numba", "pyarrow", "numpy", "obstore"}
+SLOW = {"pyspark", "py4j", "delta", "deltalake", "numba", "pyarrow", "numpy", "obstore", "pydantic", "sqlglot"}
 """Libraries that take tenths of a second and more."""
 OTHER_REASONS = {
     "spark_jobs/checks/second_reader/peer.py": "a package that is missing is a message of the check alone",

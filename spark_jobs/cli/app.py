@@ -17,12 +17,9 @@ import click
 
 from spark_jobs.cli.group import ERRORS
 from spark_jobs.cli.streams import writing
-from spark_jobs.config.loader import load
-from spark_jobs.config.model import Pipeline
 from spark_jobs.config.yaml_file import FILE_NAME, VARIABLE, read
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
-from spark_jobs.operations.observation.run_telemetry import observed, source_observed
-from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.runtime.arrow import load_without_pandas
 from spark_jobs.runtime.interrupt import interruptible, own_handler_kept, require_not_interrupted
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.text.disclosure import printable
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.binlog import TableName
+    from spark_jobs.config.model import Pipeline
     from spark_jobs.operations.retention.maintenance import Upkeep
     from spark_jobs.pipeline.outcome import Outcome
 
@@ -114,13 +112,13 @@ def output_options(verb: Verb) -> Verb:
     return verb
 
 
-def chosen_sources(pipeline: Pipeline, source: str | None) -> list[str]:
+def chosen_sources(pipeline: "Pipeline", source: str | None) -> list[str]:
     if source is not None and source not in pipeline.sources:
         raise ConfigError(f"{pipeline.path.name}: no source {source!r}; it has {', '.join(pipeline.sources)}")
     return [source] if source else list(pipeline.sources)
 
 
-def single_source(pipeline: Pipeline, source: str | None) -> str:
+def single_source(pipeline: "Pipeline", source: str | None) -> str:
     """The source that is named, or the only one. Raises ConfigError, UsageError where several are left."""
     names = chosen_sources(pipeline, source)
     if len(names) != 1:
@@ -139,7 +137,7 @@ def table_name(text: str) -> "TableName":
 
 
 @contextmanager
-def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False) -> "Iterator[SparkSession]":
+def spark_of(pipeline: "Pipeline", *, is_run: bool = False, is_lazy: bool = False) -> "Iterator[SparkSession]":
     """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.
 
     is_run: whether its start is a line on standard error too where that is no terminal. is_lazy: whether it is started
@@ -154,6 +152,8 @@ def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False)
             log.info("starting Spark")
         with doing("starting Spark"), own_handler_kept():
             return spark_session(pipeline.spark)
+
+    from spark_jobs.runtime.engine_errors import translated
 
     spark = lazy_session(start)
     if not is_lazy:
@@ -180,17 +180,21 @@ def _stop(spark: "SparkSession | None") -> None:
 def each_source(
     path: Path,
     source: str | None,
-    do: Callable[["SparkSession", Pipeline, str], "Outcome | Upkeep | None"],
-    is_done: Callable[[Pipeline, str], bool] = lambda _, __: False,
+    do: Callable[["SparkSession", "Pipeline", str], "Outcome | Upkeep | None"],
+    is_done: Callable[["Pipeline", str], bool] = lambda _, __: False,
     *,
     is_lazy: bool = False,
-    then: Callable[[Pipeline], bool] = lambda _: True,
+    then: Callable[["Pipeline"], bool] = lambda _: True,
 ) -> None:
     """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then.
 
     is_done: whether a source needs no work. Spark is started where one does, or, lazily, by the first that uses it.
     then: work on all sources at the end, without Spark; whether it succeeded.
     """
+    load_without_pandas()
+    from spark_jobs.config.loader import load
+    from spark_jobs.operations.observation.run_telemetry import observed, source_observed
+
     pipeline, context = load(path), click.get_current_context(silent=True)
     verb = (context.info_name if context else None) or ""
     with observed(pipeline, verb):
@@ -212,8 +216,10 @@ def each_source(
         sys.exit(1)
 
 
-def _is_idle(pipeline: Pipeline, name: str, verb: str, is_done: Callable[[Pipeline, str], bool]) -> bool:
+def _is_idle(pipeline: "Pipeline", name: str, verb: str, is_done: Callable[["Pipeline", str], bool]) -> bool:
     """True if a source needs no work, which is a run all the same."""
+    from spark_jobs.operations.observation.run_telemetry import source_observed
+
     started = time.time_ns()
     if not is_done(pipeline, name):
         return False
@@ -223,6 +229,8 @@ def _is_idle(pipeline: Pipeline, name: str, verb: str, is_done: Callable[[Pipeli
 
 def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool:
     """Works on one source; False where it failed or a table of it stopped."""
+    from spark_jobs.runtime.engine_errors import translated
+
     try:
         with about(name), translated(""):
             outcome = do(name)

@@ -29,16 +29,16 @@ from spark_jobs.cli.app import (
 )
 from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
-from spark_jobs.config.loader import load
-from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.log.location import require_locations
+from spark_jobs.runtime.arrow import load_without_pandas
 from spark_jobs.text.disclosure import cell
 
 if TYPE_CHECKING:
     from spark_jobs.binlog import TableDefinition, TableName
     from spark_jobs.changes.lines import Output
+    from spark_jobs.config.model import Pipeline
     from spark_jobs.log.position import Position
 
 
@@ -79,10 +79,10 @@ def events(
 
 def _dumped(dump: Path | None) -> "tuple[TableDefinition, ...]":
     """The tables of a schema dump; those that cannot be read are warned of. Raises ConfigError."""
-    from spark_jobs.schema.dump import definitions_of
-
     if dump is None:
         return ()
+    from spark_jobs.schema.dump import definitions_of
+
     try:
         definitions, unread = definitions_of(dump)
     except StratalogError as error:
@@ -204,6 +204,7 @@ def changes(  # noqa: PLR0913 - options
     Example: stratalog changes mysql-bin.000001 --format debezium
     Example: stratalog changes -c pipeline.yaml --source shop --from mysql-bin.000001:4
     """  # noqa: D301 - click's mark for lines that stay as they are
+    load_without_pandas()
     from spark_jobs.changes.lines import Output
 
     context = click.get_current_context()
@@ -243,8 +244,9 @@ def _print_changes_of_files(
 def _bronze_changes(
     path: Path, source: str | None, paths: tuple[str | None, str | None], tables: tuple[str, ...], *, output: "Output"
 ) -> Iterator[str]:
-    from spark_jobs.changes.feed import changes_of_bronze
+    from spark_jobs.changes.bronze_feed import changes_of_bronze
     from spark_jobs.changes.lines import wanted_tables
+    from spark_jobs.config.loader import load
     from spark_jobs.lake.layout import lake_of
 
     require_locations(*paths)
@@ -254,7 +256,7 @@ def _bronze_changes(
     yield from changes_of_bronze(lake_of(pipeline), name, *paths, is_wanted=wanted_tables(tables), output=output)
 
 
-def require_tables(pipeline: Pipeline, source: str, tables: tuple[str, ...]) -> None:
+def require_tables(pipeline: "Pipeline", source: str, tables: tuple[str, ...]) -> None:
     """Raises ConfigError where no table of a source's log is like the ones that ``--table`` names."""
     from spark_jobs.binlog import TableName
     from spark_jobs.changes.lines import wanted_tables
@@ -283,6 +285,7 @@ def export(path: Path, source: str, folder: Path) -> None:
     Example: stratalog export -c pipeline.yaml --source shop --to ./restored
     """
     from spark_jobs.bronze.export import export as write
+    from spark_jobs.config.loader import load
     from spark_jobs.lake.layout import lake_of
 
     pipeline = load(path)
@@ -331,6 +334,7 @@ def schema(
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.cli import schema_listing
+    from spark_jobs.config.loader import load
 
     # One source: a history has one log.
     in_scope = wanted_tables(tables)
@@ -352,7 +356,7 @@ def schema(
             print_grid(["  column", "type", "null", "character set", "default", ""], definition.rows)
 
 
-def position_of(pipeline: Pipeline, source: str, location: str | None) -> "Position | None":
+def position_of(pipeline: "Pipeline", source: str, location: str | None) -> "Position | None":
     """Position of a location in bronze."""
     from spark_jobs.bronze.seek import LogSeeker
     from spark_jobs.bronze.table import BronzeSnapshot

@@ -13,7 +13,6 @@ from rich.table import Table as Grid
 from spark_jobs.cli.app import echo
 from spark_jobs.cli.group import ERRORS, Terminal
 from spark_jobs.cli.streams import streaming
-from spark_jobs.ddl.foreign_keys import cascading_rules
 from spark_jobs.text.disclosure import cell
 
 if TYPE_CHECKING:
@@ -80,6 +79,8 @@ def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
 
     cascades: items of ``cascades`` in ``status --json``, at least one.
     """
+    from spark_jobs.ddl.foreign_keys import cascading_rules
+
     tables = [
         f"{key['table']} ({key['constraint']} -> {key['parent']} {cascading_rules(key['on_delete'], key['on_update'])})"
         for key in cascades

@@ -20,6 +20,7 @@ from spark_jobs.cli.output import _WIDE, cascades_line, print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, under
+from spark_jobs.runtime.arrow import load_without_pandas
 from spark_jobs.text.counts import counted
 from spark_jobs.text.replaced import replace_text
 
@@ -67,7 +68,7 @@ def status(path: Path, source: str | None, form: str, file: Path | None, *, ever
     Example: stratalog status -c pipeline.yaml --json
     Example: stratalog status -c pipeline.yaml --format prometheus --to /var/lib/node_exporter/stratalog.prom
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.delivery.status import status as delivery_status
+    load_without_pandas()
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.observation.alarms import alarms
     from spark_jobs.operations.observation.status import status as status_of
@@ -77,8 +78,7 @@ def status(path: Path, source: str | None, form: str, file: Path | None, *, ever
         raise click.UsageError("--to is for --format prometheus")
     # The whole report comes before the exit status, which monitoring reads.
     pipeline = load(path)
-    names = () if source else pipeline.deliveries
-    deliveries = [delivery_status(pipeline, lake_of(pipeline), name) for name in names]
+    deliveries = [] if source else _delivery_statuses(pipeline)
     statuses = [status_of(pipeline, lake_of(pipeline), name) for name in chosen_sources(pipeline, source)]
     raised = {status.source: alarms(pipeline, status) for status in statuses}
     if form == "prometheus":
@@ -171,6 +171,16 @@ def print_status(status: "SourceStatus", *, everything: bool) -> None:
     if len(tables) < len(status.tables):
         echo(f"{len(status.tables) - len(tables)} more are as they should be; --all lists them")
     _print_problems(status)
+
+
+def _delivery_statuses(pipeline: Pipeline) -> "list[DeliveryStatus]":
+    """Of all deliveries of a pipeline, most of which have none: their libraries take as long as all else."""
+    if not pipeline.deliveries:
+        return []
+    from spark_jobs.delivery.status import status as delivery_status
+    from spark_jobs.lake.layout import lake_of
+
+    return [delivery_status(pipeline, lake_of(pipeline), name) for name in pipeline.deliveries]
 
 
 def _print_delivery(delivery: "DeliveryStatus", *, everything: bool) -> None:

@@ -12,10 +12,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import sqlglot
-from sqlglot import TokenType
-from sqlglot.errors import SqlglotError
-
 from spark_jobs.binlog import Column, Session
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, SINGLE_BYTE
 from spark_jobs.binlog.types.charsets import BINARY, UTF8, charset_of, has_escapes, width_of
@@ -36,13 +32,14 @@ class Word:
 
 
 _KINDS = {
-    TokenType.IDENTIFIER: "name",
-    TokenType.STRING: "string",
-    TokenType.NATIONAL_STRING: "string",
-    TokenType.NUMBER: "number",
-    TokenType.BIT_STRING: "bits",
-    TokenType.HEX_STRING: "hex",
+    "IDENTIFIER": "name",
+    "STRING": "string",
+    "NATIONAL_STRING": "string",
+    "NUMBER": "number",
+    "BIT_STRING": "bits",
+    "HEX_STRING": "hex",
 }
+"""By sqlglot's names of kinds."""
 
 
 def words_of(text: str) -> list[Word]:
@@ -52,13 +49,16 @@ def words_of(text: str) -> list[Word]:
 
 @lru_cache(maxsize=16)  # what a statement does is found out by several functions, each of which reads its text
 def _words_of(text: str) -> tuple[Word, ...]:
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
     try:
         tokens = sqlglot.tokenize(text, read="mysql")
     except SqlglotError as error:
         raise Unsupported("it cannot be read") from error
     words = []
     for token in tokens:
-        kind = _KINDS.get(token.token_type)
+        kind = _KINDS.get(token.token_type.name)
         parts = [token.text] if kind else token.text.split()  # PRIMARY KEY is one token there
         words += [Word(part, kind or _kind(part)) for part in parts]
     return tuple(words)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.expressions.tree import names_in, tree_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +61,7 @@ class Computed:
     def parse(cls, name: str, text: str, type_: str) -> Self:
         """Raises ConfigError for what no row of any table could have."""
         from spark_jobs.expressions.terms import Sort, Term
+        from spark_jobs.expressions.tree import names_in, tree_of
         from spark_jobs.expressions.value_compiler import ValueCompiler
 
         tree = tree_of(text)
@@ -94,6 +94,7 @@ class Computed:
     def term(self, resolve: "Resolve") -> "Term":
         """The column as a part of conditions. Raises ConfigError where the type does not hold every value."""
         from spark_jobs.expressions.terms import Term
+        from spark_jobs.expressions.tree import tree_of
         from spark_jobs.expressions.value_compiler import ValueCompiler, described, typed
 
         term, form = ValueCompiler(resolve).value(tree_of(self.text)), self._form

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.expressions.tree import names_in, tree_of
 
 if TYPE_CHECKING:
     from spark_jobs.expressions.terms import Evaluate, Resolve
@@ -26,6 +25,7 @@ class Condition:
         """Raises ConfigError for what no row of any table could be asked."""
         from spark_jobs.expressions.compiler import Compiler
         from spark_jobs.expressions.terms import Sort, Term
+        from spark_jobs.expressions.tree import names_in, tree_of
 
         tree = tree_of(text)
         names = names_in(tree)
@@ -40,5 +40,6 @@ class Condition:
         Raises ConfigError where a column is not there, or is not compared so.
         """
         from spark_jobs.expressions.compiler import Compiler
+        from spark_jobs.expressions.tree import tree_of
 
         return Compiler(resolve).truth(tree_of(self.text)).evaluate

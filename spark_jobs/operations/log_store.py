@@ -7,7 +7,7 @@
     store = Store(spark_session(pipeline.spark), pipeline, "shop")
     store.changes(start=store.first, tables=["shop.orders"]).where("op = 'delete'").show()
 
-Put here: questions to a log that bronze holds. Not here: new ways to answer them; changes/feed.py, gc.py and
+Put here: questions to a log that bronze holds. Not here: new ways to answer them; changes/bronze_feed.py, gc.py and
 bronze/prepared_xa.py do. What is appended comes from a source (bronze/extract.py), or from archived files
 (pipeline/archive.py).
 
@@ -28,7 +28,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.prepared_xa import PreparedTransaction, prepared_transactions
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.changes.feed import changes_frame, transactions_of_bronze
+from spark_jobs.changes.bronze_feed import changes_frame, transactions_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.commit import Checkpoint, Head

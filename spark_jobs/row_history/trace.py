@@ -25,7 +25,7 @@ from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.bronze.seek import range_in
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.changes.feed import lines_with_slices
+from spark_jobs.changes.bronze_feed import lines_with_slices
 from spark_jobs.changes.formats.base import ChangeLine, Format
 from spark_jobs.changes.lines import JsonChanges, Output
 from spark_jobs.changes.table_definitions import HistoryDefinitions

@@ -11,7 +11,7 @@ from typing import Any
 
 from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
 from spark_jobs.bronze.table import BronzeSnapshot, require_held
-from spark_jobs.changes.feed import lines_with_slices
+from spark_jobs.changes.bronze_feed import lines_with_slices
 from spark_jobs.changes.formats.base import BEHIND, ChangeLine, Kind
 from spark_jobs.changes.lines import JsonChanges, Output, TableFilter
 from spark_jobs.changes.table_definitions import HistoryDefinitions

@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.export import Exported, export
 from spark_jobs.bronze.source_endpoints import endpoints_of
-from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer

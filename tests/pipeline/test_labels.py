@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl import definitions

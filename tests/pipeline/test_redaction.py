@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import list_events
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.export import Exported, export
-from spark_jobs.changes.feed import changes_of_bronze, changes_of_files
+from spark_jobs.changes.bronze_feed import changes_of_bronze
+from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.checks.integrity import breaks
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline

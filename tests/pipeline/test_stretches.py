@@ -11,7 +11,7 @@ from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.export import export
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.seek import range_in
-from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline, Retention

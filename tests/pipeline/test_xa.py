@@ -9,7 +9,8 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.changes.feed import changes_of_bronze, changes_of_files
+from spark_jobs.changes.bronze_feed import changes_of_bronze
+from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze.extract import extract
 from spark_jobs.bronze.seek import BronzeLog, range_in
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake

@@ -7,6 +7,7 @@ import click
 import pytest
 
 from spark_jobs.cli.group import VERBS, cli, every_verb
+from spark_jobs.demo.recorded import LOGS
 from tests.fix_cli import Stratalog
 
 COMMANDS = every_verb()
@@ -45,6 +46,12 @@ def test_no_library_of_a_verb_is_imported_for_what_stands_before_verbs(words: li
         [sys.executable, "-c", LIGHT.format(words=["run", "--help"])], capture_output=True, text=True, check=True
     )
     assert {*heavy.stderr.split()} & HEAVY
+
+
+def test_changes_of_a_file_load_the_decoder_and_nothing_of_a_lake() -> None:
+    words = ["changes", str(LOGS / "mysql-bin.000002"), "--table", "shop.none"]
+    ran = subprocess.run([sys.executable, "-c", LIGHT.format(words=words)], capture_output=True, text=True, check=True)
+    assert {*ran.stderr.split()} & (HEAVY | {"pandas", "obstore"}) == {"numba", "pyarrow", "yaml"}
 
 
 def test_a_shell_gets_verbs_with_their_sentences_and_options() -> None:

@@ -58,7 +58,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def load(_: Path) -> Any:
         raise error
 
-    monkeypatch.setattr("spark_jobs.cli.inspect.load", load)
+    monkeypatch.setattr("spark_jobs.config.loader.load", load)
 
 
 @pytest.mark.parametrize("cls", list(classes_of()), ids=lambda cls: cls.__name__)

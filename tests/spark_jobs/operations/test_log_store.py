@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import LakeError
 from spark_jobs.log.position import Position

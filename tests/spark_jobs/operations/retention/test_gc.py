@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.export import export
 from spark_jobs.bronze.extract import land, plan
-from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import deliver
