@@ -79,6 +79,15 @@ OF_TABLE = pa.schema(
 data_file: relative to bronze's folder. row: in the row group. The slice is ``bytes`` bytes of the stored ``payload``
 from ``offset`` on; its ``context`` is the stored one; all other cells are these and not the stored ones, since a slice
 may be a part of what is stored. window: the ordinal of its range."""
+DERIVED = pa.schema(
+    [
+        ("schema", pa.string()),
+        ("table", pa.string()),
+        ("definition", pa.string()),
+        *(OF_TABLE.field(name) for name in OF_TABLE.names if name != "window"),
+    ]
+)
+"""Slices of changes that were derived from foreign keys (derived_slices.py), as OF_TABLE has them, with their table."""
 Rows = NDArray[np.int64]
 _BEGIN = 4096
 """Bytes of a statement's slice in which its status variables lie."""
@@ -94,6 +103,8 @@ class SliceIndex:
     slices: pa.Table
     parts: Mapping[tuple[int, int, int, int], Mapping[str, Any]] = field(default_factory=dict)
     """Of slices that are parts of what is stored the columns of bronze, by data file, row group, row and offset."""
+    derived: pa.Table = field(default_factory=DERIVED.empty_table)
+    """Slices of derived changes in the same part of the log, which are no slices of it: rows of DERIVED."""
 
     def __len__(self) -> int:
         return len(self.slices)
@@ -159,7 +170,19 @@ class SliceIndex:
             "window": pa.array(windows),
             "bytes": pc.subtract(slices.column("stop"), slices.column("start")),
         }
-        return pa.table([cells[name] if name in cells else slices[name] for name in OF_TABLE.names], schema=OF_TABLE)
+        logged = pa.table([cells[name] if name in cells else slices[name] for name in OF_TABLE.names], schema=OF_TABLE)
+        return pa.concat_tables([logged, *self._derived_of(name, ranges)])
+
+    def _derived_of(self, name: TableName, ranges: Sequence[Range]) -> Iterator[pa.Table]:
+        """The slices of derived changes of a table in each of some ranges, as OF_TABLE."""
+        is_own = pc.and_(*(pc.equal(self.derived.column(part), getattr(name, part)) for part in ("schema", "table")))
+        slices = self.derived.filter(is_own)
+        for nth, part in enumerate(ranges if len(slices) else ()):
+            orders = zip(*(slices.column(column).to_pylist() for column in ("stretch", "number", "start")), strict=True)
+            inside = slices.filter(pa.array([part.start.order <= order < part.stop.order for order in orders]))
+            windows = pa.repeat(pa.scalar(nth, pa.int32()), len(inside))
+            columns = [windows if column == "window" else inside.column(column) for column in OF_TABLE.names]
+            yield pa.table(columns, schema=OF_TABLE)
 
     def _is_quarantined(self, slices: pa.Table, quarantined: Collection[Position]) -> NDArray[np.bool_]:
         """Mask of the slices of an XA transaction that is quarantined, by its first event or its commit."""

@@ -5,7 +5,7 @@ One pass over the index of its metadata columns answers for all tables of a sour
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,6 +23,7 @@ from spark_jobs.binlog import (
     read_session,
     same_layout,
 )
+from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_index, read_slices
 from spark_jobs.bronze.xa import NO_XA, Xa, committed, taking_effect
@@ -205,13 +206,50 @@ def scan_effective(
     """
     inside = [cut for cut in cuts if within.start <= cut <= within.stop]
     index = read_index(table, version, within).cut(inside).within(within)
+    index = replace(index, derived=derived_slices.read(table.path, within))
     range_scan = scan_metadata(index)
     if not range_scan.has_xa:
-        return index, range_scan
+        return index, _with_derived(range_scan, index)
     xa = committed(index.files, within, oldest)
     before = _before(index.files, within, xa)
     with_new_names = _with_new_names(xa, (*before, *range_scan.statements))
-    return taking_effect(index, xa), replace(_with_xa(range_scan, with_new_names), before=before)
+    range_scan = replace(_with_xa(range_scan, with_new_names), before=before)
+    return taking_effect(index, xa), _with_derived(range_scan, index)
+
+
+def _with_derived(range_scan: RangeScan, index: SliceIndex) -> RangeScan:
+    """A survey with the child tables whose changes were derived, with the definition that their rows have there."""
+    tables = dict(range_scan.tables)
+    for name, derived in derived_slices.definitions_in(index.derived).items():
+        logged = tables.get(name)
+        definitions = list(logged.definitions) if logged else []
+        for at, definition in derived:
+            definitions.append((at, _as_logged(definition, at, definitions)))
+        positions = [at for at, _ in derived]
+        first = min([positions[0], *([logged.first] if logged else [])])
+        last = max([positions[-1], *([logged.last] if logged else [])])
+        size = logged.size if logged else 0
+        ordered_definitions = tuple(sorted(definitions, key=lambda pair: pair[0].order))
+        tables[name] = TableOccurrence(first, last, ordered_definitions, size)
+    return replace(range_scan, tables=tables)
+
+
+def _as_logged(
+    definition: TableDefinition, at: Position, known: Sequence[tuple[Position, TableDefinition]]
+) -> TableDefinition:
+    """The definition of derived rows as the log has it: what silver knows besides would be a difference.
+
+    known: the definitions so far, of which one with the same columns is taken.
+    """
+    names = [name.casefold() for name in definition.column_names()]
+    alike = [
+        (position, logged)
+        for position, logged in known
+        if same_layout(logged, definition)
+        and (not logged.has_names() or names == [name.casefold() for name in logged.column_names()])
+    ]
+    before = [logged for position, logged in alike if position <= at]
+    return before[-1] if before else alike[0][1] if alike else definition
 
 
 def _before(files: DataFiles, within: Range, xa: Xa) -> tuple[LoggedStatement, ...]:

@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName, xa_step
+from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_index, read_slices
@@ -218,6 +219,7 @@ def read_effective(
     """
     inside = [cut for cut in cuts if within.start <= cut <= within.stop]
     index = read_index(table, version, within).cut(inside).within(within)
+    index = replace(index, derived=derived_slices.read(table.path, within))
     return taking_effect(index, committed(index.files, within, oldest)) if index.flags("is_xa").any() else index
 
 

@@ -92,6 +92,10 @@ class Derivation:
         """By weights of a key's columns the rows that have them, or had."""
         self._fetched: set[tuple[Reference, Weights]] = set()
 
+    def rows_met(self) -> Mapping[TableName, Mapping[Key, Row | None]]:
+        """Rows of children as they are now, of those that were met; None where one is gone."""
+        return self._rows
+
     def follow(self, change: ImagePair, *, cascades: bool = True) -> list[DerivedChange]:
         """A change of the log, and the changes that the server made by it, in the order in which it made them.
 

@@ -83,7 +83,7 @@ def first_cascade(
         offset, verb = position
         if effect:
             return ParentChange(effect, effect, verb)
-        return ParentChange(replace(begin, offset=offset), _boundary(slices, row, offset), verb)
+        return ParentChange(replace(begin, offset=offset), boundary_before(slices, row, offset), verb)
     return None
 
 
@@ -162,7 +162,7 @@ def _changed(changes: Changes, ordinals: list[int]) -> NDArray[np.bool_]:
     return changed
 
 
-def _boundary(slices: SliceIndex, row: int, offset: int) -> Position:
+def boundary_before(slices: SliceIndex, row: int, offset: int) -> Position:
     """The boundary of transactions before an event of a slice."""
     starts = _starts(slices, row)
     return replace(slices.begin(row), offset=max(start for event, start in starts if event <= offset))

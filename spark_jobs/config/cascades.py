@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.config.values import ONE, SEVERAL, form_of, listed, mode_pattern
 
-OnCascade = Literal["warn", "stop", "ignore"]
+OnCascade = Literal["warn", "stop", "ignore", "apply"]
 """The choice for a child table."""
 
 

@@ -439,8 +439,8 @@ class Pipeline(Model):
     on_cascade: CascadeChoices = "warn"
     """Treatment of a child table whose rows the server changes by a foreign key (``ON DELETE CASCADE`` and the like)
     without logging that. ``warn``: it continues, and every surface names it. ``stop``: it stops before the first change
-    of the parent by which the key may change its rows. ``ignore``: it continues, and nothing is said. Or a list of
-    lines with ``tables`` and ``action``; a table that no line is about has ``warn``."""
+    of the parent by which the key may change its rows. ``ignore``: it continues, and nothing is said. ``apply``: what
+    is done to its rows is derived. Or a list of lines with ``tables`` and ``action``; other tables have ``warn``."""
     online_ddl: OnlineDdl = OnlineDdl()
     """Names of tables that tools for online schema changes only work with."""
     verify: bool = False

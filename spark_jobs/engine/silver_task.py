@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import Scans, SliceBytes, TableDefinition
+from spark_jobs.bronze import derived_slices
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
@@ -333,7 +334,8 @@ class OpenSlices:
         ):
             effect = None if effect_file is None else Position(effect_file, effect_start, effect_stretch)
             origin = SliceOrigin(file, stretch, number, window)
-            yield SliceRun(origin, (self._slice(committed_us, *position),), effect)
+            parts = (self._slice(committed_us, *position),)
+            yield SliceRun(origin, parts, effect, derived_slices.is_derived(position[0]))
 
     def _slice(self, committed_us: int, *position: Any) -> SliceBytes:
         """place: as the first of ``_CELLS``."""
@@ -341,7 +343,7 @@ class OpenSlices:
         if known_slice is not None:
             return known_slice
         data_file, row_group, row, offset, size, start, transaction_start = position
-        stored = _row_group(f"{self._bronze}/{data_file}", row_group, self._columns)
+        stored = _row_group(derived_slices.location(self._bronze, data_file), row_group, self._columns)
         context, payload, *gtids = (stored.column(name)[row] for name in self._columns)
         # A part of a slice begins with a transaction, which has its GTID in the part.
         gtid = gtids[0].as_py() if gtids else None

@@ -37,6 +37,10 @@ class Lake:
         """The quarantined events of a source's log, by table."""
         return self._table("skips", source)
 
+    def cascades(self, source: str) -> "Table":
+        """Changes that a source's server made by foreign keys and did not log, as they were derived."""
+        return self._table("cascades", source)
+
     def verified(self, source: str) -> "Table":
         """Table of the last comparison of each table with its server."""
         return self._table("verified", source)

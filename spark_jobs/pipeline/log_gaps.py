@@ -7,7 +7,7 @@ The statements are in the schema history whoever ran when, so the same log has t
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -20,6 +20,7 @@ from spark_jobs.ddl.log_gaps import DdlStatement, LogGap, log_gaps
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.cascade_refusals import refusals
 from spark_jobs.schema.history import declared_facts, read
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts
@@ -32,15 +33,38 @@ _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """A child table that is in scope, and the foreign key by which the server changes its rows unlogged."""
+    """A child table that is in scope, and the foreign key by which the server changes its rows unlogged.
+
+    refusal: why ``on_cascade: apply`` derives nothing of it; None where it does, or is not chosen.
+    """
 
     table: TableName
     key: ForeignKey
     action: OnCascade = "warn"
+    refusal: str | None = None
+
+    @property
+    def is_derived(self) -> bool:
+        """True if the lake has what the key does, as far as the configuration tells."""
+        return self.action == "apply" and self.refusal is None
+
+    @property
+    def outcome(self) -> str:
+        """What a run does about it."""
+        if self.refusal:
+            return (
+                f"on_cascade: apply is not possible ({self.refusal}): it stops before the first change of the parent "
+                "that may change its rows"
+            )
+        return _WILL[self.action]
+
+    @property
+    def gap(self) -> LogGap:
+        return LogGap(self.table, self.key)
 
     def __str__(self) -> str:
         return (
-            f"{self.table}: {LogGap(self.table, self.key)}; compare it (stratalog verify), or replace the rule by "
+            f"{self.table}: {self.gap}; compare it (stratalog verify), or replace the rule by "
             f"statements or triggers, which are logged ({LIMITS})"
         )
 
@@ -77,12 +101,14 @@ class Gaps:
         gaps: those of all tables, in scope or not.
         actions: which child tables foreign keys stop (``on_cascade: stop``).
         is_logged: the server logs now what foreign keys do.
+        refused: child tables with ``on_cascade: apply`` of which nothing can be derived, and why.
     """
 
     source: str
     gaps: tuple[LogGap, ...] = ()
     actions: CascadeActions = field(default_factory=CascadeActions)
     is_logged: bool = False
+    refused: Mapping[TableName, str] = field(default_factory=dict)
 
     def of(self, name: TableName) -> list[LogGap]:
         """Those of a table. Some servers store names in small letters and log statements as they were typed."""
@@ -92,7 +118,7 @@ class Gaps:
 
     def stopping_keys(self, name: TableName) -> list[LogGap]:
         """Those of a child table that a change of its parent is to stop."""
-        is_stopped = self.actions.of(name.schema, name.table) == "stop"
+        is_stopped = name in self.refused or self.actions.of(name.schema, name.table) == "stop"
         return [gap for gap in self.of(name) if gap.key] if is_stopped else []
 
     def children(self, parent: TableName, at: Position) -> set[TableName]:
@@ -134,9 +160,10 @@ class Gaps:
         return f'{label}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
 
     def _refusal(self, gap: LogGap, change: ParentChange, name: TableName) -> str:
+        choice = "stop" if name not in self.refused else f"apply, which is not possible: {self.refused[name]}"
         return (
-            f"{change.verb} of its parent at {change.at}: it {gap} (on_cascade: stop); quarantine that event for it "
-            f"(stratalog skip --source {self.source} --at {change.at} --table {name}) and mend its rows (stratalog "
+            f"{change.verb} of its parent at {change.at}: it {gap} (on_cascade: {choice}); quarantine that event for "
+            f"it (stratalog skip --source {self.source} --at {change.at} --table {name}) and mend its rows (stratalog "
             f"docs mend), or set on_cascade: warn, which continues with a warning ({LIMITS})"
         )
 
@@ -172,9 +199,13 @@ def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
 
 
 def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
-    """The child tables in scope that a foreign key changes unlogged now; without those that ``on_cascade`` ignores."""
+    """The child tables in scope that a foreign key changes now, and the lake does not know how.
+
+    Without those that ``on_cascade`` ignores, and those whose changes are derived.
+    """
     gaps = gaps_of(pipeline, lake, source)
-    return [] if gaps.is_logged else cascades_among(pipeline, gaps.gaps)
+    unlogged = [] if gaps.is_logged else cascades_among(pipeline, source, gaps.gaps)
+    return [cascade for cascade in unlogged if not cascade.is_derived]
 
 
 def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
@@ -186,23 +217,27 @@ def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
         facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
     gaps = log_gaps([], facts)
     versioned = [f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})" for gap in gaps if gap.key is None]
-    unlogged = [] if facts.logs_cascades else cascades_among(pipeline, gaps)
-    return [*versioned, *(f"{cascade}; {_WILL[cascade.action]}" for cascade in unlogged)]
+    unlogged = [] if facts.logs_cascades else cascades_among(pipeline, server.name, gaps)
+    lines = (f"{cascade.table}: {cascade.gap}" if cascade.is_derived else str(cascade) for cascade in unlogged)
+    return [*versioned, *(f"{line}; {cascade.outcome}" for line, cascade in zip(lines, unlogged, strict=True))]
 
 
 _WILL = {
+    "apply": "on_cascade: apply derives it",
     "warn": "on_cascade: warn goes on, and its rows may be wrong",
     "stop": "on_cascade: stop stops it before the first change of the parent that may change its rows",
 }
 
 
-def cascades_among(pipeline: Pipeline, gaps: Collection[LogGap]) -> list[Cascade]:
+def cascades_among(pipeline: Pipeline, source: str, gaps: Collection[LogGap]) -> list[Cascade]:
     """The open ones of child tables in scope that ``on_cascade`` does not ignore, by table and constraint."""
     actions, in_scope = pipeline.cascade_actions, pipeline.scope.holds
+    open_ = [gap for gap in gaps if gap.key and gap.until is None]
+    refused = refusals(pipeline, source, open_)
     named = [
-        Cascade(gap.table, gap.key, actions.of(gap.table.schema, gap.table.table))
-        for gap in gaps
-        if gap.key and gap.until is None and in_scope(gap.table.schema, gap.table.table)
+        Cascade(gap.table, gap.key, actions.of(gap.table.schema, gap.table.table), refused.get(gap.table))
+        for gap in open_
+        if gap.key and in_scope(gap.table.schema, gap.table.table)
     ]
     return sorted(
         (cascade for cascade in named if cascade.action != "ignore"),

@@ -3,7 +3,7 @@
 Put here: the value that each layer's run returns and the next one takes. Not here: what makes it (run.py, backfill.py).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config import known_tables
@@ -26,3 +26,14 @@ class Outcome:
     stopped_into: dict[TableInto, str] = field(default_factory=dict)
     """Of the tables that stopped on their way downstream, why, by downstream table too: others may continue."""
     new: set[known_tables.SeenTable] = field(default_factory=set)
+    waiting: dict[TableName, Position] = field(default_factory=dict)
+    """Child tables whose changes by foreign keys are derived up to a position, and further once that is merged."""
+
+    def then(self, later: "Outcome") -> "Outcome":
+        """This run and the one after it as one."""
+        return replace(
+            later,
+            compacted=[*self.compacted, *later.compacted],
+            merged=[*self.merged, *later.merged],
+            new=self.new | later.new,
+        )

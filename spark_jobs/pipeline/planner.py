@@ -5,7 +5,7 @@ it. Not here: the timeline of a table (silver/timeline/), or the order in which 
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableName
@@ -21,7 +21,8 @@ from spark_jobs.errors import (
 )
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.log_gaps import gaps_of
+from spark_jobs.pipeline.cascade_step import CascadeLimit
+from spark_jobs.pipeline.log_gaps import Gaps, gaps_of
 from spark_jobs.pipeline.table_planner import InsideSlices, TablePlanner
 from spark_jobs.schema.history import ServerDefinitions
 from spark_jobs.silver import table as silver
@@ -71,6 +72,10 @@ class Planner:
     tables: frozenset[TableName] | None = None
     surveyed: Position | None = None
     """Up to where earlier runs have looked at bronze."""
+    gaps: Gaps | None = None
+    """Those of the source's log; read where nobody has them."""
+    limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
+    """Child tables whose changes by foreign keys are derived up to a position before the log's end."""
 
     @property
     def source(self) -> str:
@@ -100,8 +105,8 @@ class Planner:
         context = replace(PlanningContext.of(self.pipeline, self.lake, self.snapshot), by_log=by_log)
         inputs = replace(RenameLineage(context).inputs(slices), first_row_position=position_of_rows(slices))
         planned = Plan(self._with_new(entries, scan), [], {}, index=slices)
-        gaps = gaps_of(self.pipeline, self.lake, self.source)
-        tables = TablePlanner(self.pipeline, self.lake, self.snapshot, scan, inputs, cuts, gaps, slices)
+        gaps = gaps_of(self.pipeline, self.lake, self.source) if self.gaps is None else self.gaps
+        tables = TablePlanner(self.pipeline, self.lake, self.snapshot, scan, inputs, cuts, gaps, slices, self.limits)
         # Each table is planned by itself: one that stops leaves the others as they are.
         inside: frozenset[Position] = frozenset()
         for entry in filter(self._is_due, self._in_scope(planned.entries)):
@@ -166,8 +171,12 @@ class Planner:
             return entry
         if name in planned.sequences:
             return replace(entry, state="ignored", reason=sequences.REASON, position=str(self.snapshot.end))
+        # Up to the log's end, or where a child table waits.
         entry = self._compacted(entry, job) if job else entry
-        return replace(entry, state="current", reason=None, position=str(self.snapshot.end), bronze_version=None)
+        end = self.snapshot.end
+        if name in self.limits:
+            end = max([self.limits[name].end, *([entry.checkpoint] if entry.checkpoint else [])])
+        return replace(entry, state="current", reason=None, position=str(end), bronze_version=None)
 
     def _stopped(self, entry: Entry, job: Compacted | None, reason: str, position: Position | None) -> Entry:
         """The row of a table that has stopped, which stands where it stopped if silver has it.

@@ -47,9 +47,11 @@ from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position, Range
 from spark_jobs.pipeline import iceberg_tables
+from spark_jobs.pipeline.cascade_step import CascadeStep
 from spark_jobs.pipeline.comments import SourceComments
 from spark_jobs.pipeline.delivery import DeliveryResult, MergeSummary, TableMerge, at_one_version, by_table
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
+from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.planner import Plan, Planner, is_chosen
@@ -165,7 +167,10 @@ def _compact_tables(
     entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
         return Outcome(entries, None)
-    planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed(lake, name))
+    gaps = gaps_of(pipeline, lake, name)
+    applied = CascadeStep(pipeline, lake, snapshot, entries, gaps).run()
+    gaps = replace(gaps, refused=applied.refused)
+    planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed(lake, name), gaps, applied.limits)
     planned = planner.plan(entries)
     if planned.work:
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
@@ -186,7 +191,8 @@ def _compact_tables(
     new = known_tables.add(pipeline.tables_file, {(name, job.name.schema, job.name.table) for job in jobs})
     after = planner.after(planned, jobs)
     annotate(tables=len(jobs), changes=sum(job.changes for job in jobs), rows=sum(job.rows for job in jobs))
-    return Outcome(after, snapshot.end, compacted=jobs, stopped=planned.stopped, new=new)
+    waiting = {child: limit.end for child, limit in applied.limits.items() if child not in planned.stopped}
+    return Outcome(after, snapshot.end, compacted=jobs, stopped=planned.stopped, new=new, waiting=waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +306,8 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [merge_summary.after(entry) for entry in entries]
-    return Outcome(after, position, compacted, merges, stopped, stopped_into, new)
+    waiting = before.waiting if before else {}
+    return Outcome(after, position, compacted, merges, stopped, stopped_into, new, waiting)
 
 
 def _stops_of(results: Iterable[DeliveryResult]) -> dict[TableInto, str]:
@@ -448,6 +455,14 @@ def merge_forward(spark: SparkSession, pipeline: Pipeline, name: str) -> Outcome
     """Silver and downstream of one source up to bronze's end, and the publication. Raises LostRace."""
     outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
     publish(pipeline, name, outcome)
+    # Child tables wait at a statement until their mirrors are there, by which later changes are derived.
+    while outcome.waiting:
+        further = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
+        publish(pipeline, name, further)
+        is_stuck = further.waiting == outcome.waiting
+        outcome = outcome.then(further)
+        if is_stuck:
+            break
     return outcome
 
 

@@ -5,7 +5,8 @@ them (planner.py), or building a timeline (silver/timeline/).
 """
 
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from spark_jobs.binlog import TableDefinition, TableName
@@ -26,11 +27,13 @@ from spark_jobs.errors import (
     TableStopped,
     about,
 )
+from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.cascade_step import CascadeLimit
 from spark_jobs.pipeline.destinations import why_not_anew
-from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, GapStop, names_by_history
+from spark_jobs.pipeline.log_gaps import LIMITS, NO_GAPS, Gaps, GapStop, names_by_history
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
@@ -65,6 +68,8 @@ class TablePlanner:
     gaps: Gaps = NO_GAPS
     slices: SliceIndex | None = None
     """Those that the scan is of."""
+    limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
+    """Child tables whose changes by foreign keys are derived up to a position before the log's end."""
 
     @property
     def source(self) -> str:
@@ -87,19 +92,20 @@ class TablePlanner:
 
         # Where silver stands, and the window that begins there.
         table = self.lake.silver(self.source, name.schema, name.table)
-        head = table.head()
-        resets, resets_done = entry.resets or 0, silver.resets(head)
+        head, resets = table.head(), entry.resets or 0
+        resets_done = silver.resets(head)
         is_rebuilt = head is not None and entry.is_reset and resets > resets_done
         if is_rebuilt:
             self._require_as_planned(entry, name)
         position = head.position if head and not is_rebuilt else None
         start = self._window_start(entry, since, position, resets_done)
-        filters = filters_of(self.inputs.filters, self.source, name)
 
         # The timeline, up to where the table stops.
-        commit = None if is_rebuilt else SilverCommit.of_head(head)
-        state = TableState.of(commit) if commit else None
-        contents, ended = self._timeline(name, table, Range(start, self.snapshot.end), state)
+        state = None if is_rebuilt else _state_of(head)
+        end = max(start, self._limit(name).end)
+        if end == start < self.snapshot.end and self._limit(name).reason is None:
+            return None
+        contents, ended = self._timeline(name, table, Range(start, end), state)
         if ended and not contents.steps:
             with about(f"{self.source}: {name}"):
                 raise TableStopped(ended.reason.removeprefix(f"{name}: "), ended.at)
@@ -109,12 +115,12 @@ class TablePlanner:
         return CompactionJob(
             self.source,
             name,
-            self._window(start, ended),
+            self._window(start, ended, end),
             contents.steps,
             table,
             head,
             contents.size,
-            filters,
+            filters_of(self.inputs.filters, self.source, name),
             reset=resets if is_rebuilt else 0,
             state=contents.state,
             ended=ended,
@@ -122,7 +128,7 @@ class TablePlanner:
 
     def _has_news(self, entry: Entry, name: TableName, since: Position) -> bool:
         """True if the scan has something about a table, or the table needs log that bronze lacks."""
-        if name in self.scan.tables or entry.is_reset or since < self.snapshot.complete_from:
+        if name in self.scan.tables or entry.is_reset or since < self.snapshot.complete_from or name in self.limits:
             return True
         if any(gap.key and gap.key.parent in self.scan.tables for gap in self.gaps.stopping_keys(name)):
             return True
@@ -170,6 +176,8 @@ class TablePlanner:
     ) -> tuple[TableContents, Ended | None]:
         """The timeline of a table in its window, and where the table stops in it: at a gap of the log at the latest."""
         scan, inputs = self.scan, self.inputs
+        if window.stop < self.snapshot.end:
+            scan, inputs = _up_to_limit(window, scan, inputs, name)
         with about(f"{self.source}: {name}"):
             stop = self._gap_stop(name, window, state)
         if stop:
@@ -195,12 +203,24 @@ class TablePlanner:
             since = Range(max(part.start, first_row), part.stop)
             return first_cascade(self.slices, key, since, named, skips) if self.slices is not None and since else None
 
-        return self.gaps.first(name, window, find, skips)
+        stop = self.gaps.first(name, window, find, skips)
+        limit = self._limit(name)
+        if limit.reason is None or (stop and stop.at < limit.end):
+            return stop
+        refusal = (
+            f"on_cascade: apply cannot derive at {limit.end} what foreign keys do to its rows: {limit.reason}; set "
+            f"on_cascade: warn for it, which continues with a warning, and mend its rows ({LIMITS})"
+        )
+        return GapStop(max(limit.end, window.start), refusal)
 
-    def _window(self, start: Position, ended: Ended | None) -> Window:
-        """The part of bronze from a position on, up to where the table stops."""
-        stop = max(start, ended.at) if ended else self.snapshot.end
-        bounds = (self.cuts & {start}) | ({stop} if ended else set())
+    def _limit(self, name: TableName) -> CascadeLimit:
+        """Up to where a table can be compacted."""
+        return self.limits.get(name) or CascadeLimit(self.snapshot.end)
+
+    def _window(self, start: Position, ended: Ended | None, end: Position) -> Window:
+        """The part of bronze from a position on, up to where the table stops. end: up to where it can be compacted."""
+        stop = max(start, ended.at) if ended else end
+        bounds = (self.cuts & {start}) | ({stop} if ended or end < self.snapshot.end else set())
         snapshot, xa = self.snapshot, self.scan.xa
         return Window(snapshot.table, snapshot.version, (Range(start, stop),), snapshot.oldest, xa, bounds)
 
@@ -226,6 +246,25 @@ class TablePlanner:
             f"{self.source}: {reason}, and bronze ends at {self.snapshot.end}: it is not the bronze that the tables "
             "came from; put that one back, or move silver, downstream and published away"
         )
+
+
+def _state_of(head: Head | None) -> TableState | None:
+    """How a table stands in silver; None where silver has nothing of it."""
+    commit = SilverCommit.of_head(head)
+    return TableState.of(commit) if commit else None
+
+
+def _up_to_limit(
+    log_range: Range, scan: RangeScan, inputs: TimelineInputs, name: TableName
+) -> tuple[RangeScan, TimelineInputs]:
+    """Inputs of a table's timeline in a range that ends before the scan does, and goes on there in a later run."""
+    statements = tuple(statement for statement in scan.statements if statement.position < log_range.stop)
+    last_change = scan.last_change(name)
+
+    def complete(logged: TableDefinition, _last_change: Position | None) -> TableDefinition:
+        return inputs.complete(logged, last_change)
+
+    return replace(scan, statements=statements), replace(inputs, complete=complete)
 
 
 def _up_to_gap(

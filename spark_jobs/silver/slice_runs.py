@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from spark_jobs.binlog import Changes, Decoder, SliceBytes
+from spark_jobs.bronze.derived_slices import changes_of
 from spark_jobs.log.position import Position
 from spark_jobs.silver.net_changes import SliceOrigin
 from spark_jobs.silver.timeline.inputs import without
@@ -25,13 +26,19 @@ class SliceRun:
     slices: tuple[SliceBytes, ...]
     effect: Position | None = None
     """Of a slice of an XA transaction, which is by itself: where it takes effect."""
+    is_derived: bool = False
+    """True if the slices have changes that were derived from foreign keys (bronze/derived_slices.py)."""
 
     def changes(self, decoder: Decoder) -> Iterator[Changes]:
         """As ``Decoder.decode_slices``."""
+        if self.is_derived:
+            return (changes_of(part.payload, decoder.definition) for part in self.slices)
         return decoder.decode_slices(self.origin.file, self.slices)
 
     def without(self, skips: frozenset[Position]) -> "SliceRun":
         """The run without the events that are quarantined. Raises DecodeError."""
+        if self.is_derived:
+            return self
         file, stretch = self.origin.file, self.origin.stretch
         parts = (
             replace(part, payload=without(skips, Position(file, part.start, stretch), part.payload))
@@ -50,7 +57,8 @@ def gathered(runs: Iterable[SliceRun], skips: frozenset[Position] = frozenset())
     size = 0
     for next_run in runs:
         run = next_run.without(skips) if skips else next_run
-        is_next = waiting and run.effect is None and waiting[0].effect is None and waiting[0].origin == run.origin
+        is_alike = waiting and waiting[0].is_derived == run.is_derived and waiting[0].origin == run.origin
+        is_next = is_alike and run.effect is None and waiting[0].effect is None
         if waiting and not (is_next and size < _RUN_BYTES):
             yield _joined_runs(waiting)
             waiting, size = [], 0

@@ -17,6 +17,7 @@ from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, 
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.cascade_refusals import is_applied
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
@@ -134,6 +135,12 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
     gap = next((gap for gap in gaps.of(name) if gap.key is None and gap.until is None), None)
     if gap:
         raise TableStopped(gaps.refusal(gap, name))
+    is_child = any(gap.key and gap.until is None for gap in gaps.of(name)) and not gaps.is_logged
+    if is_child and is_applied(load.pipeline, name):
+        raise TableStopped(
+            "cannot be loaded with on_cascade: apply: what foreign keys do to its rows while they are read would not "
+            "be derived; load it with on_cascade: warn, verify it (stratalog verify), and set apply then"
+        )
     if name in before.stopped:
         raise TableStopped(f"cannot be loaded while it is stopped: {under(before.stopped[name], load.source, name)}")
     if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):

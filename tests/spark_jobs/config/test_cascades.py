@@ -21,6 +21,7 @@ LINES = """on_cascade:
         ("", ["warn", "warn", "warn"]),
         ("on_cascade: stop\n", ["stop", "stop", "stop"]),
         (LINES, ["warn", "ignore", "stop"]),
+        ("on_cascade: apply\n", ["apply", "apply", "apply"]),
         ("on_cascade: [{tables: crm.b, action: ignore}]\n", ["warn", "warn", "ignore"]),
     ],
 )
@@ -32,8 +33,8 @@ def test_the_last_line_that_matches_a_table_decides(tmp_path: Path, text: str, e
 @pytest.mark.parametrize(
     "text, key, reason",
     [
-        ("on_cascade: apply\n", "on_cascade", "must be 'warn', 'stop' or 'ignore'"),
-        ("on_cascade: [{tables: shop.a, action: apply}]\n", "on_cascade[0].action", "must be 'warn', 'stop' or"),
+        ("on_cascade: fix\n", "on_cascade", "must be 'warn', 'stop', 'ignore' or 'apply'"),
+        ("on_cascade: [{tables: shop.a, action: fix}]\n", "on_cascade[0].action", "must be 'warn', 'stop', 'ignore'"),
         ('on_cascade: [{tables: "!shop.a", action: stop}]\n', "on_cascade[0].tables[0]", "a later line decides"),
         ("on_cascade: [{tables: [], action: stop}]\n", "on_cascade[0].tables", "must hold at least one"),
         ("on_cascade: [{table: shop.a, action: stop}]\n", "on_cascade[0].table", "did you mean tables?"),

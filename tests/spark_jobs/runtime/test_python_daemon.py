@@ -27,7 +27,7 @@ def _facts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     missing = ",".join(sorted({*TASK_MODULES} - {*sys.modules}))
     from spark_jobs.binlog.kernels import compile as kernels
 
-    loaded = sum(len(kernel.overloads) for kernel in kernels._kernels)
+    loaded = sum(len(kernel.overloads) for kernel in kernels._kernels.values())
     command = Path(f"/proc/{os.getppid()}/cmdline").read_text().replace("\0", " ")
     for _ in batches:
         facts = {"daemon": [command], "missing": [missing], "kernels": [loaded]}

@@ -1,0 +1,70 @@
+"""Child tables with ``on_cascade: apply`` whose changes by foreign keys cannot be derived, by the configuration alone.
+
+Put here: which tables these are, and why. Not here: what the lake lacks of a table (cascade_step.py), or what becomes
+of them (log_gaps.py).
+"""
+
+from collections.abc import Collection, Iterator
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.modes import Mode
+from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.errors import TableStopped
+from spark_jobs.pipeline.destinations import destinations_of
+from spark_jobs.silver.planning_context import filters_of
+
+
+def refusals(pipeline: Pipeline, source: str, keys: Collection[LogGap]) -> dict[TableName, str]:
+    """The child tables with ``on_cascade: apply`` that cannot be derived, and why, by the configuration alone.
+
+    keys: all foreign keys that cascade, of whichever tables.
+    """
+    found: dict[TableName, str] = {}
+    children = {gap.table for gap in keys}
+    applied = {name for name in children if is_applied(pipeline, name)}
+    for name in sorted(applied):
+        reason = next(_reasons(pipeline, source, name), None)
+        if reason:
+            found[name] = reason
+    # Children of a child whose own changes are not known are not known either.
+    while True:
+        children_of_refused = {
+            gap.table: f"its parent {gap.key.parent} is changed by foreign keys itself, and that is not applied"
+            for gap in keys
+            if gap.key and gap.table in applied and gap.table not in found
+            if gap.key.parent in children and (gap.key.parent not in applied or gap.key.parent in found)
+        }
+        if not children_of_refused:
+            return found
+        found |= children_of_refused
+
+
+def is_applied(pipeline: Pipeline, name: TableName) -> bool:
+    is_chosen = pipeline.cascade_actions.of(name.schema, name.table) == "apply"
+    return is_chosen and pipeline.scope.holds(name.schema, name.table)
+
+
+def _reasons(pipeline: Pipeline, source: str, name: TableName) -> Iterator[str]:
+    """Why the configuration leaves nothing to derive the changes of a child table from."""
+    # Rows that the lake does not have as the server has them.
+    filters = filters_of(pipeline.filters, source, name)
+    if filters.events or filters.rows:
+        yield "filters leave out rows or changes of it, so that the lake does not have its rows"
+    if filters.columns:
+        yield "a rule about its columns (columns:) hides what the server has in them"
+    # Rows that are not found, or are delivered from the log.
+    try:
+        destinations = destinations_of(pipeline, source, name)
+    except TableStopped as error:
+        yield str(error)
+        return
+    if len(destinations) != 1 or destinations[0].is_merged or destinations[0].is_shared:
+        yield "routes merge it with others, or send it to several tables: it needs a downstream table of its own"
+    elif destinations[0].mode is not Mode.MIRROR:
+        yield f"its downstream table has mode: {destinations[0].mode}, and is no mirror"
+    if any(
+        delivery.apply == "ordered" and delivery.scope.holds(*destinations[0].name)
+        for delivery in pipeline.deliveries.values()
+    ):
+        yield "it is delivered with apply: ordered, which has the log's changes alone"

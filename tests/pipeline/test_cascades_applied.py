@@ -1,0 +1,252 @@
+"""Child rows with ``on_cascade: apply``: silver and downstream are the server's, whatever foreign keys did."""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from random import Random
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+from pyspark.sql import SparkSession
+
+from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.repair import plan_reset, reset
+from spark_jobs.pipeline.backfill.run import backfill_source
+from spark_jobs.pipeline.cascade_step import CascadeStep
+from spark_jobs.pipeline.log_gaps import cascades, gaps_of
+from spark_jobs.pipeline.run import compact_source, extract_source
+from tests.cascading import RandomTables
+from tests.fix_mysql import database_of
+from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.fix_servers import Servers, telling
+from tests.twin_cases import FIRST_SEED
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+TABLES = (
+    "CREATE TABLE p (id INT PRIMARY KEY, note INT)",
+    (
+        "CREATE TABLE c (id INT PRIMARY KEY, pid INT, v INT, "
+        "CONSTRAINT f FOREIGN KEY (pid) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE)"
+    ),
+    (
+        "CREATE TABLE g (id INT PRIMARY KEY, cid INT, "
+        "CONSTRAINT h FOREIGN KEY (cid) REFERENCES c (id) ON DELETE SET NULL ON UPDATE CASCADE)"
+    ),
+)
+
+
+FAMILY = ("p", "c", "g")
+
+
+def run(shop: Shop, pipeline: Pipeline, tables: Collection[str] = FAMILY) -> None:
+    """A run, after which the tables are the server's."""
+    _, outcome = shop.run(pipeline)
+    assert not outcome.stopped
+    for table in tables:
+        require_same(shop, pipeline, table)
+
+
+@pytest.fixture
+def family(shop: Shop, tasks_here: None) -> Shop:
+    """Parents, children and theirs, without rows."""
+    shop.execute(*TABLES)
+    return shop
+
+
+def silver_rows(pipeline: Pipeline, shop: Shop, table: str) -> list[str]:
+    """The rows of silver, in no order, without those that say when they were written."""
+    stored = lake_of(pipeline).silver(SOURCE, shop.database.name, table).rows()
+    return sorted(str(sorted(row.items())) for row in stored)
+
+
+def fill(shop: Shop) -> None:
+    shop.execute(
+        "INSERT INTO p VALUES (1, 0), (2, 0), (3, 0), (4, 0)",
+        "INSERT INTO c VALUES (1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0), (5, 4, 0)",
+        "INSERT INTO g VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)",
+    )
+
+
+def test_children_are_the_servers_after_each_run(family: Shop) -> None:
+    fill(family)
+    family.execute("DELETE FROM p WHERE id = 1")
+    pipeline = family.pipeline(on_cascade="apply")
+    run(family, pipeline)
+    # By rows that are in the lake, in a run without a logged row of a child.
+    family.execute("UPDATE p SET id = 20 WHERE id = 2", "DELETE FROM p WHERE id = 3")
+    run(family, pipeline)
+    assert family.merged(pipeline, "c") == [(2, 20, 0), (4, 4, 0), (5, 4, 0)]
+    # A derived change stands at its parent's event, behind its rows.
+    rows = {
+        row["id"]: row["_position"]["row"] for row in lake_of(pipeline).downstream(family.database.name, "c").rows()
+    }
+    assert {number: row >= FIRST_DERIVED_ROW for number, row in rows.items()} == {2: True, 4: False, 5: False}
+    assert cascades(pipeline, lake_of(pipeline), SOURCE) == []
+
+
+def test_changes_of_a_transaction_count_in_their_order(family: Shop) -> None:
+    fill(family)
+    pipeline = family.pipeline(on_cascade="apply")
+    run(family, pipeline)
+    family.execute(
+        "BEGIN",
+        "UPDATE c SET pid = 2 WHERE id = 1",  # it leaves its parent before that goes
+        "INSERT INTO c VALUES (6, 1, 0)",
+        "UPDATE p SET id = 10 WHERE id = 1",
+        "UPDATE c SET v = 7 WHERE id = 6",
+        "DELETE FROM p WHERE id = 10",
+        "INSERT INTO p VALUES (1, 5)",
+        "INSERT INTO c VALUES (6, 1, 9)",
+        "COMMIT",
+    )
+    run(family, pipeline)
+    assert (6, 1, 9) in family.merged(pipeline, "c")
+
+
+def test_events_of_sessions_that_check_no_foreign_keys_derive_nothing(family: Shop) -> None:
+    fill(family)
+    pipeline = family.pipeline(on_cascade="apply")
+    run(family, pipeline)
+    family.execute("SET foreign_key_checks = 0", "DELETE FROM p WHERE id IN (1, 2)", "SET foreign_key_checks = 1")
+    family.execute("DELETE FROM p WHERE id = 3")
+    run(family, pipeline)
+    assert [row[0] for row in family.merged(pipeline, "c")] == [1, 2, 4, 5]
+
+
+def test_statements_about_children_count_where_they_are(family: Shop) -> None:
+    # In the log of one run.
+    fill(family)
+    family.execute(
+        "ALTER TABLE c ADD COLUMN w INT NOT NULL DEFAULT 3",
+        "DELETE FROM p WHERE id = 1",
+        "ALTER TABLE c CHANGE pid parent INT",
+        "UPDATE p SET id = 20 WHERE id = 2",
+        "ALTER TABLE c DROP FOREIGN KEY f",
+        "DELETE FROM p WHERE id = 3",
+        "DELETE FROM c WHERE id = 3",
+        "ALTER TABLE c ADD CONSTRAINT f2 FOREIGN KEY (parent) REFERENCES p (id) ON DELETE SET NULL",
+        "DELETE FROM p WHERE id = 4",
+    )
+    pipeline = family.pipeline(on_cascade="apply")
+    run(family, pipeline)
+    assert family.merged(pipeline, "c") == [(2, 20, 0, 3), (4, None, 0, 3), (5, None, 0, 3)]
+    # By rows that are in the lake.
+    family.execute("INSERT INTO p VALUES (4, 0)", "UPDATE c SET parent = 4 WHERE id = 4")
+    family.execute("ALTER TABLE c DROP COLUMN w", "DELETE FROM p WHERE id = 4", "TRUNCATE TABLE g")
+    family.execute("INSERT INTO g VALUES (7, 4)", "DELETE FROM c WHERE id = 4")
+    run(family, pipeline)
+    assert family.merged(pipeline, "g") == [(7, None)]
+
+
+def test_runs_that_end_early_replays_and_rebuilds_come_to_the_same_rows(family: Shop) -> None:
+    fill(family)
+    pipeline = family.pipeline(on_cascade="apply")
+    run(family, pipeline)
+    family.execute("UPDATE p SET id = 20 WHERE id = 2", "DELETE FROM p WHERE id = 1")
+    # It ends once the changes are derived, and another one once they are in silver.
+    extract_source(family.spark, pipeline, SOURCE)
+    lake = lake_of(pipeline)
+    snapshot = BronzeSnapshot.find(lake, SOURCE)
+    assert snapshot
+    step = CascadeStep(pipeline, lake, snapshot, publication.read(lake, SOURCE), gaps_of(pipeline, lake, SOURCE))
+    step.run()
+    family.execute("DELETE FROM p WHERE id = 3")
+    extract_source(family.spark, pipeline, SOURCE)
+    compact_source(family.spark, pipeline, SOURCE)
+    family.execute("DELETE FROM p WHERE id = 4")
+    run(family, pipeline)
+    # From the log again: what was derived is there, though the children are not any more.
+    before = {table: silver_rows(pipeline, family, table) for table in FAMILY}
+    within = Range(family.start, family.end())
+    replayed = backfill_source(family.spark, pipeline, SOURCE, within, lambda _: True)
+    assert not replayed.stopped
+    assert {table: silver_rows(pipeline, family, table) for table in FAMILY} == before
+    for table in ("c", "g"):
+        plan = plan_reset(pipeline, SOURCE, f"{family.database.name}.{table}")
+        reset(pipeline, SOURCE, plan)
+    run(family, pipeline)
+
+
+def test_a_table_that_refers_to_itself(shop: Shop, tasks_here: None) -> None:
+    shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, up INT, v INT, FOREIGN KEY (up) REFERENCES t (id) ON DELETE SET NULL)",
+        "INSERT INTO t VALUES (1, NULL, 0), (2, 1, 0), (3, 2, 0), (4, 3, 0), (5, 1, 0)",
+    )
+    pipeline = shop.pipeline(on_cascade="apply")
+    run(shop, pipeline, ["t"])
+    # One event deletes a row, and one that its delete changed.
+    shop.execute("DELETE FROM t WHERE id IN (1, 2)")
+    run(shop, pipeline, ["t"])
+    assert shop.merged(pipeline, "t") == [(3, None, 0), (4, 3, 0), (5, None, 0)]
+
+
+COLLATIONS = {
+    "mysql-8.0": ("utf8mb4_0900_ai_ci", "latin1_swedish_ci", "utf8mb4_general_ci", "utf8mb4_bin"),
+    "mysql-5.7": ("utf8mb4_unicode_ci", "latin1_general_ci"),
+    "mysql-9.7": ("utf8mb4_0900_ai_ci",),
+    "mariadb-11.4": ("utf8mb4_uca1400_ai_ci", "utf8mb4_general_ci", "latin1_swedish_ci"),
+}
+SHORT = ("mysql-8.0", "mariadb-11.4")
+"""Servers whose first collation is tried with few transactions in CI."""
+
+
+def cases() -> list[ParameterSet]:
+    """Server, collation, seed, and runs of the pipeline: short ones, and long ones at night."""
+    seeds = range(FIRST_SEED + 1, FIRST_SEED + 1 + int(os.environ.get("STRATALOG_RUNS", "5")))
+    short = [pytest.param(server, COLLATIONS[server][0], FIRST_SEED, 4, id=f"{server}-short") for server in SHORT]
+    return short + [
+        pytest.param(server, collation, seed, 25, id=f"{server}-{collation}-{seed}", marks=pytest.mark.long)
+        for server, collations in COLLATIONS.items()
+        for collation in collations
+        for seed in seeds
+    ]
+
+
+@pytest.mark.parametrize("server, collation, seed, runs", cases())
+def test_random_children_are_the_servers_after_each_run(
+    server: str,
+    collation: str,
+    seed: int,
+    runs: int,
+    spark: SparkSession,
+    servers: Servers,
+    tmp_path: Path,
+    tasks_here: None,
+    summary: list[str],
+) -> None:
+    running = servers.get(server)
+    with telling(running, None if server == "mysql-5.7" else "FULL"), database_of(running) as database:
+        database.execute("SET NAMES utf8mb4")
+        chance = Random(f"{server} {collation} {seed}")
+        text = f"VARCHAR(8) CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}"
+        tables = RandomTables(database, chance, text)
+        shop = Shop(spark, database, tmp_path, Position(*tables.after().end))
+        tables.create()
+        pipeline = shop.pipeline(on_cascade="apply", live=server == "mysql-5.7")
+        for number in range(runs):
+            if number:
+                for _ in range(chance.randrange(1, 20)):
+                    tables.transaction()
+            # Some runs end before they have merged, or compacted, what they have.
+            extract_source(spark, pipeline, SOURCE)
+            if chance.random() < 0.2:
+                compact_source(spark, pipeline, SOURCE)
+            if chance.random() < 0.2:
+                continue
+            _, outcome = shop.run(pipeline)
+            assert not outcome.stopped
+            for table in tables.columns:
+                require_same(shop, pipeline, table)
+        _, outcome = shop.run(pipeline)
+        assert not outcome.stopped
+        for table in tables.columns:
+            require_same(shop, pipeline, table)
+        derived = sum(row["changes"] for row in lake_of(pipeline).cascades(SOURCE).rows(columns=["changes"]))
+    summary.append(f"cascades applied, {server}, {collation}, seed {seed}: {derived} derived changes")
+    assert derived, "keys that refuse most statements show nothing"
