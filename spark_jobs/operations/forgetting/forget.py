@@ -34,6 +34,7 @@ from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
+from spark_jobs.lake.rows import rows_with
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.forgetting import lake_rows, logged_rows
 from spark_jobs.operations.forgetting.keys import ForgottenKeys
@@ -205,6 +206,7 @@ class _Forgetting:
         entry = next((entry for entry in entries if entry.name == self._name), None)
         if entry is None or entry.silver_version is None:
             raise ConfigError(f"{self.source} has no table {self.name} in the lake")
+        _require_nothing_derived(self._lake, self.source, self.name)
         load = progress(self._lake, self.source, self.name)
         if entry.is_reset or (load and load.is_open):
             raise TableStopped("is being rebuilt or loaded; run stratalog until it is done, and forget again")
@@ -383,6 +385,17 @@ class _Forgetting:
             lake_rows.remove_old(Table(path, self._lake.plain), keys)
             if path in paths:
                 iceberg_tables.renew(self.pipeline, path)
+
+
+def _require_nothing_derived(lake: Lake, source: str, name: TableName) -> None:
+    """Raises TableStopped for a table with changes derived from foreign keys, which have values of its rows."""
+    snapshot = snapshot_of(lake.cascades(source).path)
+    cells = [("schema", "=", name.schema), ("table", "=", name.table)]
+    if snapshot and any(rows_with(snapshot, ["changes"], cells)):
+        raise TableStopped(
+            f"{snapshot.path} has changes of its rows that were derived from foreign keys (on_cascade: apply), and "
+            "forget does not erase these: nothing was erased"
+        )
 
 
 def elsewhere(pipeline: Pipeline, source: str) -> Iterator[str]:
