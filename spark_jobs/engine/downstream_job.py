@@ -376,9 +376,7 @@ def run(
     if dependent and log:
         repeated_tasks = change_job.tasks_of(dependent, log, capacity, is_divided=False).tasks
         by_unit |= {unit.number: [] for _, unit in dependent}
-        bucketed = {
-            at: unit for at, unit in bucketed.items() if all(repeated.number != at for _, repeated in dependent)
-        }
+        bucketed = {at: unit for at, unit in bucketed.items() if all(part.number != at for _, part in dependent)}
         for merged_files in spark_job.run(spark, repeated_tasks, work):
             by_unit[merged_files.unit].append(merged_files)
     # Files that are written again, where one task would have too many of them.

@@ -357,6 +357,7 @@ def pending(unit: DownstreamUnit, truncations: Truncations) -> pa.Table:
     reading = [*dict.fromkeys([*names, *moved_lookup.NEEDED])] if silver.MOVED_FROM in names else names
     # Of each file the rows that are new, then what they lack from the rows of old keys, then the newest of each key.
     bounds = _part_bounds(unit, unit.pending)
+    # The new rows of each file, then the newest of each key.
     tables = []
     for file in unit.pending:
         rows = _file_rows(unit, file, reading, bounds)

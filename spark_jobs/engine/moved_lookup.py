@@ -73,7 +73,7 @@ def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table
 
 def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Position | None) -> RowWalk:
     """The rows in the order of their windows; what the server's rows say is there where they count from."""
-    # Of rows at one point of the log those of changes come first, since a load read what they left.
+    # A window's rows are there behind its beginning, all at once.
     op = rows.column("_op")
     is_from_server = np.asarray(silver.is_from_server(op), np.bool_)
     times = [_fields(rows, at, is_from_server) for at in range(3)]

@@ -202,7 +202,7 @@ def with_moved(origin: SilverSource, restatement: Restatement, touched: pa.Table
     moved_rows = [moved for file in restatement.files if (moved := _moved_rows(origin, file)) is not None]
     if not moved_rows:
         return touched
-    # A row that came from a touched key is touched, and so are the rows that came from its key, until none is left.
+    # Keys whose rows came from touched ones are touched, and so on, until none is added.
     rows = pa.concat_tables(moved_rows)
     old_keys, numbers = moved_keys.read(rows.column(silver.MOVED_FROM), origin.key, rows.schema)
     rows = rows.take(numbers).select(touched.column_names).cast(touched.schema)

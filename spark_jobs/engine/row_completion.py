@@ -151,7 +151,7 @@ def _with_old_rows(rows: pa.Table, floor: Position | None, columns: silver.Colum
     is_moved = np.asarray(pc.and_(pc.is_valid(rows.column(silver.MOVED_FROM)), is_change), np.bool_)
     if not is_moved.any():
         return rows
-    # In the order of the log; what stands before the last statement that emptied the table is gone.
+    # The order of the log; a change of a key is two rows at one position.
     op, position = rows.column("_op"), rows.column("_position").combine_chunks()
     fields = [np.asarray(position.field(name), np.int64) for name in FIELDS]
     order, starts = points_of(fields)

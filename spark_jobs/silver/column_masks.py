@@ -72,15 +72,18 @@ class ColumnMasks:
         masks = {name: mask for name, mask in self.masks.items() if name in key}
         if not masks or named.null_count == len(named):
             return named
+        # The few keys that are named, masked as those of rows are.
         keys, numbers = moved_keys.read(named, key, rows.schema)
         texts = keys.column(RAW).combine_chunks()
         for name, mask in masks.items():
             masked = _masked(keys.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
             keys = keys.set_column(keys.schema.get_field_index(name), name, masked)
         keys = keys.set_column(keys.schema.get_field_index(RAW), RAW, _without(texts, frozenset(masks)))
-        indexes = np.full(len(rows), -1, np.int64)
-        indexes[numbers.to_numpy()] = np.arange(len(keys))
-        return pa.chunked_array([moved_keys.written(keys, key).take(pa.array(indexes, mask=indexes < 0))])
+        numbers_of_keys = np.full(len(rows), -1, np.int64)
+        numbers_of_keys[numbers.to_numpy()] = np.arange(len(keys))
+        return pa.chunked_array(
+            [moved_keys.written(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))]
+        )
 
     def _computed(self, column: Computed, rows: pa.Table, texts: pa.MapArray, file_names: FileNames | None) -> pa.Array:
         """A computed column of rows; NULL where the table lacks a column that the expression names."""

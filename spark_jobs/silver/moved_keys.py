@@ -48,7 +48,7 @@ def read(keys: pa.Array | pa.ChunkedArray, key: Sequence[str], schema: pa.Schema
         all_exact.append(pairs or None)
         for column, text in zip(by_column, texts, strict=True):
             column.append(text[1:] if text.startswith(_VALUE) else None)
-    # A text that the column's type of today does not have names no row: no key is read then.
+    # Texts that are no values of the columns' types are of an earlier key too.
     kinds = [schema.field(name).type for name in key]
     try:
         columns = [_key_values(texts, kind) for texts, kind in zip(by_column, kinds, strict=True)]

@@ -88,6 +88,7 @@ class RowWalk:
 
     def _codes(self) -> tuple[Numbers, Numbers, Numbers]:
         """Numbers of each row's key and old key, -1 for none; and by number a row that names the key as its old one."""
+        # The keys of all rows, and behind them those that rows name, are numbered together.
         cells = [*self.key, RAW]
         names = self.rows.column(MOVED_FROM)
         old_keys, numbers = moved_keys.read(names, self.key, self.rows.schema)
@@ -103,12 +104,12 @@ class RowWalk:
         lists = grouped.aggregate([("\0at", "list")]).column("\0at_list").combine_chunks()
         codes = np.empty(len(table), np.int64)
         codes[lists.values.to_numpy()] = np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
-        row_codes, old = codes[: len(keys)], codes[len(keys) :]
+        key_codes, old_codes = codes[: len(keys)], codes[len(keys) :]
         origins = np.full(len(keys), _NONE, np.int64)
-        origins[numbers.to_numpy()] = old
+        origins[numbers.to_numpy()] = old_codes
         origin_rows = np.full(len(lists), _NONE, np.int64)
-        origin_rows[old] = numbers.to_numpy()
-        return row_codes, origins, origin_rows
+        origin_rows[old_codes] = numbers.to_numpy()
+        return key_codes, origins, origin_rows
 
     def _states(self, codes: Numbers, origins: Numbers, is_present: Flags) -> list[tuple[int, KeyState]]:
         """Of each moved row what is known of it."""
@@ -217,7 +218,7 @@ def within_window(rows: pa.Table, key: Sequence[str], names: Sequence[str]) -> p
     is_moved = np.asarray(rows.column(MOVED).to_numpy(zero_copy_only=False), np.bool_)
     if not is_moved.any():
         return rows
-    # The rows of changes are walked through in the order of the log.
+    # Changes in the order of the log; a change of a key is two rows at one position.
     position = rows.column("_position").combine_chunks()
     fields = ("stretch", "number", "offset", "row")
     order, starts = points_of([np.asarray(position.field(name), np.int64) for name in fields])
