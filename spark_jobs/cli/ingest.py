@@ -334,6 +334,7 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
 
     # Wrong use is found before a session is started.
     request = BackfillRequest(start=start, stop=stop, layers=layers or LAYERS, **options)
+    request.require_range()
     request.require_valid(load(path))
 
     def print_progress(replayed: ReplayedTable, at: int, of: int) -> None:

@@ -85,6 +85,12 @@ KINDS: tuple[Kind, ...] = (
         r"has dropped the table",
         _WITHOUT,
     ),
+    # Changes that are derived from foreign keys.
+    Kind(
+        r"is one that no typed column holds|which a foreign key is of|foreign keys change rows of it|"
+        r"so that its rows cannot be followed|nothing tells its columns|on_cascade: apply",
+        "set on_cascade: warn for the table, run again and mend it (stratalog docs limits#what-apply-derives)",
+    ),
     # Rules, routes, the lake's own tables.
     Kind(
         r"\b(?:columns|row_filters|filters)\.\w|the rules about its columns|under other rules",

@@ -49,14 +49,21 @@ class BackfillRequest:
     layers: tuple[Layer, ...] = LAYERS
     archive: Path | None = None
 
+    def require_range(self) -> None:
+        """Check the ends of the range without a configuration. Raises ConfigError."""
+        require_locations(*(None if text in (EARLIEST, LATEST) else text for text in self._ends))
+
+    @property
+    def _ends(self) -> list[str]:
+        return [str(location) for location in (self.start, self.stop)]
+
     def require_valid(self, pipeline: Pipeline) -> None:
         """Check a request without Spark. Raises ConfigError with all that is wrong, LakeError for no bronze."""
         # Everything that is wrong is named at once, by its key.
         problems: dict[str, str] = {}
-        texts = [str(location) for location in (self.start, self.stop)]
-        problems |= {key: "missing" for key, text in zip(("from", "to"), texts, strict=True) if not text.strip()}
+        problems |= {key: "missing" for key, text in zip(("from", "to"), self._ends, strict=True) if not text.strip()}
         try:
-            require_locations(*(None if text in (EARLIEST, LATEST) else text for text in texts))
+            self.require_range()
         except ConfigError as error:
             problems |= error.problems
         problems |= self._wrong_layers()

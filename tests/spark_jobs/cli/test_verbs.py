@@ -30,7 +30,7 @@ def wait_for_import(process: subprocess.Popen[str], module: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
-    ["click.globals", "rich.text", "pydantic.json_schema", "sqlglot.helper", "spark_jobs.cli.run_report"],
+    ["click.globals", "rich.text", "pydantic.json_schema", "spark_jobs.config.loader", "spark_jobs.cli.run_report"],
 )
 def test_an_interrupt_of_imports_is_one_line(pipeline_file: Path, module: str) -> None:
     command = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", "pipeline.yaml"]
