@@ -43,7 +43,7 @@ def _measure_light(config: Path) -> None:
     """Verbs that start no Spark, by turns with what they import at least."""
     verbs = {
         "`--help`": (["--help"], HELP_GOAL),
-        f"`changes` of {_log().stat().st_size >> 10} kB": (["changes", str(_log())], LIGHT_GOAL),
+        f"`changes` of {_small_log().stat().st_size >> 10} kB": (["changes", str(_small_log())], LIGHT_GOAL),
         "`status` of ten tables": (["status", "-c", str(config)], LIGHT_GOAL),
         "`run`, no news": (["run", "-c", str(config)], LIGHT_GOAL),
     }
@@ -68,7 +68,7 @@ def _seconds(usages: list[Usage]) -> tuple[list[float], list[float]]:
     return [usage.seconds for usage in usages], [usage.processor for usage in usages]
 
 
-def _log() -> Path:
+def _small_log() -> Path:
     """A recorded log."""
     from spark_jobs.demo.recorded import LOGS
 
@@ -77,7 +77,7 @@ def _log() -> Path:
 
 def _measure_decoding() -> None:
     """Of a table in a recorded log."""
-    path = str(_log())
+    path = str(_small_log())
     runs = [of_process([sys.executable, "-c", _PROGRAM.format(path=path)]) for _ in range(ROUNDS + 1)]
     assert all(int(printed) > 0 for _, printed in runs)
     usages = [usage for usage, _ in runs[1:]]  # the first may compile

@@ -278,10 +278,10 @@ class Walk:
         for change in pending:
             start = boundary_before(self._log.index, part.number, change.at.offset)
             grouped[change.derived.table, start].append(change)
-        self._slices += [self._slice(name, changes) for (name, _), changes in grouped.items()]
+        self._slices += [self._derived_slice(name, changes) for (name, _), changes in grouped.items()]
         self._counts = {}
 
-    def _slice(self, name: TableName, pending: Sequence[_Pending]) -> DerivedSlice:
+    def _derived_slice(self, name: TableName, pending: Sequence[_Pending]) -> DerivedSlice:
         definition = self._definitions[name]
         derived = [change.derived for change in pending]
         # Images as the decoder has them: of a delete the row as it was.
@@ -331,7 +331,7 @@ class Walk:
         self._met_by = {}
 
     def _ties(self) -> Ties:
-        return Ties(self._identity_of, self._weights_of, self._located)
+        return Ties(self._identity_of, self._weights_of, self._located_rows)
 
     def _identity_of(self, name: TableName, row: Row) -> Key:
         """A row's key, with the exact texts that its columns have."""
@@ -357,7 +357,7 @@ class Walk:
             self._columns[key] = KeyColumns.of(definition, columns)
         return self._columns[key]
 
-    def _located(self, reference: Reference, weights: Weights) -> Iterable[Row]:
+    def _located_rows(self, reference: Reference, weights: Weights) -> Iterable[Row]:
         """The rows of a child as they were when its keys became these."""
         name = reference.child
         met = self._met[name]

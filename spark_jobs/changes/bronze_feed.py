@@ -72,7 +72,7 @@ def lines_with_slices(
         ):  # no event ends the rows of an XA transaction
             for line in encoder.rest():
                 yield before, line
-        parts = [log_slice.cells] if log_slice.committed else _cut(log_slice.cells, within)
+        parts = [log_slice.cells] if log_slice.committed else _cut_transactions(log_slice.cells, within)
         for line in chain.from_iterable(encoder.lines(part, log_slice.committed) for part in parts):
             yield log_slice, line
         before = log_slice
@@ -92,7 +92,7 @@ def transactions_of_bronze(
     """
     log_part = _of_range(spark, lake, source, start, stop)
     for row in log_part.slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
-        for part in _cut(_slice_batch(row), log_part.within):
+        for part in _cut_transactions(_slice_batch(row), log_part.within):
             yield row["stretch"], part
 
 
@@ -136,7 +136,7 @@ def _lines_task(
         for batch in batches:
             for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
                 is_elsewhere = cells.column(EFFECT)[0].is_valid
-                parts = [cells] if is_elsewhere else _cut(cells, within)
+                parts = [cells] if is_elsewhere else _cut_transactions(cells, within)
                 committed = cells.column("committed_at")[0].as_py() if is_elsewhere else None
                 lines = ["".join(line.pieces) for part in parts for line in encoder.lines(part, committed)]
                 position = [pa.repeat(cells.column(name)[0], len(lines)) for name in ("stretch", "number")]
@@ -190,7 +190,7 @@ def _of_range(spark: SparkSession, lake: Lake, source: str, start: LocationText,
     return _LogPart(spark, snapshot, within, begin, overlapping(Range(begin, within.stop)))
 
 
-def _cut(cells: pa.RecordBatch, within: Range) -> Iterator[pa.RecordBatch]:
+def _cut_transactions(cells: pa.RecordBatch, within: Range) -> Iterator[pa.RecordBatch]:
     """The transactions of one slice that the range touches; the slice itself where it lies inside or is part of one."""
     begin, end = within.start, within.stop
     stretch, file, start, stop = (cells.column(name)[0].as_py() for name in ("stretch", "file", "start", "stop"))

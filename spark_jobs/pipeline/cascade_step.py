@@ -103,7 +103,7 @@ class CascadeStep:
         slices: list[DerivedSlice] = []
         limits: dict[TableName, CascadeLimit] = {}
         new = dict(positions)
-        for group in _groups(applied):
+        for group in _table_groups(applied):
             derived = self._derived(group, positions, refused)
             if derived is None:
                 continue
@@ -285,7 +285,7 @@ class CascadeStep:
         return is_same
 
 
-def _groups(keys: Sequence[LogGap]) -> list[list[LogGap]]:
+def _table_groups(keys: Sequence[LogGap]) -> list[list[LogGap]]:
     """Foreign keys by the tables that they join."""
     groups: list[tuple[set[TableName], list[LogGap]]] = []
     for gap in keys:

@@ -285,14 +285,9 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     # The merges, and why which stopped.
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries, pipeline.spark.task_bytes)
+    merge, note = partial(_merge_table, units), partial(_note_delivery, finished)
     with span("commits", tables=len(deliveries), by_engine=len(units)):
-        merge_results = each_table(
-            deliveries,
-            partial(_merge_table, units),
-            stopped_into,
-            f"{name}: downstream",
-            partial(_note_delivery, finished),
-        )
+        merge_results = each_table(deliveries, merge, stopped_into, f"{name}: downstream", note)
     results = at_one_version({result.name: result for result in merge_results})
     stopped_into |= _stops_of(results.values())
     for origin, reason in by_table(stopped_into).items():

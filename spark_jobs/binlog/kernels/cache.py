@@ -93,7 +93,7 @@ class KernelCache(NullCache):
         self._function = function
 
     @functools.cached_property
-    def _compiled(self) -> Any:
+    def _compiled_code(self) -> Any:
         """Made at its first use: each looks for a folder that can be written, and most processes need none."""
         try:
             return _Compiled(self._function)
@@ -102,18 +102,18 @@ class KernelCache(NullCache):
 
     @property
     def cache_path(self) -> Any:
-        return self._compiled.cache_path
+        return self._compiled_code.cache_path
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         entry = installed().entries.get(entry_name(self._function, sig))
         if entry is None:
-            return self._compiled.load_overload(sig, target_context)
+            return self._compiled_code.load_overload(sig, target_context)
         target_context.refresh()
         return CompileResult._rebuild(target_context, *pickle.loads(entry))  # noqa: SLF001, S301 - our own file
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        self._compiled.save_overload(sig, data)
+        self._compiled_code.save_overload(sig, data)
 
     def signatures(self, target_context: Any) -> list[Any]:
         """Signatures of which there is machine code from earlier uses."""
-        return [] if type(self._compiled) is NullCache else self._compiled.signatures(target_context)
+        return [] if type(self._compiled_code) is NullCache else self._compiled_code.signatures(target_context)

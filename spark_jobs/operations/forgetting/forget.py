@@ -206,6 +206,7 @@ class _Forgetting:
         entry = next((entry for entry in entries if entry.name == self._name), None)
         if entry is None or entry.silver_version is None:
             raise ConfigError(f"{self.source} has no table {self.name} in the lake")
+        # What no step erases is refused first: derived changes, rows on their way, keys of several sources.
         _require_nothing_derived(self._lake, self.source, self.name)
         load = progress(self._lake, self.source, self.name)
         if entry.is_reset or (load and load.is_open):

@@ -51,17 +51,19 @@ class BackfillRequest:
 
     def require_range(self) -> None:
         """Check the ends of the range without a configuration. Raises ConfigError."""
-        require_locations(*(None if text in (EARLIEST, LATEST) else text for text in self._ends))
+        require_locations(*(None if text in (EARLIEST, LATEST) else text for text in self._end_texts))
 
     @property
-    def _ends(self) -> list[str]:
+    def _end_texts(self) -> list[str]:
         return [str(location) for location in (self.start, self.stop)]
 
     def require_valid(self, pipeline: Pipeline) -> None:
         """Check a request without Spark. Raises ConfigError with all that is wrong, LakeError for no bronze."""
         # Everything that is wrong is named at once, by its key.
         problems: dict[str, str] = {}
-        problems |= {key: "missing" for key, text in zip(("from", "to"), self._ends, strict=True) if not text.strip()}
+        problems |= {
+            key: "missing" for key, text in zip(("from", "to"), self._end_texts, strict=True) if not text.strip()
+        }
         try:
             self.require_range()
         except ConfigError as error:

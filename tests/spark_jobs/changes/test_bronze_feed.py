@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.binlog import Slicer
 from spark_jobs.bronze.extract import _bronze_rows
 from spark_jobs.bronze.table import ARROW
-from spark_jobs.changes.bronze_feed import _cut
+from spark_jobs.changes.bronze_feed import _cut_transactions
 from spark_jobs.changes.lines import JsonChanges
 from spark_jobs.log.position import Position, Range
 from tests.spark_jobs.changes.feeds import ANY, RECORDED
@@ -35,7 +35,7 @@ def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
             json.loads("".join(line.pieces))
             for cells in slices
             if cells.column("stop")[0].as_py() > low and cells.column("transaction_start")[0].as_py() < high
-            for part in _cut(cells, Range(begin, end))
+            for part in _cut_transactions(cells, Range(begin, end))
             for line in JsonChanges(None, ANY).lines(part)
         ]
         assert touched <= {change["gtid"] for change in lines}

@@ -3,7 +3,7 @@
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.log_gaps import LogGap
-from spark_jobs.pipeline.cascade_step import _groups
+from spark_jobs.pipeline.cascade_step import _table_groups
 
 
 def key(child: str, parent: str) -> LogGap:
@@ -12,6 +12,6 @@ def key(child: str, parent: str) -> LogGap:
 
 def test_keys_are_grouped_by_the_tables_that_they_join() -> None:
     keys = [key("c", "p"), key("x", "y"), key("g", "c"), key("y", "y"), key("d", "q"), key("q", "g")]
-    groups = [{gap.key.name for gap in group if gap.key} for group in _groups(keys)]
+    groups = [{gap.key.name for gap in group if gap.key} for group in _table_groups(keys)]
     assert groups == [{"x_y", "y_y"}, {"c_p", "g_c", "q_g", "d_q"}]
-    assert _groups([]) == []
+    assert _table_groups([]) == []

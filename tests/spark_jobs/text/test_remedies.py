@@ -61,7 +61,8 @@ def raised() -> Iterator[tuple[str, type[StratalogError], str]]:
 
 
 COMPUTED = re.compile(
-    r"(?:x at x x: x|x\.x: x|(?:x(?:: | )?|<[^>]*>|ALTER TABLE at \S+ |: ALTER TABLE t|its order times are known up to x, and )"
+    r"(?:x at x x: x|x\.x: x|"
+    r"(?:x(?:: | )?|<[^>]*>|ALTER TABLE at \S+ |: ALTER TABLE t|its order times are known up to x, and )"
     r"+)"
 )
 """Messages, with x for what they are filled with, that are made of others, which are looked at where they are made."""
