@@ -157,3 +157,24 @@ def test_without_an_environment_continuous_integration_ends_at_once(tmp_path: Pa
     ran = continuous_integration(tmp_path, "%:\n\t@false\n")
     assert re.findall(r"^= make (.*): \d+ seconds, exit status 2$", ran.stdout, re.MULTILINE) == ["install"]
     assert ran.returncode == 2
+
+
+POINTERS = (
+    re.compile(r"(?<![\w./`<{*-])((?:\w+/)*\w+\.py)\b"),
+    re.compile(r"(?<![\w./`<{*:-])((?:\w+/)+)(?=[\s,.;:)])"),
+)
+"""Modules and folders as docstrings name them: from the module's folder, the one above it, spark_jobs or the root."""
+OUTSIDE = {"compression/", "runs/", "scratch/"}
+"""Folders of a server's source, and of a session at run time."""
+
+
+def missing_pointers(module: Path) -> list[str]:
+    """Paths in a module's docstring that lead nowhere."""
+    docstring = ast.get_docstring(ast.parse((ROOT / module).read_text(encoding="utf-8"))) or ""
+    names = {name for pattern in POINTERS for name in pattern.findall(docstring)} - OUTSIDE
+    bases = (module.parent, module.parent.parent, Path("spark_jobs"), Path(), Path("tests"))
+    return sorted(name for name in names if not any((ROOT / base / name).exists() for base in bases))
+
+
+def test_modules_point_to_modules_that_exist() -> None:
+    assert {str(module): missing for module in MODULES if (missing := missing_pointers(module))} == {}

@@ -18,6 +18,7 @@ TOP_PAGES = (
     "CONTRIBUTING.md",
     "SECURITY.md",
     "benchmarks/RESULTS.md",
+    "corpus/README.md",
     "tests/README.md",
 )
 """Pages that are not in docs/."""

@@ -1,7 +1,7 @@
 """Slices to lines: the changes of each table in the log's order, with DDL statements and transactions where asked.
 
 Put here: which entries a slice has, and their order. Not here: lines themselves (formats/), which slices there are
-(feed.py, log_reader.py).
+(feed.py, bronze_feed.py).
 """
 
 import heapq

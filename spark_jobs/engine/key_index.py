@@ -54,7 +54,7 @@ class KeyIndex:
     def lookup(self, key_hash_array: Hashes, checks: Checks) -> tuple[Rows, Rows]:
         """Row numbers of hits, and which of the wanted keys each has.
 
-        key_hashes_, checks: as ``locate.Keys.hashed`` gives them.
+        key_hash_array, checks: as ``locate.Keys.hashed`` gives them.
         """
         # Equal hashes begin at the earliest in the block before the first one that begins with them.
         first_block = np.maximum(np.searchsorted(self.first, key_hash_array, "left") - 1, 0)

@@ -1,6 +1,7 @@
 """A Delta schema as Iceberg has it: field ids are the ids of Delta's column mapping.
 
-Put here: types, names in files, and which schemas Iceberg cannot show. Not here: metadata of tables (metadata.py).
+Put here: types, names in files, and which schemas Iceberg cannot show. Not here: metadata of tables
+(metadata_files.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -58,7 +58,7 @@ def why_not_anew(pipeline: Pipeline, source: str, name: TableName) -> str | None
 def destinations_or_stop(
     pipeline: Pipeline, source: str, name: TableName, stopped: dict[TableName, str]
 ) -> tuple[Destination, ...]:
-    """None where routes do not tell, which stops the table."""
+    """The destinations of a table; none where routes do not give any, which stops it: ``stopped`` gets the message."""
     try:
         return destinations_of(pipeline, source, name)
     except TableStopped as error:

@@ -1,6 +1,6 @@
 """Result of a run for the tables of a source.
 
-Put here: the value that each layer's run returns and the next one takes. Not here: what makes it (run.py, backfill.py).
+Put here: the value that each layer's run returns and the next one takes. Not here: what makes it (run.py, backfill/).
 """
 
 from dataclasses import dataclass, field, replace

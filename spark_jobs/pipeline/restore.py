@@ -2,7 +2,7 @@
 
 Put here: what is brought from an archive of binlog files or from the source itself, for ``extract --archive`` and for
 backfills that begin before bronze does. Not here: reading a source as it continues (bronze/extract.py), what is after
-bronze's end (archive.py), or what is done with the range (backfill.py).
+bronze's end (archive.py), or what is done with the range (backfill/).
 
 Bronze is write-once: only what it lacks is read, up to its oldest byte and without a gap, and its position stays. What
 is brought has to be the same log: where an origin has the file that bronze begins in, its bytes are bronze's own; where

@@ -4,7 +4,7 @@ A chosen key has all of its changes, at any time. Where an UPDATE gives its row 
 count from there until the row is deleted, moves on, or the table is emptied; where a row came to a chosen key from
 another one, the changes of that one count back to where the row began.
 
-Put here: following rows over their keys. Not here: keys as texts (key_texts.py), or reading changes (reading.py).
+Put here: following rows over their keys. Not here: keys as texts (key_texts.py), or reading changes (trace.py).
 """
 
 from collections.abc import Collection, Iterable, Sequence

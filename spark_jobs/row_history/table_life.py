@@ -1,7 +1,7 @@
 """Names of a table over time, and the statements about it: learnt from statements of the log alone.
 
 Put here: names and statements of one table in a part of the log. Not here: what a statement does to columns (schema/,
-silver/), or rows (reading.py).
+silver/), or rows (trace.py).
 
 The table's own name counts at any time. Where a statement gave it to a table that had another name, the rows of that
 name count before the statement too; what else had the name is not distinguished.

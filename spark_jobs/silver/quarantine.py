@@ -1,7 +1,7 @@
 """Quarantined events, each of one table: the lake's table ``skips/<source>``.
 
 Put here: its rows, and reading and writing them. Not here: who may add one (operations/repair.py), or what a quarantine
-means (table_timeline.py for statements, compact.py for events of rows).
+means (table_timeline.py for statements, decode_task.py for events of rows).
 
 Every run and every backfill reads them, so that the same range comes to the same rows whenever it is done.
 """

@@ -1,7 +1,7 @@
 """The columns of a table as parts of expressions: what each is, and its values in decoded rows.
 
 Put here: columns as terms and cells, and why a cell has no value. Not here: expressions (expressions/), rules over
-changes (change_filters.py), or rules over columns (column_masks.py).
+changes (row_filters.py), or rules over columns (column_masks.py).
 """
 
 from collections.abc import Collection, Sequence

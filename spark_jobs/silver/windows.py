@@ -1,7 +1,7 @@
 """The windows that a silver table has rows of, by the statistics of its data files.
 
-Put here: finding them without a query over all rows. Not here: what a window is (compact.py), or which of them a
-backfill takes (pipeline/backfill.py).
+Put here: finding them without a query over all rows. Not here: what a window is (compaction_job.py), or which of them a
+backfill takes (pipeline/replay_windows.py).
 
 A run writes the rows of a window into files of their own, whose statistics then say which window that is. Of a file
 that maintenance wrote together the columns are read.

@@ -4,7 +4,7 @@ Source: MySQL libs/mysql/binlog/event/rows_event.h (Table_map_event, Optional_me
 Servers differ in two places: MariaDB counts GEOMETRY among the columns with a character set, MySQL VECTOR; and YEAR
 counts among the columns with a sign in some.
 
-Put here: definitions and how they are read from TABLE_MAP. Not here: definitions from DDL (schema.py), rows
+Put here: definitions and how they are read from TABLE_MAP. Not here: definitions from DDL (spark_jobs/ddl/), rows
 (binlog/rows/decoder.py).
 """
 
