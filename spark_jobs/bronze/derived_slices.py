@@ -1,6 +1,6 @@
 """Changes that a server made by foreign keys and did not log, as slices beside those of the log.
 
-They are the rows of the lake's table ``cascades/<source>``, each the changes of a child table behind the events of one
+They are the rows of the lake's table ``cascades/<source>``, each the changes of a child table after the events of one
 transaction, at the positions of their parents' events. Who reads a table's slices (``SliceIndex.of_table``) gets them
 with those of bronze, so that whatever decodes the log twice comes to the same rows.
 

@@ -10,6 +10,8 @@
 Put here: questions to a log that bronze holds. Not here: new ways to answer them; changes/bronze_feed.py,
 retention/gc.py and bronze/prepared_xa.py do. What is appended comes from a source (bronze/extract.py), or from archived
 files (pipeline/archive.py).
+
+Every call reads bronze as it is then. Nothing is held open, so there is nothing to close.
 """
 
 import re

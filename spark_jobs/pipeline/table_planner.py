@@ -249,7 +249,7 @@ class TablePlanner:
 
 
 def _state_of(head: Head | None) -> TableState | None:
-    """How a table stands in silver; None where silver has nothing of it."""
+    """How a table is stored in silver; None where silver has nothing of it."""
     commit = SilverCommit.of_head(head)
     return TableState.of(commit) if commit else None
 
@@ -257,7 +257,7 @@ def _state_of(head: Head | None) -> TableState | None:
 def _up_to_limit(
     log_range: Range, scan: RangeScan, inputs: TimelineInputs, name: TableName
 ) -> tuple[RangeScan, TimelineInputs]:
-    """Inputs of a table's timeline in a range that ends before the scan does, and goes on there in a later run."""
+    """Inputs of a table's timeline in a range that ends before the scan does, and continues there in a later run."""
     statements = tuple(statement for statement in scan.statements if statement.position < log_range.stop)
     last_change = scan.last_change(name)
 

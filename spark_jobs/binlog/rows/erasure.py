@@ -384,7 +384,7 @@ class _Walk:
         return at
 
     def _past_options(self, at: int, documents: int) -> int:
-        """Offset behind the options and the bits, one a document, between the images of a partial update."""
+        """Offset after the options and the bits, one a document, between the images of a partial update."""
         return at + 1 + ((documents + 7) // 8 if self.content[at : at + 1] == b"\1" else 0)
 
 
