@@ -249,7 +249,7 @@ class TablePlanner:
 
 
 def _state_of(head: Head | None) -> TableState | None:
-    """How a table is stored in silver; None where silver has nothing of it."""
+    """State of a table in silver; None where silver has nothing of it."""
     commit = SilverCommit.of_head(head)
     return TableState.of(commit) if commit else None
 
