@@ -40,8 +40,8 @@ def skipped(shop: Shop, pipeline: Pipeline, position: str) -> None:
 
 
 def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: Shop) -> None:
-    pipeline, schema = shop.pipeline(), shop.database.name
-    t, u = TableName(schema, "t"), TableName(schema, "u")
+    t, u = TableName(shop.database.name, "t"), TableName(shop.database.name, "u")
+    pipeline = shop.pipeline(row_filters={"negative": {"tables": [str(t)], "update-new-value-expr": "v < 0"}})
     shop.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
         "CREATE TABLE u (id INT PRIMARY KEY)",
@@ -93,7 +93,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
         (str(t), second, "INSERT INTO t VALUES (?, ?)"),
     ]
 
-    silver = lake_of(pipeline).silver(SOURCE, schema, "t")
+    silver = lake_of(pipeline).silver(SOURCE, t.schema, "t")
     head = silver.head()
     assert head
     request = BackfillRequest(SOURCE, str(shop.start), str(head.position), tables=(str(t),))
