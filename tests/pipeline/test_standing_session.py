@@ -66,53 +66,53 @@ def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(path: Path, tmp_path: Path) -> Callable[..., Ran]:
+def run(session_folder: Path, tmp_path: Path) -> Callable[..., Ran]:
     """A run over the recorded demo into a new lake."""
     deployment = Deployment(tmp_path / "way", SPARK, is_demo=True)
 
     def run(**variables: str) -> Ran:
         shutil.rmtree(tmp_path / "way" / "lake", ignore_errors=True)
-        return command("run", "-c", deployment.config, folder=path, **variables)
+        return command("run", "-c", deployment.config, folder=session_folder, **variables)
 
     return run
 
 
-def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], path: Path) -> None:
+def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], session_folder: Path) -> None:
     first = run()
     assert first.status == 0, first.err
-    (server,) = sessions(path)
+    (server,) = sessions(session_folder)
     assert (server["runs"], server["keep"]) == ([], 300)
     second = run()
     assert second.status == 0, second.err
     assert re.sub(r"\d+\.\d+", "", second.out) == re.sub(r"\d+\.\d+", "", first.out)
-    assert [item["pid"] for item in sessions(path)] == [server["pid"]]
+    assert [item["pid"] for item in sessions(session_folder)] == [server["pid"]]
     daemons = subprocess.run(["ps", "--ppid", str(server["pid"]), "-o", "args="], capture_output=True, check=True)
     assert daemons.stdout.count(b"spark_jobs.runtime.python_daemon") == 1, daemons.stdout
 
 
 @pytest.mark.long
-def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], path: Path) -> None:
+def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], session_folder: Path) -> None:
     run()
-    (server,) = sessions(path)
+    (server,) = sessions(session_folder)
     stop_process(server["pid"])
     ended = run()
     assert ended.status == 0, ended.err
     assert "cannot be reached" in ended.err
-    assert [item["pid"] for item in sessions(path)] != [server["pid"]]
+    assert [item["pid"] for item in sessions(session_folder)] != [server["pid"]]
     assert "Traceback" not in ended.err
 
 
 def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_another(
-    run: Callable[..., Ran], path: Path, tmp_path: Path
+    run: Callable[..., Ran], session_folder: Path, tmp_path: Path
 ) -> None:
     assert run().status == 0
-    (server,) = sessions(path)
+    (server,) = sessions(session_folder)
     full_path = tmp_path / "way"
     shutil.rmtree(full_path / "lake")
-    environment = os.environ | {"TMPDIR": str(path), "SALT": "salt"}
+    environment = os.environ | {"TMPDIR": str(session_folder), "SALT": "salt"}
     words = [sys.executable, "-m", "stratalog", "run", "-c", str(full_path / "pipeline.yaml")]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        wait_until(lambda: bool(sessions(path)[0]["runs"]), 60)
+        wait_until(lambda: bool(sessions(session_folder)[0]["runs"]), 60)
         # The run stands still while its server is killed, or it might end before that.
         wait_for("a file of bronze", lambda: any(full_path.rglob("*.parquet")), 60, pause=0.002)
         process.send_signal(signal.SIGSTOP)
@@ -122,21 +122,21 @@ def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_anoth
     assert process.returncode == 1
     assert "the Spark server that stays between runs" in errors
     assert "Traceback" not in errors
-    ended = command("run", "-c", full_path / "pipeline.yaml", folder=path)
+    ended = command("run", "-c", full_path / "pipeline.yaml", folder=session_folder)
     assert ended.status == 0, ended.err
 
 
 @pytest.mark.long
-def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[..., Ran], path: Path) -> None:
+def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[..., Ran], session_folder: Path) -> None:
     assert run().status == 0
-    before = {item["pid"] for item in sessions(path)}
+    before = {item["pid"] for item in sessions(session_folder)}
     assert run(AWS_ACCESS_KEY_ID="another").status == 0
-    assert len(sessions(path)) == len(before) + 1
+    assert len(sessions(session_folder)) == len(before) + 1
 
 
 @pytest.mark.long
 def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
-    run: Callable[..., Ran], path: Path, tmp_path: Path
+    run: Callable[..., Ran], session_folder: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -147,12 +147,12 @@ def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
 
 
 @pytest.mark.dagster
-def test_dagster_attaches_too(run: Callable[..., Ran], path: Path, tmp_path: Path) -> None:
+def test_dagster_attaches_too(run: Callable[..., Ran], session_folder: Path, tmp_path: Path) -> None:
     assert run().status == 0
-    before = sessions(path)
+    before = sessions(session_folder)
     full_path = tmp_path / "way"
     shutil.rmtree(full_path / "lake")
-    environment = os.environ | {"TMPDIR": str(path), "SALT": "salt", "DAGSTER_HOME": ""}
+    environment = os.environ | {"TMPDIR": str(session_folder), "SALT": "salt", "DAGSTER_HOME": ""}
     ended = subprocess.run(
         [sys.executable, "-c", STEPS],
         capture_output=True,
@@ -163,5 +163,5 @@ def test_dagster_attaches_too(run: Callable[..., Ran], path: Path, tmp_path: Pat
         timeout=240,
     )
     assert ended.stdout.splitlines()[-1:] == ["True"], ended.stderr[-3000:]
-    assert [item["pid"] for item in sessions(path)] == [item["pid"] for item in before]
+    assert [item["pid"] for item in sessions(session_folder)] == [item["pid"] for item in before]
     assert any(full_path.glob("lake/downstream/**/*.parquet"))

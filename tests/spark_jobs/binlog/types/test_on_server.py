@@ -90,6 +90,7 @@ def test_every_character_is_the_servers(database: Database, charset: str) -> Non
     joined = np.frombuffer(b"".join(stored) + bytes(64), np.uint8)
     ends = np.cumsum([len(code) for code in stored])
     offsets = np.concatenate([[0], ends]).astype(np.int32)
+    offsets.setflags(write=False)  # as Arrow's
     new_offsets, out, bad = _converted(_converter(charset)[0], offsets, kernels.address_of(joined))
     text = bytes(out)
     decoded = [None if bad[k] else text[new_offsets[k] : new_offsets[k + 1]] for k in range(len(stored))]
