@@ -19,7 +19,7 @@ from spark_jobs.engine.row_completion import KEY_NUMBER, EarlierRows, MergedChan
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver.row_overlay import ABSENT
-from spark_jobs.silver.table import Columns
+from spark_jobs.silver.table import MOVED_FROM, Columns
 from tests.spark_jobs.engine.changed_lakes import in_small_parts
 from tests.spark_jobs.engine.lake_rows import MAPPED, at
 from tests.spark_jobs.engine.partial_changed_lakes import COLUMNS, PartialLake, ignoring
@@ -110,7 +110,9 @@ def test_changes_are_told_apart_by_the_key_of_their_time(tmp_path: Path) -> None
     """A statement at 30 made a the key, and left rows as of there."""
     table = new_table(str(tmp_path), COLUMNS.stored, MAPPED)
     fields = [table.schema.column(name).arrow(physical=False) for name in (*COLUMNS.types, "_op", "_position", "_raw")]
-    schema = pa.schema([*fields, pa.field(ABSENT, pa.list_(pa.string())), pa.field(KEY_NUMBER, pa.int32())])
+    texts = pa.list_(pa.string())
+    partial = [pa.field(ABSENT, texts), pa.field(MOVED_FROM, texts)]
+    schema = pa.schema([*fields, *partial, pa.field(KEY_NUMBER, pa.int32())])
     rows = [
         change(10, "insert", 1, id=1, a=5, b=7),
         change(11, "insert", 1, id=2, a=6, b=6),
