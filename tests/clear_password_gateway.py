@@ -74,7 +74,7 @@ class ClearPasswordGateway(Listener):
         for end in self._ends:
             end.close()
 
-    def _accepted(self, client: socket.socket) -> None:
+    def _accept_client(self, client: socket.socket) -> None:
         inner, outer = socket.socketpair()
         self._ends += [client, inner, outer]
         for target, arguments in (
