@@ -22,7 +22,7 @@ TOP_PAGES = (
     "tests/README.md",
 )
 """Pages that are not in docs/."""
-FILES = ("LICENSE", "Containerfile")
+FILES = ("LICENSE", "Containerfile", "corpus/LICENSE")
 """Targets of links besides pages, pictures and examples."""
 FOLDERS = ("docs/pictures", "docs/examples")
 
