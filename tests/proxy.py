@@ -5,6 +5,7 @@ Put here: listening, and cutting. Not here: what must survive it.
 
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Self
@@ -12,7 +13,7 @@ from typing import Self
 COM_BINLOG_DUMP = 0x12
 
 
-class Listener:
+class Listener(ABC):
     """Accepts connections until the ``with`` block ends, by default on a free port of the loopback address."""
 
     def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
@@ -34,9 +35,9 @@ class Listener:
                 client, _ = self._listener.accept()
                 self._accept_client(client)
 
+    @abstractmethod
     def _accept_client(self, client: socket.socket) -> None:
         """Takes over a connection, and returns at once."""
-        raise NotImplementedError
 
 
 class Proxy(Listener):

@@ -125,13 +125,22 @@ def _lake_of(bronze: str) -> str:
     return bronze.rsplit("/", 2)[0]
 
 
+def _derived_snapshot(bronze: str) -> Snapshot | None:
+    """The newest version of the derived changes of bronze's source; None where there are none."""
+    return snapshot_of(f"{_lake_of(bronze)}/cascades/{bronze.rsplit('/', 1)[1]}")
+
+
+def _data_file(snapshot: Snapshot, file: DataFile) -> str:
+    """The path of a data file, from bronze's folder."""
+    return f"{_OUTSIDE}{snapshot.path.rsplit('/', 1)[1]}/{unquote(file.path)}"
+
+
 def read(bronze: str, within: Range) -> pa.Table:
     """The derived slices of a part of the log, rows of DERIVED in order; none where no change was derived.
 
     bronze: the bronze table's path, whose source it is. Raises LakeError.
     """
-    source = bronze.rsplit("/", 1)[1]
-    snapshot = snapshot_of(f"{_lake_of(bronze)}/cascades/{source}")
+    snapshot = _derived_snapshot(bronze)
     if snapshot is None:
         return DERIVED.empty_table()
     parts = [part for file in snapshot.files if _may_hold(snapshot, file, within) for part in _located(snapshot, file)]
@@ -156,14 +165,13 @@ def _may_hold(snapshot: Snapshot, file: DataFile, within: Range) -> bool:
 
 def _located(snapshot: Snapshot, file: DataFile) -> Iterator[pa.Table]:
     """The slices of a data file, by row group."""
-    source = snapshot.path.rsplit("/", 1)[1]
     with data_files.reading(snapshot.path, file):
         opened = data_files.open_file(snapshot.path, file)
         for group in range(opened.num_row_groups):
             stored = data_files.read_row_group(opened, group, _LOCATED, snapshot.schema)
             count = len(stored)
             cells = {name: stored.column(name) for name in _LOCATED} | {
-                "data_file": pa.repeat(pa.scalar(f"{_OUTSIDE}{source}/{unquote(file.path)}"), count),
+                "data_file": pa.repeat(pa.scalar(_data_file(snapshot, file)), count),
                 "row_group": pa.repeat(pa.scalar(group, pa.int32()), count),
                 "row": pa.array(range(count), pa.int32()),
                 "offset": pa.repeat(pa.scalar(0, pa.int64()), count),
@@ -187,10 +195,9 @@ def stored_changes(bronze: str, slices: pa.Table) -> Iterator[tuple[TableName, P
     """Derived changes as they are stored, slice by slice. slices: rows of DERIVED. Raises LakeError."""
     if not len(slices):
         return
-    source = bronze.rsplit("/", 1)[1]
-    snapshot = snapshot_of(f"{_lake_of(bronze)}/cascades/{source}")
+    snapshot = _derived_snapshot(bronze)
     assert snapshot is not None, "its slices were read"
-    files = {f"{_OUTSIDE}{source}/{unquote(file.path)}": file for file in snapshot.files}
+    files = {_data_file(snapshot, file): file for file in snapshot.files}
     for row in slices.to_pylist():
         file = files[row["data_file"]]
         with data_files.reading(snapshot.path, file):
@@ -205,8 +212,11 @@ def _payload_of(changes: Changes) -> bytes:
     raw, before_raw = (
         pa.nulls(len(changes), _RAW) if texts is None else texts for texts in (changes.raw, changes.before_raw)
     )
-    images = (pa.StructArray.from_arrays(image.columns, fields=list(image.schema)) for image in _images(changes))
-    columns = [changes.op, changes.offset, changes.row, changes.committed_at, *images, raw, before_raw]
+    after, before = (
+        pa.StructArray.from_arrays(image.columns, fields=list(image.schema))
+        for image in (changes.after, changes.before)
+    )
+    columns = [changes.op, changes.offset, changes.row, changes.committed_at, after, before, raw, before_raw]
     names = ["op", "offset", "row", "committed_at", "after", "before", "raw", "before_raw"]
     batch = pa.RecordBatch.from_arrays(columns, names=names)
     sink = pa.BufferOutputStream()
@@ -214,10 +224,6 @@ def _payload_of(changes: Changes) -> bytes:
         writer.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def _images(changes: Changes) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    return changes.after, changes.before
 
 
 def _batch_of(payload: bytes | memoryview | pa.Buffer) -> pa.Table:

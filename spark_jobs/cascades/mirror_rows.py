@@ -123,7 +123,7 @@ class MirrorRows:
             for name, part, is_text in zip(names, parts, columns.is_text, strict=True)
         ):
             return []
-        has_raw = _may_have_raw(file, self.snapshot)
+        has_raw = file.may_have_values(schema, _STORED_RAW)
         keys = data_files.read_columns(self.snapshot.path, file, [*names, *([_STORED_RAW] if has_raw else [])], schema)
         mask = deletion_vectors.living(self.snapshot.path, file.deletion_vector, len(keys))
         if has_raw:
@@ -146,11 +146,6 @@ def _may_hold(file: DataFile, snapshot: Snapshot, name: str, values: Collection[
     if not isinstance(bounds.minimum, int) or not isinstance(bounds.maximum, int):
         return True
     return any(bounds.minimum <= value <= bounds.maximum for value in values)
-
-
-def _may_have_raw(file: DataFile, snapshot: Snapshot) -> bool:
-    nulls = file.stats.get("nullCount", {}).get(snapshot.schema.column(_STORED_RAW).physical_name)
-    return nulls is None or nulls != file.num_records
 
 
 def _require_typed(raw: pa.ChunkedArray, columns: KeyColumns) -> None:

@@ -219,7 +219,7 @@ class _Follower:
         )
 
     def _restate(self, at: Position, restated: Callable[[TableName, ForeignKey], ForeignKey]) -> None:
-        """Keys as they are from a statement on: those that differ end, and begin again there."""
+        """Keys as of a statement: those that differ end there, and their successors begin."""
         for name, state in self._tables.items():
             for number, (key, since) in enumerate(state.keys):
                 new = restated(name, key)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spark_jobs.delta import statistics
+from spark_jobs.delta import deletion_vectors, statistics
 from spark_jobs.delta.log_files import directory, random_prefix
 from spark_jobs.delta.schema import ArrayType, DeltaColumn, DeltaType, MapType, StructType, TableSchema, arrow_type
 from spark_jobs.delta.snapshot import DELETION_VECTORS, DataFile
@@ -151,6 +151,14 @@ def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema
         names = _stored_names(opened, columns, schema)
         rows = opened.read(columns=names, use_threads=False)
     return _logical(rows, opened.metadata.num_rows, columns, schema)
+
+
+def read_living(table_path: str, file: DataFile, columns: Sequence[str], schema: TableSchema) -> pa.Table:
+    """As ``read_columns``, without rows that the file's deletion vector marks as deleted."""
+    rows = read_columns(table_path, file, columns, schema)
+    if file.deletion_vector is None:
+        return rows
+    return rows.filter(pa.array(deletion_vectors.living(table_path, file.deletion_vector, len(rows))))
 
 
 def read_between(

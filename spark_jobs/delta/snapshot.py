@@ -177,6 +177,11 @@ class DataFile:
         """The bounds of a top-level column, by its logical name."""
         return statistics.bounds(self.stats, schema.column(column))
 
+    def may_have_values(self, schema: TableSchema, column: str) -> bool:
+        """False if statistics say that a top-level column is NULL in all rows, by its logical name."""
+        nulls = self.stats.get("nullCount", {}).get(schema.column(column).physical_name)
+        return nulls is None or bool(nulls != self.num_records)
+
     def field_bounds(self, schema: TableSchema, column: str, field: str) -> Bounds:
         """The bounds of a field of a top-level column that is a structure, by their logical names."""
         outer = schema.column(column)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.bronze.table import committed_before
-from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.change_extent import has_operation
@@ -177,10 +177,7 @@ def _is_taken(unit: ChangeUnit, rows: pa.Table) -> pa.BooleanArray:
 def _living(unit: ChangeUnit, file: DataFile, names: Sequence[str]) -> pa.Table:
     """The rows of a file of silver that are there."""
     assert unit.origin_schema is not None
-    rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
-    if file.deletion_vector is None:
-        return rows
-    return rows.filter(pa.array(deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))))
+    return data_files.read_living(unit.origin, file, names, unit.origin_schema)
 
 
 def _dated(

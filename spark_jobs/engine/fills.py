@@ -15,7 +15,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import DeltaColumn, TableSchema, column_of
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine.exact_texts import ExactTextChange, changed
@@ -138,8 +138,6 @@ def refilled(
 
     path: the table's. schema: that the file is read by.
     """
-    rows = data_files.read_columns(path, file, schema.names, schema)
-    if file.deletion_vector is not None:
-        rows = rows.filter(pa.array(deletion_vectors.living(path, file.deletion_vector, len(rows))))
+    rows = data_files.read_living(path, file, schema.names, schema)
     if len(rows):
         yield write(path, changed(rows, exact), schema, configuration, fills)

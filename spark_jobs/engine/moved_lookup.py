@@ -18,7 +18,7 @@ from spark_jobs.engine.locate import Keys
 from spark_jobs.log.position import Position
 from spark_jobs.silver import moved_keys
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.moved_rows import RowWalk, points_of
+from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
 from spark_jobs.silver.positions import FIELDS, last_of_each
 
 NEEDED = ("_op", "_existed", "_position", "_window_start", "_raw", silver.ABSENT, silver.MOVED_FROM)
@@ -108,4 +108,4 @@ def _first_behind(emptied: Position, times: Sequence[NDArray[np.int64]], order: 
     is_behind = np.zeros(len(order), np.bool_)
     for values, limit in zip(reversed(times), (0, *reversed(emptied.order)), strict=True):
         is_behind = (values > limit) | ((values == limit) & is_behind)
-    return int(np.argmax(is_behind[order])) if is_behind.any() else len(order)
+    return first_in(order, is_behind)

@@ -219,15 +219,10 @@ def with_moved(origin: SilverSource, restatement: Restatement, touched: pa.Table
 
 def _moved_rows(origin: SilverSource, file: DataFile) -> pa.Table | None:
     """A file's rows that came from other keys without all columns: their keys, and those that they had."""
-    nulls = file.stats.get("nullCount", {}).get(origin.schema.column(silver.MOVED_FROM).physical_name)
-    if nulls is not None and nulls == file.num_records:
+    if not file.may_have_values(origin.schema, silver.MOVED_FROM):
         return None
-    names = [*origin.key, "_raw", silver.MOVED_FROM]
-    rows = data_files.read_columns(origin.path, file, names, origin.schema)
-    is_moved = rows.column(silver.MOVED_FROM).is_valid()
-    if file.deletion_vector is not None:
-        is_moved = pc.and_(is_moved, pa.array(deletion_vectors.living(origin.path, file.deletion_vector, len(rows))))
-    return rows.filter(is_moved)
+    rows = data_files.read_living(origin.path, file, [*origin.key, "_raw", silver.MOVED_FROM], origin.schema)
+    return rows.filter(rows.column(silver.MOVED_FROM).is_valid())
 
 
 def touched_rows(

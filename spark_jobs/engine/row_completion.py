@@ -32,7 +32,7 @@ from spark_jobs.engine.version_intervals import ranks_of
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.moved_rows import RowWalk, points_of
+from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
 from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_of_each, newest, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns
 from spark_jobs.silver.row_overlay import completed as completed_by_key
@@ -157,8 +157,7 @@ def _with_old_rows(rows: pa.Table, floor: Position | None, columns: silver.Colum
     order, starts = points_of(fields)
     emptied = None
     if floor is not None:
-        is_behind = np.asarray(since_emptied(rows.column("_position"), floor), np.bool_)[order]
-        emptied = int(np.argmax(is_behind)) if is_behind.any() else len(order)
+        emptied = first_in(order, np.asarray(since_emptied(rows.column("_position"), floor), np.bool_))
     is_gone = np.asarray(silver.is_delete(op), np.bool_)
     is_from_server = np.asarray(silver.is_from_server(op), np.bool_) & ~is_gone
     is_new = np.ones(len(rows), np.bool_)

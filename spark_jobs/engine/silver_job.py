@@ -257,20 +257,13 @@ def _tasks(
         yield SilverTask(bronze, tuple(units[unit] for unit in unit_numbers), unit_slices)
 
 
-def has_exact_texts(snapshot: Snapshot, file: DataFile) -> bool:
-    """True if rows of a file of silver or downstream may have exact texts (``_raw``)."""
-    nulls = file.stats.get("nullCount", {}).get(snapshot.schema.column("_raw").physical_name)
-    return nulls is None or nulls != file.num_records
-
-
 def may_change(snapshot: Snapshot, file: DataFile, change: ExactTextChange) -> bool:
     """True if a change is about rows of a file of silver."""
     if change.absent and silver.ABSENT not in snapshot.schema.names:  # it gets the column with a later window
         return False
     if change.absent:
-        nulls = file.stats.get("nullCount", {}).get(snapshot.schema.column(silver.ABSENT).physical_name)
-        return bool(nulls is None or nulls != file.num_records)
-    return change.is_of_all_rows or has_exact_texts(snapshot, file)
+        return file.may_have_values(snapshot.schema, silver.ABSENT)
+    return change.is_of_all_rows or file.may_have_values(snapshot.schema, "_raw")
 
 
 Rewriting = Callable[[Sequence[Refill]], list[WindowResult]]

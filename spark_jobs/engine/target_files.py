@@ -35,8 +35,7 @@ class RowChanges:
 
     def may_change(self, file: DataFile, schema: TableSchema) -> bool:
         """True if they are about rows of a file, by its statistics."""
-        nulls = file.stats.get("nullCount", {}).get(schema.column("_raw").physical_name) if self.exact else None
-        has_exact = bool(self.exact) and (nulls is None or nulls != file.num_records)
+        has_exact = bool(self.exact) and file.may_have_values(schema, "_raw")
         is_filled = bool(self.fills) or any(change.is_of_all_rows for change in self.exact)
         return is_filled or has_exact or self.truncations.may_delete(file, schema)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.delta import data_files, deletion_vectors, features, schema_changes
+from spark_jobs.delta import data_files, features, schema_changes
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.errors import LakeError
@@ -100,10 +100,7 @@ def _split(snapshot: Snapshot, cells: Cells) -> tuple[list[DataFile], list[pa.Ta
     """The files with rows that have all the cells, and the other rows of these files."""
     removed, kept_rows = [], []
     for file in snapshot.files:
-        rows = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
-        if file.deletion_vector:
-            living = deletion_vectors.living(snapshot.path, file.deletion_vector, rows.num_rows)
-            rows = rows.filter(pa.array(living))
+        rows = data_files.read_living(snapshot.path, file, snapshot.schema.names, snapshot.schema)
         is_match = pa.array(np.ones(rows.num_rows, bool))
         for name, value in cells.items():
             is_match = pc.and_(is_match, pc.fill_null(pc.equal(rows.column(name), value), False))

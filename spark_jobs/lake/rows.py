@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta import data_files
 from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.delta.snapshot import Snapshot, snapshot_of
 from spark_jobs.errors import LakeError
@@ -37,7 +37,9 @@ def rows_in(
     snapshot: Snapshot, columns: Sequence[str], condition: pc.Expression | None, *, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """As ``rows_of``, of a version that is open."""
-    for table in _of_files(snapshot, list(columns) if condition is None else snapshot.schema.names):
+    names = list(columns) if condition is None else snapshot.schema.names
+    for file in snapshot.files:
+        table = data_files.read_living(snapshot.path, file, names, snapshot.schema)
         chosen = table if condition is None else table.filter(condition)
         yield from chosen.select(list(columns)).to_batches(rows)
 
@@ -50,8 +52,9 @@ def rows_with(
     Arrow imports pandas for its expressions, for scalars of Python objects and for times with a zone; that would be
     0.15 s of a run without changes.
     """
-    for table in _of_files(snapshot, snapshot.schema.names):
-        chosen = table
+    names = [*dict.fromkeys([*columns, *(name for name, _, _ in cells)])]
+    for file in snapshot.files:
+        chosen = data_files.read_living(snapshot.path, file, names, snapshot.schema)
         for name, _, value in cells:
             chosen = chosen.filter(pc.equal(chosen[name], _scalar(value)))
         chosen = chosen.select(list(columns))
@@ -66,16 +69,6 @@ def _column_values(column: pa.ChunkedArray) -> list[Any]:
         return values
     times = column.cast(pa.timestamp(column.type.unit)).to_pylist()
     return [time and time.replace(tzinfo=UTC) for time in times]
-
-
-def _of_files(snapshot: Snapshot, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The living rows of each data file."""
-    for file in snapshot.files:
-        table = data_files.read_columns(snapshot.path, file, columns, snapshot.schema)
-        if file.deletion_vector:
-            living = deletion_vectors.living(snapshot.path, file.deletion_vector, table.num_rows)
-            table = table.filter(pa.array(living))
-        yield table
 
 
 def _scalar(value: Any) -> Any:

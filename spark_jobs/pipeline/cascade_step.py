@@ -44,6 +44,8 @@ from spark_jobs.text.counts import counted
 
 log = logging.getLogger(__name__)
 
+_INCOMPLETE = "the lake has not all of its rows: load it (stratalog load) with on_cascade: warn, then set apply"
+
 
 @dataclass(frozen=True, slots=True)
 class CascadeLimit:
@@ -139,16 +141,18 @@ class CascadeStep:
         start, end = self._start(names, positions, children), self.snapshot.end
         if start >= end or not self._has_parents(group, Range(start, end)):
             return None
-        if not self._cascades(group, Range(start, end)):
+        index, scan = self._scanned(start)
+        if not self._cascades(index, group, Range(start, end)):
             return Derived((), end)
         # The log from where the mirror ends that is furthest behind.
         since = min([start, *(child.complete_to or self.snapshot.oldest for child in children.values())])
-        start, reason = self._behind_mirrors(group, start, children)
+        begin, reason = self._behind_mirrors(index, group, start, children)
         if since < self.snapshot.oldest:
             reason = f"its rows are needed since {since}, and bronze begins at {self.snapshot.oldest}"
         if reason:
-            return Derived((), start, reason)
-        index, scan = self._scanned(since)
+            return Derived((), begin, reason)
+        if since < start:
+            index, scan = self._scanned(since)
         incomplete = {name: reason for name in names if (reason := self._why_incomplete(name, scan))}
         if incomplete:
             for name in names:
@@ -156,7 +160,7 @@ class CascadeStep:
                     incomplete.get(name) or f"foreign keys join it with {min(incomplete)}, whose rows the lake lacks"
                 )
             return None
-        joined = JoinedLog(index, self.snapshot.table.path, Range(start, end), since, children, group)
+        joined = JoinedLog(index, self.snapshot.table.path, Range(begin, end), since, children, group)
         return Walk(self._with_definitions(joined, scan)).derive()
 
     def _has_parents(self, group: Sequence[LogGap], within: Range) -> bool:
@@ -166,7 +170,7 @@ class CascadeStep:
         return any(len(index.in_ranges(index.rows_of(parent), [within])[0]) for parent in parents)
 
     def _behind_mirrors(
-        self, group: Sequence[LogGap], start: Position, children: Mapping[TableName, ChildTable]
+        self, index: SliceIndex, group: Sequence[LogGap], start: Position, children: Mapping[TableName, ChildTable]
     ) -> tuple[Position, str | None]:
         """From where on changes are derived where mirrors are ahead, and why they cannot be.
 
@@ -174,7 +178,7 @@ class CascadeStep:
         """
         ahead = max([start, *(child.complete_to for child in children.values() if child.complete_to)])
         ahead = min(ahead, self.snapshot.end)
-        if ahead == start or not self._cascades(group, Range(start, ahead)):
+        if ahead == start or not self._cascades(index, group, Range(start, ahead)):
             return start, None
         if any(child.complete_to is None or child.complete_to < ahead for child in children.values()):
             return start, f"tables that foreign keys join it with are compacted up to {ahead}, without what these do"
@@ -184,9 +188,8 @@ class CascadeStep:
         snapshot = self.snapshot
         return scan_effective(snapshot.table, snapshot.version, Range(since, snapshot.end), snapshot.oldest, {since})
 
-    def _cascades(self, group: Sequence[LogGap], within: Range) -> bool:
-        """True if a change of a parent may change child rows."""
-        index, _ = self._scanned(within.start)
+    def _cascades(self, index: SliceIndex, group: Sequence[LogGap], within: Range) -> bool:
+        """True if a change of a parent may change child rows. index: from the range's start on."""
         named = names_by_history(self.lake, self.source)
         for gap in group:
             part = (
@@ -236,9 +239,7 @@ class CascadeStep:
             if silver.is_numbered(head):
                 return "nothing names its columns"
             if not is_complete(head):
-                return (
-                    "the lake has not all of its rows: load it (stratalog load) with on_cascade: warn, then set apply"
-                )
+                return _INCOMPLETE
             commit = SilverCommit.of_head(head)
             return None if commit and commit.key_columns else "it has no key"
         # A table that is not in silver yet begins in the log, or had rows before.
@@ -246,7 +247,7 @@ class CascadeStep:
             logged for logged in scan.about(name, self.snapshot.oldest) if logged.statement.effect is Effect.CREATES
         ]
         if name in scan.tables and not created:
-            return "the lake has not all of its rows: load it (stratalog load) with on_cascade: warn, then set apply"
+            return _INCOMPLETE
         return None
 
     def _with_definitions(self, joined: JoinedLog, scan: RangeScan) -> JoinedLog:

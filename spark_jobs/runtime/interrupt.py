@@ -105,10 +105,10 @@ def _cancel(silent: threading.Event, ended: threading.Event) -> None:
 
 def _java_context() -> Any:
     """Spark's context in this process's JVM, if there is one that nobody has stopped; loads nothing of PySpark."""
-    # A package that the interrupt has met amid its import has no such name yet, and no context.
+    # A package that is still being imported has no such name yet, and no context.
     context_class = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     context = context_class and context_class._active_spark_context  # noqa: SLF001 - nothing public finds it
-    return getattr(context, "_jsc", None)  # the main thread may be amid starting the context, or stopping it
+    return getattr(context, "_jsc", None)  # the main thread may be starting or stopping the context
 
 
 @contextmanager

@@ -8,7 +8,7 @@ Put here: the walk over rows of such keys in the order of the log. Not here: fin
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -67,7 +67,7 @@ class RowWalk:
     is_from_server: Flags | None = None
     is_new: Flags | None = None
     emptied: int | None = None
-    refuse: Callable[[int], None] | None = field(default=None)
+    refuse: Callable[[int], None] | None = None
     """Called with the number of a row whose old key was gone."""
 
     def completed(self) -> pa.Table:
@@ -207,6 +207,11 @@ def points_of(columns: Sequence[NDArray[np.int64]]) -> tuple[Numbers, Numbers]:
         ordered = values[order]
         is_first[1:] |= ordered[1:] != ordered[:-1]
     return order.astype(np.int64), np.flatnonzero(is_first)
+
+
+def first_in(order: Numbers, flags: Flags) -> int:
+    """The first place in an order of rows whose row has a flag; behind all of them where none has."""
+    return int(np.argmax(flags[order])) if flags.any() else len(order)
 
 
 def within_window(rows: pa.Table, key: Sequence[str], names: Sequence[str]) -> pa.Table:

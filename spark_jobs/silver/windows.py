@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.lake.table import Table
@@ -74,9 +74,7 @@ def _single_position(file: DataFile, schema: TableSchema, name: str) -> Position
 
 
 def _window_keys(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterator[WindowKey]:
-    rows = data_files.read_columns(table.path, file, ["_op", _START, _STOP], table.schema)
-    if file.deletion_vector is not None:
-        rows = rows.filter(pa.array(deletion_vectors.living(table.path, file.deletion_vector, len(rows))))
+    rows = data_files.read_living(table.path, file, ["_op", _START, _STOP], table.schema)
     rows = rows.filter(pc.is_in(rows.column("_op"), pa.array([str(operation) for operation in operations])))
     cells = [pc.struct_field(rows.column(name), field) for name in (_START, _STOP) for field in FIELDS[:3]]
     names = [str(at) for at in range(len(cells))]

@@ -1,4 +1,4 @@
-"""Ranges of files and of positions done again from Dagster, and which files it knows."""
+"""Ranges of files and of positions replayed from Dagster, and which files it knows."""
 
 import shutil
 from collections.abc import Iterator

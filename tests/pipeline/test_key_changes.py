@@ -192,7 +192,7 @@ def test_a_range_on_both_sides_is_done_again(tables: Tables) -> None:
     for name in tables.names:
         sql = tables.silver(name).sql
         tables.shop.spark.sql(f"UPDATE {sql} SET v = 1000 WHERE _op = 'rename'")
-    assert tables.redo(positions[0], positions[-1]) == set(tables.names), "rows that were taken over are done again"
+    assert tables.redo(positions[0], positions[-1]) == set(tables.names), "rows that were inherited are replayed"
     verdicts = verify_source(tables.shop.spark, tables.pipeline, SOURCE)
     assert {verdict.table.table: verdict.state for verdict in verdicts} == dict.fromkeys(tables.names, "equal")
 

@@ -33,7 +33,7 @@ def definitions(pipeline: Pipeline, resources: Mapping[str, Any] | None = None) 
         automation_condition=dg.AutomationCondition.eager(),
     )
     def report(spark: dg.ResourceParam[SparkSessions]) -> dg.MaterializeResult[None]:
-        """Revenue by day and currency; made anew when the orders have changed."""
+        """Revenue by day and currency; computed again when the orders have changed."""
         orders = lake_of(pipeline).downstream(*ORDERS)
         head = orders.head()
         assert head, "run the job sync first"

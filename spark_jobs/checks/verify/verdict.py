@@ -3,6 +3,7 @@
 Put here: states, counts and lines. Not here: comparing (tables.py, compare.py), or printing (spark_jobs/cli/check.py).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +46,7 @@ class FoundKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableVerdict(DifferingRows):
+class TableVerdict(DifferingRows, ABC):
     """Result of comparing one table with another, in rows.
 
     differences: the first of the keys that differ. reason: of a table that could
@@ -57,9 +58,9 @@ class TableVerdict(DifferingRows):
     seconds: float = 0.0
 
     @property
+    @abstractmethod
     def label(self) -> str:
         """Name of the table for people."""
-        raise NotImplementedError
 
     @property
     def directed_differences(self) -> Sequence[KeyDifference]:

@@ -34,7 +34,6 @@ from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
-from spark_jobs.lake.rows import rows_with
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.forgetting import lake_rows, logged_rows
 from spark_jobs.operations.forgetting.keys import ForgottenKeys
@@ -390,11 +389,10 @@ class _Forgetting:
 
 def _require_nothing_derived(lake: Lake, source: str, name: TableName) -> None:
     """Raises TableStopped for a table with changes derived from foreign keys, which have values of its rows."""
-    snapshot = snapshot_of(lake.cascades(source).path)
-    cells = [("schema", "=", name.schema), ("table", "=", name.table)]
-    if snapshot and any(rows_with(snapshot, ["changes"], cells)):
+    table = lake.cascades(source)
+    if table.rows([("schema", "=", name.schema), ("table", "=", name.table)], ["changes"]):
         raise TableStopped(
-            f"{snapshot.path} has changes of its rows that were derived from foreign keys (on_cascade: apply), and "
+            f"{table.path} has changes of its rows that were derived from foreign keys (on_cascade: apply), and "
             "forget does not erase these: nothing was erased"
         )
 

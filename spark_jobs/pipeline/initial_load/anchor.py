@@ -5,7 +5,7 @@ all that they may show. Not here: reading and landing them (load.py), or moving 
 
 Rows count from a position in the stretch that their server's log is, and before which all that bronze holds is
 committed there. As long as bronze continues with that log, an offset says whether it has passed the end of the reading;
-behind a move the transactions do, by GTID. Numbers that begin again make GTIDs mean other transactions, and end a load.
+behind a move the transactions do, by GTID. GTID numbers that restart name other transactions, and end a load.
 Why this is so: docs/adr/0011-initial-load.md.
 """
 

@@ -7,7 +7,6 @@ identities … on an Azure VM to acquire an access token", "client credentials f
 """
 
 import os
-import time
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
@@ -45,7 +44,7 @@ def token(settings: MySQL) -> str:
     url = f"{root}?{urlencode({'api-version': version, 'resource': RESOURCE} | chosen)}"
 
     def request() -> TimedSecret:
-        return token_lease(label, service.answer(label, url, seconds=seconds, headers=headers))
+        return service.token_lease(label, service.answer(label, url, seconds=seconds, headers=headers))
 
     return str(leased(("azure", url), request))
 
@@ -70,14 +69,6 @@ def _application(environment: Mapping[str, str], seconds: float) -> str:
             form |= {"client_assertion_type": _ASSERTION, "client_assertion": assertion}
         else:
             form |= {"client_secret": environment["AZURE_CLIENT_SECRET"]}
-        return token_lease(label, service.answer(label, url, seconds=seconds, form=form))
+        return service.token_lease(label, service.answer(label, url, seconds=seconds, form=form))
 
     return str(leased(("azure", url, client, path), request))
-
-
-def token_lease(label: str, body: bytes) -> TimedSecret:
-    """An access token of OAuth 2.0 with the seconds that it lives. Raises CredentialsError."""
-    text, seconds = service.fields_of(label, body, "access_token", "expires_in")
-    if not (text and seconds.isdecimal()):
-        raise CredentialsError(f"{label}: its answer has no access token with an expiration", True)
-    return TimedSecret(text, time.time() + int(seconds))

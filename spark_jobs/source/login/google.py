@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from spark_jobs.config.servers import MySQL
 from spark_jobs.source.login import service
-from spark_jobs.source.login.azure import token_lease
 from spark_jobs.source.login.errors import CredentialsError
 from spark_jobs.source.login.leases import TimedSecret, leased
 
@@ -48,7 +47,7 @@ def token(settings: MySQL) -> str:
     headers = {"Metadata-Flavor": "Google"}
 
     def request() -> TimedSecret:
-        return token_lease(label, service.answer(label, url, seconds=seconds, headers=headers))
+        return service.token_lease(label, service.answer(label, url, seconds=seconds, headers=headers))
 
     return str(leased(("google", url), request))
 
@@ -76,7 +75,7 @@ def _of_file(path: str, seconds: float) -> str:
     def request() -> TimedSecret:
         values = json.loads(text)
         form = _assertion(path, values) if kind == "service_account" else _refresh(values)
-        return token_lease(label, service.answer(label, address or _TOKEN_ADDRESS, seconds=seconds, form=form))
+        return service.token_lease(label, service.answer(label, address or _TOKEN_ADDRESS, seconds=seconds, form=form))
 
     return str(leased(("google", path, hash(text)), request))
 

@@ -5,6 +5,7 @@ Put here: one request and its answer. Not here: what is asked (aws.py, azure.py,
 
 import json
 import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,6 +15,7 @@ from http.client import HTTPException
 from typing import Any
 
 from spark_jobs.source.login.errors import CredentialsError
+from spark_jobs.source.login.leases import TimedSecret
 
 _LARGEST = 1 << 20
 _TOO_MANY = 429
@@ -79,6 +81,14 @@ def fields_of(service: str, body: bytes, *names: str) -> list[str]:
     if not isinstance(values, dict):
         raise CredentialsError(f"{service}: its answer is no JSON object", True)
     return [str(values.get(name) or "") for name in names]
+
+
+def token_lease(label: str, body: bytes) -> TimedSecret:
+    """An access token of OAuth 2.0 with the seconds that it lives. Raises CredentialsError."""
+    text, seconds = fields_of(label, body, "access_token", "expires_in")
+    if not (text and seconds.isdecimal()):
+        raise CredentialsError(f"{label}: its answer has no access token with an expiration", True)
+    return TimedSecret(text, time.time() + int(seconds))
 
 
 def file_text(label: str, path: str) -> str:
