@@ -168,7 +168,7 @@ def complete_from(checkpoint: Checkpoint) -> Position:
     return min(oldest(checkpoint), removed_to) if removed_to else oldest(checkpoint)
 
 
-def removed(checkpoint: Checkpoint) -> Range | None:
+def range_removed_by_gc(checkpoint: Checkpoint) -> Range | None:
     """The part of the log that gc has removed; None where it has not removed any."""
     if BronzeCommit.of(checkpoint).oldest is None:
         return None
@@ -287,7 +287,7 @@ class Redacted:
         return f"{self.events} events{of} redacted, in {self.bytes} bytes"
 
 
-def redacted(slices: DataFrame) -> Redacted | None:
+def redactions_in(slices: DataFrame) -> Redacted | None:
     """Redactions in slices; None where there is none. Reads no payload."""
     if "redacted" not in slices.columns:
         return None

@@ -59,7 +59,7 @@ class DerivedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Ties:
+class RowLookups:
     """Functions that identify, find and compare rows.
 
     Attributes:
@@ -78,8 +78,8 @@ class Ties:
 class Derivation:
     """Goes through changes in the order of the log."""
 
-    def __init__(self, references: Iterable[Reference], ties: Ties) -> None:
-        self._ties = ties
+    def __init__(self, references: Iterable[Reference], lookups: RowLookups) -> None:
+        self._lookups = lookups
         self._by_parent: dict[TableName, list[Reference]] = defaultdict(list)
         self._by_child: dict[TableName, list[Reference]] = defaultdict(list)
         for reference in references:
@@ -131,21 +131,21 @@ class Derivation:
 
     def _children(self, reference: Reference, parent: Row) -> list[Key]:
         """The rows of a child that refer to a parent's row, or did."""
-        weights = self._ties.weights(reference.key.parent, reference.key.parent_columns, parent)
+        weights = self._lookups.weights(reference.key.parent, reference.key.parent_columns, parent)
         if weights is None:
             return []
         if (reference, weights) not in self._fetched:
             self._fetched.add((reference, weights))
             # A row that was met before is what it is now, and not what it was before all changes.
             rows = self._rows[reference.child]
-            for row in self._ties.located(reference, weights):
-                if self._ties.identity(reference.child, row) not in rows:
+            for row in self._lookups.located(reference, weights):
+                if self._lookups.identity(reference.child, row) not in rows:
                     self._note(reference.child, None, row)
         return list(self._referring[reference, weights])
 
     def _refers(self, reference: Reference, row: Row, parent: Row) -> bool:
-        child_weights = self._ties.weights(reference.child, reference.key.columns, row)
-        return child_weights == self._ties.weights(reference.key.parent, reference.key.parent_columns, parent)
+        child_weights = self._lookups.weights(reference.child, reference.key.columns, row)
+        return child_weights == self._lookups.weights(reference.key.parent, reference.key.parent_columns, parent)
 
     def _note(self, table: TableName, before: Row | None, after: Row | None) -> None:
         """Has the rows of a child as a change leaves them."""
@@ -155,16 +155,16 @@ class Derivation:
             return
         rows = self._rows[table]
         if before is not None:
-            identity = self._ties.identity(table, before)
+            identity = self._lookups.identity(table, before)
             rows[identity] = None
             for reference in references:
-                weights = self._ties.weights(table, reference.key.columns, before)
+                weights = self._lookups.weights(table, reference.key.columns, before)
                 if weights is not None:
                     self._referring[reference, weights].pop(identity, None)
         if after is not None:
-            identity = self._ties.identity(table, after)
+            identity = self._lookups.identity(table, after)
             rows[identity] = after
             for reference in references:
-                weights = self._ties.weights(table, reference.key.columns, after)
+                weights = self._lookups.weights(table, reference.key.columns, after)
                 if weights is not None:
                     self._referring[reference, weights][identity] = None

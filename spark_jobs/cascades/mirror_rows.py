@@ -125,7 +125,7 @@ class MirrorRows:
             return []
         has_raw = file.may_have_values(schema, _STORED_RAW)
         keys = data_files.read_columns(self.snapshot.path, file, [*names, *([_STORED_RAW] if has_raw else [])], schema)
-        mask = deletion_vectors.living(self.snapshot.path, file.deletion_vector, len(keys))
+        mask = deletion_vectors.living_rows_mask(self.snapshot.path, file.deletion_vector, len(keys))
         if has_raw:
             _require_typed(keys.column(_STORED_RAW).filter(pa.array(mask)), columns)
         for at, name in enumerate(names):

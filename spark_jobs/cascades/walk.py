@@ -24,12 +24,21 @@ from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW, DerivedSlice, stored_changes
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.bronze.scan import LoggedStatement
-from spark_jobs.cascades.derivation import Derivation, DerivedChange, ImagePair, Key, Reference, Row, Ties, Weights
+from spark_jobs.cascades.derivation import (
+    Derivation,
+    DerivedChange,
+    ImagePair,
+    Key,
+    Reference,
+    Row,
+    RowLookups,
+    Weights,
+)
 from spark_jobs.cascades.logged_rows import LoggedRow, LoggedSlice, logged_slices
 from spark_jobs.cascades.mirror_rows import RAW, KeyColumns, MirrorRows, row_of
 from spark_jobs.cascades.parent_changes import Named, boundary_before
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position, Range
 
@@ -81,7 +90,7 @@ class JoinedLog:
     within: Range
     since: Position
     children: Mapping[TableName, ChildTable]
-    keys: Sequence[LogGap]
+    keys: Sequence[UnloggedChanges]
     statements: Sequence[tuple[LoggedStatement, TableName]] = ()
     named: Named = lambda logged, _at: logged
     same_columns: Callable[[LoggedStatement, TableName], bool] = lambda _logged, _name: False
@@ -134,7 +143,7 @@ class Walk:
         bounds = {bound for gap in joined.keys for bound in (gap.since, gap.until) if bound}
         self._bounds = sorted(bounds, key=lambda bound: bound.order)
         self._part = -1
-        self._derivation = Derivation((), self._ties())
+        self._derivation = Derivation((), self._lookups())
         self._met: dict[TableName, dict[Key, Row | None]] = defaultdict(dict)
         self._met_by: dict[Reference, dict[Weights, list[Row]]] = {}
         self._statements = list(joined.statements)
@@ -322,7 +331,7 @@ class Walk:
         references = [
             Reference(gap.table, _in_small(gap.key)) for gap in self._log.keys if gap.key and gap.is_in(at, after)
         ]
-        self._derivation = Derivation(references, self._ties())
+        self._derivation = Derivation(references, self._lookups())
 
     def _take_over(self) -> None:
         """Keeps what is known of rows when the keys become others."""
@@ -330,8 +339,8 @@ class Walk:
             self._met[name].update(rows)
         self._met_by = {}
 
-    def _ties(self) -> Ties:
-        return Ties(self._identity_of, self._weights_of, self._located_rows)
+    def _lookups(self) -> RowLookups:
+        return RowLookups(self._identity_of, self._weights_of, self._located_rows)
 
     def _identity_of(self, name: TableName, row: Row) -> Key:
         """A row's key, with the exact texts that its columns have."""

@@ -65,7 +65,7 @@ class Table:
     def is_newest(self, version: int) -> bool:
         """True if no commit came after a version. Most tables are not opened for it. Raises LakeError."""
         if not is_stored(self.path):
-            opened = own_commits.opened(self.path)
+            opened = own_commits.deltalake_table(self.path)
             return opened is not None and opened.version() == version
         # Commits are removed from the oldest on: where the version's own is there, so would be the next one.
         log = stored_path(self.path) / "_delta_log"
@@ -110,7 +110,7 @@ class Table:
         with translated(self.path):
             return rows.toArrow()
 
-    def new(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
+    def unwritten_head(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
         """The head to plan upon where there is no table yet, or one is rebuilt upon its head. Nothing is written."""
         version, counter = (upon.version, upon.counter) if upon else (-1, 0)
         return Head(version, counter, None, Design(columns, properties))
@@ -144,7 +144,7 @@ class Table:
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Newest commits by Delta's history, newest first, without a JVM."""
-        opened = own_commits.opened(self.path)
+        opened = own_commits.deltalake_table(self.path)
         return [] if opened is None else opened.history(limit)
 
     def append_rows(self, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
@@ -202,7 +202,7 @@ class Table:
 
         retry_on_conflict(claim)
 
-    def files(self) -> list[int]:
+    def file_sizes(self) -> list[int]:
         """Bytes of each data file of the newest version; none where there is no table."""
         snapshot = snapshot_of(self.path)
         return [] if snapshot is None else [file.size for file in snapshot.files]

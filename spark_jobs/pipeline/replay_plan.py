@@ -72,8 +72,8 @@ def plan_table(
     _require_unfolded(snapshot.source, name, head, log_range)
     filters = filters_of(context.filters, snapshot.source, name)
     touched = touched_windows(snapshot, table, head, log_range, is_ruled=bool(filters))
-    generations = stretches(snapshot.checkpoint)
-    naming = naming_statement(table, head, log_range, generations) if head and has_inherited else None
+    log_stretches = stretches(snapshot.checkpoint)
+    naming = naming_statement(table, head, log_range, log_stretches) if head and has_inherited else None
     if head is None or (touched is None and naming is None):
         log.info("%s: %s: has no window in %s", snapshot.source, name, log_range)
         return None

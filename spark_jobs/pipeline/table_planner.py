@@ -33,7 +33,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_step import CascadeLimit
 from spark_jobs.pipeline.destinations import why_not_anew
-from spark_jobs.pipeline.log_gaps import LIMITS, NO_GAPS, Gaps, GapStop, names_by_history
+from spark_jobs.pipeline.unlogged_changes import LIMITS, NO_GAPS, Gaps, GapStop, names_by_history
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window

@@ -42,10 +42,10 @@ def ask(
 
     def finish(column: Column, row: dict[str, Any]) -> Column:
         try:
-            settled = readable(default_of)(column, row, of_mariadb)
+            finished = readable(default_of)(column, row, of_mariadb)
         except Unsupported:  # whoever meets a row without a value says that its default is not known
-            settled = replace(column, default=None, computed=False)
-        return replace(settled, invisible="INVISIBLE" in (row["extra"] or "").upper())
+            finished = replace(column, default=None, computed=False)
+        return replace(finished, invisible="INVISIBLE" in (row["extra"] or "").upper())
 
     return tuple(read_definitions(source, connection, finish))
 

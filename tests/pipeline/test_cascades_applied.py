@@ -18,8 +18,8 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.cascade_step import CascadeStep
-from spark_jobs.pipeline.log_gaps import cascades, gaps_of
 from spark_jobs.pipeline.run import compact_source, extract_source
+from spark_jobs.pipeline.unlogged_changes import cascades, gaps_of
 from tests.cascading import RandomTables
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop, require_same

@@ -133,7 +133,7 @@ class _ComparedDelivery:
         }
 
     def _require_delivered(self, name: str) -> None:
-        rows = progress.listed(self.connection, name) if progress.exists(self.connection) else {}
+        rows = progress.progress_by_table(self.connection, name) if progress.exists(self.connection) else {}
         row, _ = rows.get((self.table.schema, self.table.name), (None, None))
         if row is None or row.version != self.table.version or row.exit_version is not None:
             raise TableStopped("the target does not have the published version: stratalog deliver writes it")

@@ -131,7 +131,7 @@ def having(spark: SparkSession, rows: DataFrame, layout: DigestLayout, keys: Col
 
 def _session(spark: SparkSession, table: Table) -> SparkSession:
     """A session that prints numbers alike whatever the user's settings are: not ANSI, small decimals get exponents."""
-    session = session_over(spark, sum(table.files()))
+    session = session_over(spark, sum(table.file_sizes()))
     session.conf.set("spark.sql.ansi.enabled", "true")
     return session
 

@@ -44,9 +44,9 @@ from spark_jobs.log.position import Position
 from spark_jobs.operations.observation import verified
 from spark_jobs.operations.observation.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED, Verified
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
-from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import extract_source, merge_forward
+from spark_jobs.pipeline.unlogged_changes import gaps_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of

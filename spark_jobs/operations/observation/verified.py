@@ -108,7 +108,7 @@ def note(lake: Lake, source: str, new: Iterable[Verified]) -> None:
     Raises LostRace where another writer came between: the head is read before the rows.
     """
     table = lake.verified(source)
-    head = table.head() or table.new(COLUMNS, {})
+    head = table.head() or table.unwritten_head(COLUMNS, {})
     newest = read(lake, source) | {verified.name: verified for verified in new}
     rows = pa.Table.from_pylist([asdict(newest[name]) for name in sorted(newest)], schema=_ARROW)
     positions = [Position.parse(verified.position) for verified in newest.values() if verified.position]

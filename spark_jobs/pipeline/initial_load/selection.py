@@ -23,8 +23,8 @@ from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
 from spark_jobs.pipeline.initial_load.row_rules import RowRules, job_of
 from spark_jobs.pipeline.initial_load.snapshot import engine_without_snapshots
-from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.unlogged_changes import gaps_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.retired_columns import restarts_of

@@ -48,7 +48,7 @@ def stored(folder: Path, *parts: DerivedSlice) -> str:
     lake = Lake(str(folder))
     table = lake.cascades("s")
     commit = CascadesCommit(at(9), new_batch(), positions={"shop.c": str(at(9))}, changes=derived_slices.count(parts))
-    table.append_rows(derived_slices.rows_of(parts), table.head() or table.new(COLUMNS, {}), commit)
+    table.append_rows(derived_slices.rows_of(parts), table.head() or table.unwritten_head(COLUMNS, {}), commit)
     return lake.bronze("s").path
 
 

@@ -119,7 +119,9 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
     ]
     columns = "stretch INT, number BIGINT, start BIGINT, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
     table = Lake(str(lake)).bronze("shop")
-    head = table.new({k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES)
+    head = table.unwritten_head(
+        {k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES
+    )
     arrow = spark.createDataFrame(rows, columns).toArrow()
     head = table.append_rows(arrow, head, Checkpoint(Position("b.1000000", 4), new_batch()))
 

@@ -12,7 +12,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, Ties, Weights
+from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, RowLookups, Weights
 from spark_jobs.cascades.weights import weigher_of
 from tests.cascading import After, RandomTables, logged
 from tests.fix_mysql import database_of
@@ -79,7 +79,7 @@ def identity(_table: TableName, row: Row) -> Key:
     return (row["id"],)
 
 
-def ties(definitions: dict[TableName, TableDefinition]) -> Ties:
+def lookups(definitions: dict[TableName, TableDefinition]) -> RowLookups:
     """Those of tables that begin in the log."""
 
     @cache
@@ -96,7 +96,7 @@ def ties(definitions: dict[TableName, TableDefinition]) -> Ties:
     def located(_reference: Reference, _weights: Weights) -> Iterable[Row]:
         return ()
 
-    return Ties(identity, weights, located)
+    return RowLookups(identity, weights, located)
 
 
 @pytest.mark.parametrize("server, collation, seed, transactions", cases())
@@ -119,7 +119,7 @@ def test_rows_computed_from_the_log_are_the_servers(
         files = sorted({state.end[0] for state in (start, *states)})
         changes = list(logged(running.data, files, start.end, database.name, IDS.get(collation)))
     definitions = {definition.name: definition for definition, _ in changes}
-    lake = Lake(definitions, Derivation(tables.references, ties(definitions)))
+    lake = Lake(definitions, Derivation(tables.references, lookups(definitions)))
     remaining = iter(changes)
     pending = next(remaining, None)
     for state in states:

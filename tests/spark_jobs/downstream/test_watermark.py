@@ -38,7 +38,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.setattr(
         commit_clock, "reached", lambda lake, source, position: at(position.offset // 10) if position.offset else None
     )
-    monkeypatch.setattr(publication, "surveyed", lambda lake, source: Position("bin.000001", 90))
+    monkeypatch.setattr(publication, "surveyed_to", lambda lake, source: Position("bin.000001", 90))
     return load(path, {})
 
 

@@ -15,7 +15,7 @@ from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.settled import DestinationLeg, settled
+from spark_jobs.pipeline.unchanged_targets import DestinationLeg, targets_without_new_rows
 
 NAME = TableName("shop", "orders")
 INTO = ("shop", "orders")
@@ -45,7 +45,7 @@ def published(lake: Lake, **keys: Any) -> Entry:
 
 def settled_targets(lake: Lake, before: Entry, **now: Any) -> set[tuple[TableName, tuple[str, str]]]:
     entry = replace(before, position="b.000002:4", **now)
-    return set(settled(lake, "source", [DestinationLeg(entry, Destination(*INTO))], [before]))
+    return set(targets_without_new_rows(lake, "source", [DestinationLeg(entry, Destination(*INTO))], [before]))
 
 
 def test_a_table_of_which_no_layer_moved_is_not_opened(lake: Lake) -> None:
@@ -90,7 +90,7 @@ def test_of_several_into_one_table_those_are_opened_that_have_something_to_merge
     entries = [published(lake), published(lake, merged=None, table="archive")]
     commit(lake.silver("source", "shop", "archive").path, 3)
     into: Callable[[Entry], DestinationLeg] = lambda entry: DestinationLeg(entry, Destination(*INTO))  # noqa: E731
-    assert set(settled(lake, "source", map(into, entries), entries)) == {(NAME, INTO)}
+    assert set(targets_without_new_rows(lake, "source", map(into, entries), entries)) == {(NAME, INTO)}
 
 
 @pytest.mark.parametrize("offset, is_settled", [(80, True), (90, True), (120, False)])

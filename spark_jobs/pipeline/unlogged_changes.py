@@ -1,7 +1,7 @@
 """The tables of a source whose rows the log does not tell, and what a run does about them.
 
 Put here: reading the gaps off the lake's schema history, and which of them stop a table. Not here: how they follow from
-statements and servers (ddl/log_gaps.py), or how they are printed (spark_jobs/cli).
+statements and servers (ddl/unlogged_changes.py), or how they are printed (spark_jobs/cli).
 
 The statements are in the schema history whoever ran when, so the same log has the same gaps in every run.
 """
@@ -16,7 +16,7 @@ from spark_jobs.cascades.parent_changes import Named, ParentChange
 from spark_jobs.config.cascades import CascadeActions, OnCascade
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import DdlStatement, LogGap, log_gaps
+from spark_jobs.ddl.unlogged_changes import DdlStatement, UnloggedChanges, unlogged_changes
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
@@ -59,8 +59,8 @@ class Cascade:
         return _WILL[self.action]
 
     @property
-    def gap(self) -> LogGap:
-        return LogGap(self.table, self.key)
+    def gap(self) -> UnloggedChanges:
+        return UnloggedChanges(self.table, self.key)
 
     def __str__(self) -> str:
         return (
@@ -105,18 +105,18 @@ class Gaps:
     """
 
     source: str
-    gaps: tuple[LogGap, ...] = ()
+    gaps: tuple[UnloggedChanges, ...] = ()
     actions: CascadeActions = field(default_factory=CascadeActions)
     is_logged: bool = False
     refused: Mapping[TableName, str] = field(default_factory=dict)
 
-    def of(self, name: TableName) -> list[LogGap]:
+    def of(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a table. Some servers store names in small letters and log statements as they were typed."""
         exact = [gap for gap in self.gaps if gap.table == name]
         is_small = not exact and str(name).islower()
         return [_in_small(gap) for gap in self.gaps if str(gap.table).casefold() == str(name)] if is_small else exact
 
-    def stopping_keys(self, name: TableName) -> list[LogGap]:
+    def stopping_keys(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a child table that a change of its parent is to stop."""
         is_stopped = name in self.refused or self.actions.of(name.schema, name.table) == "stop"
         return [gap for gap in self.of(name) if gap.key] if is_stopped else []
@@ -154,12 +154,12 @@ class Gaps:
                 stops.append(GapStop(max(change.boundary, within.start), self._refusal(gap, change, name)))
         return min(stops, key=lambda stop: stop.at, default=None)
 
-    def refusal(self, gap: LogGap, name: TableName) -> str:
+    def refusal(self, gap: UnloggedChanges, name: TableName) -> str:
         """Reason why a system-versioned table stops, and what to do."""
         label = f"at {gap.since} " if gap.since else "since before the log "
         return f'{label}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
 
-    def _refusal(self, gap: LogGap, change: ParentChange, name: TableName) -> str:
+    def _refusal(self, gap: UnloggedChanges, change: ParentChange, name: TableName) -> str:
         choice = "stop" if name not in self.refused else f"apply, which is not possible: {self.refused[name]}"
         return (
             f"{change.verb} of its parent at {change.at}: it {gap} (on_cascade: {choice}); quarantine that event for "
@@ -168,7 +168,7 @@ class Gaps:
         )
 
 
-def _in_small(gap: LogGap) -> LogGap:
+def _in_small(gap: UnloggedChanges) -> UnloggedChanges:
     """As a server has it that stores names in small letters."""
 
     def small(name: TableName) -> TableName:
@@ -194,7 +194,7 @@ def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
         for row in by_position.values()
     ]
     facts = declared_facts(lake, source)
-    gaps = log_gaps(statements, facts)
+    gaps = unlogged_changes(statements, facts)
     return Gaps(source, tuple(gaps), pipeline.cascade_actions, is_logged=facts is not None and facts.logs_cascades)
 
 
@@ -215,7 +215,7 @@ def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
     """
     with server.connect() as connection:
         facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
-    gaps = log_gaps([], facts)
+    gaps = unlogged_changes([], facts)
     versioned = [f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})" for gap in gaps if gap.key is None]
     unlogged = [] if facts.logs_cascades else cascades_among(pipeline, server.name, gaps)
     lines = (f"{cascade.table}: {cascade.gap}" if cascade.is_derived else str(cascade) for cascade in unlogged)
@@ -229,7 +229,7 @@ _WILL = {
 }
 
 
-def cascades_among(pipeline: Pipeline, source: str, gaps: Collection[LogGap]) -> list[Cascade]:
+def cascades_among(pipeline: Pipeline, source: str, gaps: Collection[UnloggedChanges]) -> list[Cascade]:
     """The open ones of child tables in scope that ``on_cascade`` does not ignore, by table and constraint."""
     actions, in_scope = pipeline.cascade_actions, pipeline.scope.holds
     open_ = [gap for gap in gaps if gap.key and gap.until is None]
