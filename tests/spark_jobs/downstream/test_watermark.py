@@ -54,7 +54,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         ([entry("eu", "people", 0), entry("us", "people", 90)], None),
     ],
 )
-def test_a_table_is_settled_up_to_the_least_of_its_sources_times(
+def test_a_table_is_complete_up_to_the_least_of_its_sources_times(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, entries: list[Entry], minute: int | None
 ) -> None:
     def of(source: str) -> list[Entry]:

@@ -152,9 +152,9 @@ def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts:
     pieces = [table for run in runs(changes, cuts) for table in decoded(run)]
     chance.shuffle(pieces)
     assert state_of(first_and_last_rows(pa.concat_tables(pieces), KEY)) == simulated(changes)
-    settled = one_row_per_key(pa.concat_tables(pieces), KEY)
-    assert state_of(settled) == simulated(changes)
-    assert len(settled) == len(simulated(changes))
+    rows_by_key = one_row_per_key(pa.concat_tables(pieces), KEY)
+    assert state_of(rows_by_key) == simulated(changes)
+    assert len(rows_by_key) == len(simulated(changes))
 
 
 @examples(20)
@@ -284,8 +284,8 @@ def keyed(
         raw_columns = dict(zip(("before_raw", "raw"), raws, strict=True))
         changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
     rows = pa.concat_tables(net_rows(changes, SliceOrigin("b.000001", 1, 8, 0), ["k"], ["k"]))
-    settled = one_row_per_key(rows, ["k"]).to_pylist()
-    all_rows = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in settled]
+    rows_by_key = one_row_per_key(rows, ["k"]).to_pylist()
+    all_rows = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in rows_by_key]
     return sorted(all_rows, key=repr)
 
 

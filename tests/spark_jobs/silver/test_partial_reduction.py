@@ -94,16 +94,16 @@ def test_rows_are_the_net_changes_in_any_grouping(changes: list[RowChange], cut:
             one_row_per_key(reduced(all_rows, chance), SHAPE.key)
         all_rows = all_rows.take(pa.array(position_order(all_rows)))
 
-    def settled_rows() -> pa.Table:
+    def rows_by_key() -> pa.Table:
         reduced_rows = reduced_in_order(all_rows, chance) if is_moved else reduced(all_rows, chance)
         return one_row_per_key(reduced_rows, SHAPE.key, is_all=is_moved)
 
     if is_stopped:
         with pytest.raises(TableStopped, match="of a row that was deleted before it, and its INSERT is quarantined"):
-            settled_rows()
+            rows_by_key()
         return
-    settled = settled_rows().drop_columns(["_committed_at", "_micros", "_moved"])
-    assert settled.sort_by([("_window", "ascending"), ("id", "ascending")]).to_pylist() == sorted(
+    final_rows = rows_by_key().drop_columns(["_committed_at", "_micros", "_moved"])
+    assert final_rows.sort_by([("_window", "ascending"), ("id", "ascending")]).to_pylist() == sorted(
         expected, key=lambda row: (row["_window"], row["id"])
     )
 

@@ -89,7 +89,7 @@ OTHER = Entry("shop", "shop", "rare", "current", position=AT_END, surveyed=AT_EN
         ([Entry("shop", "shop", "orders", "current", position=str(OLD), surveyed=str(OLD))], False),
     ],
 )
-def test_a_source_is_settled_when_every_table_has_all(
+def test_a_source_is_current_when_every_table_has_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[Entry], expected: bool
 ) -> None:
     furthest = max((Position.parse(entry.surveyed or "") for entry in entries), default=None)

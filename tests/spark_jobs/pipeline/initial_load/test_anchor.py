@@ -107,10 +107,10 @@ class QueriedServer:
     switch = Switch(has_several=True)
 
     def __init__(self, visible: Position, *, has_committed: bool) -> None:
-        self._settled, self._has = visible, has_committed
+        self._visible, self._has = visible, has_committed
 
     def position_visible_to_readers(self) -> Position:
-        return self._settled
+        return self._visible
 
     def has_committed(self, _gtids: MysqlGtids) -> bool:
         return self._has
@@ -120,7 +120,7 @@ END = Position("bin.000007", 5000, 2)
 
 
 @pytest.mark.parametrize(
-    "stretch, settled, committed, restarted, expected",
+    "stretch, visible, committed, restarted, expected",
     [
         (TWO, Position("bin.000008", 4), False, False, Position("bin.000008", 4, 2)),
         (TWO, Position("bin.000007", 1200), False, False, Position("bin.000007", 1200, 2)),  # as MariaDB tells it
@@ -134,13 +134,13 @@ END = Position("bin.000007", 5000, 2)
 def test_where_rows_count_from_in_a_later_stretch(
     monkeypatch: pytest.MonkeyPatch,
     stretch: Stretch,
-    settled: Position,
+    visible: Position,
     committed: bool,
     restarted: bool,
     expected: Position | None,
 ) -> None:
     monkeypatch.setattr(anchor, "held_gtids", lambda *_: MysqlGtids.parse(f"{A}:1-5"))
-    server = cast(Server, QueriedServer(settled, has_committed=committed))
+    server = cast(Server, QueriedServer(visible, has_committed=committed))
     checkpoint = Checkpoint(END, "batch")
     load_anchor = Anchor(server, stretch, ("server_uuid", B), is_restarted=restarted)
     if expected:
