@@ -1,8 +1,8 @@
-"""Gaps of a log: changes of a table's rows that it does not tell although it has rows of the table.
+"""Unlogged changes: those of a table's rows that the log does not tell although it has rows of the table.
 
-There are two such gaps. What a server does to child rows by a foreign key (ON DELETE CASCADE and the like) is done
-inside the storage engine, and is not logged. MariaDB logs the historical rows of a system-versioned table among the
-current ones, and does not mark them. Both follow from what statements and servers declare.
+There are two kinds, each a gap of the log. What a server does to child rows by a foreign key (ON DELETE CASCADE and the
+like) is done inside the storage engine, and is not logged. MariaDB logs the historical rows of a system-versioned table
+among the current ones, and does not mark them. Both follow from what statements and servers declare.
 
 Source: MySQL manual, "InnoDB and MySQL Replication", "FOREIGN KEY Constraints"; MariaDB Knowledge Base,
 "System-Versioned Tables".
@@ -81,7 +81,7 @@ class _TableKeys:
 
 
 def unlogged_changes(statements: Iterable[DdlStatement], facts: ServerFacts | None = None) -> list[UnloggedChanges]:
-    """The gaps of all tables.
+    """The unlogged changes of all tables.
 
     Args:
         statements: those about tables, in any order.
@@ -122,7 +122,7 @@ class _Follower:
         self._ended: list[UnloggedChanges] = []
 
     def gaps(self) -> list[UnloggedChanges]:
-        open_ = [gap for name, state in self._tables.items() for gap in _gaps_of(name, state)]
+        open_ = [gap for name, state in self._tables.items() for gap in _unlogged_changes_of(name, state)]
         return sorted([*self._ended, *open_], key=lambda gap: (gap.table, gap.since is not None, gap.since or _FIRST))
 
     def take_in(self, facts: ServerFacts) -> None:
@@ -193,7 +193,7 @@ class _Follower:
         moved = {rename.was: self._tables.pop(rename.was) for rename in renames if rename.was in self._tables}
         for entry in renames:
             if entry.was in moved:
-                self._ended += _gaps_of(entry.was, moved[entry.was], ddl.at)
+                self._ended += _unlogged_changes_of(entry.was, moved[entry.was], ddl.at)
                 self._tables[entry.table] = _renamed(moved[entry.was], entry.was, entry.table, ddl.at)
         names = {rename.was: rename.table for rename in renames}
         if names:
@@ -236,7 +236,7 @@ class _Follower:
                 state.keys.append((with_name, ddl.at))
 
     def _end_definition(self, name: TableName, at: Position) -> None:
-        self._ended += _gaps_of(name, self._tables.pop(name, _TableKeys()), at)
+        self._ended += _unlogged_changes_of(name, self._tables.pop(name, _TableKeys()), at)
 
     def _note(self, gap: UnloggedChanges) -> None:
         self._ended += [gap] if gap.key is None or gap.key.is_cascading else []
@@ -246,7 +246,7 @@ _FIRST = Position("", 0)
 _NO_MODE = Session()
 
 
-def _gaps_of(name: TableName, state: _TableKeys, until: Position | None = None) -> list[UnloggedChanges]:
+def _unlogged_changes_of(name: TableName, state: _TableKeys, until: Position | None = None) -> list[UnloggedChanges]:
     keys = [UnloggedChanges(name, key, since, until) for key, since in state.keys if key.is_cascading]
     return [*(UnloggedChanges(name, None, since, until) for since in state.versioned), *keys]
 

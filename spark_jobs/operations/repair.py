@@ -32,7 +32,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.planner import Planner
-from spark_jobs.pipeline.unlogged_changes import Gaps, gaps_of
+from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
@@ -60,7 +60,7 @@ class _StoppingEvent:
             return self.statement.effect is not Effect.NONE and self.statement.names(name.schema, name.table)
         return self.tables is None or name in self.tables
 
-    def with_children(self, gaps: Gaps) -> "_StoppingEvent":
+    def with_children(self, gaps: SourceUnloggedChanges) -> "_StoppingEvent":
         """Also about the tables whose rows the server changes by those of the event, at which they may stop."""
         if self.statement or self.tables is None:
             return self
@@ -76,7 +76,7 @@ def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None 
     """
     lake = lake_of(pipeline)
     event = _event(lake, source, position)
-    event = event.with_children(gaps_of(pipeline, lake, source))
+    event = event.with_children(unlogged_changes_of(pipeline, lake, source))
     entries = _entries(pipeline, lake, source)
     skips = quarantine.read(lake, source)
     candidates = (

@@ -34,7 +34,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_refusals import is_applied, refusals
 from spark_jobs.pipeline.destinations import destinations_of
-from spark_jobs.pipeline.unlogged_changes import Gaps, names_by_history
+from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, names_by_history
 from spark_jobs.schema.history import read as read_history
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
@@ -84,7 +84,7 @@ class CascadeStep:
     lake: Lake
     snapshot: BronzeSnapshot
     entries: Sequence[Entry]
-    gaps: Gaps
+    gaps: SourceUnloggedChanges
 
     @property
     def source(self) -> str:
@@ -92,7 +92,7 @@ class CascadeStep:
 
     def run(self) -> AppliedCascades:
         """Raises LostRace where another writer has derived meanwhile, LakeError."""
-        keys = [gap for gap in self.gaps.gaps if gap.key]
+        keys = [gap for gap in self.gaps.changes if gap.key]
         if not any(is_applied(self.pipeline, gap.table) for gap in keys):
             return NOTHING_APPLIED
         refused = refusals(self.pipeline, self.source, keys)

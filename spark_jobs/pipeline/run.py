@@ -56,7 +56,7 @@ from spark_jobs.pipeline.planner import Plan, Planner, is_chosen
 from spark_jobs.pipeline.table_merge import MergeSummary, TableMerge, TableMergeResult, at_one_version, by_table
 from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.pipeline.unchanged_targets import DestinationLeg, targets_without_new_rows
-from spark_jobs.pipeline.unlogged_changes import gaps_of
+from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import follow, new_facts, reading_of
@@ -167,7 +167,7 @@ def _compact_tables(
     entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
         return Outcome(entries, None)
-    gaps = gaps_of(pipeline, lake, name)
+    gaps = unlogged_changes_of(pipeline, lake, name)
     applied = CascadeStep(pipeline, lake, snapshot, entries, gaps).run()
     gaps = replace(gaps, refused=applied.refused)
     planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed_to(lake, name), gaps, applied.limits)

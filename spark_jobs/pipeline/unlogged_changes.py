@@ -81,7 +81,7 @@ class Cascade:
 
 
 @dataclass(frozen=True, slots=True)
-class GapStop:
+class StopAtUnlogged:
     """Stop of a table at a gap: the boundary of transactions before it, and the reason, with what to do."""
 
     at: Position
@@ -93,28 +93,28 @@ FindCascade = Callable[[ForeignKey, Range], ParentChange | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Gaps:
-    """The gaps of a source's tables.
+class SourceUnloggedChanges:
+    """The unlogged changes of a source's tables, each a gap of the log.
 
     Attributes:
         source: its name.
-        gaps: those of all tables, in scope or not.
+        changes: those of all tables, in scope or not.
         actions: which child tables foreign keys stop (``on_cascade: stop``).
         is_logged: the server logs now what foreign keys do.
         refused: child tables with ``on_cascade: apply`` of which nothing can be derived, and why.
     """
 
     source: str
-    gaps: tuple[UnloggedChanges, ...] = ()
+    changes: tuple[UnloggedChanges, ...] = ()
     actions: CascadeActions = field(default_factory=CascadeActions)
     is_logged: bool = False
     refused: Mapping[TableName, str] = field(default_factory=dict)
 
     def of(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a table. Some servers store names in small letters and log statements as they were typed."""
-        exact = [gap for gap in self.gaps if gap.table == name]
+        exact = [gap for gap in self.changes if gap.table == name]
         is_small = not exact and str(name).islower()
-        return [_in_small(gap) for gap in self.gaps if str(gap.table).casefold() == str(name)] if is_small else exact
+        return [_in_small(gap) for gap in self.changes if str(gap.table).casefold() == str(name)] if is_small else exact
 
     def stopping_keys(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a child table that a change of its parent is to stop."""
@@ -124,12 +124,12 @@ class Gaps:
     def children(self, parent: TableName, at: Position) -> set[TableName]:
         """The tables whose rows the server changes by those of a parent, at a position."""
         after = replace(at, offset=at.offset + 1)
-        cascading = (gap for gap in self.gaps if gap.key and gap.is_in(at, after))
+        cascading = (gap for gap in self.changes if gap.key and gap.is_in(at, after))
         return {gap.table for gap in cascading if gap.key and str(gap.key.parent).casefold() == str(parent).casefold()}
 
     def first(
         self, name: TableName, within: Range, find: FindCascade, skipped: Collection[Position] = ()
-    ) -> GapStop | None:
+    ) -> StopAtUnlogged | None:
         """Position where the first gap stops a table in a range of its log; None where none does.
 
         Args:
@@ -142,7 +142,7 @@ class Gaps:
             TableStopped: as ``find``, where no gap before it stops the table.
         """
         stops = [
-            GapStop(max(gap.since or within.start, within.start), self.refusal(gap, name))
+            StopAtUnlogged(max(gap.since or within.start, within.start), self.refusal(gap, name))
             for gap in self.of(name)
             if gap.key is None and gap.since not in skipped and gap.is_in(within.start, within.stop)
         ]
@@ -151,7 +151,7 @@ class Gaps:
             part = Range(max(gap.since or within.start, within.start), min(gap.until or limit, limit))
             change = find(gap.key, part) if gap.key and part else None
             if change:
-                stops.append(GapStop(max(change.boundary, within.start), self._refusal(gap, change, name)))
+                stops.append(StopAtUnlogged(max(change.boundary, within.start), self._refusal(gap, change, name)))
         return min(stops, key=lambda stop: stop.at, default=None)
 
     def refusal(self, gap: UnloggedChanges, name: TableName) -> str:
@@ -177,11 +177,11 @@ def _in_small(gap: UnloggedChanges) -> UnloggedChanges:
     return replace(gap, key=replace(gap.key, parent=small(gap.key.parent)) if gap.key else None)
 
 
-NO_GAPS = Gaps("")
+NO_UNLOGGED_CHANGES = SourceUnloggedChanges("")
 
 
-def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
-    """The gaps of a source's tables, by its schema history; none where there is no history yet. Without a JVM."""
+def unlogged_changes_of(pipeline: Pipeline, lake: Lake, source: str) -> SourceUnloggedChanges:
+    """The unlogged changes of a source's tables, by its schema history; none without a history. Without a JVM."""
     table = lake.schema(source)
     rows = table.rows([("origin", "=", "ddl")], columns=_COLUMNS) if table.head() else []
     by_position = {(row["stretch"], row["number"], row["offset"]): row for row in rows if row["statement"]}
@@ -195,7 +195,9 @@ def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
     ]
     facts = declared_facts(lake, source)
     gaps = unlogged_changes(statements, facts)
-    return Gaps(source, tuple(gaps), pipeline.cascade_actions, is_logged=facts is not None and facts.logs_cascades)
+    return SourceUnloggedChanges(
+        source, tuple(gaps), pipeline.cascade_actions, is_logged=facts is not None and facts.logs_cascades
+    )
 
 
 def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
@@ -203,8 +205,8 @@ def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
 
     Without those that ``on_cascade`` ignores, and those whose changes are derived.
     """
-    gaps = gaps_of(pipeline, lake, source)
-    unlogged = [] if gaps.is_logged else cascades_among(pipeline, source, gaps.gaps)
+    gaps = unlogged_changes_of(pipeline, lake, source)
+    unlogged = [] if gaps.is_logged else cascades_among(pipeline, source, gaps.changes)
     return [cascade for cascade in unlogged if not cascade.is_derived]
 
 

@@ -46,7 +46,7 @@ from spark_jobs.operations.observation.verified import CHANGING, DIFFERS, DROPPE
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import extract_source, merge_forward
-from spark_jobs.pipeline.unlogged_changes import gaps_of
+from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
@@ -106,7 +106,7 @@ def verify_source(
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
         _say_redacted(checking.lake, name)
-        gaps = gaps_of(pipeline, checking.lake, name)
+        gaps = unlogged_changes_of(pipeline, checking.lake, name)
         results: list[Verified] = []
         try:
             for table in names:
