@@ -184,6 +184,7 @@ def unlogged_changes_of(pipeline: Pipeline, lake: Lake, source: str) -> SourceUn
     """The unlogged changes of a source's tables, by its schema history; none without a history. Without a JVM."""
     table = lake.schema(source)
     rows = table.rows([("origin", "=", "ddl")], columns=_COLUMNS) if table.head() else []
+    # Each statement once: the history has a row of it for each table that it changes.
     by_position = {(row["stretch"], row["number"], row["offset"]): row for row in rows if row["statement"]}
     statements = [
         DdlStatement(
