@@ -103,14 +103,19 @@ def of_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
             yield _projected_rows(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
 
 
-def row_groups(path: str, schema: TableSchema, file: DataFile) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
-    """A file by its row groups: the first row's number, which rows are alive, and all. Raises LakeError."""
+def row_groups(
+    path: str, schema: TableSchema, file: DataFile, names: Sequence[str] | None = None
+) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
+    """A file by its row groups: the first row's number, which rows are alive, and all. Raises LakeError.
+
+    names: of the columns to read; all by default.
+    """
     begin = 0
     with data_files.reading(path, file):
         opened = data_files.open_file(path, file)
         living = deletion_vectors.living_rows_mask(path, file.deletion_vector, opened.metadata.num_rows)
         for group in range(opened.num_row_groups):
-            rows = data_files.read_row_group(opened, group, schema.names, schema)
+            rows = data_files.read_row_group(opened, group, names or schema.names, schema)
             yield begin, living[begin : begin + len(rows)], rows
             begin += len(rows)
 

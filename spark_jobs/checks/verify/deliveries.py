@@ -116,7 +116,7 @@ class _ComparedDelivery:
         if not digest_layout.key:
             return self._counted()
         # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
-        target = ServerRows(self.session, digest_layout)
+        target = ServerRows(self.spark, self.session, digest_layout)
         lag = _NoLag(LakeRows(self.spark, self.table.table, digest_layout))
         rows = self.session.estimate(self.table.schema, self.table.name)
         comparison = compare(digest_layout, target, lag, _ANYWHERE, buckets_for(rows))

@@ -255,7 +255,7 @@ class _ComparedTable:
     def caught_up(self, position: Position) -> LakeRows:
         self.source.catch_up(position)
         self._require_going()
-        return LakeRows(self.source.spark, self.downstream, self.layout, CURRENT_ROWS[self.into.mode])
+        return LakeRows(self.source.spark, self.downstream, self.layout, self.into.mode)
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
         return SilverRows(self.source.spark, self.silver, self.layout).changed_since(keys, since)
@@ -376,12 +376,12 @@ class _ComparedTable:
 
     def _compared(self, since: Position) -> dict[str, Any]:
         """The fields by a comparison row by row, with the states that it means."""
-        origin = ServerRows(self.source.session, self.layout)
+        origin = ServerRows(self.source.spark, self.source.session, self.layout)
         rows = self.source.session.estimate(self.name.schema, self.name.table)
         # Hashing many rows takes minutes, in which nothing else is logged.
         if rows >= _MANY:
             log.info(
-                "%s: %s: hashing about %s rows, at the server and in the lake", self.source.name, self.name, f"{rows:,}"
+                "%s: %s: reading about %s rows, of the server and of the lake", self.source.name, self.name, f"{rows:,}"
             )
         result = compare(self.layout, origin, self, since, buckets_for(rows))
         return {

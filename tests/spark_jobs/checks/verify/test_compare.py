@@ -53,7 +53,7 @@ class CountedRows:
     def buckets(self, count: int) -> Buckets:
         result = Buckets.empty(count)
         for text, digest in self._digests():
-            result.add(*(np.array([number], np.int64) for number in (zlib.crc32(text) % count, 1, digest)))
+            result.add_rows(np.array([zlib.crc32(text) % count]), np.array([digest]))
         return result
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:

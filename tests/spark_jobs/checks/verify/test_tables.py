@@ -73,7 +73,8 @@ def damage(shop: Shop, statement: str, table: str) -> None:
     shop.spark.sql(statement.format(downstream(shop, table).sql))
 
 
-def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) -> None:
+def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "spark_jobs.checks.verify")
     shop.execute("SET SESSION sql_mode = ''", EVERY_TYPE)
     flipped = {100 + at: name for at, name in enumerate(FLIPPED)}
     for key in [(1, "a"), (2, "A"), *((at, "flip") for at in flipped)]:
@@ -91,6 +92,7 @@ def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) ->
     verdict = verified(shop)["every"]
     assert (verdict.state, *verdict.lines(values=True)) == ("equal",)
     assert verdict.source_rows == verdict.lake_rows == verdict.equal == len(flipped) + 11
+    assert "1 of 64 buckets differ" in caplog.text, "that of the row whose bytes are no text, and of no other"
 
     cases = ", ".join(f"{name} = IF(id = {at}, {FLIPPED[name]}, {name})" for at, name in flipped.items())
     damage(
