@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.data_files import DataFiles
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
@@ -135,6 +135,11 @@ class BronzeSnapshot:
     def end(self) -> Position:
         """Position where the log that bronze holds ends."""
         return self.checkpoint.position
+
+    def require_log(self, until: Position) -> None:
+        """Raises LostRace where another run has extracted, and compacted, more log than this up to a position."""
+        if self.end < until:
+            raise LostRace(f"{self.source}: another run has extracted more log; planned again")
 
 
 def begin(checkpoint: Checkpoint) -> Position:

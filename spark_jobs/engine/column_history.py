@@ -28,7 +28,6 @@ from spark_jobs.engine.change_extent import Extent
 from spark_jobs.engine.change_units import ChangeWindow
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
 from spark_jobs.engine.fills import ColumnFill
-from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.log.position import Range
 from spark_jobs.silver import masking
@@ -158,9 +157,8 @@ def _is_older_needed(history: ColumnHistory, head: Head, bronze: BronzeSnapshot)
     """True if the windows of commits are not all that bronze has, or had, of the table. Raises LostRace."""
     if not history.windows:
         return False
-    start, stop = history.windows[0].ranges[0].start, history.windows[-1].ranges[-1].stop
-    if bronze.end < stop:  # another run has extracted and compacted more since bronze was looked at
-        raise LostRace(f"{bronze.source}: another run has extracted more log; planned again")
+    start, stop = course.windows[0].ranges[0].start, course.windows[-1].ranges[-1].stop
+    bronze.require_log(stop)
     has_older = head.design is not None and bronze.oldest < bronze.begin
     return start < bronze.complete_from or has_older
 

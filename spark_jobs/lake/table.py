@@ -118,15 +118,19 @@ class Table:
     def scan(
         self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM."""
+        """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM.
+
+        Raises LakeError.
+        """
         if not is_local(self.path):
             yield from rows_of(self.path, version, columns, condition, rows=rows)
             return
-        dataset = opened_by_deltalake(self.path, version).to_pyarrow_dataset(filesystem=_local_files(self.path))
-        scanner = dataset.scanner(
-            columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
-        )
-        yield from scanner.to_batches()
+        with own_commits.readable_table(self.path):
+            dataset = opened_by_deltalake(self.path, version).to_pyarrow_dataset(filesystem=_local_files(self.path))
+            scanner = dataset.scanner(
+                columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
+            )
+            yield from scanner.to_batches()
 
     def rows(
         self, conditions: list[tuple[str, str, Any]] | None = None, columns: list[str] | None = None

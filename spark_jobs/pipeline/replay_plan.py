@@ -78,6 +78,7 @@ def plan_table(
         log.info("%s: %s: has no window in %s", snapshot.source, name, log_range)
         return None
     assert head.position is not None, "a table with windows has a commit of ours"
+    snapshot.require_log(head.position)  # statements that the snapshot lacks would be missing in the timeline
     touched = touched or TouchedWindows(())
     begin = min(window.start for window in (*touched.windows, *touched.gaps, *([naming] if naming else [])))
     if begin < snapshot.complete_from:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
@@ -103,6 +104,14 @@ def with_gtids(folder: Path, kinds: Sequence[str] = ("rows",) * 5) -> bronze.Bro
     for row in rows[::-1]:
         deltalake.write_deltalake(table.path, pa.Table.from_pylist([row], schema=schema), mode="append")
     return bronze.BronzeSnapshot("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
+
+
+def test_log_beyond_a_snapshot_is_that_of_another_run(tmp_path: Path) -> None:
+    checkpoint = BronzeCommit(Position("b.000002", 100), new_batch())
+    snapshot = bronze.BronzeSnapshot("shop", Lake(str(tmp_path)).bronze("shop"), Head(0, 1, checkpoint), checkpoint)
+    snapshot.require_log(Position("b.000002", 100))
+    with pytest.raises(LostRace, match=r"^shop: another run has extracted more log; planned again$"):
+        snapshot.require_log(Position("b.000002", 101))
 
 
 @pytest.mark.spark

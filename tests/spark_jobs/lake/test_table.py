@@ -7,6 +7,7 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -152,6 +153,15 @@ def test_of_writers_at_the_same_time_one_wins(table: Table) -> None:
     assert sorted(outcomes) == ["lost", "lost", "won"]
     assert len(ids_of(table)) == 3
     assert head_of(table).counter == 2
+
+
+def test_a_version_that_cannot_be_read_is_an_error_of_the_lake(table: Table) -> None:
+    condition = pc.field("id") > 0
+    assert sum(batch.num_rows for batch in table.scan(0, ["id"], condition, rows=1)) == 2
+    for file in Path(table.path).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LakeError, match=str(table.path)):
+        list(table.scan(0, ["id"], condition, rows=1))
 
 
 def test_rows_of_other_columns_are_an_error_of_the_lake(table: Table) -> None:
