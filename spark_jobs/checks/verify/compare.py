@@ -35,8 +35,8 @@ _FEWEST, _MOST = 64, 8_192
 """Buckets of a table."""
 _LOOKED_INTO = 1_000_000
 """Rows of differing buckets that are compared one by one; more are counted by bucket."""
-_READ_AGAIN = 100_000
-"""Suspected keys that are read again."""
+READ_AGAIN = 100_000
+"""Keys that are suspected, or have changed, and are read one by one."""
 _FEW = 2_000
 """Suspected keys whose values are read at once, without comparing digests before."""
 _SHOWN = 10_000
@@ -158,10 +158,18 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
     older = lag.older([key for key, difference in suspected.items() if difference.kind == MISSING])
     open_ = [key for key in suspected if key not in older]
     unread_buckets = np.setdiff1d(differing, looked_at)
-    unread = len(open_[_READ_AGAIN:]) + int(np.maximum(source_buckets.rows, here.rows)[unread_buckets].sum())
-    log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:_READ_AGAIN]))
+    unread = len(open_[READ_AGAIN:]) + int(np.maximum(source_buckets.rows, here.rows)[unread_buckets].sum())
+    log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:READ_AGAIN]))
     counted = replace(counts, unread=unread, older=len(older))
-    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], counts=counted)
+    return _judged(layout, source, lag, since, open_[:READ_AGAIN], counts=counted)
+
+
+def compare_keys(
+    layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, keys: Collection[bytes]
+) -> TableComparison:
+    """Compares the rows of some keys. since: as in ``compare``. The counts are those of the keys."""
+    counts = TableComparison(len(keys), len(keys))
+    return _judged(layout, source, lag, since, sorted(keys), counts=counts) if keys else counts
 
 
 def _bounded(differing: np.ndarray, source_buckets: Buckets, here: Buckets) -> list[int]:

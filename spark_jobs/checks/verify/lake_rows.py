@@ -124,6 +124,14 @@ class SilverRows:
         self.layout = layout
         _require_columns(table, layout)
 
+    def keys_since(self, since: Position, most: int) -> set[bytes] | None:
+        """The keys that changed at or after a position; None where they are more, or the table was emptied since."""
+        rows = self._since(since)
+        if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
+            return None
+        keys = rows.selectExpr(f"{self.layout.lake_key} AS key").distinct().limit(most + 1).toArrow()
+        return set(keys.column(0).to_pylist()) if len(keys) <= most else None
+
     def any_since(self, since: Position) -> bool:
         """True if any row of the table changed at or after a position."""
         return not self._since(since).isEmpty()

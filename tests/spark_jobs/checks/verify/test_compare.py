@@ -184,7 +184,7 @@ def test_many_suspects_are_read_again_by_their_digests_first(monkeypatch: pytest
 
 
 def test_what_is_too_much_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_READ_AGAIN", 10)
+    monkeypatch.setattr(module, "READ_AGAIN", 10)
     monkeypatch.setattr(module, "_LOOKED_INTO", 100)
     result = World(ROWS, missing=range(300)).compared()
     assert result.missing == 10

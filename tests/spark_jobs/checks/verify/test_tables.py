@@ -12,9 +12,11 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.checks.verify import Verdict, verify_source
+from spark_jobs.checks.verify.tables import LAST
 from spark_jobs.config.loader import load
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
+from spark_jobs.operations.observation.verified import read
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers
 
@@ -134,6 +136,37 @@ def test_base64_with_line_ends_and_bytes_without_a_character_are_equal(shop: Sho
         ("1", ["doc"]),
         ("2", ["thai"]),
     ]
+
+
+@pytest.mark.thorough
+def test_only_rows_with_changes_since_are_compared(shop: Shop) -> None:
+    def verified_since(since: str) -> Verdict:
+        (verdict,) = verify_source(shop.spark, shop.pipeline(live=True), SOURCE, since=since)
+        return verdict
+
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+    whole = verified_since(LAST)
+    assert (whole.state, whole.source_rows, whole.changes_since) == ("equal", 4, None), "nothing was compared before"
+    shop.execute("UPDATE t SET n = 20 WHERE id = 2", "DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (5, 5)")
+    damage(shop, "UPDATE {} SET n = 10 WHERE id = 1", "t")
+    changed = verified_since(LAST)
+    assert (changed.state, changed.source_rows, changed.changes_since) == ("equal", 3, whole.position)
+    last = read(lake_of(shop.pipeline(live=True)), SOURCE)[str(whole.table)]
+    assert (last.position, last.equal_to) == (str(whole.position), changed.position)
+
+    shop.execute("UPDATE t SET n = 40 WHERE id = 4")
+    damage(shop, "DELETE FROM {} WHERE id = 5", "t")
+    after = verified_since(LAST)
+    assert (after.state, after.source_rows, after.changes_since) == ("equal", 1, changed.position)
+    damage(shop, "UPDATE {} SET n = 41 WHERE id = 4", "t")
+    again = verified_since(str(changed.position))
+    assert (again.state, again.different, again.missing) == ("differs", 1, 0)
+    assert [difference.key for difference in again.differences] == [{"id": "4"}]
+    whole = verified_since(LAST)
+    assert (whole.changes_since, whole.different, whole.missing) == (None, 2, 1), "it is not known to be equal"
+    shop.execute("TRUNCATE t", "INSERT INTO t VALUES (1, 1)")
+    emptied = verified_since(str(changed.position))
+    assert (emptied.state, emptied.source_rows, emptied.changes_since) == ("equal", 1, None)
 
 
 @contextmanager
