@@ -157,7 +157,7 @@ def _is_older_needed(history: ColumnHistory, head: Head, bronze: BronzeSnapshot)
     """True if the windows of commits are not all that bronze has, or had, of the table. Raises LostRace."""
     if not history.windows:
         return False
-    start, stop = course.windows[0].ranges[0].start, course.windows[-1].ranges[-1].stop
+    start, stop = history.windows[0].ranges[0].start, history.windows[-1].ranges[-1].stop
     bronze.require_log(stop)
     has_older = head.design is not None and bronze.oldest < bronze.begin
     return start < bronze.complete_from or has_older
