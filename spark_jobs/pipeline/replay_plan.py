@@ -78,7 +78,6 @@ def plan_table(
         log.info("%s: %s: has no window in %s", snapshot.source, name, log_range)
         return None
     assert head.position is not None, "a table with windows has a commit of ours"
-    snapshot.require_log(head.position)  # statements that the snapshot lacks would be missing in the timeline
     touched = touched or TouchedWindows(())
     begin = min(window.start for window in (*touched.windows, *touched.gaps, *([naming] if naming else [])))
     if begin < snapshot.complete_from:
@@ -122,6 +121,7 @@ def _timeline(
     """
     snapshot = context.snapshot
     assert head.position is not None
+    snapshot.require_log(head.position)  # statements that it lacks would be missing in the timeline
     full_range = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
     slices, scan = scan_effective(snapshot.table, snapshot.version, full_range, snapshot.oldest, {begin, head.position})

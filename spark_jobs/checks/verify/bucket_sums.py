@@ -132,19 +132,19 @@ def sums(task: HashTask) -> Iterator[Buckets]:
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenRows:
+class BucketRowsTask:
     """A task, and the buckets whose rows it gives."""
 
     task: HashTask
     buckets: tuple[int, ...]
 
 
-def chosen_rows(chosen: ChosenRows) -> Iterator[pa.Table]:
+def bucket_rows(work: BucketRowsTask) -> Iterator[pa.Table]:
     """The key's columns, the exact texts and the hash (DIGEST, int64) of the rows in some buckets, in pieces."""
-    columns = chosen.task.columns
+    columns = work.task.columns
     is_chosen = np.zeros(columns.buckets, np.bool_)
-    is_chosen[list(chosen.buckets)] = True
-    for table in chosen.task.tables():
+    is_chosen[list(work.buckets)] = True
+    for table in work.task.tables():
         rows = columns.converted(table)
         rows = rows.filter(pa.array(is_chosen[columns.buckets_of(rows)]))
         if len(rows):

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 
 from spark_jobs.checks.verify.bucket_sums import (
     DIGEST,
-    ChosenRows,
+    BucketRowsTask,
     HashedColumns,
     HashTask,
     LakeFiles,
-    chosen_rows,
+    bucket_rows,
     sums,
 )
 from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
@@ -68,9 +68,9 @@ class LakeRows:
         return buckets
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        chosen = partial(ChosenRows, buckets=tuple(buckets))
+        task_of = partial(BucketRowsTask, buckets=tuple(buckets))
         columns = HashedColumns.of(self.layout, count)
-        rows = self._read_files(columns, lambda task: chosen_rows(chosen(task)))
+        rows = self._read_files(columns, lambda task: bucket_rows(task_of(task)))
         return keyed(self.spark, self.layout, rows)
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
@@ -124,13 +124,13 @@ class SilverRows:
         self.layout = layout
         _require_columns(table, layout)
 
-    def keys_since(self, since: Position, most: int) -> set[bytes] | None:
+    def keys_since(self, since: Position, limit: int) -> set[bytes] | None:
         """The keys that changed at or after a position; None where they are more, or the table was emptied since."""
         rows = self._since(since)
         if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
             return None
-        keys = rows.selectExpr(f"{self.layout.lake_key} AS key").distinct().limit(most + 1).toArrow()
-        return set(keys.column(0).to_pylist()) if len(keys) <= most else None
+        keys = rows.selectExpr(f"{self.layout.lake_key} AS key").distinct().limit(limit + 1).toArrow()
+        return set(keys.column(0).to_pylist()) if len(keys) <= limit else None
 
     def any_since(self, since: Position) -> bool:
         """True if any row of the table changed at or after a position."""

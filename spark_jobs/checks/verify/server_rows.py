@@ -23,11 +23,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.checks.verify.bucket_sums import (
-    ChosenRows,
+    BucketRowsTask,
     HashedColumns,
     HashTask,
     ServerRanges,
-    chosen_rows,
+    bucket_rows,
     sums,
 )
 from spark_jobs.checks.verify.lake_rows import keyed
@@ -127,13 +127,13 @@ class ServerSession:
 
     def estimate(self, schema: str, table: str) -> int:
         """About how many rows a table has, as the server's statistics say."""
-        return self._size(schema, table)[0]
+        return self._estimates(schema, table)[0]
 
     def row_bytes(self, schema: str, table: str) -> int:
         """About how many bytes a row has."""
-        return self._size(schema, table)[1]
+        return self._estimates(schema, table)[1]
 
-    def _size(self, schema: str, table: str) -> tuple[int, int]:
+    def _estimates(self, schema: str, table: str) -> tuple[int, int]:
         rows = self.rows(_ASK_SIZE.format(is_table(schema, table)))
         return (int(rows[0][0] or 0), int(rows[0][1] or 0)) if rows else (0, 0)
 
@@ -162,9 +162,9 @@ class ServerRows:
         return buckets
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        chosen = partial(ChosenRows, buckets=tuple(buckets))
+        task_of = partial(BucketRowsTask, buckets=tuple(buckets))
         columns = HashedColumns.of(self.layout, count)
-        rows = [*self._walk(columns, lambda task: chosen_rows(chosen(task)))]
+        rows = [*self._walk(columns, lambda task: bucket_rows(task_of(task)))]
         return keyed(self.spark, self.layout, rows)
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
@@ -209,8 +209,8 @@ class ServerRows:
             parts = [*islice(boundaries, _TASKS)]
             while parts:
                 following = planner.submit(lambda: [*islice(boundaries, _TASKS * _RANGES)])
-                each = -(-len(parts) // _TASKS)
-                groups = (tuple(parts[at : at + each]) for at in range(0, len(parts), each))
+                group_size = -(-len(parts) // _TASKS)
+                groups = (tuple(parts[at : at + group_size]) for at in range(0, len(parts), group_size))
                 tasks: list[HashTask] = [ServerRanges(selecting, group, columns) for group in groups]
                 yield from spark_job.run(spark_job.TASKS_HERE if is_small else self.spark, tasks, work)
                 rows_read += rows * len(parts)

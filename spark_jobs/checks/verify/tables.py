@@ -199,10 +199,10 @@ class _ComparedSource:
         if self._since == LAST:
             last = self.last.get(str(name))
             return last.equal_to if last else None
-        return self._location
+        return self._resolved_since
 
     @cached_property
-    def _location(self) -> Position | None:
+    def _resolved_since(self) -> Position | None:
         if self._since is None:
             return None
         return LogSeeker(BronzeSnapshot.of(self.lake, self.name)).position(self._since)

@@ -20,8 +20,8 @@ def test_parts_of_a_table_add_up() -> None:
 
 
 def test_sums_of_large_hashes_wrap() -> None:
-    most = 2**63 - 1
-    assert list(filled((1, most), (1, most), (1, 2)).digests) == [0, 0, 0, 0]
+    largest = 2**63 - 1
+    assert list(filled((1, largest), (1, largest), (1, 2)).digests) == [0, 0, 0, 0]
 
 
 def test_a_row_more_and_another_hash_are_seen() -> None:

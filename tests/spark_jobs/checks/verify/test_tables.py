@@ -145,25 +145,27 @@ def test_only_rows_with_changes_since_are_compared(shop: Shop) -> None:
         return verdict
 
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
-    whole = verified_since(LAST)
-    assert (whole.state, whole.source_rows, whole.changes_since) == ("equal", 4, None), "nothing was compared before"
+    complete = verified_since(LAST)
+    assert (complete.state, complete.source_rows, complete.changes_since) == ("equal", 4, None), (
+        "nothing was compared before"
+    )
     shop.execute("UPDATE t SET n = 20 WHERE id = 2", "DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (5, 5)")
     damage(shop, "UPDATE {} SET n = 10 WHERE id = 1", "t")
     changed = verified_since(LAST)
-    assert (changed.state, changed.source_rows, changed.changes_since) == ("equal", 3, whole.position)
-    last = read(lake_of(shop.pipeline(live=True)), SOURCE)[str(whole.table)]
-    assert (last.position, last.equal_to) == (str(whole.position), changed.position)
+    assert (changed.state, changed.source_rows, changed.changes_since) == ("equal", 3, complete.position)
+    last = read(lake_of(shop.pipeline(live=True)), SOURCE)[str(complete.table)]
+    assert (last.position, last.equal_to) == (str(complete.position), changed.position)
 
     shop.execute("UPDATE t SET n = 40 WHERE id = 4")
     damage(shop, "DELETE FROM {} WHERE id = 5", "t")
-    after = verified_since(LAST)
-    assert (after.state, after.source_rows, after.changes_since) == ("equal", 1, changed.position)
+    third = verified_since(LAST)
+    assert (third.state, third.source_rows, third.changes_since) == ("equal", 1, changed.position)
     damage(shop, "UPDATE {} SET n = 41 WHERE id = 4", "t")
-    again = verified_since(str(changed.position))
-    assert (again.state, again.different, again.missing) == ("differs", 1, 0)
-    assert [difference.key for difference in again.differences] == [{"id": "4"}]
-    whole = verified_since(LAST)
-    assert (whole.changes_since, whole.different, whole.missing) == (None, 2, 1), "it is not known to be equal"
+    damaged = verified_since(str(changed.position))
+    assert (damaged.state, damaged.different, damaged.missing) == ("differs", 1, 0)
+    assert [difference.key for difference in damaged.differences] == [{"id": "4"}]
+    complete = verified_since(LAST)
+    assert (complete.changes_since, complete.different, complete.missing) == (None, 2, 1), "it is not known to be equal"
     shop.execute("TRUNCATE t", "INSERT INTO t VALUES (1, 1)")
     emptied = verified_since(str(changed.position))
     assert (emptied.state, emptied.source_rows, emptied.changes_since) == ("equal", 1, None)
