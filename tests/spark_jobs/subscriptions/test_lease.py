@@ -1,70 +1,92 @@
-"""A consumer that is killed at any moment loses nothing: what it acknowledged stays, all else comes again."""
+"""A consumer that is killed at any moment loses nothing: what it acknowledged stays, all else comes again.
 
+Consumers are forks of a process that has imported what they need, so that each begins at once.
+"""
+
+import multiprocessing
+import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.errors import StratalogError
 from tests.consumers import Shop, ids, orders
 
-CONSUMER = """
-import sys
-from pathlib import Path
-from tests.consumers import Shop, ids
-shop = Shop(Path(sys.argv[1]))
-with shop.subscription(lease=0.5, wait=30) as subscription:
-    while batch := subscription.get_without_ack(7):
-        print(*ids(batch), flush=True)
-        subscription.ack(batch.id)
-"""
+Send = Callable[[str, list[int]], None]
+
+
+def consume(folder: Path, send: Send) -> None:
+    with Shop(folder).subscription(lease=0.5, wait=30) as subscription:
+        while batch := subscription.get_without_ack(7):
+            send("took", ids(batch))
+            subscription.ack(batch.id)
+
+
+def consume_noting(folder: Path, send: Send) -> None:
+    """Sends what it acknowledged too, and whether it was refused."""
+    try:
+        with Shop(folder).subscription(lease=0.5, wait=30) as subscription:
+            while batch := subscription.get_without_ack(3):
+                send("took", ids(batch))
+                subscription.ack(batch.id)
+                send("acknowledged", ids(batch))
+    except StratalogError as error:
+        send(f"refused {error}", [])
+
+
+def _run(consumer: Callable[[Path, Send], None], folder: Path, output: Connection) -> None:
+    consumer(folder, lambda what, numbers: output.send((what, numbers)))
+
+
+@contextmanager
+def consumer_process(consumer: Callable[[Path, Send], None], folder: Path) -> Iterator[tuple[BaseProcess, Connection]]:
+    """A consumer in a process of its own, and the end of the pipe that it sends to."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(consumer, folder, writer))
+    process.start()
+    writer.close()
+    with reader:
+        yield process, reader
+    process.join(60)
+    assert process.exitcode in (0, -signal.SIGKILL)
+
+
+def received(reader: Connection) -> Iterator[tuple[str, list[int]]]:
+    """What is sent until the process ends."""
+    with suppress(EOFError):
+        while True:
+            yield reader.recv()
 
 
 @pytest.mark.thorough
 def test_kills_at_any_moment_lose_nothing(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.log([*orders(60), *orders(1, 61), *orders(139, 62)])
-    lines: list[str] = []
+    lines: list[tuple[str, list[int]]] = []
     for attempt in range(12):
-        process = subprocess.Popen(
-            [sys.executable, "-c", CONSUMER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
-        )
-        assert process.stdout
         is_last = attempt == 11
-        for line in process.stdout:
-            lines.append(line)
-            if not is_last and len(lines) % 3 == 0:
-                time.sleep(0.002 * attempt)
-                break
-        if not is_last:
-            process.send_signal(signal.SIGKILL)
-            lines += process.stdout.readlines()
-        process.stdout.close()
-        assert process.wait(60) in (0, -signal.SIGKILL)
-    numbers = [int(word) for line in lines for word in line.split()]
+        with consumer_process(consume, tmp_path) as (process, reader):
+            for line in received(reader):
+                lines.append(line)
+                if not is_last and len(lines) % 3 == 0:
+                    time.sleep(0.002 * attempt)
+                    break
+            if not is_last:
+                process.kill()
+            lines += received(reader)
+    numbers = [number for _, numbers in lines for number in numbers]
     firsts = list(dict.fromkeys(numbers))
     assert firsts == list(range(1, 201)), "every change came, and in order"
     with shop.subscription(wait=5) as subscription:
         assert ids(subscription.get(1)) == []
-
-
-SLOW_CONSUMER = """
-import sys
-from pathlib import Path
-from spark_jobs.errors import StratalogError
-from tests.consumers import Shop, ids
-shop = Shop(Path(sys.argv[1]))
-try:
-    with shop.subscription(lease=0.5, wait=30) as subscription:
-        while batch := subscription.get_without_ack(3):
-            print("took", *ids(batch), flush=True)
-            subscription.ack(batch.id)
-            print("acknowledged", *ids(batch), flush=True)
-except StratalogError as error:
-    print("refused", error, flush=True)
-"""
 
 
 @pytest.mark.thorough
@@ -76,29 +98,27 @@ def test_a_consumer_that_slept_beyond_its_lease_is_refused_and_nothing_is_lost(t
     acknowledged: list[int] = []
     refused: list[str] = []
     for attempt in range(6):
-        command = [sys.executable, "-c", SLOW_CONSUMER, str(tmp_path)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
-        assert process.stdout
-        lines = [process.stdout.readline() for _ in range(1 + attempt % 3)]
-        first = len(delivered)
-        time.sleep(0.003 * attempt)
-        process.send_signal(signal.SIGSTOP)
-        # What it printed before it was stopped is in the pipe; who overtakes it goes on behind what it acknowledged.
-        with shop.subscription(lease=0.5, wait=60) as overtaking:
-            for _ in range(2):
-                batch = overtaking.get_without_ack(4)
-                overdelivered = ids(batch)
-                overtaking.ack(batch.id)
-                delivered += overdelivered
-                acknowledged += overdelivered
-            process.send_signal(signal.SIGCONT)
-            lines += process.stdout.readlines()
-        process.stdout.close()
-        assert process.wait(60) == 0
+        with consumer_process(consume_noting, tmp_path) as (process, reader):
+            lines = [reader.recv() for _ in range(1 + attempt % 3)]
+            first = len(delivered)
+            time.sleep(0.003 * attempt)
+            assert process.pid
+            os.kill(process.pid, signal.SIGSTOP)
+            # What it sent before it was stopped is in the pipe; who overtakes it goes on behind what it acknowledged.
+            with shop.subscription(lease=0.5, wait=60) as overtaking:
+                for _ in range(2):
+                    batch = overtaking.get_without_ack(4)
+                    overdelivered = ids(batch)
+                    overtaking.ack(batch.id)
+                    delivered += overdelivered
+                    acknowledged += overdelivered
+                os.kill(process.pid, signal.SIGCONT)
+                lines += received(reader)
+        assert process.exitcode == 0
         # Where its lease was lost between two batches it says so as it ends, in place of raising.
-        refused += [line for line in lines if "was taken over" in line or "delivered over" in line][:1]
-        delivered[first:first] = [int(word) for line in lines if line.startswith("took ") for word in line.split()[1:]]
-        acknowledged += [int(word) for line in lines if line.startswith("acknowledged ") for word in line.split()[1:]]
+        refused += [what for what, _ in lines if "was taken over" in what or "delivered over" in what][:1]
+        delivered[first:first] = [number for what, numbers in lines if what == "took" for number in numbers]
+        acknowledged += [number for what, numbers in lines if what == "acknowledged" for number in numbers]
     with shop.subscription(wait=30) as subscription:
         rest = ids(subscription.get(2_000))
     assert list(dict.fromkeys(delivered + rest)) == list(range(1, 2_001)), "every change came, and in order"
