@@ -10,6 +10,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import cache
 from pathlib import Path
 
 from spark_jobs import errors
@@ -93,8 +94,9 @@ def raise_sites() -> Iterator[tuple[str, list[str]]]:
                     yield name, texts.of(first)
 
 
+@cache
 def messages() -> dict[str, list[str]]:
-    """All texts by class, each once."""
+    """All texts by class, each once. Parsing all modules takes seconds, so it is done once a process."""
     by_class: defaultdict[str, set[str]] = defaultdict(set)
     for name, texts in raise_sites():
         by_class[name] |= {_searchable(text) for text in texts}
