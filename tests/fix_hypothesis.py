@@ -8,8 +8,9 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-_SHARE = int(os.environ.get("STRATALOG_EXAMPLES", "100")) / 100
-"""Of its random examples each test runs as many; `make test-fast` says a quarter."""
+_SHARE = int(os.environ.get("STRATALOG_EXAMPLES", "50")) / 100
+"""Of its random examples each test runs as many: half of them, a quarter in `make test-fast`, three times as many at
+night."""
 
 
 def examples(number: int) -> settings:

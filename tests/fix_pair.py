@@ -124,8 +124,7 @@ class Pair:
         """Every table is the server's, and bronze has each of its transactions once."""
         lake = lake_of(pipeline)
         for table in ("orders", "notes"):
-            frame = lake.downstream("shop", table).read(self.spark)
-            assert rows(frame) == sorted(execute(server, f"SELECT * FROM shop.{table}")), table
+            assert rows(lake.downstream("shop", table)) == sorted(execute(server, f"SELECT * FROM shop.{table}")), table
         self.require_each_once(pipeline, server)
 
     def require_each_once(self, pipeline: Pipeline, server: MySQLServer) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.bronze.extract import Extracted
 from spark_jobs.config.loader import load
@@ -23,7 +23,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
 from tests.fix_mysql import Database
-from tests.lake_tables import table_rows
+from tests.lake_tables import source_cells, table_rows
 
 SOURCE = "shop"
 
@@ -66,8 +66,9 @@ class Shop:
         """The downstream rows without the added columns, sorted."""
         return rows(lake_of(pipeline).downstream(self.database.name, table))
 
-    def silver(self, pipeline: Pipeline, table: str) -> DataFrame:
-        return lake_of(pipeline).silver(SOURCE, self.database.name, table).read(self.spark)
+    def silver(self, pipeline: Pipeline, table: str) -> list[Row]:
+        """The rows of silver, with all columns, in no order."""
+        return table_rows(lake_of(pipeline).silver(SOURCE, self.database.name, table))
 
     def end(self) -> Position:
         """Position where the server's log ends now; MySQL 8.4 renamed the statement."""
@@ -80,8 +81,7 @@ class Shop:
 def rows(source: Table | DataFrame) -> list[tuple[Any, ...]]:
     """Rows without the columns that the project adds, sorted; of a table without a JVM."""
     if isinstance(source, Table):
-        records = table_rows(source)
-        return sorted(tuple(cell for name, cell in row.asDict().items() if not name.startswith("_")) for row in records)
+        return sorted(map(source_cells, table_rows(source)))
     names = [name for name in source.columns if not name.startswith("_")]
     return sorted(tuple(row) for row in source.select(*(f"`{name}`" for name in names)).collect())
 

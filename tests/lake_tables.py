@@ -34,6 +34,11 @@ def table_rows(table: Table, version: int | None = None) -> list[Row]:
     return rows_by_spark(table, version)
 
 
+def source_cells(row: Row) -> tuple[Any, ...]:
+    """A row's values of the columns that the source has too."""
+    return tuple(value for name, value in row.asDict().items() if not name.startswith("_"))
+
+
 def schema_of(columns: Mapping[str, str]) -> pa.Schema:
     """Arrow's schema of a table with columns of Spark's types."""
     return new_table("t", columns, {}).schema.arrow(physical=False)

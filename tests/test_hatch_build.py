@@ -78,6 +78,7 @@ def test_a_wheel_is_built_with_what_the_decoder_is_installed_with() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 def test_a_wheel_has_machine_code_for_its_python(wheel: Path, tmp_path: Path) -> None:
     ran = run(tmp_path, MACHINE_CODE, wheel)
@@ -85,6 +86,7 @@ def test_a_wheel_has_machine_code_for_its_python(wheel: Path, tmp_path: Path) ->
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.dagster
 def test_a_wheel_leaves_the_project_its_own_packages(wheel: Path, tmp_path: Path) -> None:

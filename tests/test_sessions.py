@@ -18,11 +18,11 @@ import pytest
 from _pytest.mark.expression import Expression
 
 ROOT = Path(__file__).parents[1]
-CI = ("test-thorough", "test-stores", "test-cluster", "test-checked")
+CI = ("test-thorough", "test-processes", "test-stores", "test-cluster", "test-checked")
 NIGHT = "test-nightly"
 AZURE, CHECKED = "STRATALOG_TEST_STORE=azure", "NUMBA_DISABLE_JIT=1"
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.processes]
 
 
 Tests: TypeAlias = dict[str, frozenset[str]]

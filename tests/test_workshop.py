@@ -120,7 +120,7 @@ def continuous_integration(folder: Path, makefile: str) -> subprocess.CompletedP
 
 STEPS = (
     *("install", "fetch", "lint", "spec BOUNDS=small", "site", "audit"),
-    *("test-thorough", "test-stores", "test-cluster", "test-checked"),
+    *("test-thorough", "test-processes", "test-stores", "test-cluster", "test-checked"),
 )
 """Of continuous integration, each a target of the Makefile."""
 SUMMARY = "=== 7 passed, 2 skipped in 60.12s (0:01:00) ==="

@@ -13,7 +13,7 @@ from tests.browser.eyes import Eyes
 from tests.fix_browser import UserInterface
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.thorough]
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.thorough, pytest.mark.processes]
 
 TABLES = ["carts", "customers", "order_lines", "orders", "products"]
 

@@ -49,8 +49,11 @@ def refused(server: Server, folder: Path) -> Ran:
 
 @pytest.mark.parametrize(
     "confs",
-    [dict.fromkeys((*DELTA, "spark.jars"), ""), {"spark.jars": ""}, dict.fromkeys(DELTA, "")],
-    ids=["nothing of Delta", "no jars", "jars alone"],
+    [
+        pytest.param(dict.fromkeys((*DELTA, "spark.jars"), ""), id="nothing of Delta"),
+        pytest.param({"spark.jars": ""}, id="no jars", marks=pytest.mark.long),
+        pytest.param(dict.fromkeys(DELTA, ""), id="jars alone", marks=pytest.mark.long),
+    ],
 )
 def test_a_server_without_delta_is_one_message(tmp_path: Path, confs: dict[str, str]) -> None:
     server = connect_server(tmp_path / "server.log", confs=confs)

@@ -68,6 +68,7 @@ def test_a_worker_that_is_killed_amid_a_run_costs_no_row(
         require_no_loss(deployment, local_demo, "bronze", harm)
 
 
+@pytest.mark.long
 def test_an_executor_that_is_lost_while_a_unit_is_written_costs_no_row(
     cluster: Cluster, deployments: DeploymentFactory, local_demo: Deployment, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def test_a_run_by_connect(
     summary.append(of_tables("run", "Connect", deployment))
 
 
+@pytest.mark.long
 def test_a_run_on_a_cluster(
     keyed_cluster: Cluster,
     deployments: DeploymentFactory,

@@ -172,6 +172,7 @@ class Project:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 def test_a_scaffold_for_a_server_loads_before_its_password_is_known(tmp_path: Path) -> None:
     project = Project(tmp_path)

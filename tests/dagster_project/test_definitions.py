@@ -60,6 +60,7 @@ def test_what_is_wrong_with_the_configuration_is_said_first(folder: Path, name: 
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 def test_all_three_commands_show_the_same(folder: Path) -> None:
     listed = json.loads(run(["dg", "list", "defs", "--json"], folder).stdout)
     assets = sorted(_listed_names(listed["assets"], "asset_key"))

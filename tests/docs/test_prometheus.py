@@ -95,6 +95,7 @@ def answer(url: str, path: str, **parameters: str) -> Any:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 def test_an_alert_fires_for_a_table_that_stopped(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
@@ -151,6 +152,7 @@ def every_metric() -> str:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 def test_each_panel_shows_series_with_the_labels_of_its_legend(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()

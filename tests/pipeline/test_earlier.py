@@ -95,8 +95,8 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     shop.run(pipeline)
     for table in ("t", "emptied", "old", "bag"):
         require_same(shop, pipeline, table)
-    marks = shop.silver(pipeline, "emptied").where("_op = 'truncate'").count()
-    assert marks == 1, "silver's history tells of the statement too"
+    marks = [row for row in shop.silver(pipeline, "emptied") if row["_op"] == "truncate"]
+    assert len(marks) == 1, "silver's history tells of the statement too"
     repeated = backfill_source(shop.spark, pipeline, SOURCE, log_range, lambda _: True, options=options)
     assert (repeated.compacted, repeated.merged, repeated.stopped) == ([], [], {})
 

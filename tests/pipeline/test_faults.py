@@ -55,9 +55,19 @@ def all_rows(table: Table) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in table_rows(table)), key=repr)
 
 
-@pytest.mark.thorough
-def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undisturbed_run(
-    shop: Shop, tmp_path: Path
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([("bronze", "after"), ("downstream", "before")], id="two", marks=pytest.mark.thorough),
+        pytest.param(
+            [(layer, moment) for layer in ("bronze", "silver", "downstream") for moment in ("before", "after")],
+            id="every",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_killed_at_commits_and_run_again_the_tables_are_those_of_an_undisturbed_run(
+    kills: list[tuple[str, str]], shop: Shop, tmp_path: Path
 ) -> None:
     write_rows(shop)
     shop.execute("FLUSH BINARY LOGS")
@@ -65,9 +75,8 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
     shop.run(undisturbed)
     brief = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
     shaken = shop.pipeline(lake=str(tmp_path / "shaken"), spark={"master": "local[2]", "conf": brief})
-    for layer in ("bronze", "silver", "downstream"):
-        for moment in ("before", "after"):
-            assert killed_at(shaken.path, layer, moment)
+    for layer, moment in kills:
+        assert killed_at(shaken.path, layer, moment)
     shop.run(shaken)
     assert contents(shop, shaken) == contents(shop, undisturbed)
     assert shop.merged(shaken, "orders") == shop.truth("orders")

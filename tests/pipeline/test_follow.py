@@ -116,6 +116,7 @@ def followed(tmp_path: Path) -> Iterator[Followed]:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 def test_rows_come_as_they_are_committed_also_after_the_server_was_away(followed: Followed, summary: list[str]) -> None:
     followed.start("--interval", "0.2")
     followed.await_equal()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import Row
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.integrity import repeated_keys
@@ -20,6 +20,7 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.run import compact_source, extract_source, publish
 from tests.fix_pipeline import SOURCE, Shop
+from tests.lake_tables import source_cells, table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -37,20 +38,18 @@ def into_each(shop: Shop, *tables: str, **keys: Any) -> Pipeline:
     return shop.pipeline(routes=routes, downstream=modes, **keys)
 
 
-def frame(shop: Shop, pipeline: Pipeline, mode: str, table: str) -> DataFrame:
-    return lake_of(pipeline).downstream(mode, table).read(shop.spark).orderBy("_position", "_op")
+def rows_of(pipeline: Pipeline, mode: str, table: str) -> list[Row]:
+    """Rows in the order of the log."""
+    return sorted(table_rows(lake_of(pipeline).downstream(mode, table)), key=lambda row: (row["_position"], row["_op"]))
 
 
-def ops(shop: Shop, pipeline: Pipeline, mode: str, table: str) -> list[tuple[Any, ...]]:
+def ops(pipeline: Pipeline, mode: str, table: str) -> list[tuple[Any, ...]]:
     """Operation and source's columns, in order."""
-    rows = frame(shop, pipeline, mode, table)
-    names = [name for name in rows.columns if not name.startswith("_")]
-    return [tuple(row) for row in rows.select("_op", *names).collect()]
+    return [(row["_op"], *source_cells(row)) for row in rows_of(pipeline, mode, table)]
 
 
-def current(shop: Shop, pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
-    rows = frame(shop, pipeline, "history", table).where("_is_current")
-    return sorted(tuple(row) for row in rows.select(*(n for n in rows.columns if not n.startswith("_"))).collect())
+def current(pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
+    return sorted(source_cells(row) for row in rows_of(pipeline, "history", table) if row["_is_current"])
 
 
 def run(shop: Shop, pipeline: Pipeline) -> dict[str, str]:
@@ -65,12 +64,12 @@ def test_one_table_has_every_mode_beside_its_mirror_and_says_so(shop: Shop) -> N
     assert run(shop, pipeline) == {}
     assert shop.merged(pipeline, "t") == [(1, 9), (5, 2)]
     inserts = [("insert", 1, 1), ("insert", 2, 2), ("insert", 3, 3)]
-    assert ops(shop, pipeline, "append", "t") == [*inserts, ("update", 1, 9), ("update", 5, 2), ("delete", 3, 3)]
+    assert ops(pipeline, "append", "t") == [*inserts, ("update", 1, 9), ("update", 5, 2), ("delete", 3, 3)]
     moved = [("delete", 2, 2), ("update", 5, 2)]
-    assert ops(shop, pipeline, "history", "t") == [*inserts, ("update", 1, 9), *moved, ("delete", 3, 3)]
-    assert current(shop, pipeline, "t") == [(1, 9), (5, 2)]
-    soft = lake_of(pipeline).downstream("soft_delete", "t").read(shop.spark)
-    rows = {(row["id"], row["v"], row["_deleted"]) for row in soft.collect()}
+    assert ops(pipeline, "history", "t") == [*inserts, ("update", 1, 9), *moved, ("delete", 3, 3)]
+    assert current(pipeline, "t") == [(1, 9), (5, 2)]
+    soft = table_rows(lake_of(pipeline).downstream("soft_delete", "t"))
+    rows = {(row["id"], row["v"], row["_deleted"]) for row in soft}
     assert rows == {(1, 9, False), (2, 2, True), (3, 3, True), (5, 2, False)}
 
     # What says so: published, status, checks, the comparison with the server.
@@ -101,12 +100,13 @@ def test_a_table_without_a_key_keeps_its_rows_and_has_versions_of_them(shop: Sho
     assert run(shop, pipeline) == {}
     shop.execute("DELETE FROM bag WHERE v = 1 LIMIT 1", "UPDATE bag SET s = 'c' WHERE v IS NULL")
     assert run(shop, pipeline) == {}
-    soft = lake_of(pipeline).downstream("soft_delete", "bag").read(shop.spark).select("v", "s", "_deleted").collect()
-    assert sorted(map(repr, map(tuple, soft))) == ["(1, 'a', False)", "(None, 'b', True)", "(None, 'c', False)"]
-    rows = frame(shop, pipeline, "history", "bag").where("_is_current").select("v", "s").collect()
-    assert sorted(map(repr, map(tuple, rows))) == ["(1, 'a')", "(None, 'c')"]
-    assert [op for op, *_ in ops(shop, pipeline, "append", "bag")] == ["insert"] * 3 + ["delete", "update"]
-    assert [op for op, *_ in ops(shop, pipeline, "history", "bag")] == ["insert"] * 3 + ["delete", "delete", "update"]
+    soft = table_rows(lake_of(pipeline).downstream("soft_delete", "bag"))
+    texts = sorted(repr((row["v"], row["s"], row["_deleted"])) for row in soft)
+    assert texts == ["(1, 'a', False)", "(None, 'b', True)", "(None, 'c', False)"]
+    rows = [source_cells(row) for row in rows_of(pipeline, "history", "bag") if row["_is_current"]]
+    assert sorted(map(repr, rows)) == ["(1, 'a')", "(None, 'c')"]
+    assert [op for op, *_ in ops(pipeline, "append", "bag")] == ["insert"] * 3 + ["delete", "update"]
+    assert [op for op, *_ in ops(pipeline, "history", "bag")] == ["insert"] * 3 + ["delete", "delete", "update"]
 
 
 @pytest.mark.thorough
@@ -122,9 +122,9 @@ def test_rules_hold_for_every_change(shop: Shop) -> None:
     shop.execute("INSERT INTO t VALUES (1, 1, 42, 'abc')", "UPDATE t SET v = 7", "UPDATE t SET v = 8, note = 'xyz'")
     assert run(shop, pipeline) == {}
     for mode in ("append", "history"):
-        assert ops(shop, pipeline, mode, "t") == [("insert", 1, 1, "a"), ("update", 1, 8, "x")]
-    gtids = frame(shop, pipeline, "append", "t").select("_gtid").collect()
-    assert len({row[0] for row in gtids}) == len(gtids)
+        assert ops(pipeline, mode, "t") == [("insert", 1, 1, "a"), ("update", 1, 8, "x")]
+    gtids = [row["_gtid"] for row in rows_of(pipeline, "append", "t")]
+    assert len({*gtids}) == len(gtids)
 
 
 @pytest.mark.long
@@ -139,19 +139,19 @@ def test_loaded_and_inherited_rows_are_versions(shop: Shop) -> None:
     assert run(shop, pipeline) == {}
     load_source(shop.spark, pipeline, SOURCE)
     assert run(shop, pipeline) == {}
-    assert current(shop, pipeline, "t") == shop.truth("t")
-    loaded = frame(shop, pipeline, "history", "t").where("_op = 'load'")
-    assert loaded.count() == 2
-    assert loaded.where("_valid_from IS NULL").isEmpty()
-    assert frame(shop, pipeline, "append", "t").where("_op = 'load'").count() == 2
+    assert current(pipeline, "t") == shop.truth("t")
+    loaded = [row for row in rows_of(pipeline, "history", "t") if row["_op"] == "load"]
+    assert len(loaded) == 2
+    assert all(row["_valid_from"] for row in loaded)
+    assert [op for op, *_ in ops(pipeline, "append", "t")].count("load") == 2
     shop.execute("RENAME TABLE t TO other", "UPDATE other SET v = 5 WHERE id = 1")
     assert run(shop, pipeline) == {}
-    assert current(shop, pipeline, "other") == shop.truth("other")
+    assert current(pipeline, "other") == shop.truth("other")
     shop.execute("ALTER TABLE other DROP PRIMARY KEY, ADD PRIMARY KEY (v)", "DELETE FROM other WHERE v = 5")
     assert run(shop, pipeline) == {}
-    assert current(shop, pipeline, "other") == shop.truth("other")
-    soft = lake_of(pipeline).downstream("soft_delete", "other").read(shop.spark).where("NOT _deleted")
-    assert sorted((row["id"], row["v"]) for row in soft.collect()) == shop.truth("other")
+    assert current(pipeline, "other") == shop.truth("other")
+    soft = table_rows(lake_of(pipeline).downstream("soft_delete", "other"))
+    assert sorted((row["id"], row["v"]) for row in soft if not row["_deleted"]) == shop.truth("other")
 
 
 @pytest.mark.thorough
@@ -160,11 +160,11 @@ def test_an_xa_transaction_is_where_it_is_committed(shop: Shop) -> None:
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     shop.execute("XA START 'x'", "UPDATE t SET v = 2", "UPDATE t SET id = 7", "XA END 'x'", "XA PREPARE 'x'")
     assert run(shop, pipeline) == {}
-    assert current(shop, pipeline, "t") == [(1, 1)]
+    assert current(pipeline, "t") == [(1, 1)]
     shop.execute("XA COMMIT 'x'")
     assert run(shop, pipeline) == {}
-    assert current(shop, pipeline, "t") == [(7, 2)]
-    assert [op for op, *_ in ops(shop, pipeline, "append", "t")] == ["insert", "update", "update"]
+    assert current(pipeline, "t") == [(7, 2)]
+    assert [op for op, *_ in ops(pipeline, "append", "t")] == ["insert", "update", "update"]
 
 
 def later() -> datetime:
@@ -203,7 +203,7 @@ def test_gc_waits_for_a_table_that_is_made_of_every_change(shop: Shop) -> None:
     assert "mode: history" in str(waiting)
     assert run(shop, pipeline) == {}
     assert gc_source(shop.spark, pipeline, SOURCE, now=later()).kept_for is None
-    rows = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark).orderBy("_position", "_op").collect()
+    rows = rows_of(pipeline, shop.database.name, "t")
     versions = [(row["_op"], row["id"], row["_is_current"]) for row in rows]
     assert versions == [
         ("insert", 1, False),
@@ -242,6 +242,6 @@ def test_exact_texts_have_the_names_and_defaults_that_statements_give_them(shop:
             options = BackfillOptions(layers=(DOWNSTREAM,))
             backfill_source(shop.spark, pipeline, SOURCE, Range(start, shop.end()), lambda _: True, options=options)
         for mode in ("append", "history"):
-            rows = frame(shop, pipeline, mode, "t").collect()
+            rows = rows_of(pipeline, mode, "t")
             assert [(row["id"], row["_raw"]) for row in rows] == expected
             assert "e" in rows[0].asDict()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import Row
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.engine import change_job
@@ -17,6 +17,7 @@ from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillOptions
 from spark_jobs.pipeline.backfill.run import backfill_source
 from tests.fix_pipeline import SOURCE, Shop
+from tests.lake_tables import source_cells, table_rows
 from tests.mode_stream import (
     CREATE,
     KEYLESS,
@@ -55,41 +56,36 @@ def was_reset(shop: Shop, pipeline: Pipeline, table: str) -> None:
     reset(pipeline, SOURCE, planned)
 
 
+def downstream_rows(shop: Shop, pipeline: Pipeline) -> list[Row]:
+    return table_rows(lake_of(pipeline).downstream(shop.database.name, TABLE))
+
+
 def states(shop: Shop, pipeline: Pipeline) -> dict[Any, tuple[tuple[Any, ...], bool]]:
     """What a table with mode soft_delete has, as the twin has it."""
-    frame = lake_of(pipeline).downstream(shop.database.name, TABLE).read(shop.spark)
-    names = [name for name in frame.columns if not name.startswith("_")]
-    rows = frame.select(*names, "_deleted", "_deleted_at").collect()
+    rows = downstream_rows(shop, pipeline)
     assert all((row["_deleted_at"] is not None) == row["_deleted"] for row in rows)
-    assert len({row[0] for row in rows}) == len(rows), "a key has one row"
-    return {row[0]: (tuple(row[: len(names)]), row["_deleted"]) for row in rows}
+    assert len({row["id"] for row in rows}) == len(rows), "a key has one row"
+    return {row["id"]: (source_cells(row), row["_deleted"]) for row in rows}
 
 
 def require_rows(shop: Shop, pipeline: Pipeline, stream: Stream) -> None:
     """A table without a key with mode soft_delete has the twin's rows; the others are what the server has."""
-    frame = lake_of(pipeline).downstream(shop.database.name, TABLE).read(shop.spark)
-    names = [name for name in frame.columns if not name.startswith("_")]
-    rows = frame.select(*names, "_deleted").collect()
-    assert Counter((tuple(row[: len(names)]), row["_deleted"]) for row in rows) == soft_deleted_rows(stream)
+    rows = downstream_rows(shop, pipeline)
+    assert Counter((source_cells(row), row["_deleted"]) for row in rows) == soft_deleted_rows(stream)
     assert sorted(map(repr, stream.rows.values())) == sorted(map(repr, shop.database.execute(f"SELECT * FROM {TABLE}")))
 
 
 def changes_of(shop: Shop, pipeline: Pipeline) -> list[tuple[str, tuple[Any, ...] | None]]:
     """What a table with mode append has, as the twin has it."""
-    frame = lake_of(pipeline).downstream(shop.database.name, TABLE).read(shop.spark)
-    names = [name for name in frame.columns if not name.startswith("_")]
-    rows = frame.orderBy("_position").select(*names, "_op", "_committed_at", "_gtid", "_position").collect()
+    rows = sorted(downstream_rows(shop, pipeline), key=lambda row: row["_position"])
     assert all(row["_committed_at"] and row["_gtid"] for row in rows), "a TRUNCATE has a GTID too"
     assert len({row["_position"] for row in rows}) == len(rows), "a change is one row"
-    return [(row["_op"], None if row["_op"] == "truncate" else tuple(row[: len(names)])) for row in rows]
+    return [(row["_op"], None if row["_op"] == "truncate" else source_cells(row)) for row in rows]
 
 
 def require_versions(shop: Shop, pipeline: Pipeline, stream: Stream) -> None:
     """A table with mode history has the twin's versions, from one change to another."""
-    frame = lake_of(pipeline).downstream(shop.database.name, TABLE).read(shop.spark)
-    names = [name for name in frame.columns if not name.startswith("_")]
-    frame = frame.orderBy("_position", F.expr("_op <> 'delete'"))
-    rows = frame.select(*names, "_op", "_valid_from", "_valid_to", "_is_current", "_position").collect()
+    rows = sorted(downstream_rows(shop, pipeline), key=lambda row: (row["_position"], row["_op"] != "delete"))
     times: list[Any] = list({row["_position"]: row["_valid_from"] for row in rows}.values())
     assert len(times) == len(stream.events)
     assert all(times)
@@ -100,7 +96,7 @@ def require_versions(shop: Shop, pipeline: Pipeline, stream: Stream) -> None:
     lake_versions = [
         (
             row["_op"],
-            None if row["_op"] == "truncate" else tuple(row[: len(names)]),
+            None if row["_op"] == "truncate" else source_cells(row),
             row["_valid_from"],
             row["_valid_to"],
             row["_is_current"],

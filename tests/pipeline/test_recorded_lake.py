@@ -26,6 +26,7 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
 from tests.lake_recording import RECORDING, SALT
+from tests.lake_tables import table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 
@@ -69,7 +70,7 @@ class RecordedLake:
         """Every row of every downstream table as text, sorted, by table."""
         lake = lake_of(self.pipeline())
         names = sorted(path.name for path in (self.folder / "lake" / "downstream" / "shop").iterdir())
-        return {name: sorted(map(str, lake.downstream("shop", name).read(self.spark).collect())) for name in names}
+        return {name: sorted(map(str, table_rows(lake.downstream("shop", name)))) for name in names}
 
 
 @pytest.fixture

@@ -131,8 +131,7 @@ def test_a_server_and_a_disk_through_their_faults(spark: SparkSession, tmp_path:
 
         _, outcome = run_source(spark, pipeline, SOURCE)
         assert not outcome.stopped
-        frame = lake_of(pipeline).downstream("shop", "t").read(spark)
-        actual = [(number, bytes(note)) for number, note in rows(frame)]
+        actual = [(number, bytes(note)) for number, note in rows(lake_of(pipeline).downstream("shop", "t"))]
         assert actual == sorted(execute(server, "SELECT id, note FROM shop.t"))
         keep(server, tmp_path / "kept")
         shutil.copy(server.data / str(last), tmp_path / "kept")

@@ -57,6 +57,7 @@ def lake_of_others(folder: Path) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "spoil, words",
     [

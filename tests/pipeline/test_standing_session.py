@@ -23,7 +23,7 @@ from tests.fix_spark import LIGHT
 from tests.ran import Ran
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.slow, pytest.mark.processes]
 
 SPARK: dict[str, Any] = {
     "master": "local[2]",

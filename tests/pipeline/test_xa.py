@@ -302,13 +302,13 @@ def test_servers(spark: SparkSession, tmp_path: Path, name: str) -> None:
         sessions.prepare("never", "DELETE FROM t WHERE id = 2")
         sessions.execute("XA START 'x'", "INSERT INTO t VALUES (4, 'd')", "XA END 'x'", "XA COMMIT 'x' ONE PHASE")
         assert run_source(spark, pipeline, SOURCE)[1].stopped == {}
-        assert rows(target.read(spark)) == sessions.rows("t") == [(1, "a"), (2, "b"), (4, "d")]
+        assert rows(target) == sessions.rows("t") == [(1, "a"), (2, "b"), (4, "d")]
         server.stop()
         server.start()
         sessions.execute("XA COMMIT 'one'", "XA ROLLBACK 'never'")
         assert run_source(spark, pipeline, SOURCE)[1].stopped == {}
-        assert rows(target.read(spark)) == sessions.rows("t") == [(1, "j" * 1999), (2, "b"), (4, "d")]
+        assert rows(target) == sessions.rows("t") == [(1, "j" * 1999), (2, "b"), (4, "d")]
         sessions.execute("XA COMMIT 'two'")
         assert run_source(spark, pipeline, SOURCE)[1].stopped == {}
-        assert rows(target.read(spark)) == sessions.rows("t")
+        assert rows(target) == sessions.rows("t")
         assert len(sessions.rows("t")) == 4

@@ -20,7 +20,7 @@ from spark_jobs.storage import reach
 from tests.fix_store import Server
 from tests.gateway import FaultyProxy
 
-COMMITS = int(os.environ.get("STRATALOG_RACE_COMMITS", "400"))
+COMMITS = int(os.environ.get("STRATALOG_RACE_COMMITS", "200"))
 COLUMNS = {"writer": "STRING", "number": "BIGINT"}
 ROOT = Path(__file__).parents[2]
 

@@ -25,6 +25,7 @@ finally:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize("verb, lines, limit", [("changes", 2, 800), ("events", 9, 450)])
 def test_a_row_of_100_megabytes_in_bounded_memory(verb: str, lines: int, limit: int) -> None:

@@ -205,6 +205,7 @@ errors.StratalogError.__init__ = noted
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "kind", [errors.JvmEnded, pytest.param(errors.DeliveryError, marks=[pytest.mark.spark, pytest.mark.slow])]
 )
@@ -231,6 +232,7 @@ def connect(folder: Path) -> tuple[list[object], str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.parametrize("package, case", [("grpc", connect), ("pymysqlreplication", second_reader)])
 def test_a_missing_package_is_one_message(package: str, case: Case, tmp_path: Path) -> None:
     """In a process that cannot import it. A package that every command needs: test_verbs.py."""

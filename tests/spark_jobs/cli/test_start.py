@@ -122,6 +122,7 @@ def test_completion_prints_the_shells_script(shell: str, stratalog: Stratalog) -
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words, completed",

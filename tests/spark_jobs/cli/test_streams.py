@@ -63,6 +63,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize("verb, status", PRINTING, ids=lambda value: str(value)[:40])
 def test_a_reader_that_leaves_at_once_is_no_failure(folder: Path, verb: str, status: int) -> None:
@@ -72,6 +73,7 @@ def test_a_reader_that_leaves_at_once_is_no_failure(folder: Path, verb: str, sta
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize("verb, status", [PRINTING[at] for at in (2, 6, 8, 10, 13)], ids=lambda value: str(value)[:40])
 def test_a_reader_that_leaves_after_a_line_is_no_failure(folder: Path, verb: str, status: int) -> None:
@@ -81,6 +83,7 @@ def test_a_reader_that_leaves_after_a_line_is_no_failure(folder: Path, verb: str
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["events a.000001", "status -c pipeline.yaml", "schema -c pipeline.yaml"])
 def test_a_reader_of_both_outputs_may_leave(folder: Path, verb: str) -> None:
@@ -90,6 +93,7 @@ def test_a_reader_of_both_outputs_may_leave(folder: Path, verb: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "verb", [f"events {LOG}", f"changes {LOG}", "check -c pipeline.yaml", "schema -c pipeline.yaml"]
@@ -101,6 +105,7 @@ def test_an_output_on_a_full_disk_is_one_message(folder: Path, verb: str) -> Non
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.spark
 @pytest.mark.parametrize("verb", ["changes -c pipeline.yaml --source shop", "gc -c pipeline.yaml --dry-run"])
 def test_a_verb_with_spark_outlives_its_reader(folder: Path, verb: str) -> None:

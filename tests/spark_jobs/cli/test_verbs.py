@@ -202,6 +202,7 @@ SHELL: dict[str, tuple[str, int, str]] = {
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHELL)
 def test_what_a_shell_can_do_to_a_process(name: str, pipeline_file: Path) -> None:

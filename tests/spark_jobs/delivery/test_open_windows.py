@@ -31,7 +31,6 @@ from tests.segment_spec import Change, Commit, Delete, Insert, Update
 from tests.spark_jobs.delivery.written_lake import WrittenLake
 
 ROWS = 40
-DEATHS = 15
 TRUE_STOPS = (
     r"Duplicate entry .* overwrite it by safe_mode: on",
     r"set apply: ordered until a run has delivered all",
@@ -157,10 +156,12 @@ def _random_settings(generator: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.mysql
-@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "deaths", [pytest.param(8, marks=pytest.mark.thorough), pytest.param(15, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("apply", ["net", "ordered"])
 def test_killed_anywhere_and_continued_otherwise(
-    database: Database, login: dict[str, Any], tmp_path: Path, apply: str, summary: list[str]
+    database: Database, login: dict[str, Any], tmp_path: Path, apply: str, deaths: int, summary: list[str]
 ) -> None:
     """Equal rows, or a stop whose remedy leads to them."""
     generator = random.Random(37)
@@ -174,7 +175,7 @@ def test_killed_anywhere_and_continued_otherwise(
     saved = SavedTarget(database, database.name)
     saved.save("first")
     lake.publish(window, ["keyed", "bag"])
-    names = _dead_deliveries(lake.pipeline(**settings), saved, generator, DEATHS)
+    names = _dead_deliveries(lake.pipeline(**settings), saved, generator, deaths)
     lake.publish(len(changes), ["aaa", "keyed", "bag"])
     stops, reloads, changed_count, rows = Counter[str](), 0, 0, 0
     for name in names:

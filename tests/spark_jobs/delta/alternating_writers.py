@@ -49,8 +49,11 @@ class AlternatingWriters:
     def snapshot(self) -> Snapshot:
         return spark_snapshot(self.path)
 
-    def upsert(self, keys: Iterable[int], deletes: Iterable[int] = ()) -> None:
-        """New texts for keys, and keys that go, by this package: vectors for old rows, one file of new ones."""
+    def upsert(self, keys: Iterable[int], deletes: Iterable[int] = (), *, is_compared: bool = True) -> None:
+        """New texts for keys, and keys that go, by this package: vectors for old rows, one file of new ones.
+
+        is_compared: whether all readers are compared then, which takes Spark a second.
+        """
         keys, deletes = list(keys), set(deletes)
         snapshot = self.snapshot
         assert why_not(snapshot) is None
@@ -69,7 +72,8 @@ class AlternatingWriters:
             operation="MERGE",
         )
         self._set(texts, deletes)
-        self.check()
+        if is_compared:
+            self.check()
 
     def merge(self, keys: Iterable[int], deletes: Iterable[int] = ()) -> None:
         """The same by Spark."""

@@ -37,6 +37,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["grpc", "grpc_status", "google.rpc"])
 def test_a_missing_package_names_the_extra(pipeline_file: Path, module: str) -> None:
@@ -47,6 +48,7 @@ def test_a_missing_package_names_the_extra(pipeline_file: Path, module: str) -> 
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 def test_a_server_that_is_not_there_is_one_message_without_its_token(pipeline_file: Path, closed_port: int) -> None:
     ended = ran(pipeline_file, f"sc://localhost:{closed_port}/;token=s3cret;use_ssl=true")
@@ -57,6 +59,7 @@ def test_a_server_that_is_not_there_is_one_message_without_its_token(pipeline_fi
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "remote, reason",

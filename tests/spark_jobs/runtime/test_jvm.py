@@ -105,16 +105,26 @@ def wait_for(leader: int, program: str) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.thorough
+SUBMIT = "bin/spark-submit"
+MOMENTS = [(SUBMIT, 0.0), (JVM, 0.0), (JVM, 0.7), (JVM, 3.0)]
+"""Programs that start, and seconds after that."""
+IN_CI = [(SUBMIT, 0.0, True), (JVM, 0.0, False), (JVM, 0.7, True), (JVM, 3.0, False)]
+"""Each moment, and both ways of an interrupt; the others at night."""
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("whole_group", [True, False], ids=["terminal", "process"])
+@pytest.mark.processes
 @pytest.mark.parametrize(
-    "program, delay",
+    "program, delay, whole_group",
     [
-        ("bin/spark-submit", 0.0),
-        (JVM, 0.0),
-        (JVM, 0.7),
-        (JVM, 3.0),
+        pytest.param(
+            *moment,
+            whole_group,
+            id=f"{'-'.join(map(str, moment))}-{'terminal' if whole_group else 'process'}",
+            marks=pytest.mark.thorough if (*moment, whole_group) in IN_CI else pytest.mark.long,
+        )
+        for moment in MOMENTS
+        for whole_group in (True, False)
     ],
 )
 def test_no_jvm_is_left_of_a_verb_that_is_interrupted(
@@ -154,6 +164,7 @@ def python(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.spark
 def test_no_other_source_is_tried_once_the_jvm_is_gone(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_text("lake: ./lake\nsources:\n  shop: {files: .}\n  crm: {files: .}\n")
@@ -166,6 +177,7 @@ def test_no_other_source_is_tried_once_the_jvm_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.spark
 @pytest.mark.dagster
 def test_no_step_is_tried_again_once_the_jvm_is_gone(pipeline_file: Path) -> None:
@@ -184,6 +196,7 @@ print(spark.range(3).mapInArrow(lambda batches: batches, "id BIGINT").count())
 
 
 @pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.spark
 def test_a_session_that_nobody_stopped_ends_without_a_word(tmp_path: Path) -> None:
     """Python workers leave a connection to a thread of this process, which shows a trace where the JVM goes first."""

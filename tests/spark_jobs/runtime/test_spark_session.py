@@ -107,9 +107,11 @@ def _read_available(end: int) -> bytes:
         return b""
 
 
-@pytest.mark.thorough
 @pytest.mark.spark
-@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "is_terminal", [pytest.param(True, marks=pytest.mark.thorough), pytest.param(False, marks=pytest.mark.long)]
+)
 def test_spark_draws_no_bar_over_the_line_of_the_command(is_terminal: bool) -> None:
     reader, writer = os.openpty() if is_terminal else os.pipe()
     command = [sys.executable, "-c", SLOW]
