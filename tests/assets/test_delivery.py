@@ -3,12 +3,19 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets import failures
 from assets.keys import delivery_key
 from dagster_project.build import build_defs
 from tests.code_location import GivenSession
 from tests.delivered import Copy
 
-pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.mysql]
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.mysql, pytest.mark.usefixtures("brief_retries")]
+
+
+@pytest.fixture
+def brief_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are tried again as often as ever, and without the 40 seconds between."""
+    monkeypatch.setattr(failures, "RETRY", dg.RetryPolicy(max_retries=failures.RETRY.max_retries, delay=0.01))
 
 
 @pytest.mark.thorough

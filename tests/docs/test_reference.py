@@ -16,8 +16,8 @@ def test_the_pages_are_what_would_be_made() -> None:
     """One test of all: finding the texts of all messages takes seconds."""
     texts = pages()
     assert [path.name for path in texts] == ["configuration.md", "cli.md", "python.md", "messages.md", "codes.tsv"]
-    others = [path.name for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
-    assert others == [], "make docs writes them anew"
+    outdated = [path.name for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
+    assert outdated == [], "make docs writes them anew"
 
 
 def models(of: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -151,15 +151,17 @@ _IN_CI = {
 
 
 @pytest.mark.parametrize(
-    "what, layout",
+    "defect, layout",
     [
-        pytest.param(what, layout, marks=pytest.mark.thorough if layout in layouts else pytest.mark.long)
-        for what, layouts in _IN_CI.items()
+        pytest.param(defect, layout, marks=pytest.mark.thorough if layout in layouts else pytest.mark.long)
+        for defect, layouts in _IN_CI.items()
         for layout in LAYOUTS
     ],
 )
-def test_what_breaks_a_commit_is_seen(what: str, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, name, broken, kinds = _BROKEN[what]
+def test_what_breaks_a_commit_is_seen(
+    defect: str, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, name, broken, kinds = _BROKEN[defect]
     monkeypatch.setattr(module, name, broken)
     *_, wrong = play(range(104, 130), tmp_path, kinds, layout, to_first_wrong=True)
     assert wrong

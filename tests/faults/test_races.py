@@ -27,7 +27,7 @@ from tests.faults.runs import LAYOUTS
 
 
 @pytest.mark.parametrize(
-    "every", [pytest.param(3, id="each third"), pytest.param(1, id="each", marks=pytest.mark.long)]
+    "stride", [pytest.param(3, id="each third"), pytest.param(1, id="each", marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize(
     "steps",
@@ -35,13 +35,13 @@ from tests.faults.runs import LAYOUTS
 )
 @pytest.mark.parametrize("layout", [*LAYOUTS])
 def test_a_run_that_is_overtaken_at_a_commit_plans_again(
-    layout: str, steps: tuple[int, ...], every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    layout: str, steps: tuple[int, ...], stride: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """every: of a run's commits those that another run comes before; layouts begin with different ones."""
+    """stride: from one of a run's commits to the next one that is overtaken; layouts begin with different ones."""
     overtaken = 0
     with runs.without_spark():
         log = Log(4, tmp_path / "log", layout)
-        for number in range(1 + [*LAYOUTS].index(layout) % every, 100, every):
+        for number in range(1 + [*LAYOUTS].index(layout) % stride, 100, stride):
             home = tmp_path / f"lake{number}"
             home.mkdir()
             scenario = Scenario(number, log, home, layout=layout)
@@ -54,7 +54,7 @@ def test_a_run_that_is_overtaken_at_a_commit_plans_again(
             if count < number:
                 break
             overtaken += 1
-    assert overtaken >= 4 // every
+    assert overtaken >= 4 // stride
 
 
 @pytest.mark.parametrize("steps", [(2,), (0, 3)], ids=["first commits", "later commits"])

@@ -13,6 +13,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import extract_source
+from spark_jobs.source import binlog_dump
 from tests.proxy import Proxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
@@ -45,7 +46,11 @@ def on_disk(server: MySQLServer) -> dict[str, bytes]:
     return files
 
 
-def test_bronze_is_the_servers_files_or_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("tasks_here")
+def test_bronze_is_the_servers_files_or_as_it_was(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binlog_dump, "BACK_OFF", 0.01)  # 31 seconds of waiting before a server is given up
     with MySQLServer(tmp_path / "server", {"ssl": "OFF"}) as server:  # a proxy sees where a dump begins
         write(server, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, note LONGTEXT)")
         write(server, *(f"INSERT INTO shop.t VALUES ({n}, REPEAT('x', {n} * 1000))" for n in range(1, 60)))

@@ -41,7 +41,7 @@ def consume_noting(folder: Path, send: Send) -> None:
 
 
 def _run(consumer: Callable[[Path, Send], None], folder: Path, output: Connection) -> None:
-    consumer(folder, lambda what, numbers: output.send((what, numbers)))
+    consumer(folder, lambda event, numbers: output.send((event, numbers)))
 
 
 @contextmanager
@@ -116,9 +116,9 @@ def test_a_consumer_that_slept_beyond_its_lease_is_refused_and_nothing_is_lost(t
                 lines += received(reader)
         assert process.exitcode == 0
         # Where its lease was lost between two batches it says so as it ends, in place of raising.
-        refused += [what for what, _ in lines if "was taken over" in what or "delivered over" in what][:1]
-        delivered[first:first] = [number for what, numbers in lines if what == "took" for number in numbers]
-        acknowledged += [number for what, numbers in lines if what == "acknowledged" for number in numbers]
+        refused += [event for event, _ in lines if "was taken over" in event or "delivered over" in event][:1]
+        delivered[first:first] = [number for event, numbers in lines if event == "took" for number in numbers]
+        acknowledged += [number for event, numbers in lines if event == "acknowledged" for number in numbers]
     with shop.subscription(wait=30) as subscription:
         rest = ids(subscription.get(2_000))
     assert list(dict.fromkeys(delivered + rest)) == list(range(1, 2_001)), "every change came, and in order"
