@@ -35,6 +35,7 @@ COLUMNS = {
     "number": "BIGINT",
     "file": "STRING",
     "start": "BIGINT",
+    "transaction_start": "BIGINT",
     "committed_at": "TIMESTAMP",
     "changes": "BIGINT",
     "bytes": "BIGINT",
@@ -43,7 +44,8 @@ COLUMNS = {
     "context": "BINARY",
     "payload": "BINARY",
 }
-"""Of the table. start: the first event that changes were derived from. bytes: of ``payload``. definition: the child's.
+"""Of the table. start: the first event that changes were derived from, of an XA transaction its XA COMMIT;
+transaction_start: where its transaction begins. bytes: of ``payload``. definition: the child's.
 context: empty."""
 _TIME = pa.timestamp("us", "UTC")
 _ARROW = pa.schema(
@@ -53,13 +55,17 @@ _ARROW = pa.schema(
         ("number", pa.int64()),
         ("file", pa.string()),
         ("start", pa.int64()),
+        ("transaction_start", pa.int64()),
         ("committed_at", _TIME),
         *((name, pa.int64()) for name in ("changes", "bytes")),
         *((name, pa.string()) for name in ("definition", "gtid")),
         *((name, pa.binary()) for name in ("context", "payload")),
     ]
 )
-_LOCATED = ("schema", "table", "stretch", "number", "file", "start", "committed_at", "bytes", "definition")
+_LOCATED = (
+    *("schema", "table", "stretch", "number", "file", "start", "transaction_start", "committed_at", "bytes"),
+    "definition",
+)
 _RAW = pa.map_(pa.string(), pa.string())
 _OUTSIDE = "../../cascades/"
 """What the paths of its data files begin with, from bronze's folder."""
@@ -78,10 +84,16 @@ class CascadesCommit(Checkpoint):
 
 @dataclass(frozen=True, slots=True)
 class DerivedSlice:
-    """Changes of a child table, derived from the events of one transaction; ``at`` is the first event's position."""
+    """Changes of a child table, derived from the events of one transaction.
+
+    Attributes:
+        at: the first event's position; of an XA transaction that of its XA COMMIT.
+        transaction: where the transaction begins.
+    """
 
     name: TableName
     at: Position
+    transaction: Position
     definition: TableDefinition
     changes: Changes
 
@@ -95,6 +107,7 @@ class DerivedSlice:
             "number": self.at.number,
             "file": self.at.file,
             "start": self.at.offset,
+            "transaction_start": self.transaction.offset,
             "committed_at": self.changes.committed_at[0].as_py(),
             "changes": len(self.changes),
             "definition": to_json(self.definition),
@@ -175,7 +188,6 @@ def _located(snapshot: Snapshot, file: DataFile) -> Iterator[pa.Table]:
                 "row_group": pa.repeat(pa.scalar(group, pa.int32()), count),
                 "row": pa.array(range(count), pa.int32()),
                 "offset": pa.repeat(pa.scalar(0, pa.int64()), count),
-                "transaction_start": stored.column("start"),
             }
             nulls = pa.nulls(count)
             yield pa.table([cells.get(name, nulls) for name in DERIVED.names], names=DERIVED.names).cast(DERIVED)
@@ -191,8 +203,25 @@ def definitions_in(slices: pa.Table) -> dict[TableName, list[tuple[Position, Tab
     return by_table
 
 
-def stored_changes(bronze: str, slices: pa.Table) -> Iterator[tuple[TableName, Position, pa.Table]]:
-    """Derived changes as they are stored, slice by slice. slices: rows of DERIVED. Raises LakeError."""
+@dataclass(frozen=True, slots=True)
+class DerivedChanges:
+    """A stored slice. definition: of the child table, as its log has it."""
+
+    definition: TableDefinition
+    at: Position
+    payload: bytes
+
+    def batch(self) -> pa.Table:
+        """The changes as they are stored."""
+        return _batch_of(self.payload)
+
+    def changes(self, definition: TableDefinition) -> Changes:
+        """The changes by a definition. Raises LakeError where it has other columns."""
+        return changes_of(self.payload, definition)
+
+
+def stored_changes(bronze: str, slices: pa.Table) -> Iterator[DerivedChanges]:
+    """Derived changes, slice by slice. slices: rows of DERIVED. Raises LakeError."""
     if not len(slices):
         return
     snapshot = _derived_snapshot(bronze)
@@ -204,8 +233,7 @@ def stored_changes(bronze: str, slices: pa.Table) -> Iterator[tuple[TableName, P
             opened = data_files.open_file(snapshot.path, file)
             stored = data_files.read_row_group(opened, row["row_group"], ["payload"], snapshot.schema)
         payload = stored.column("payload")[row["row"]].as_py()
-        at = Position(row["file"], row["start"], row["stretch"])
-        yield TableName(row["schema"], row["table"]), at, _batch_of(payload)
+        yield DerivedChanges(from_json(row["definition"]), Position(row["file"], row["start"], row["stretch"]), payload)
 
 
 def _payload_of(changes: Changes) -> bytes:

@@ -8,7 +8,7 @@ Put here: lookups. Not here: what becomes of the rows (derivation.py).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,9 +81,14 @@ class KeyColumns:
 
 @dataclass(slots=True)
 class MirrorRows:
-    """Rows of a version of a child table's mirror; none where it is not there yet."""
+    """Rows of a version of a child table's mirror; none where it is not there yet.
+
+    Attributes:
+        current: of a table that has more rows than the child has now, the values that these have in added columns.
+    """
 
     snapshot: Snapshot | None
+    current: Mapping[str, object] = field(default_factory=dict)
     _found: dict[tuple[str, ...], dict[Weights, list[Row]]] = field(default_factory=lambda: defaultdict(dict))
 
     @property
@@ -137,7 +142,10 @@ class MirrorRows:
         stored = [name for name in schema.names if name not in _ADDED]
         rows = data_files.read_rows(self.snapshot.path, file, numbers, stored, schema).to_pylist()
         cells = [row_of([name for name in stored if name != _STORED_RAW], row, row[_STORED_RAW]) for row in rows]
-        return [row for row in cells if columns.weights(row) in wanted]
+        return [row for row in cells if self._is_current(row) and columns.weights(row) in wanted]
+
+    def _is_current(self, row: Row) -> bool:
+        return all(row[name] == value for name, value in self.current.items())
 
 
 def _may_hold(file: DataFile, snapshot: Snapshot, name: str, values: Collection[Any]) -> bool:

@@ -27,13 +27,15 @@ from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.effects import AlterTable, effects
 from spark_jobs.ddl.log_gaps import LogGap
 from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.downstream.modes import CURRENT_VALUES
+from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import DecodeError, LakeError, TableStopped
 from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_refusals import is_applied, refusals
-from spark_jobs.pipeline.destinations import destinations_of
+from spark_jobs.pipeline.cascade_refusals import destination_of_rows, is_applied, refusals
+from spark_jobs.pipeline.destinations import downstream_of
 from spark_jobs.pipeline.log_gaps import Gaps, names_by_history
 from spark_jobs.schema.history import read as read_history
 from spark_jobs.silver import table as silver
@@ -137,7 +139,11 @@ class CascadeStep:
         """
         # Nothing is read where no parent has a row in the log, or none that cascades.
         names = {gap.table for gap in group}
-        children = {name: self._child(name) for name in names}
+        try:
+            children = {name: self._child(name) for name in names}
+        except TableStopped as error:
+            refused |= dict.fromkeys(names, str(error))
+            return None
         start, end = self._start(names, positions, children), self.snapshot.end
         if start >= end or not self._has_parents(group, Range(start, end)):
             return None
@@ -217,8 +223,9 @@ class CascadeStep:
         """A child table as the lake has it."""
         entry = next((entry for entry in self.entries if entry.name == (name.schema, name.table)), None)
         silver_head = self.lake.silver(self.source, name.schema, name.table).head()
-        (into,) = destinations_of(self.pipeline, self.source, name)
-        target = self.lake.downstream(*into.name)
+        into = destination_of_rows(self.pipeline, self.source, name)
+        assert into, "a table without one is refused"
+        target = downstream_of(self.lake, self.source, name, into)
         head = target.head()
         commit = SilverCommit.of_head(silver_head)
         if head is None or head.position is None or silver_head is None:
@@ -227,9 +234,10 @@ class CascadeStep:
         position = head.position
         if head.position == silver_head.position and entry and entry.silver_version == silver_head.version:
             position = max([position, *([entry.checkpoint] if entry.checkpoint else [])])
-        return ChildTable(
-            name, commit.definition if commit else None, MirrorRows(snapshot_of(target.path, head.version)), position
-        )
+        # Of the rows of other tables, and of deleted ones and old versions, added columns tell.
+        provenance = dict(zip(PROVENANCE, (self.source, *name), strict=True)) if into.is_merged else {}
+        rows = MirrorRows(snapshot_of(target.path, head.version), {**provenance, **CURRENT_VALUES[into.mode]})
+        return ChildTable(name, commit.definition if commit else None, rows, position)
 
     def _why_incomplete(self, name: TableName, scan: RangeScan) -> str | None:
         """Why the lake does not have all rows of a child table; None where it has."""
@@ -238,10 +246,7 @@ class CascadeStep:
         if head is not None:
             if silver.is_numbered(head):
                 return "nothing names its columns"
-            if not is_complete(head):
-                return _INCOMPLETE
-            commit = SilverCommit.of_head(head)
-            return None if commit and commit.key_columns else "it has no key"
+            return None if is_complete(head) else _INCOMPLETE
         # A table that is not in silver yet begins in the log, or had rows before.
         created = [
             logged for logged in scan.about(name, self.snapshot.oldest) if logged.statement.effect is Effect.CREATES

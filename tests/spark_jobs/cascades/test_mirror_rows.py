@@ -62,6 +62,12 @@ def test_many_values_are_looked_up_at_once_and_each_a_single_time(tmp_path: Path
     assert row == {"id": 3, "pid": 6, "x": "b", RAW: None}
 
 
+def test_rows_that_are_not_the_child_s_now_are_left_out(tmp_path: Path) -> None:
+    rows = mirror(tmp_path, ROWS)
+    rows.current = {"id": 2}
+    assert found(rows, ["pid"], (5,)) == [2]
+
+
 def test_a_mirror_that_is_not_there_has_no_rows() -> None:
     rows = MirrorRows(None)
     assert rows.is_empty
