@@ -14,7 +14,7 @@ from spark_jobs.binlog import Decoder, TableDefinition, TableName, definitions_o
 from spark_jobs.binlog.events.types import CASCADES_LOGGED, NO_FOREIGN_KEY_CHECKS
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.cascades.derivation import ImagePair
-from spark_jobs.cascades.mirror_rows import row_of
+from spark_jobs.cascades.key_columns import row_of
 from spark_jobs.cascades.parent_changes import Named, boundary_before
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position

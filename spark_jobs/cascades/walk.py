@@ -36,8 +36,9 @@ from spark_jobs.cascades.derivation import (
     Ties,
     Weights,
 )
+from spark_jobs.cascades.key_columns import RAW, KeyColumns, row_of
 from spark_jobs.cascades.logged_rows import LoggedRow, LoggedSlice, logged_slices
-from spark_jobs.cascades.mirror_rows import RAW, KeyColumns, MirrorRows, row_of
+from spark_jobs.cascades.mirror_rows import MirrorRows
 from spark_jobs.cascades.parent_changes import Named, boundary_before
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.log_gaps import LogGap

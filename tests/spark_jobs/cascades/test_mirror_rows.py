@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.cascades.mirror_rows import RAW, KeyColumns, MirrorRows
+from spark_jobs.cascades.key_columns import RAW, KeyColumns
+from spark_jobs.cascades.mirror_rows import MirrorRows
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, new_batch
