@@ -12,18 +12,19 @@ Put here: the table's format, and reading it. Not here: what the changes are (sp
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from spark_jobs.binlog import Changes, TableDefinition, TableName
-from spark_jobs.bronze.index import DERIVED
+from spark_jobs.bronze.index import DERIVED, SliceIndex
 from spark_jobs.ddl.definitions import from_json, to_json
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Checkpoint, member
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 
 FIRST_DERIVED_ROW = 1 << 30
@@ -67,6 +68,8 @@ _LOCATED = (
     "definition",
 )
 _RAW = pa.map_(pa.string(), pa.string())
+_NAME = ("schema", "table")
+_FIRST = Position("log.0", 0)
 _OUTSIDE = "../../cascades/"
 """What the paths of its data files begin with, from bronze's folder."""
 
@@ -76,10 +79,12 @@ class CascadesCommit(Checkpoint):
     """A commit of derived changes, complete up to its position for the tables that it names.
 
     positions: by child table up to where all changes of its rows are derived. changes: how many this commit has.
+    removed: by child table up to where changes of it were removed, with the log that they stood in.
     """
 
     positions: Mapping[str, str] = field(default_factory=dict, metadata=member("positions"))
     changes: int = field(default=0, metadata=member("changes"))
+    removed: Mapping[str, str] = field(default_factory=dict, metadata=member("removed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +143,39 @@ def _lake_of(bronze: str) -> str:
     return bronze.rsplit("/", 2)[0]
 
 
+def removed_to(bronze: str) -> dict[TableName, Position]:
+    """By child table of bronze's source up to where its derived changes were removed. Raises LakeError."""
+    commit = CascadesCommit.of_head(_table(bronze).head())
+    removed = commit.removed if commit else {}
+    return {TableName(*name.split(".", 1)): Position.parse(position) for name, position in removed.items()}
+
+
+def tables_before(bronze: str, oldest: Position) -> set[TableName]:
+    """The child tables with derived changes in files of the log before a position's. Raises LakeError."""
+    slices = read(bronze, Range(_FIRST, replace(oldest, offset=0)))
+    return {TableName(*pair) for pair in zip(*(slices.column(name).to_pylist() for name in _NAME), strict=True)}
+
+
+def _table(bronze: str) -> Table:
+    lake, source = _lake_of(bronze), bronze.rsplit("/", 1)[1]
+    return Table(f"{lake}/cascades/{source}", plain=False)
+
+
 def _derived_snapshot(bronze: str) -> Snapshot | None:
     """The newest version of the derived changes of bronze's source; None where there are none."""
-    return snapshot_of(f"{_lake_of(bronze)}/cascades/{bronze.rsplit('/', 1)[1]}")
+    return snapshot_of(_table(bronze).path)
 
 
 def _data_file(snapshot: Snapshot, file: DataFile) -> str:
     """The path of a data file, from bronze's folder."""
     return f"{_OUTSIDE}{snapshot.path.rsplit('/', 1)[1]}/{unquote(file.path)}"
+
+
+def with_derived(index: SliceIndex, bronze: str, within: Range) -> SliceIndex:
+    """The slices of a part of the log with the derived ones. bronze: the bronze table's path. Raises LakeError."""
+    if _derived_snapshot(bronze) is None:
+        return index
+    return replace(index, derived=read(bronze, within), derived_removed_to=removed_to(bronze))
 
 
 def read(bronze: str, within: Range) -> pa.Table:
@@ -227,12 +257,17 @@ def stored_changes(bronze: str, slices: pa.Table) -> Iterator[DerivedChanges]:
     snapshot = _derived_snapshot(bronze)
     assert snapshot is not None, "its slices were read"
     files = {_data_file(snapshot, file): file for file in snapshot.files}
+    group: tuple[str, int] | None = None
+    payloads = pa.chunked_array([], pa.binary())
     for row in slices.to_pylist():
-        file = files[row["data_file"]]
-        with data_files.reading(snapshot.path, file):
-            opened = data_files.open_file(snapshot.path, file)
-            stored = data_files.read_row_group(opened, row["row_group"], ["payload"], snapshot.schema)
-        payload = stored.column("payload")[row["row"]].as_py()
+        # Slices that follow each other lie in one row group as a rule.
+        if (row["data_file"], row["row_group"]) != group:
+            group = row["data_file"], row["row_group"]
+            file = files[group[0]]
+            with data_files.reading(snapshot.path, file):
+                opened = data_files.open_file(snapshot.path, file)
+                payloads = data_files.read_row_group(opened, group[1], ["payload"], snapshot.schema).column("payload")
+        payload = payloads[row["row"]].as_py()
         yield DerivedChanges(from_json(row["definition"]), Position(row["file"], row["start"], row["stretch"]), payload)
 
 

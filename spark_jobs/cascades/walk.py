@@ -39,7 +39,7 @@ from spark_jobs.cascades.derivation import (
 from spark_jobs.cascades.key_columns import RAW, KeyColumns, row_of
 from spark_jobs.cascades.logged_rows import LoggedRow, LoggedSlice, logged_slices
 from spark_jobs.cascades.mirror_rows import MirrorRows
-from spark_jobs.cascades.parent_changes import Named, boundary_before
+from spark_jobs.cascades.parent_changes import Boundaries, Named, boundary_before
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.log_gaps import LogGap
 from spark_jobs.errors import TableStopped
@@ -296,8 +296,10 @@ class Walk:
         self._pending = []
         self._by_row.clear()
         grouped: dict[tuple[TableName, Position], list[_Pending]] = defaultdict(list)
+        boundaries = Boundaries.of(self._log.index, part.number) if pending and not part.is_moved else None
         for change in pending:
-            grouped[change.derived.table, self._boundary(part, change.at)].append(change)
+            start = boundaries.before(change.at.offset) if boundaries else part.at
+            grouped[change.derived.table, start].append(change)
         self._slices += [self._derived_slice(name, start, changes) for (name, start), changes in grouped.items()]
         self._counts = {}
 

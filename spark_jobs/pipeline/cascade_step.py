@@ -124,6 +124,7 @@ class CascadeStep:
                 new_batch(),
                 positions={name: str(position) for name, position in sorted(new.items())},
                 changes=derived_slices.count(slices),
+                removed=stored.removed if stored else {},
             )
             table.append_rows(derived_slices.rows_of(slices), upon, commit)
             if slices:
@@ -214,10 +215,11 @@ class CascadeStep:
         self, names: Collection[TableName], positions: Mapping[str, Position], children: Mapping[TableName, ChildTable]
     ) -> Position:
         """From where on changes are derived: where that ended before, or the lake has the children when it begins."""
+        # What every mirror has is behind them, whether a parent changed there or not.
         known = [positions[str(name)] for name in names if str(name) in positions]
         present = [child.complete_to for child in children.values() if child.complete_to]
-        begins = known or present
-        return max([self.snapshot.oldest, *begins])
+        common = [min(present)] if len(present) == len(children) else []
+        return max([self.snapshot.oldest, *(known or present), *common])
 
     def _child(self, name: TableName) -> ChildTable:
         """A child table as the lake has it."""
