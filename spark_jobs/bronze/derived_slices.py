@@ -281,12 +281,21 @@ def _payload_of(changes: Changes) -> bytes:
     )
     columns = [changes.op, changes.offset, changes.row, changes.committed_at, after, before, raw, before_raw]
     names = ["op", "offset", "row", "committed_at", "after", "before", "raw", "before_raw"]
-    batch = pa.RecordBatch.from_arrays(columns, names=names)
+    return _written(pa.RecordBatch.from_arrays(columns, names=names))
+
+
+def _written(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def payload_of_some(payload: bytes, is_kept: pa.Array) -> bytes:
+    """A slice's payload with some of its changes, at least one. is_kept: mask of them."""
+    (batch,) = _batch_of(payload).filter(is_kept).combine_chunks().to_batches()
+    return _written(batch)
 
 
 def _batch_of(payload: bytes | memoryview | pa.Buffer) -> pa.Table:
