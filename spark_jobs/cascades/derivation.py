@@ -35,6 +35,13 @@ class Reference:
 
     child: TableName
     key: ForeignKey
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.child, self.key)))
+
+    def __hash__(self) -> int:
+        return self._hash  # rows are looked up by it, several times each
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +198,13 @@ class Derivation:
                 continue
             new_values: Mapping[str, Any] = dict.fromkeys(key.columns) if rule == "SET NULL" else changed
             is_deleted = after is None and rule == "CASCADE"
+            weights = self._ties.weights(key.parent, key.parent_columns, before)
+            if weights is None:
+                continue
             effect = None if is_deleted else tuple(new_values.items())
-            self._note_search(reference, before, effect, cause)
-            for row in self._referring_rows(reference, before):
+            if reference.child in self._sharing:
+                self._shared.searches[reference.child].append((reference, weights, effect, cause))
+            for row in self._referring_rows(reference, weights):
                 if reference.child in self._sharing:
                     met = reference.child, self._ties.identity(reference.child, row)
                     self._shared.met.setdefault(met, (row, reference, effect, cause))
@@ -202,26 +213,21 @@ class Derivation:
                 yield DerivedChange(reference, row, new_row)
                 yield from self._consequences(reference.child, row, new_row)
 
-    def _note_search(self, reference: Reference, parent: Row, effect: Effect, cause: int) -> None:
-        weights = self._ties.weights(reference.key.parent, reference.key.parent_columns, parent)
-        if reference.child in self._sharing and weights is not None:
-            self._shared.searches[reference.child].append((reference, weights, effect, cause))
+    def _referring_rows(self, reference: Reference, weights: Weights) -> Iterator[Row]:
+        """The rows of a child that refer to a parent's row, each as it is when its turn comes.
 
-    def _referring_rows(self, reference: Reference, parent: Row) -> Iterator[Row]:
-        """The rows of a child that refer to a parent's row, each as it is when its turn comes."""
-        copies = self._copies.get(reference.child)
-        for identity in self._children(reference, parent):
+        weights: of the parent's values.
+        """
+        copies, referring = self._copies.get(reference.child), self._referring[reference, weights]
+        for identity in self._children(reference, weights):
             row = copies.rows[identity] if copies else self._rows[reference.child][identity]
-            if row is None or not self._refers(reference, row, parent):
+            if row is None or identity not in referring:
                 continue  # what followed from this change before has met it
             for _ in range(copies.counts[identity] if copies else 1):
                 yield row
 
-    def _children(self, reference: Reference, parent: Row) -> list[Key]:
+    def _children(self, reference: Reference, weights: Weights) -> list[Key]:
         """The rows of a child that refer to a parent's row, or did."""
-        weights = self._ties.weights(reference.key.parent, reference.key.parent_columns, parent)
-        if weights is None:
-            return []
         if (reference, weights) not in self._fetched:
             self._fetched.add((reference, weights))
             # A row that was met before is what it is now, and not what it was before all changes.
@@ -245,10 +251,6 @@ class Derivation:
                 copies.note(identity, row, 1)
                 self._refer(table, identity, row)
         copies.located |= new
-
-    def _refers(self, reference: Reference, row: Row, parent: Row) -> bool:
-        child_weights = self._ties.weights(reference.child, reference.key.columns, row)
-        return child_weights == self._ties.weights(reference.key.parent, reference.key.parent_columns, parent)
 
     def _note(self, table: TableName, before: Row | None, after: Row | None) -> None:
         """Has the rows of a child as a change leaves them."""

@@ -66,9 +66,11 @@ class KeyColumns:
         """Weights of a row's values; None where one is NULL. Raises TableStopped."""
         if row[RAW] and {name.casefold() for name, _ in row[RAW]} & {*self.names}:
             raise TableStopped(f"{self.table}: a value of {', '.join(self.names)} is one that no typed column holds")
-        values = [row[name] for name in self.names]
-        if any(value is None for value in values):
+        values = tuple([row[name] for name in self.names])
+        if None in values:
             return None
+        if not any(self.is_text):
+            return values
         try:
             return tuple(weigh(value) for weigh, value in zip(self.weighers, values, strict=True))
         except Unsupported as error:

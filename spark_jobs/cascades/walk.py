@@ -156,7 +156,7 @@ class Walk:
         self._slices: list[DerivedSlice] = []
         self._pending: list[_Pending | None] = []
         self._counts: dict[Position, int] = {}
-        self._by_row: dict[tuple[TableName, Position, Key], list[int]] = defaultdict(list)
+        self._by_row: dict[tuple[TableName, Key], list[int]] = defaultdict(list)
 
     def derive(self) -> Derived:
         """Raises LakeError."""
@@ -279,16 +279,21 @@ class Walk:
         # Changes that are stored are followed as they are, and those of a quarantined event derive nothing.
         is_skipped = any(row.at in positions for positions in skips.values())
         cascades = row.cascades and row.at >= self._log.within.start and not is_skipped
-        for derived in self._derivation.follow(row.change, cascades=cascades):
-            number = self._counts[row.at] = self._counts.get(row.at, FIRST_DERIVED_ROW - 1) + 1
+        changes = self._derivation.follow(row.change, cascades=cascades)
+        first = self._counts.get(row.at, FIRST_DERIVED_ROW)
+        for number, derived in enumerate(changes, first):
             identity = self._identity_of(derived.table, derived.before)
-            self._by_row[derived.table, row.at, identity].append(len(self._pending))
+            self._by_row[derived.table, identity].append(len(self._pending))
             self._pending.append(_Pending(derived, row.at, number, row.committed_at))
+        if changes:
+            self._counts[row.at] = first + len(changes)
 
     def _supersede(self, row: LoggedRow, identity: Key) -> None:
         """Leaves out derived changes of a row that a later change of the same event has."""
-        for number in self._by_row.pop((row.change.table, row.at, identity), ()):
-            self._pending[number] = None
+        for number in self._by_row.pop((row.change.table, identity), ()):
+            pending = self._pending[number]
+            if pending and pending.at == row.at:
+                self._pending[number] = None
 
     def _flush(self, part: LoggedSlice, end: Position | None = None) -> None:
         """Derived changes of a slice as slices, one for each transaction and child; those before ``end``."""
@@ -297,9 +302,10 @@ class Walk:
         self._by_row.clear()
         grouped: dict[tuple[TableName, Position], list[_Pending]] = defaultdict(list)
         boundaries = Boundaries.of(self._log.index, part.number) if pending and not part.is_moved else None
-        for change in pending:
-            start = boundaries.before(change.at.offset) if boundaries else part.at
-            grouped[change.derived.table, start].append(change)
+        for at, changes in groupby(pending, key=lambda change: change.at):
+            start = boundaries.before(at.offset) if boundaries else part.at
+            for change in changes:
+                grouped[change.derived.table, start].append(change)
         self._slices += [self._derived_slice(name, start, changes) for (name, start), changes in grouped.items()]
         self._counts = {}
 
@@ -360,6 +366,8 @@ class Walk:
     def _identity_of(self, name: TableName, row: Row) -> Key:
         """A row's key, with the exact texts that its columns have."""
         names = self._identities.get(name)
+        if names is not None and not row[RAW]:
+            return tuple([row[column] for column in names])
         if names is None:
             definition = self._definitions[name]
             if definition.key is None:
