@@ -177,7 +177,7 @@ class Derivation:
         if not cascades or change.before is None:
             return []
         derived = list(self._consequences(change.table, change.before, change.after))
-        if self._shared.met:
+        if self._sharing:
             self._shared.require_any_order(self._ties.weights)
             self._shared = _SharedColumns()
         return derived

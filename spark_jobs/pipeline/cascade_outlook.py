@@ -44,7 +44,8 @@ def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
     keys = [gap for gap in gaps if gap.key]
     if facts.logs_cascades:
         return [*versioned, *(_logged(gap) for gap in _in_order(pipeline, keys))]
-    refused = refusals(pipeline, server.name, keys)
+    # Of the others too it is said whether apply would be possible.
+    refused = refusals(pipeline.model_copy(update={"on_cascade": "apply"}), server.name, keys)
     return [*versioned, *(_outlook(pipeline, gap, refused, definitions) for gap in _in_order(pipeline, keys))]
 
 
@@ -98,6 +99,3 @@ def _declared_reasons(
             KeyColumns.of(definition, columns)
         except TableStopped as error:
             yield str(error)
-    definition = definitions.get(child)
-    if definition is not None and not definition.key:
-        yield "it has no key"

@@ -63,8 +63,9 @@ class Undo:
             for step in self.steps
         }
         bronze = trace.snapshot.table.path
-        for name, at, batch in stored_changes(bronze, derived_slices.read(bronze, trace.within)):
-            offsets = (offset for offset in batch.column("offset").to_pylist())
+        for part in stored_changes(bronze, derived_slices.read(bronze, trace.within)):
+            at, name = part.at, part.definition.name
+            offsets = part.batch().column("offset").to_pylist()
             count = sum((at.stretch, at.number, offset) in events for offset in offsets)
             if count:
                 log.warning(

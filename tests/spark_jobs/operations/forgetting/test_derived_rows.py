@@ -23,8 +23,8 @@ def found(folder: Path, *keys: str, until: int | None = None) -> DerivedRows:
 
 def ids(bronze: str) -> list[list[int]]:
     slices = derived_slices.read(bronze, ALL)
-    batches = derived_slices.stored_changes(bronze, slices)
-    return [[row["id"] for row in batch.column("after").to_pylist()] for _, _, batch in batches]
+    parts = derived_slices.stored_changes(bronze, slices)
+    return [[row["id"] for row in part.batch().column("after").to_pylist()] for part in parts]
 
 
 def test_changes_of_the_keys_go_and_others_stay(tmp_path: Path) -> None:
