@@ -119,6 +119,11 @@ class RandomTables:
         (key,) = declared_keys(statement, self.database.name)
         self.references.append(Reference(TableName(self.database.name, child), key))
 
+    @property
+    def is_large(self) -> bool:
+        """True if statements are to change many rows, few of which the server refuses."""
+        return self.size > FEW
+
     def transaction(self) -> None:
         """Some statements, of which the server refuses what breaks a key."""
         self.database.execute(f"SET foreign_key_checks = {int(self.chance.random() < 0.95)}")
@@ -133,12 +138,13 @@ class RandomTables:
 
     def _statement(self) -> str:
         kinds = (self._insert, self._insert_or_update, self._referral, self._of_parents, self._delete, self._update)
-        (kind,) = self.chance.choices(kinds, (3, 1, 3, 3, 2, 3) if self.size == FEW else (3, 1, 8, 8, 2, 2))
+        (kind,) = self.chance.choices(kinds, (5, 1, 9, 9, 1, 2) if self.is_large else (3, 1, 3, 3, 2, 3))
         return kind(f"t{self.chance.randrange(self.tables)}")
 
     def _insert(self, table: str) -> str:
-        rows = ", ".join(self._row() for _ in range(self.size // 3))
-        verb = self.chance.choice(["INSERT INTO", "INSERT IGNORE INTO", "INSERT IGNORE INTO", "REPLACE INTO"])
+        rows = ", ".join(self._row() for _ in range(self.size if self.is_large else self.size // 3))
+        verbs = ["INSERT INTO", "INSERT IGNORE INTO", "INSERT IGNORE INTO", "REPLACE INTO"]
+        verb = self.chance.choice(verbs[1:3] if self.is_large else verbs)
         return f"{verb} {table} VALUES {rows}"
 
     def _insert_or_update(self, table: str) -> str:
@@ -171,7 +177,9 @@ class RandomTables:
             for column, parent_column in zip(reference.key.columns, reference.key.parent_columns, strict=True)
         ]
         # Of few rows one parent gets the children, of many each parent some.
-        parents = f"p.id = {self._number()}" if self.size == FEW else f"p.id = c.id - c.id % {self.chance.randrange(3, 9)}"
+        parents = f"p.id = {self._number()}"
+        if self.is_large:
+            parents = f"p.id BETWEEN c.id - {self.chance.randrange(20)} AND c.id"
         return (
             f"UPDATE IGNORE {reference.child.table} c, {reference.key.parent.table} p SET {', '.join(values)} "
             f"WHERE {self._part('c.id')} AND {parents}"
@@ -204,18 +212,19 @@ class RandomTables:
         return self.chance.choice([self._later(column), *[f"{column} = {value}"] * 3])
 
     def _row(self) -> str:
-        numbers = self._maybe(self._number(), 0.8), self._maybe(self._number(), 0.2)
-        texts = self._maybe(self._text(), 0.8), self._maybe(self._text(), 0.2)
+        refers = 0.01 if self.is_large else 0.2
+        numbers = self._maybe(self._number(), 0.8), self._maybe(self._number(), refers)
+        texts = self._maybe(self._text(), 0.8), self._maybe(self._text(), refers)
         return f"({self._number()}, {numbers[0]}, {texts[0]}, {numbers[1]}, {texts[1]}, {self._number()})"
 
     def _maybe(self, value: str, chance: float) -> str:
         return value if self.chance.random() < chance else "NULL"
 
     def _number(self) -> str:
-        return str(self.chance.randrange(1, self.size + 1))
+        return str(self.chance.randrange(1, self.size * (4 if self.is_large else 1) + 1))
 
     def _text(self) -> str:
-        return f"'{''.join(self.chance.choice(TEXTS) for _ in range(2 if self.size == FEW else 4))}'"
+        return f"'{''.join(self.chance.choice(TEXTS) for _ in range(4 if self.is_large else 2))}'"
 
     def after(self) -> After:
         """What the server has now."""

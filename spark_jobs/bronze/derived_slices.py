@@ -11,6 +11,7 @@ of silver or downstream tells that it was derived.
 Put here: the table's format, and reading it. Not here: what the changes are (spark_jobs/cascades/).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
@@ -337,6 +338,9 @@ def _image_of(cells: pa.ChunkedArray, definition: TableDefinition) -> pa.RecordB
     return pa.RecordBatch.from_arrays([flat[field.name].cast(field.type) for field in schema], schema=schema)
 
 
-def count(slices: Sequence[DerivedSlice]) -> int:
-    """The changes of slices."""
-    return sum(len(part.changes) for part in slices)
+def counts(slices: Sequence[DerivedSlice]) -> Counter[TableName]:
+    """By child table the changes of slices."""
+    changes = Counter[TableName]()
+    for part in slices:
+        changes[part.name] += len(part.changes)
+    return changes

@@ -64,10 +64,12 @@ class AppliedCascades:
     Attributes:
         limits: child tables that are not to be compacted up to the log's end.
         refused: child tables of which nothing is derived, and why: they stop before a change that would have to be.
+        derived: by child table how many changes were stored.
     """
 
     limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
     refused: Mapping[TableName, str] = field(default_factory=dict)
+    derived: Mapping[TableName, int] = field(default_factory=dict)
 
 
 NOTHING_APPLIED = AppliedCascades()
@@ -123,13 +125,13 @@ class CascadeStep:
                 self.snapshot.end,
                 new_batch(),
                 positions={name: str(position) for name, position in sorted(new.items())},
-                changes=derived_slices.count(slices),
+                changes=sum(derived_slices.counts(slices).values()),
                 removed=stored.removed if stored else {},
             )
             table.append_rows(derived_slices.rows_of(slices), upon, commit)
             if slices:
                 log.info("%s: derived %s by foreign keys", self.source, counted(commit.changes, "change"))
-        return AppliedCascades(limits, refused)
+        return AppliedCascades(limits, refused, derived_slices.counts(slices))
 
     def _derived(
         self, group: Sequence[LogGap], positions: Mapping[str, Position], refused: dict[TableName, str]

@@ -47,7 +47,9 @@ def stored(folder: Path, *parts: DerivedSlice) -> str:
     """The path of bronze beside them."""
     lake = Lake(str(folder))
     table = lake.cascades("s")
-    commit = CascadesCommit(at(9), new_batch(), positions={"shop.c": str(at(9))}, changes=derived_slices.count(parts))
+    commit = CascadesCommit(
+        at(9), new_batch(), positions={"shop.c": str(at(9))}, changes=sum(derived_slices.counts(parts).values())
+    )
     table.append_rows(derived_slices.rows_of(parts), table.head() or table.new(COLUMNS, {}), commit)
     return lake.bronze("s").path
 

@@ -41,7 +41,7 @@ def cases() -> list[ParameterSet]:
         pytest.param(server, collations[0], FIRST_SEED, 40, FEW, id=f"{server}-{collations[0]}")
         for server, collations in COLLATIONS.items()
     ]
-    sizes = {"": (300, FEW), "-large": (60, 600)}
+    sizes = {"": (300, FEW), "-large": (100, 600)}
     return short + [
         pytest.param(server, collation, seed, *size, id=f"{server}-{collation}-{seed}{name}", marks=pytest.mark.long)
         for server, collations in COLLATIONS.items()
@@ -117,9 +117,10 @@ def test_rows_computed_from_the_log_are_the_servers(
         start = tables.start
         assert start
         states: list[After] = []
-        for _ in range(transactions):
+        for number in range(transactions):
             tables.transaction()
-            states.append(tables.after())
+            if not tables.is_large or number % 5 == 4:
+                states.append(tables.after())
 
         files = sorted({state.end[0] for state in (start, *states)})
         changes = list(logged(running.data, files, start.end, database.name, IDS.get(collation)))
