@@ -49,7 +49,7 @@ def measure(spark: SparkSession, folder: Path, children: int) -> None:
         print_progress(f"writing {children:,} child rows")
         cursor: Cursor = connection.cursor()
         _fill(cursor, parents, children)
-        pipeline = _pipeline(folder, server)
+        pipeline = _applying_pipeline(folder, server)
         print_progress("reading them")
         runs.run(spark, pipeline, SOURCE)
         _print_rounds(spark, pipeline, cursor, parents)
@@ -69,7 +69,7 @@ def _print_rounds(spark: SparkSession, pipeline: Pipeline, cursor: Cursor, paren
         forget_peaks()
         usage = runs.usage_of(spark, pipeline, SOURCE)
         logged += [] if is_derived else [usage]
-        best = min(each.seconds for each in logged)
+        best = min(logged_usage.seconds for logged_usage in logged)
         ratio = f"{usage.seconds / best:.2f} (goal {GOAL})" if is_derived else "1"
         label = "derived" if is_derived else "logged"
         memory = f"{usage.python:,}, {usage.jvm:,}"
@@ -102,7 +102,7 @@ def _delete(cursor: Cursor, parents: int, number: int, *, is_logged: bool) -> No
     cursor.execute("FLUSH BINARY LOGS")
 
 
-def _pipeline(folder: Path, server: MySQLServer) -> Pipeline:
+def _applying_pipeline(folder: Path, server: MySQLServer) -> Pipeline:
     path = folder / "pipeline.yaml"
     document = {
         "lake": "./lake",

@@ -163,6 +163,7 @@ class SliceIndex:
         transactions that begin or are committed at one are left out as a whole. Raises TableStopped for log whose
         derived changes were removed.
         """
+        # Log that lacks a part of the changes is refused before anything is read.
         removed_to = self.derived_removed_to.get(name)
         if removed_to and any(part and part.start < removed_to for part in ranges):
             raise TableStopped(

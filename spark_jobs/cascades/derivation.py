@@ -198,6 +198,7 @@ class Derivation:
                 continue
             new_values: Mapping[str, Any] = dict.fromkeys(key.columns) if rule == "SET NULL" else changed
             is_deleted = after is None and rule == "CASCADE"
+            # A row with a NULL in the key is referred to by nothing.
             weights = self._ties.weights(key.parent, key.parent_columns, before)
             if weights is None:
                 continue

@@ -46,6 +46,7 @@ class KeyColumns:
     def of(cls, definition: TableDefinition, names: Sequence[str]) -> "KeyColumns":
         """Raises TableStopped where it is not known when values of a column are equal."""
         by_name = {name.casefold(): at for at, name in enumerate(definition.column_names())}
+        # Columns are found by names in any letters, as the server finds them.
         weighers, texts, comparisons = [], [], []
         for name in names:
             if name.casefold() not in by_name:
@@ -81,7 +82,7 @@ class KeyColumns:
         for at, column in enumerate(cells):
             array = column.combine_chunks()
             if not self.is_text[at]:
-                yield _comparable(array)
+                yield _comparable_cells(array)
                 continue
             texts = array.dictionary_encode()
             try:
@@ -92,9 +93,9 @@ class KeyColumns:
 
     def columns_of(self, weights: Collection[Weights], types: Sequence[pa.DataType]) -> list[pa.Array]:
         """Weights as columns, as ``weighed`` has those of cells. types: of the cells."""
-        return [_comparable(pa.array([each[at] for each in weights], kind)) for at, kind in enumerate(types)]
+        return [_comparable_cells(pa.array([values[at] for values in weights], kind)) for at, kind in enumerate(types)]
 
 
-def _comparable(values: pa.Array) -> pa.Array:
+def _comparable_cells(values: pa.Array) -> pa.Array:
     """0 and -0 are one number."""
     return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values

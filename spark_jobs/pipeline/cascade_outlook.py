@@ -1,7 +1,7 @@
 """What a live server declares of its tables that its log will not tell, and what a run will do about each.
 
-Put here: the outcome of each foreign key that cascades, and why, by the configuration and the server's definitions. Not
-here: what the lake lacks of a table (cascade_step.py), or how it is printed (spark_jobs/checks).
+Put here: the outcome of each foreign key that cascades, and why, by the configuration and the server's definitions.
+Not here: what the lake lacks of a table (cascade_step.py), or how it is printed (spark_jobs/checks).
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
     ]
     keys = [gap for gap in gaps if gap.key]
     if facts.logs_cascades:
-        return [*versioned, *(_logged(gap) for gap in _in_order(pipeline, keys))]
+        return [*versioned, *(_logged_outlook(gap) for gap in _in_order(pipeline, keys))]
     # Of the others too it is said whether apply would be possible.
     refused = refusals(pipeline.model_copy(update={"on_cascade": "apply"}), server.name, keys)
     return [*versioned, *(_outlook(pipeline, gap, refused, definitions) for gap in _in_order(pipeline, keys))]
@@ -54,7 +54,7 @@ def _in_order(pipeline: Pipeline, keys: list[LogGap]) -> list[LogGap]:
     return sorted(in_scope, key=lambda gap: (gap.table, gap.key.name if gap.key else ""))
 
 
-def _logged(gap: LogGap) -> Outlook:
+def _logged_outlook(gap: LogGap) -> Outlook:
     assert gap.key
     key = gap.key
     return Outlook(f"{gap.table}: the foreign key {key.name} -> {key.parent} {key.rules} is logged by the server", True)
@@ -67,23 +67,24 @@ def _outlook(
     definitions: Mapping[TableName, TableDefinition],
 ) -> Outlook:
     assert gap.key
+    # What decides, and what would be in the way of deriving the changes.
     action, line = pipeline.cascade_actions.chosen(gap.table.schema, gap.table.table)
-    why = f"on_cascade: {action} of the line {line}" if line else f"on_cascade: {action}"
+    origin = f"on_cascade: {action} of the line {line}" if line else f"on_cascade: {action}"
     reason = refused.get(gap.table) or next(_declared_reasons(gap.table, gap.key, definitions), None)
     text = f"{gap.table}: {gap}"
     if action == "apply" and reason is None:
-        return Outlook(f"{text}; apply: what it does is derived ({why})", is_right=True)
+        return Outlook(f"{text}; apply: what it does is derived ({origin})", is_right=True)
     if action == "apply":
         stops = "stop: the table stops before the first change of the parent that may change its rows"
-        return Outlook(f"{text}; {stops} ({why} is not possible: {reason}; {LIMITS})", is_right=False)
+        return Outlook(f"{text}; {stops} ({origin} is not possible: {reason}; {LIMITS})", is_right=False)
     if action == "ignore":
-        return Outlook(f"{text}; ignored: its rows may be wrong, and nothing says so ({why})", is_right=True)
+        return Outlook(f"{text}; ignored: its rows may be wrong, and nothing says so ({origin})", is_right=True)
     possible = f"apply is not possible: {reason}" if reason else "apply is possible"
     outcome = {
         "warn": "warn: the table continues, and its rows may be wrong",
         "stop": "stop: the table stops before the first change of the parent that may change its rows",
     }[action]
-    return Outlook(f"{text}; {outcome} ({why}; {possible}; {LIMITS})", is_right=False)
+    return Outlook(f"{text}; {outcome} ({origin}; {possible}; {LIMITS})", is_right=False)
 
 
 def _declared_reasons(

@@ -108,14 +108,14 @@ def test_a_row_that_a_foreign_key_deleted_is_forgotten(shop: Shop, tasks_here: N
     shop.execute("DELETE FROM p WHERE id = 10")
     run(shop, pipeline, ["p", "w"])
     folder = Path(lake_of(pipeline).cascades(SOURCE).path)
-    assert WORD in told(folder)
+    assert WORD in texts_in(folder)
     preview = forget(shop.spark, pipeline, SOURCE, name, ["id=1"])
-    assert {Path(place.path).parent.name: place.rows for place in preview.tables}["cascades"] == 2
+    assert {Path(holder.path).parent.name: holder.rows for holder in preview.tables}["cascades"] == 2
     forget(shop.spark, pipeline, SOURCE, name, ["id=1"], is_applied=True)
-    assert WORD not in told(folder)
-    assert "another" in told(folder), "other rows stay"
+    assert WORD not in texts_in(folder)
+    assert "another" in texts_in(folder), "other rows stay"
     after = forget(shop.spark, pipeline, SOURCE, name, ["id=1"])
-    assert all(place.is_empty for place in after.tables)
+    assert all(holder.is_empty for holder in after.tables)
     # The log again, and what is derived of it, lead to the same rows.
     replayed = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True)
     assert not replayed.stopped
@@ -156,7 +156,7 @@ def test_rows_at_a_position_have_what_foreign_keys_did_and_histories_say_what_th
     assert f"what foreign keys did to 1 row of {child} by these changes is not taken back" in caplog.text
 
 
-def told(folder: Path) -> str:
+def texts_in(folder: Path) -> str:
     """All that the files of derived changes say of rows, those of older versions too."""
     payloads = [
         payload for file in folder.rglob("*.parquet") for payload in pq.read_table(file).column("payload").to_pylist()

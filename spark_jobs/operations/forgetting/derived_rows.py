@@ -79,10 +79,11 @@ class DerivedRows:
         if self.head is None:
             return
         head = self.head
+        # Files with such changes are written again without them, in this process: they are few.
         if self.files:
             upon = driver_commit.snapshot_upon(self.table.path, head)
             groups = [
-                FileGroup(at, upon.path, (file,), upon.schema, upon.configuration, (), edit=self._without)
+                FileGroup(at, upon.path, (file,), upon.schema, upon.configuration, (), edit=self._slices_without)
                 for at, file in enumerate(self.files)
             ]
             results = [*rewrite.work(groups)]
@@ -129,7 +130,7 @@ class DerivedRows:
         texts = KeyTexts.of(definition, changes)
         return changes, texts, pa.array(self.choice.has_key(definition, texts))
 
-    def _without(self, rows: pa.Table) -> pa.Table:
+    def _slices_without(self, rows: pa.Table) -> pa.Table:
         """Slices without the changes of the keys; those that have no others are left out."""
         kept = []
         for record in rows.to_pylist():

@@ -27,7 +27,7 @@ def indexes(rows: MirrorRows) -> list[Path]:
     return sorted(index_files.index_files(rows.snapshot.path))
 
 
-def again(rows: MirrorRows) -> MirrorRows:
+def reopened(rows: MirrorRows) -> MirrorRows:
     """As a later run has the mirror."""
     return MirrorRows(rows.snapshot)
 
@@ -49,7 +49,7 @@ def test_a_file_is_scanned_once_for_each_foreign_key(tmp_path: Path, request: py
     assert found(rows, ["pid", "x"], (5, "a")) == [1, 2]
     assert len(indexes(rows)) == 3
     request.getfixturevalue("no_scan")
-    later = again(rows)
+    later = reopened(rows)
     assert found(later, ["PID"], (6,)) == [3]
     assert found(later, ["pid"], (99,)) == []
     assert found(later, ["x"], ("b",)) == [3]
@@ -64,7 +64,7 @@ def test_an_index_finds_what_a_scan_finds(tmp_path: Path, monkeypatch: pytest.Mo
     by_index = {names: {key: found(rows, [*names], key) for key in keys} for names, keys in wanted.items()}
     assert len(indexes(rows)) == 2
     monkeypatch.setattr(child_index, "_INDEXED_ROWS", 1 << 40)
-    scanned = again(rows)
+    scanned = reopened(rows)
     assert by_index == {names: {key: found(scanned, [*names], key) for key in keys} for names, keys in wanted.items()}
     assert by_index["x", "pid"]["ss", 3]
 
@@ -73,7 +73,7 @@ def test_rows_that_are_marked_as_deleted_are_not_found(tmp_path: Path, monkeypat
     rows = mirror(tmp_path, ROWS)
     assert found(rows, ["pid"], (5,)) == [1, 2]
     monkeypatch.setattr(deletion_vectors, "row_numbers", lambda *_args: pa.array([0]).to_numpy())
-    assert found(again(rows), ["pid"], (5,)) == [2]
+    assert found(reopened(rows), ["pid"], (5,)) == [2]
 
 
 def test_another_collation_makes_another_index(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_another_collation_makes_another_index(tmp_path: Path) -> None:
     assert found(rows, ["x"], ("a",)) == [1, 2, 4]
     binary = replace(DEFINITION.columns[2], charset=46)
     definition = replace(DEFINITION, columns=(*DEFINITION.columns[:2], binary))
-    by_bytes = again(rows).located(KeyColumns.of(definition, ["x"]), ("a",))
+    by_bytes = reopened(rows).located(KeyColumns.of(definition, ["x"]), ("a",))
     assert [row["id"] for row in by_bytes] == [1, 4]
     assert len(indexes(rows)) == 1
-    assert found(again(rows), ["x"], ("a",)) == [1, 2, 4]
+    assert found(reopened(rows), ["x"], ("a",)) == [1, 2, 4]
 
 
 def test_an_index_that_is_damaged_or_gone_is_made_again(tmp_path: Path) -> None:
@@ -93,23 +93,23 @@ def test_an_index_that_is_damaged_or_gone_is_made_again(tmp_path: Path) -> None:
     (index,) = indexes(rows)
     content = index.read_bytes()
     index.write_bytes(content[:70] + bytes([content[70] ^ 1]) + content[71:])
-    assert found(again(rows), ["pid"], (5,)) == [1, 2]
+    assert found(reopened(rows), ["pid"], (5,)) == [1, 2]
     index.unlink()
-    assert found(again(rows), ["pid"], (5,)) == [1, 2]
+    assert found(reopened(rows), ["pid"], (5,)) == [1, 2]
     assert index.read_bytes() == content
 
 
 def test_many_values_are_looked_up_without_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = mirror(tmp_path, ROWS)
     monkeypatch.setattr(child_index, "_ROWS_A_WEIGHT", 3)
-    many = [(number,) for number in range(2)]
-    assert rows.find(KeyColumns.of(DEFINITION, ["pid"]), many) == []
+    weights = [(number,) for number in range(2)]
+    assert rows.find(KeyColumns.of(DEFINITION, ["pid"]), weights) == []
     assert indexes(rows) == []
 
 
 def test_values_that_no_typed_column_holds_have_no_index(tmp_path: Path) -> None:
     rows = mirror(tmp_path, [(1, None, "a")], [("Pid", "0x00")])
-    for again_ in (rows, again(rows)):
+    for mirror_rows in (rows, reopened(rows)):
         with pytest.raises(TableStopped, match="no typed column holds"):
-            found(again_, ["pid"], (5,))
+            found(mirror_rows, ["pid"], (5,))
     assert indexes(rows) == []

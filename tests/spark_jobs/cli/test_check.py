@@ -175,9 +175,9 @@ def test_check_with_connect_names_child_tables_that_the_server_changes_unlogged(
     database.execute("CREATE TABLE days (day DATE PRIMARY KEY)")
     database.execute(f"CREATE TABLE d (day DATE, CONSTRAINT g FOREIGN KEY (day) REFERENCES days (day) {rule})")
     pipeline_file.write_text(text + "on_cascade: apply\n")
-    told = " ".join(stratalog("check", "-c", pipeline_file, "--connect").out.split())
+    output = " ".join(stratalog("check", "-c", pipeline_file, "--connect").out.split())
     reason = f"(on_cascade: apply is not possible: {database.name}.d.day: dates and times are not compared;"
-    assert f"stop: the table stops before the first change of the parent that may change its rows {reason}" in told
+    assert f"stop: the table stops before the first change of the parent that may change its rows {reason}" in output
 
 
 def test_verify_refuses_a_source_without_a_server(stratalog: Stratalog, pipeline_file: Path) -> None:
