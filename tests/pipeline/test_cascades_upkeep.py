@@ -135,7 +135,7 @@ def test_rows_at_a_position_have_what_foreign_keys_did_and_histories_say_what_th
     shop.execute("UPDATE p SET id = 20 WHERE id = 2")
     run(shop, pipeline)
     child, parent = (TableName(shop.database.name, name) for name in ("c", "p"))
-    for at, ids in ((before, [1, 2, 3, 4]), (between, [2, 3, 4, 4]), (shop.end(), [3, 4, 4, 20])):
+    for at, ids in ((before, [1, 2, 3, 4, 4]), (between, [2, 3, 4, 4]), (shop.end(), [3, 4, 4, 20])):
         with tables_at(pipeline, SOURCE, [str(child)], at) as found:
             (table,) = found.tables
             assert sorted(table.selection().table().column("pid").to_pylist()) == ids
