@@ -3,8 +3,9 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,10 +16,11 @@ from _pytest.mark.structures import ParameterSet
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, Ties, Weights
 from spark_jobs.cascades.weights import weigher_of
+from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import TableStopped
 from tests.cascading import FEW, After, RandomTables, logged
 from tests.fix_mysql import database_of
-from tests.fix_servers import Servers, telling
+from tests.fix_servers import OPTIONS, Servers, build_or_skip, telling
 from tests.twin_cases import FIRST_SEED
 
 pytestmark = pytest.mark.mysql
@@ -114,16 +116,61 @@ def test_rows_computed_from_the_log_are_the_servers(
         chance = Random(f"{server} {collation} {seed}")
         tables = RandomTables(database, chance, text, size=size, shares=chance.random() < 0.3)
         tables.create()
-        start = tables.start
-        assert start
         states: list[After] = []
         for number in range(transactions):
             tables.transaction()
             if not tables.is_large or number % 5 == 4:
                 states.append(tables.after())
 
-        files = sorted({state.end[0] for state in (start, *states)})
-        changes = list(logged(running.data, files, start.end, database.name, IDS.get(collation)))
+        derived = require_same(
+            running, tables, states, IDS.get(collation), f"{server}, {collation}, seed {seed}", summary
+        )
+    assert bool(derived) == (server != "mysql-9.7"), "keys that refuse most statements show nothing"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("settings", [("ON",), ("ON", "OFF", "ON", "OFF")], ids="-".join)
+def test_cascades_of_a_server_that_begins_to_log_them(
+    settings: Sequence[str], tmp_path: Path, summary: list[str]
+) -> None:
+    """As of a failover to a server that logs them, and back: one log, of a server that was started with each."""
+    build, states = build_or_skip("mysql-9.7"), list[After]()
+    tables: RandomTables | None = None
+    for native in settings:
+        options = OPTIONS | {"innodb_native_foreign_keys": native, "binlog_row_metadata": "FULL"}
+        with MySQLServer(tmp_path, options, build) as server, database_of(server) as own:
+            database = own if tables is None else replace(own, name=tables.database.name)
+            database.connection.select_db(database.name)
+            database.execute("SET NAMES utf8mb4")
+            if tables is None:
+                database.execute("CREATE DATABASE kept")
+                database.connection.select_db("kept")
+                text = "VARCHAR(8) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci"
+                tables = RandomTables(replace(database, name="kept"), Random("9.7"), text, size=100)
+                tables.create()
+            else:
+                tables.database = database
+            for _ in range(60):
+                tables.transaction()
+                states.append(tables.after())
+    assert tables is not None
+    derived = require_same(server, tables, states, None, f"mysql-9.7, {' '.join(settings)}", summary)
+    assert derived
+
+
+def require_same(
+    server: MySQLServer,
+    tables: RandomTables,
+    states: Sequence[After],
+    collation: int | None,
+    label: str,
+    summary: list[str],
+) -> int:
+    """The tables are the server's after each transaction; how many changes were derived."""
+    start, name = tables.start, tables.database.name
+    assert start
+    files = sorted({state.end[0] for state in (start, *states)})
+    changes = list(logged(server.data, files, start.end, name, collation))
     definitions = {definition.name: definition for definition, _ in changes}
     lake = Lake(definitions, Derivation(tables.references, ties(definitions)))
     remaining = iter(changes)
@@ -136,18 +183,15 @@ def test_rows_computed_from_the_log_are_the_servers(
         except TableStopped as error:
             if not tables.shares:
                 raise
-            summary.append(f"cascades, {server}, {collation}, seed {seed}: stopped at {state.end}: {error}")
-            return
+            summary.append(f"cascades, {label}: stopped at {state.end}: {error}")
+            break
         for table, rows in state.rows.items():
-            assert lake.of(TableName(database.name, table)) == rows, f"{table} at {state.end}"
-    assert pending is None
+            assert lake.of(TableName(name, table)) == rows, f"{table} at {state.end}"
     derived = sum(lake.counts.values())
     parents = {reference.key.parent for reference in tables.references if reference.key.is_cascading}
     of_parents = sum(logged.change.table in parents and logged.change.before is not None for _, logged in changes)
-    summary.append(
-        f"cascades, {server}, {collation}, seed {seed}: {of_parents} updates and deletes of parents, {derived} derived"
-    )
-    assert bool(derived) == (server != "mysql-9.7"), "keys that refuse most statements show nothing"
+    summary.append(f"cascades, {label}: {of_parents} updates and deletes of parents, {derived} derived")
+    return derived
 
 
 def test_a_refused_key_leaves_others_out_of_force_in_mysql_8_0(servers: Servers) -> None:
