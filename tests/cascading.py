@@ -132,6 +132,17 @@ class RandomTables:
             self._try(self._statement())
         self.database.execute("COMMIT" if self.chance.random() < 0.9 else "ROLLBACK")
 
+    def alter(self, number: int) -> None:
+        """A statement about a table, or its keys. number: of the statement, for names of keys."""
+        kind = self.chance.randrange(3)
+        if kind == 0:
+            self._try(f"ALTER TABLE t{self.chance.randrange(self.tables)} MODIFY v BIGINT")
+        elif kind == 1 and len(self.references) > 1:
+            reference = self.references.pop(self.chance.randrange(len(self.references)))
+            self.database.execute(f"ALTER TABLE {reference.child.table} DROP FOREIGN KEY {reference.key.name}")
+        else:
+            self._try_key(f"g{number}")
+
     def _try(self, statement: str) -> None:
         with suppress(pymysql.Error):  # the server has taken back what the statement did
             self.database.execute(statement)

@@ -78,7 +78,7 @@ def test_children_without_a_key_of_several_tables_in_one_and_by_xa_transactions(
     pipeline = shop.pipeline(
         on_cascade="apply",
         routes=[{"from": f"{name}.s_*", "to": f"{name}.s"}],
-        columns={"more": {"tables": [f"{name}.s_*"], "computed": {"w": {"sql": "v + 10", "type": "INT"}}}},
+        columns={"more": {"tables": [f"{name}.s_*"], "computed": {"w": {"sql": "v + 10", "type": "DECIMAL(11,0)"}}}},
     )
 
     def require_servers() -> None:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -13,12 +13,13 @@ import pymysql
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, Ties, Weights
 from spark_jobs.cascades.weights import weigher_of
+from spark_jobs.ddl.foreign_keys import declared_keys
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import TableStopped
-from tests.cascading import FEW, After, RandomTables, logged
+from tests.cascading import FEW, After, LoggedChange, RandomTables, logged
 from tests.fix_mysql import database_of
 from tests.fix_servers import OPTIONS, Servers, build_or_skip, telling
 from tests.twin_cases import FIRST_SEED
@@ -34,6 +35,8 @@ COLLATIONS = {
 }
 IDS = {"utf8mb4_unicode_ci": 224, "latin1_general_ci": 48}
 """Of collations that a log does not tell."""
+Changes = list[tuple[TableDefinition, LoggedChange]]
+"""Of a log, in its order."""
 
 
 def cases() -> list[ParameterSet]:
@@ -82,16 +85,18 @@ class Lake:
 
 
 def identity(_table: TableName, row: Row) -> Key:
-    return (row["id"],)
+    return (row["id"] if "id" in row else row["x"],)
 
 
-def ties(definitions: dict[TableName, TableDefinition]) -> Ties:
+def ties(
+    definitions: dict[TableName, TableDefinition], weigher_of_column: Callable[[Column], Callable[[Any], Hashable]]
+) -> Ties:
     """Those of tables that begin in the log."""
 
     @cache
     def weigher(table: TableName, column: str) -> Any:
         definition = definitions[table]
-        return weigher_of(definition.columns[definition.column_names().index(column)])
+        return weigher_of_column(definition.columns[definition.column_names().index(column)])
 
     def weights(table: TableName, columns: Sequence[str], row: Row) -> Weights | None:
         values = [row[column] for column in columns]
@@ -165,14 +170,20 @@ def require_same(
     collation: int | None,
     label: str,
     summary: list[str],
+    *,
+    changed: Callable[[Changes], Changes] = list,
+    weigher: Callable[[Column], Callable[[Any], Hashable]] = weigher_of,
 ) -> int:
-    """The tables are the server's after each transaction; how many changes were derived."""
+    """The tables are the server's after each transaction; how many changes were derived.
+
+    changed: what is read of the log, as it is followed. weigher: when values are equal.
+    """
     start, name = tables.start, tables.database.name
     assert start
     files = sorted({state.end[0] for state in (start, *states)})
-    changes = list(logged(server.data, files, start.end, name, collation))
+    changes = changed(list(logged(server.data, files, start.end, name, collation)))
     definitions = {definition.name: definition for definition, _ in changes}
-    lake = Lake(definitions, Derivation(tables.references, ties(definitions)))
+    lake = Lake(definitions, Derivation(tables.references, ties(definitions, weigher)))
     remaining = iter(changes)
     pending = next(remaining, None)
     for state in states:
@@ -192,6 +203,53 @@ def require_same(
     of_parents = sum(logged.change.table in parents and logged.change.before is not None for _, logged in changes)
     summary.append(f"cascades, {label}: {of_parents} updates and deletes of parents, {derived} derived")
     return derived
+
+
+WAYS = (
+    ["INSERT INTO p VALUES ('a'), ('b')", "INSERT INTO c VALUES (1, 'A'), (2, 'b')"],
+    ["SET foreign_key_checks = 0", "DELETE FROM p WHERE x = 'b'", "SET foreign_key_checks = 1"],
+    ["DELETE FROM p WHERE x = 'a'", "INSERT INTO p VALUES ('a')", "INSERT INTO c VALUES (3, 'a')"],
+)
+"""Statements of transactions: one of another collation's letters, one without checks, one whose order counts."""
+
+
+def by_table(changes: Changes) -> Changes:
+    """The last transaction's changes table by table."""
+    return [*changes[:-3], *sorted(changes[-3:], key=lambda pair: pair[1].change.table)]
+
+
+def without_flag(changes: Changes) -> Changes:
+    return [(definition, replace(change, cascades=True)) for definition, change in changes]
+
+
+def test_without_the_flag_the_order_or_the_collation_rows_differ(servers: Servers, summary: list[str]) -> None:
+    states: list[After] = []
+    running = servers.get("mysql-8.0")
+    key = "FOREIGN KEY (s) REFERENCES p (x) ON DELETE CASCADE"
+    with telling(running, "FULL"), database_of(running) as database:
+        tables = RandomTables(database, Random(), "", columns={"p": ["x"], "c": ["id", "s"]})
+        kind = "VARCHAR(8) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci"
+        database.execute(f"CREATE TABLE p (x {kind} PRIMARY KEY)")
+        database.execute(f"CREATE TABLE c (id INT PRIMARY KEY, s {kind}, CONSTRAINT f {key})")
+        tables.references = [
+            Reference(TableName(database.name, "c"), known)
+            for known in declared_keys(f"ALTER TABLE c ADD CONSTRAINT f {key}", database.name)
+        ]
+        tables.start = tables.after()
+        for statements in WAYS:
+            for statement in ("BEGIN", *statements, "COMMIT"):
+                database.execute(statement)
+            states.append(tables.after())
+    assert states[-1].rows == {"p": {("a",)}, "c": {(2, "b"), (3, "a")}}
+    assert require_same(running, tables, states, None, "one by one", summary) == 1
+    wrong: list[dict[str, Any]] = [
+        {"changed": without_flag},
+        {"changed": by_table},
+        {"weigher": lambda _column: lambda value: value},
+    ]
+    for way in wrong:
+        with pytest.raises(AssertionError, match="c at"):
+            require_same(running, tables, states, None, "one by one", summary, **way)
 
 
 def test_a_refused_key_leaves_others_out_of_force_in_mysql_8_0(servers: Servers) -> None:
