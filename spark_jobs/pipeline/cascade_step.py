@@ -239,7 +239,7 @@ class CascadeStep:
         if head.position == silver_head.position and entry and entry.silver_version == silver_head.version:
             position = max([position, *([entry.checkpoint] if entry.checkpoint else [])])
         # Of the rows of other tables, and of deleted ones and old versions, added columns tell.
-        provenance = dict(zip(PROVENANCE, (self.source, *name), strict=True)) if into.is_merged else {}
+        provenance = dict(zip(PROVENANCE, (self.source, name.schema, name.table), strict=True)) if into.is_merged else {}
         rows = MirrorRows(snapshot_of(target.path, head.version), {**provenance, **CURRENT_VALUES[into.mode]})
         return ChildTable(name, commit.definition if commit else None, rows, position)
 
