@@ -100,11 +100,9 @@ def test_children_without_a_key_of_several_tables_in_one_and_by_xa_transactions(
         "UPDATE s_2 SET v = 9 WHERE id = 1", "UPDATE p SET id = 40 WHERE id = 4", "DELETE FROM s_1 WHERE id = 1",
         "XA END 'x'", "XA PREPARE 'x'",
     )  # fmt: skip
-    require_servers_later = shop.truth("s_1")
     run(shop, pipeline)
     assert (1, 10, 1) in [row[1:4] for row in lake_rows(shop, pipeline, "s", "_table", "id", "pid", "v")]
     shop.execute("XA COMMIT 'x'")
-    assert shop.truth("s_1") != require_servers_later
     require_servers()
     assert (2, 40, 1) in shop.truth("s_1")
 
