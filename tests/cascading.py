@@ -70,16 +70,16 @@ class RandomTables:
     """Before the first key, and the first row."""
 
     @cached_property
-    def _version(self) -> str:
+    def _server_version(self) -> str:
         return str(self.database.execute("SELECT VERSION()")[0][0])
 
     @property
     def is_mariadb(self) -> bool:
-        return "MariaDB" in self._version
+        return "MariaDB" in self._server_version
 
     @property
-    def _status(self) -> str:
-        is_renamed = not self.is_mariadb and int(self._version.partition(".")[0]) > 8
+    def _log_statement(self) -> str:
+        is_renamed = not self.is_mariadb and int(self._server_version.partition(".")[0]) > 8
         return "BINARY LOG" if is_renamed else "MASTER"
 
     def create(self) -> None:
@@ -109,8 +109,8 @@ class RandomTables:
             f"ALTER TABLE {child} ADD CONSTRAINT {name} FOREIGN KEY ({columns}) REFERENCES {parent} ({parent_columns}) "
             f"ON DELETE {on_delete} ON UPDATE {on_update}"
         )
-        others = [known.key.columns for known in self.references if known.child.table == child]
-        if not self.shares and any({*columns.split(", ")} & {*other} for other in others):
+        taken = {name for known in self.references if known.child.table == child for name in known.key.columns}
+        if not self.shares and taken & {*columns.split(", ")}:
             return
         try:
             self.database.execute(statement)
@@ -239,7 +239,7 @@ class RandomTables:
 
     def after(self) -> After:
         """What the server has now."""
-        file, end = self.database.execute(f"SHOW {self._status} STATUS")[0][:2]
+        file, end = self.database.execute(f"SHOW {self._log_statement} STATUS")[0][:2]
         rows = {table: set(self.database.execute(f"SELECT * FROM {table}")) for table in self.columns}
         return After((file, end), rows)
 

@@ -182,6 +182,7 @@ class SliceIndex:
             "bytes": pc.subtract(slices.column("stop"), slices.column("start")),
         }
         logged = pa.table([cells[name] if name in cells else slices[name] for name in OF_TABLE.names], schema=OF_TABLE)
+        # Slices of derived changes are not in the log's order yet.
         derived = [*self._derived_of(name, ranges)]
         return _by_effect(pa.concat_tables([logged, *derived])) if derived else logged
 

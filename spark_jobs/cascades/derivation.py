@@ -125,12 +125,12 @@ class _SharedColumns:
     def require_any_order(self, weights: Callable[[TableName, Sequence[str], Row], Weights | None]) -> None:
         """Raises TableStopped where another order would have had another result."""
         for (table, _), (row, first, effect, cause) in self.met.items():
-            for other, wanted, other_effect, other_cause in self.searches[table]:
-                is_alike = other is first or effect == other_effect or cause == other_cause
-                if is_alike or not {*other.key.columns} & {*first.key.columns}:
+            for second, wanted, second_effect, second_cause in self.searches[table]:
+                is_alike = second is first or effect == second_effect or cause == second_cause
+                if is_alike or not {*second.key.columns} & {*first.key.columns}:
                     continue
-                if weights(table, other.key.columns, row) == wanted:
-                    names = " and ".join(sorted(key.name or ", ".join(key.columns) for key in (first.key, other.key)))
+                if weights(table, second.key.columns, row) == wanted:
+                    names = " and ".join(sorted(key.name or ", ".join(key.columns) for key in (first.key, second.key)))
                     raise TableStopped(
                         f"{table}: its foreign keys {names} have columns in common and change the same row at once, "
                         "and in which order they do is not known"
@@ -184,6 +184,7 @@ class Derivation:
 
     def _consequences(self, table: TableName, before: Row, after: Row | None) -> Iterator[DerivedChange]:
         """Changes of child rows that follow from a change of a parent's row."""
+        # What follows from one change of a row has one cause, by whichever key.
         self._causes += 1
         cause = self._causes
         for reference in self._by_parent.get(table, ()):

@@ -147,8 +147,8 @@ class JsonChanges:
         derived from events of the batch.
         """
         for at in range(batch.num_rows):
-            more = self.derived_lines(derived) if derived else iter(())
-            for line in self.form.arranged(heapq.merge(self._slice(batch, at, committed), more, key=_order)):
+            unlogged = self.derived_lines(derived) if derived else iter(())
+            for line in self.form.arranged(heapq.merge(self._slice(batch, at, committed), unlogged, key=_order)):
                 if self._transactions or line.kind in ("change", "statement"):
                     yield line
 

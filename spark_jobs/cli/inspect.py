@@ -217,6 +217,7 @@ def changes(  # noqa: PLR0913 - options
     context = click.get_current_context()
     if files and context.get_parameter_source("path") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("give binlog files, or -c FILE, and not both")
+    # Files have no derived changes, and a lake has no need of a dump.
     output = Output.of(form, statements=statements, transactions=transactions, cascades=cascades)
     if files:
         if cascades:

@@ -173,8 +173,10 @@ class CascadeStep:
         return Walk(self._with_definitions(joined, scan)).derive()
 
     def _has_parents(self, group: Sequence[LogGap], within: Range) -> bool:
-        """True if a part of the log has rows of a parent."""
+        """True if a part of the log has rows of a parent, or may commit such that were prepared before it."""
         index = read_index(self.snapshot.table, self.snapshot.version, within)
+        if index.flags("is_xa").any():
+            return True
         parents = {gap.key.parent for gap in group if gap.key}
         return any(len(index.in_ranges(index.rows_of(parent), [within])[0]) for parent in parents)
 
@@ -239,7 +241,9 @@ class CascadeStep:
         if head.position == silver_head.position and entry and entry.silver_version == silver_head.version:
             position = max([position, *([entry.checkpoint] if entry.checkpoint else [])])
         # Of the rows of other tables, and of deleted ones and old versions, added columns tell.
-        provenance = dict(zip(PROVENANCE, (self.source, name.schema, name.table), strict=True)) if into.is_merged else {}
+        provenance = (
+            dict(zip(PROVENANCE, (self.source, name.schema, name.table), strict=True)) if into.is_merged else {}
+        )
         rows = MirrorRows(snapshot_of(target.path, head.version), {**provenance, **CURRENT_VALUES[into.mode]})
         return ChildTable(name, commit.definition if commit else None, rows, position)
 

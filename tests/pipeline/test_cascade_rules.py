@@ -138,10 +138,10 @@ def test_deliveries_in_order_have_them_once_and_in_their_parent_s_transaction(co
     assert not outcome.stopped
     copy.require_same("p", "c", "g")
     by_transaction: dict[int, list[str]] = {}
-    for number, what in copy.execute(f"SELECT tx, what FROM {target}.noted ORDER BY n"):
-        by_transaction.setdefault(number, []).append(what)
-    listed = [what for part in by_transaction.values() for what in part]
-    assert {what: listed.count(what) for what in sorted(set(listed))} == {
+    for number, text in copy.execute(f"SELECT tx, what FROM {target}.noted ORDER BY n"):
+        by_transaction.setdefault(number, []).append(text)
+    texts = [text for part in by_transaction.values() for text in part]
+    assert {text: texts.count(text) for text in sorted(set(texts))} == {
         "DELETE c": 3, "DELETE p": 2, "UPDATE g": 3, "UPDATE p": 2
     }  # fmt: skip
     # All of a parent's transaction is of one at the target.

@@ -143,8 +143,8 @@ def test_cascades_of_a_server_that_begins_to_log_them(
     tables: RandomTables | None = None
     for native in settings:
         options = OPTIONS | {"innodb_native_foreign_keys": native, "binlog_row_metadata": "FULL"}
-        with MySQLServer(tmp_path, options, build) as server, database_of(server) as own:
-            database = own if tables is None else replace(own, name=tables.database.name)
+        with MySQLServer(tmp_path, options, build) as server, database_of(server) as opened:
+            database = opened if tables is None else replace(opened, name=tables.database.name)
             database.connection.select_db(database.name)
             database.execute("SET NAMES utf8mb4")
             if tables is None:
@@ -205,7 +205,7 @@ def require_same(
     return derived
 
 
-WAYS = (
+TRANSACTIONS = (
     ["INSERT INTO p VALUES ('a'), ('b')", "INSERT INTO c VALUES (1, 'A'), (2, 'b')"],
     ["SET foreign_key_checks = 0", "DELETE FROM p WHERE x = 'b'", "SET foreign_key_checks = 1"],
     ["DELETE FROM p WHERE x = 'a'", "INSERT INTO p VALUES ('a')", "INSERT INTO c VALUES (3, 'a')"],
@@ -236,7 +236,7 @@ def test_without_the_flag_the_order_or_the_collation_rows_differ(servers: Server
             for known in declared_keys(f"ALTER TABLE c ADD CONSTRAINT f {key}", database.name)
         ]
         tables.start = tables.after()
-        for statements in WAYS:
+        for statements in TRANSACTIONS:
             for statement in ("BEGIN", *statements, "COMMIT"):
                 database.execute(statement)
             states.append(tables.after())
@@ -247,9 +247,9 @@ def test_without_the_flag_the_order_or_the_collation_rows_differ(servers: Server
         {"changed": by_table},
         {"weigher": lambda _column: lambda value: value},
     ]
-    for way in wrong:
+    for mistake in wrong:
         with pytest.raises(AssertionError, match="c at"):
-            require_same(running, tables, states, None, "one by one", summary, **way)
+            require_same(running, tables, states, None, "one by one", summary, **mistake)
 
 
 def test_a_refused_key_leaves_others_out_of_force_in_mysql_8_0(servers: Servers) -> None:

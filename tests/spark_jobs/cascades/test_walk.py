@@ -94,8 +94,8 @@ def test_what_is_stored_already_is_not_derived_again(tmp_path: Path) -> None:
 
 
 def test_equal_rows_of_a_child_without_a_key_are_counted(tmp_path: Path) -> None:
-    same: Change = Insert("shop.c", (7, 1))
-    changes: list[Change] = [*CHILDREN, same, same, Commit(), Delete("shop.c", (7, 1)), Delete("shop.p", (1, 0))]
+    copy: Change = Insert("shop.c", (7, 1))
+    changes: list[Change] = [*CHILDREN, copy, copy, Commit(), Delete("shop.c", (7, 1)), Delete("shop.p", (1, 0))]
     derived = derive(tmp_path, [*changes, Insert("shop.c", (7, 1)), Commit()], tables(child_key=()))
     assert [after for _, _, after in texts(derived)] == [{"id": 7, "pid": 1}] * 2 + [{"id": 8, "pid": 1}]
 
