@@ -150,9 +150,11 @@ class _Question:
 
     def answered(self, scratch: ScratchLake, names: Sequence[TableName]) -> SourceAt:
         """The tables, compacted and merged in a scratch lake."""
-        # Tables without any row have no silver to merge.
         absent = dict(self._underived(names))
         bases = {name: self._base(name) for name in names if name not in absent}
+        if not bases:
+            return SourceAt(self.at, (), absent)
+        # Tables without any row have no silver to merge.
         for name, base in bases.items():
             if base:
                 scratch.copy_silver(name, base.snapshot)
