@@ -17,7 +17,7 @@ from assets.selection import HANDED_ON, hand_on, is_selected
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG, Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Range
-from spark_jobs.operations.observation.backlog import backlog, settled
+from spark_jobs.operations.observation.backlog import backlog, is_every_table_current
 from spark_jobs.operations.observation.run_telemetry import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
@@ -64,7 +64,7 @@ def extract_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             if not moved:
                 context.log.info("%s: nothing new; the log ends at %s", source, ahead.end)
         with failing():
-            idle = not moved and settled(pipeline, source)
+            idle = not moved and is_every_table_current(pipeline, source)
         yield from hand_on(context, IDLE, idle)
 
     return extract

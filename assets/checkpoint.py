@@ -311,9 +311,9 @@ def of_merged_part(part: Metadata, before: Metadata, watermarks: Mapping[str, st
     return {**part, **counts, **flags}
 
 
-def of_watermark(settled: datetime | None) -> Metadata:
+def of_watermark(watermark: datetime | None) -> Metadata:
     """Up to when a table of sources with keys in common has all that they wrote; empty where that is not known."""
-    return {WATERMARK: dg.MetadataValue.timestamp(settled)} if settled else {}
+    return {WATERMARK: dg.MetadataValue.timestamp(watermark)} if watermark else {}
 
 
 def of_delivered(table: "Delivered") -> Metadata:

@@ -17,7 +17,7 @@ from assets.materialize import Before, Events, StepResult, check_results
 from assets.particulars import particulars_of
 from assets.progress import progress, sessions
 from assets.selection import HANDED_ON, StepSelection, hand_on, selection_of, table_outputs
-from assets.silver import stopped
+from assets.silver import reasons_by_stopped_table
 from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Position
@@ -90,7 +90,7 @@ def _doubts(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]
     """
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.observation import verified
-    from spark_jobs.pipeline.log_gaps import cascades
+    from spark_jobs.pipeline.unlogged_changes import cascades
 
     # Both are of source tables; a downstream table has those of all that it is made of.
     by_table: dict[Name, list[str]] = defaultdict(list)
@@ -109,7 +109,7 @@ def _doubts(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]
 
 def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | None") -> dict[dg.AssetKey, list[str]]:
     """Reasons why downstream tables get no further: since they stopped here, or a source table of theirs did before."""
-    before = stopped(compacted)
+    before = reasons_by_stopped_table(compacted)
     by_key = {
         asset.key: reasons
         for asset in lineage.downstream
@@ -153,7 +153,7 @@ def merged_tables(
             before = steps[key].metadata if key in steps else {}
             metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, head, outcome))
             metadata |= checkpoint.of_table(head, table) | checkpoint.of_position(position)
-            metadata |= checkpoint.of_watermark(_settled(pipeline, into, source, outcome))
+            metadata |= checkpoint.of_watermark(_shared_watermark(pipeline, into, source, outcome))
             version = f"{position} version {head.version}"
         steps[key] = StepResult(position, metadata, version, is_elsewhere=matches_with != source)
     return steps
@@ -175,7 +175,7 @@ def _first_source(pipeline: Pipeline, head: "Head") -> str:
     return next((source for source in pipeline.sources if source in sources), "")
 
 
-def _settled(pipeline: Pipeline, into: "Destination", source: str, outcome: "Outcome") -> "datetime | None":
+def _shared_watermark(pipeline: Pipeline, into: "Destination", source: str, outcome: "Outcome") -> "datetime | None":
     """Up to when a table has all that its sources wrote, where these have keys in common; None for another one."""
     from spark_jobs.downstream.watermark import watermark
     from spark_jobs.lake.layout import lake_of

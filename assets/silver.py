@@ -51,7 +51,7 @@ def compact_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             outcome = _compact(pipeline, source, sessions(context, catalog.spark), picked) if is_wanted else None
             steps = _steps(pipeline, lineage, outcome)
         yield from before.events(context, steps)
-        reasons = {catalog.silver(source, name): [reason] for name, reason in stopped(outcome).items()}
+        reasons = {catalog.silver(source, name): [reason] for name, reason in reasons_by_stopped_table(outcome).items()}
         yield from check_results(context, lineage.silver, reasons, set(steps))
         yield from hand_on(context, COMPACTED, outcome)
 
@@ -64,7 +64,7 @@ def _compact(pipeline: Pipeline, source: str, spark: Sessions, picked: StepSelec
     return compact_source(lazy_session(spark.session), pipeline, source, tables=picked.names)
 
 
-def stopped(outcome: "Outcome | None") -> dict[Name, str]:
+def reasons_by_stopped_table(outcome: "Outcome | None") -> dict[Name, str]:
     """Reasons why tables stopped, by name."""
     return {(name.schema, name.table): reason for name, reason in outcome.stopped.items()} if outcome else {}
 

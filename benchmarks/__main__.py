@@ -32,6 +32,7 @@ from benchmarks import (
     store,
     stream,
     tables,
+    verifying,
 )
 from benchmarks.logs import Log, write
 from benchmarks.progress_lines import print_progress
@@ -58,6 +59,7 @@ PARTS = (
     "growth",
     "stream",
     "load",
+    "verify",
     "store",
     "cliffs",
     "follow",
@@ -91,7 +93,9 @@ def main() -> None:
     arguments.add_argument("--files", type=int, default=10_000, help="growth: files of the source (default 10000)")
     arguments.add_argument("--commits", type=int, default=1_000, help="growth: commits of bronze (default 1000)")
     arguments.add_argument("--gigabytes", type=int, default=2, help="stream: of log, in all (default 2)")
-    arguments.add_argument("--loaded", type=int, default=2_000_000, help="load: rows of the table (default 2000000)")
+    arguments.add_argument(
+        "--loaded", type=int, default=2_000_000, help="load, verify: rows of the table (default 2000000)"
+    )
     arguments.add_argument("--seconds", type=float, default=60.0, help="follow: of load that is measured (default 60)")
     arguments.add_argument("--interval", type=float, default=0.0, help="follow: run --interval (default 0)")
     arguments.add_argument(
@@ -127,6 +131,7 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         "growth": lambda: growth.measure(session(), folder, options.files, options.commits),
         "stream": lambda: stream.measure(session(), folder, options.gigabytes, options.operations),
         "load": lambda: load.measure(session, folder, options.loaded),
+        "verify": lambda: verifying.measure(session(), folder, options.loaded),
         "cliffs": lambda: cliffs.measure(
             session, folder, options.cases, options.rounds, (options.rows, options.transactions)
         ),

@@ -268,7 +268,7 @@ def compare(folder: Path, filter_: str) -> None:
                 print(line, flush=True)
 
 
-def _settle(path: Path) -> None:
+def _read_into_page_cache(path: Path) -> None:
     """Has the page cache hold a file as one that was read, not as a server's small writes left it a moment ago.
 
     That is in pages of 4 KiB, where what is read ahead lies in large ones: each costs every reader 0.3 µs more.
@@ -284,7 +284,7 @@ def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
     """A line a reader; readers take turns."""
     assert log.sample
     for server_log in (log, log.sample):
-        _settle(server_log.path)
+        _read_into_page_cache(server_log.path)
     with ExitStack() as stack:
         running = [stack.enter_context(Running(reader, core)) for reader in readers]
         own_program = running[0]

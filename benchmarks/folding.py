@@ -165,7 +165,7 @@ def _forget(pipeline: Pipeline) -> None:
 
 
 def _fold_line(label: str, spark: SparkSession, pipeline: Pipeline, silver: Table) -> str:
-    files, rows = silver.files(), silver.rows_written()
+    files, rows = silver.file_sizes(), silver.rows_written()
     target = lake_of(pipeline).downstream(NAME.schema, NAME.table)
     shutil.rmtree(target.path)
     print_progress(f"silver {label}: a fresh downstream table")

@@ -40,12 +40,12 @@ from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
 
 SOURCE = "shop"
-_TABLE = TableName(operations.SCHEMA, "t0")
+TABLE = TableName(operations.SCHEMA, "t0")
 _DUMPS = ("mysqldump", "mariadb-dump")
 _KIB = 1024
 _WARM = 1000
 """Rows that a reader reads before it is measured."""
-_OPTIONS = operations.OPTIONS | {"default_authentication_plugin": "mysql_native_password"}
+OPTIONS = operations.OPTIONS | {"default_authentication_plugin": "mysql_native_password"}
 """Clients of MariaDB need a plugin for the other one, which may not be there."""
 
 
@@ -61,7 +61,7 @@ class Cost:
 
 def measure(session: Callable[[], SparkSession], folder: Path, rows: int) -> None:
     """Prints a line a reader, of a table of so many rows."""
-    with MySQLServer(folder / "server", _OPTIONS) as server:
+    with MySQLServer(folder / "server", OPTIONS) as server:
         print_progress(f"writing {rows:,} rows")
         write_table(server, rows)
         print(
@@ -99,7 +99,7 @@ def peers(server: MySQLServer) -> Iterator[tuple[str, list[str] | None]]:
     program = next((path for path in map(shutil.which, _DUMPS) if path), None)
     login = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}"]
     options = ["--single-transaction", "--skip-lock-tables", "--skip-tz-utc", "--compact"]
-    dump = [program, *login, *options, _TABLE.schema, _TABLE.table] if program else None
+    dump = [program, *login, *options, TABLE.schema, TABLE.table] if program else None
     yield "mysqldump, to /dev/null", dump
     for reader, name in ("plain", "PyMySQL: SSCursor, rows as tuples"), ("own", "stratalog: reading, to Arrow columns"):
         yield name, [sys.executable, "-m", "benchmarks.load", reader]
@@ -126,24 +126,24 @@ def in_process(command: list[str], server: MySQLServer, rows: int | None) -> Cos
 
 def whole_load(spark: SparkSession, server: MySQLServer, folder: Path, rows: int) -> Cost:
     """A load through all layers, in a warm session: of a small table before, which is not counted."""
-    with server.connect(database=_TABLE.schema) as connection, connection.cursor() as cursor:
+    with server.connect(database=TABLE.schema) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE small LIKE t0")
         cursor.execute("INSERT INTO small SELECT * FROM t0 LIMIT 1000")
         cursor.execute("FLUSH BINARY LOGS")
         cursor.execute("SHOW MASTER STATUS")
         file, offset, *_ = cursor.fetchone() or ()
-    pipeline = _pipeline(server, folder, f"{file}:{offset}")
+    pipeline = pipeline_of(server, folder, f"{file}:{offset}")
     run_source(spark, pipeline, SOURCE)
-    load_source(spark, pipeline, SOURCE, tables=[f"{_TABLE.schema}.small"])
-    with _counted_costs() as cost:
-        loaded = load_source(spark, pipeline, SOURCE, tables=[str(_TABLE)])
-    if loaded.stopped or loaded.tables[_TABLE].rows != rows:
+    load_source(spark, pipeline, SOURCE, tables=[f"{TABLE.schema}.small"])
+    with counted_costs() as cost:
+        loaded = load_source(spark, pipeline, SOURCE, tables=[str(TABLE)])
+    if loaded.stopped or loaded.tables[TABLE].rows != rows:
         raise SystemExit(f"{loaded.stopped}, {loaded.tables}")
     return cost[0]
 
 
 @contextmanager
-def _counted_costs() -> Iterator[list[Cost]]:
+def counted_costs() -> Iterator[list[Cost]]:
     """Measures this process and all below it, but for the server."""
     costs: list[Cost] = []
     server, total, began = processor_of("mysqld"), processor_of(), time.perf_counter()
@@ -154,12 +154,12 @@ def _counted_costs() -> Iterator[list[Cost]]:
     costs.append(Cost(seconds, processor_of() - total - server, server, f"{python:,} Python, {jvm:,} JVM"))
 
 
-def _pipeline(server: MySQLServer, folder: Path, start: str) -> Pipeline:
+def pipeline_of(server: MySQLServer, folder: Path, start: str) -> Pipeline:
     login = {"host": server.host, "port": server.port, "user": server.user, "password": "${BENCH_PASSWORD}"}
     document = {
         "lake": "./lake",
         "sources": {SOURCE: {"mysql": login, "start": start}},
-        "tables": [f"{_TABLE.schema}.*"],
+        "tables": [f"{TABLE.schema}.*"],
     }
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     return load(folder / "pipeline.yaml", {**os.environ, "BENCH_PASSWORD": server.password})
@@ -181,7 +181,7 @@ def read_plain(login: dict[str, Any], last: int | None = None) -> int:
     connection = pymysql.connect(**login, cursorclass=SSCursor)
     with connection, connection.cursor() as cursor:
         condition = "TRUE" if last is None else f"id <= {last}"
-        cursor.execute(f"SELECT * FROM {_TABLE.schema}.{_TABLE.table} WHERE {condition}")
+        cursor.execute(f"SELECT * FROM {TABLE.schema}.{TABLE.table} WHERE {condition}")
         return sum(1 for _ in cursor)
 
 
@@ -190,8 +190,8 @@ def read_own(login: dict[str, Any], last: int | None = None) -> int:
     settings = MySQL.model_validate(login)
     server = Server(SOURCE, settings)
     with server.connect() as connection:
-        key = key_of(connection, _TABLE.schema, _TABLE.table)
-    selecting = Selecting(SOURCE, settings, on_server(server)[_TABLE], key)
+        key = key_of(connection, TABLE.schema, TABLE.table)
+    selecting = Selecting(SOURCE, settings, on_server(server)[TABLE], key)
     return sum(len(changes) for changes in selecting.read(KeyRange(None, (str(last),) if last else None)))
 
 

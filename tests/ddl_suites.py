@@ -23,10 +23,10 @@ from pydantic import SecretStr
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
 from spark_jobs.config.servers import MySQL
-from spark_jobs.ddl.alter import altered
+from spark_jobs.ddl.alter import definition_after_clauses
 from spark_jobs.ddl.classify import Effect, Statement, classify
 from spark_jobs.ddl.diff import differences, unknown_types
-from spark_jobs.ddl.parse_alter import created, new_name, operations, target
+from spark_jobs.ddl.parse_alter import created_definition, new_name, operations, target
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError, Unsupported
 from spark_jobs.source.information_schema import on_server
@@ -143,11 +143,11 @@ def _followed(statement: Statement, database: str, before: Definitions) -> Table
     """Position where a statement leads to, under the table's name behind it; None where others decide about that."""
     name = target(statement.plain, database)
     if statement.verb.startswith("CREATE"):
-        return created(name, statement.plain)
+        return created_definition(name, statement.plain)
     definition, new = _at(before, name), new_name(statement.plain)
     if definition is None:
         return None
-    after = altered(definition, operations(statement.plain))
+    after = definition_after_clauses(definition, operations(statement.plain))
     new_table = TableName(new.schema or database, new.table) if new else name
     return TableDefinition(new_table, after.columns, after.key, after.index)
 

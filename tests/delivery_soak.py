@@ -60,8 +60,8 @@ class DeliverySoak(Soak):
         killed.lasts(self.generator.uniform(0.1, 1.0) * 20)
         killed.signal(9, all_of_it=True)
         self.account.faults["run killed"] += 1
-        self._settle(killed)
-        self._settle(Run("run", "-c", str(self.config)))
+        self._count_end(killed)
+        self._count_end(Run("run", "-c", str(self.config)))
         self.usual = usual
 
     def _start_run(self) -> Run:
@@ -96,7 +96,7 @@ class DeliverySoak(Soak):
         self._extract()
         for _ in range(ROUNDS):
             self.round()
-        self._settle(self._start_run())
+        self._count_end(self._start_run())
 
     def compare(self) -> None:
         """Every row of both targets with the source's. The writers have ended, and all is delivered."""
@@ -120,7 +120,7 @@ class DeliverySoak(Soak):
         """What the writers wrote up to their end, delivered without a fault."""
         self._pause_writers()
         self._extract()
-        self._settle(self._start_run())
+        self._count_end(self._start_run())
         self.compare()
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.extract import ExtractionPlan, LogParts, slicing_task
-from spark_jobs.bronze.resume import Onward, beginning, onward
+from spark_jobs.bronze.resume import NextLog, first_log, next_log
 from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import Position
@@ -90,11 +90,11 @@ def write_log(folder: Path, files: Sequence[tuple[str, Sequence[str]]], base: st
         (folder / name).write_bytes(file_of(previous, transactions, "" if is_last else following, 1_700_000_000 + at))
 
 
-def land(table: Table, source: Source, start: str = "earliest") -> Onward:
+def land(table: Table, source: Source, start: str = "earliest") -> NextLog:
     """What an extraction lands, in a commit made without Spark."""
     head = table.head()
-    next_range = onward(source, table, head) if head else beginning(source, start)
-    head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
+    next_range = next_log(source, table, head) if head else first_log(source, start)
+    head = head or table.unwritten_head(bronze.COLUMNS, bronze.PROPERTIES)
     begin = bronze.begin(head.checkpoint) if head.checkpoint else next_range.range.start
     planned = ExtractionPlan(
         "shop", head, next_range.range, next_range.parts, next_range.log.uuid, begin, next_range.stretches

@@ -36,7 +36,9 @@ def by_delta(path: str, version: int | None = None) -> Rows:
     parts = [snapshot.schema.arrow(physical=False).empty_table()]
     for file in snapshot.files:
         rows = data_files.read_columns(path, file, snapshot.schema.names, snapshot.schema)
-        parts.append(rows.filter(pa.array(deletion_vectors.living(path, file.deletion_vector, rows.num_rows))))
+        parts.append(
+            rows.filter(pa.array(deletion_vectors.living_rows_mask(path, file.deletion_vector, rows.num_rows)))
+        )
     return in_order(pa.concat_tables(parts))
 
 

@@ -51,11 +51,11 @@ class LoadSoak(Soak):
 
     def _run_between(self) -> None:
         """A plain run between two loads, which may be in the middle of a table."""
-        self._settle(Run("run", "-c", str(self.config)))
+        self._count_end(Run("run", "-c", str(self.config)))
 
     def complete(self) -> None:
         """A load that nobody disturbs."""
-        self._settle(self._start_run())
+        self._count_end(self._start_run())
 
 
 def soak_of_loads(seconds: float, folder: Path, seed: int, print_line: Callable[[str], object]) -> Account:

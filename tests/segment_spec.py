@@ -37,7 +37,7 @@ class Table:
         self.columns = columns
         self.key = list(key)
         self.metadata = metadata
-        """Check whether the TABLE_MAP carries names, signs, charsets, labels and key (binlog_row_metadata=FULL)."""
+        """True if the TABLE_MAP carries names, signs, charsets, labels and key (binlog_row_metadata=FULL)."""
 
     def body(self, table_id: int) -> bytes:
         schema, _, table = self.name.partition(".")

@@ -32,7 +32,7 @@ _STEP_SCHEMA = pa.schema(
 Batches = Iterator[pa.RecordBatch]
 
 
-def spans(slices: DataFrame) -> dict[TableName, tuple[Position, Position, int]]:
+def extent_by_table(slices: DataFrame) -> dict[TableName, tuple[Position, Position, int]]:
     """Position where tables have rows, but for XA transactions."""
     position = F.struct("stretch", "number", "start", "file").alias("place")
     tables = F.explode_outer(F.expr(f"IF({OF_XA}, NULL, tables)")).alias("name")
@@ -44,7 +44,7 @@ def spans(slices: DataFrame) -> dict[TableName, tuple[Position, Position, int]]:
     }
 
 
-def notable(slices: DataFrame) -> list[dict[str, Any]]:
+def statements_and_table_maps(slices: DataFrame) -> list[dict[str, Any]]:
     """Statements, and slices in which the log describes a table, in order; those of XA transactions too."""
     head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
     begin = F.when(F.col("kind") == "statement", F.substring("payload", 1, 4096)).alias("begin")

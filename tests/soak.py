@@ -211,7 +211,7 @@ class Soak:
     def _start_run(self) -> Run:
         return Run("run", "-c", str(self.config))
 
-    def _settle(self, run: Run) -> None:
+    def _count_end(self, run: Run) -> None:
         """Takes note of how a run ended; an end that its fault does not explain is the soak's end."""
         status, output = run.end()
         # PySpark's server of accumulators shows what it meets when its JVM goes, between two lines; what the run says
@@ -232,7 +232,7 @@ class Soak:
         run = self._start_run()
         run.lasts(self._moment())
         strike(run)
-        self._settle(run)
+        self._count_end(run)
 
     def _run_killed(self) -> None:
         self._struck(lambda run: run.signal(signal.SIGKILL, all_of_it=True))
@@ -258,27 +258,27 @@ class Soak:
     def _connections_cut(self) -> None:
         self._cuts.rough = True
         try:
-            self._settle(self._start_run())
+            self._count_end(self._start_run())
         finally:
             self._cuts.rough = False
 
     def _two_runs_at_once(self) -> None:
         first, second = self._start_run(), self._start_run()
-        self._settle(first)
-        self._settle(second)
+        self._count_end(first)
+        self._count_end(second)
 
     def _a_run_asleep_while_another_overtakes_it(self) -> None:
         sleeper = self._start_run()
         if sleeper.lasts(self._moment()):
             sleeper.signal(signal.SIGSTOP, all_of_it=True)
-            self._settle(self._start_run())
+            self._count_end(self._start_run())
             sleeper.signal(signal.SIGCONT, all_of_it=True)
-        self._settle(sleeper)
+        self._count_end(sleeper)
 
     def _nothing_but_a_new_file(self) -> None:
         with self.server.connect() as connection:
             rotate(connection)
-        self._settle(self._start_run())
+        self._count_end(self._start_run())
 
     # What is there
 

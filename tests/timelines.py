@@ -9,7 +9,7 @@ from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.config.filters import Action, EventFilter, Filters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.ddl.classify import classify
-from spark_jobs.ddl.definitions import numbered
+from spark_jobs.ddl.definitions import with_numbered_columns
 from spark_jobs.errors import NamesUnknown
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
@@ -160,7 +160,7 @@ def unknown_names(logged: TableDefinition, _: Position | None) -> TableDefinitio
 NUMBERED = TimelineInputs(unknown_names, nowhere, contents=unknown, numbers=True)
 
 
-OF_NUMBERS = numbered(BARE)
+OF_NUMBERS = with_numbered_columns(BARE)
 
 
 BEGINNING = TimelineInputs(as_logged, nowhere, contents=unknown, begins_anew=True)

@@ -62,7 +62,7 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
 
 
 def _log_gone(source: str, checkpoint: Checkpoint) -> None:
-    removed = bronze.removed(checkpoint)
+    removed = bronze.range_removed_by_gc(checkpoint)
     if removed:
         log.warning(
             "%s: the files before %s are missing: %s", source, removed.stop, bronze.removal_message(source, removed)
@@ -90,13 +90,13 @@ def _write_file(
         with doing(f"writing {path}"):
             _write_log_file(run_rows, binlog_file.file, start, path)
         partial = None if is_whole else _partial(start, stop, binlog_file, stretch)
-        yield Exported(path, start, stop - start, partial, bronze.redacted(run_rows))
+        yield Exported(path, start, stop - start, partial, bronze.redactions_in(run_rows))
 
 
 def _runs(binlog_file: HeldFile, stretch: Stretch | None) -> list[tuple[int, int]]:
     """The spans [start, stop) of a file that bronze should hold.
 
-    These are all but the transactions that an earlier generation has.
+    These are all but the transactions that an earlier stretch has.
     """
     gaps = [(gap.start, gap.stop) for gap in stretch.passed_over if gap.file == binlog_file.file] if stretch else []
     begins = [binlog_file.start, *(stop for _, stop in gaps)]

@@ -22,7 +22,7 @@ from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.landing import SliceCounts, Totals, land_slices
 from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.bronze.redaction import Redaction
-from spark_jobs.bronze.resume import beginning, onward
+from spark_jobs.bronze.resume import first_log, next_log
 from spark_jobs.errors import DecodeError, about
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
@@ -94,7 +94,7 @@ class ExtractionPlan:
 
 @dataclass(frozen=True, slots=True)
 class LogParts:
-    """Parts of the files of one log generation, and how a task reads them.
+    """Parts of the files of one stretch of the log, and how a task reads them.
 
     uuid: the server's, where it is known. redact: the tables whose rows are blanked before anything is written.
     """
@@ -141,13 +141,13 @@ def carried_out(spark: SparkSession, lake: Lake, source: Source, planned: Extrac
     with about(source.name):
         if planned.opens:
             log.warning(
-                "%s: another log continues after %s: log generation %d, from %s%s",
+                "%s: another log continues after %s: stretch %d of the log, from %s%s",
                 *(source.name, planned.range.start, planned.stretch.number, planned.stretch.begin),
                 f", of {source.endpoint}" if source.endpoint else "",
             )
         if not planned.parts:
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
-            return _settled_source(table, planned)
+            return _extracted_nothing(table, planned)
         log.info(
             "%s: reading up to %s, %d bytes in %s",
             *(source.name, planned.range.stop, _size(planned), counted(len(planned.parts), "file")),
@@ -169,8 +169,8 @@ def _plan(table: Table, source: Source, start: str, until: Position | None) -> E
     # An empty bronze begins where the configuration says, any other continues from its checkpoint.
     head = table.head()
     if head is None or head.checkpoint is None:
-        next_range = beginning(source, start, until)
-        head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
+        next_range = first_log(source, start, until)
+        head = head or table.unwritten_head(bronze.COLUMNS, bronze.PROPERTIES)
         return ExtractionPlan(
             source.name,
             head,
@@ -182,7 +182,7 @@ def _plan(table: Table, source: Source, start: str, until: Position | None) -> E
         )
     # The margin is how much of the log the server still keeps beyond the checkpoint; it is measured where something is
     # new.
-    next_range = onward(source, table, head, until)
+    next_range = next_log(source, table, head, until)
     position = head.checkpoint.position
     remaining = margin(source, next_range.log, position) if next_range.parts and not next_range.opens else None
     begin = bronze.begin(head.checkpoint)
@@ -244,7 +244,7 @@ def _utc(micros: int | None) -> datetime | None:
     return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
 
 
-def _settled_source(table: Table, planned: ExtractionPlan) -> Extracted:
+def _extracted_nothing(table: Table, planned: ExtractionPlan) -> Extracted:
     """Nothing to read. A source that starts at its end still gets a checkpoint, or later runs would start later still.
 
     So does one that is at the end of another log, or later runs would look for that end again.

@@ -44,7 +44,7 @@ def held_gtids(bronze: Table, version: int, stretch: Stretch) -> Gtids:
 
 
 def seen_gtids(
-    bronze: Table, version: int, generations: Sequence[Stretch], since: Position, gtids: DomainGtids
+    bronze: Table, version: int, log_stretches: Sequence[Stretch], since: Position, gtids: DomainGtids
 ) -> DomainGtids:
     """Those of MariaDB's GTIDs that bronze has by domain.
 
@@ -54,7 +54,7 @@ def seen_gtids(
     numbers again. Raises SourceError where transactions there have no GTID.
     """
     last_gtids: dict[int, tuple[int, int]] = {}
-    for stretch in generations[since.stretch - 1 :]:
+    for stretch in log_stretches[since.stretch - 1 :]:
         is_first = stretch.number == since.stretch
         files = [
             file for file in _file_names(bronze, version, stretch) if not is_first or file_number(file) >= since.number

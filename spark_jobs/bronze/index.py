@@ -235,7 +235,7 @@ class SliceIndex:
         file, start, stretch = (self.slices.column(name)[row].as_py() for name in names)
         return None if file is None else Position(file, start, stretch)
 
-    def spans(self) -> dict[TableName, tuple[Position, Position, int]]:
+    def extent_by_table(self) -> dict[TableName, tuple[Position, Position, int]]:
         """By table, but for XA transactions, where its first and its last slice begin, and the bytes of all of them."""
         rows, names = self._pairs
         is_row_data = ~self.flags("is_xa")[rows]
@@ -246,7 +246,7 @@ class SliceIndex:
             for name, file_rows in grouped.items()
         }
 
-    def notable(self, *, with_xa: bool = False) -> Iterator[dict[str, Any]]:
+    def statements_and_table_maps(self, *, with_xa: bool = False) -> Iterator[dict[str, Any]]:
         """Statements, and slices in which the log describes a table, in order.
 
         context: begins with the event that their TABLE_MAPs are read under. begin: a statement's first bytes. with_xa:

@@ -1,4 +1,4 @@
-"""Resuming a source's log after bronze: in the same log generation, or in a new one.
+"""Resuming a source's log after bronze: in the same stretch, or in a new one.
 
 As long as the same server answers with the same log, file and offset say where. Another of the source's endpoints, or
 another server under its name, is taken up by GTID; numbers that began again are a new log that nothing is known of.
@@ -23,7 +23,7 @@ from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.source.failover import Takeover, all_but, take_over
 from spark_jobs.source.protocol import FilePart, Log, Source, require_boundary
 from spark_jobs.source.retention_margin import file_started_at
-from spark_jobs.source.seek import Search, covered, find_start
+from spark_jobs.source.seek import Search, find_start, transactions_before
 
 
 class Relation(enum.Enum):
@@ -36,7 +36,7 @@ class Relation(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
+class NextLog:
     """Log of a source to read next, and the log index once that has landed."""
 
     log: Log
@@ -56,7 +56,7 @@ class Onward:
         return self.relation is not Relation.SAME
 
 
-def beginning(source: Source, start: str, until: Position | None = None) -> Onward:
+def first_log(source: Source, start: str, until: Position | None = None) -> NextLog:
     """First log to read of a source, ``until`` a position if one is given.
 
     Raises SourceError, DecodeError.
@@ -68,28 +68,28 @@ def beginning(source: Source, start: str, until: Position | None = None) -> Onwa
     if isinstance(location, Position):
         require_boundary(source, first)
     begun_at = file_started_at(source.reading(), log.end.file)
-    opened = Stretch(1, first, source.endpoint, log.uuid, begun_at, covered(source, log, first))
-    return Onward(log, Range(first, max(first, log.end)), tuple(parts), (opened,))
+    opened = Stretch(1, first, source.endpoint, log.uuid, begun_at, transactions_before(source, log, first))
+    return NextLog(log, Range(first, max(first, log.end)), tuple(parts), (opened,))
 
 
-def onward(source: Source, bronze: Table, head: Head, until: Position | None = None) -> Onward:
+def next_log(source: Source, bronze: Table, head: Head, until: Position | None = None) -> NextLog:
     """Log after the end of bronze, ``until`` a position in the same stretch if one is given.
 
     Raises SourceError, AnotherLog for what only the user may decide, DecodeError.
     """
     assert head.checkpoint is not None
     with about(source.name):
-        return _Following(source, bronze, head, head.checkpoint, until).onward()
+        return _Following(source, bronze, head, head.checkpoint, until).next_log()
 
 
-def glance(source: Source, head: Head | None) -> Log:
+def current_log_in_stretch(source: Source, head: Head | None) -> Log:
     """The log now, its end in the stretch that it would be read in; what of it is new is not looked at."""
     if head is None or head.checkpoint is None:
         return source.log()
     log = source.log(head.checkpoint.position)
-    generations = stretches(head.checkpoint)
-    relation = _relation(source, log, generations, head.checkpoint.position)
-    return log.within(generations[-1].number + (relation is not Relation.SAME))
+    log_stretches = stretches(head.checkpoint)
+    relation = _relation(source, log, log_stretches, head.checkpoint.position)
+    return log.within(log_stretches[-1].number + (relation is not Relation.SAME))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +104,30 @@ class _Following:
     def position(self) -> Position:
         return self.checkpoint.position
 
-    def onward(self) -> Onward:
-        log, generations = self.source.log(), stretches(self.checkpoint)
-        relation = _relation(self.source, log, generations, self.position)
+    def next_log(self) -> NextLog:
+        log, log_stretches = self.source.log(), stretches(self.checkpoint)
+        relation = _relation(self.source, log, log_stretches, self.position)
         if relation is Relation.SAME:
-            return self._continued(log, generations)
+            return self._continued(log, log_stretches)
         if relation is not Relation.ENDPOINT:
-            self._require_chosen(log, generations, relation)
+            self._require_chosen(log, log_stretches, relation)
         takeover = (
-            self._restarted(log, generations) if relation is Relation.RESTARTED else self._moved(log, generations)
+            self._restarted(log, log_stretches) if relation is Relation.RESTARTED else self._moved(log, log_stretches)
         )
-        return self._opened(log, generations, relation, *takeover)
+        return self._opened(log, log_stretches, relation, *takeover)
 
-    def _continued(self, log: Log, generations: tuple[Stretch, ...]) -> Onward:
+    def _continued(self, log: Log, log_stretches: tuple[Stretch, ...]) -> NextLog:
         log = log.within(self.position.stretch).up_to(self.until, self.position)
         parts = log.parts_from(log.first if self._is_done_before(log) else self.position)
-        same_file = log.end.file == self.position.file and generations[-1].began
-        began = generations[-1].began if same_file else file_started_at(self.source.reading(), log.end.file)
-        last = generations[-1]
+        same_file = log.end.file == self.position.file and log_stretches[-1].began
+        began = log_stretches[-1].began if same_file else file_started_at(self.source.reading(), log.end.file)
+        last = log_stretches[-1]
         last = replace(
             last, endpoint=self.source.endpoint or last.endpoint, uuid=log.uuid or last.uuid, began=began or last.began
         )
-        return Onward(log, Range(self.position, max(self.position, log.end)), tuple(parts), (*generations[:-1], last))
+        return NextLog(
+            log, Range(self.position, max(self.position, log.end)), tuple(parts), (*log_stretches[:-1], last)
+        )
 
     def _is_done_before(self, log: Log) -> bool:
         """True if bronze has all of the file before the source's oldest one: copies of files were read last."""
@@ -137,11 +139,11 @@ class _Following:
             return False
         return ends_file(self.bronze, self.head.version, self.position)
 
-    def _moved(self, log: Log, generations: tuple[Stretch, ...]) -> tuple[Takeover, Gtids]:
-        executed = held_gtids(self.bronze, self.head.version, generations[-1])
+    def _moved(self, log: Log, log_stretches: tuple[Stretch, ...]) -> tuple[Takeover, Gtids]:
+        executed = held_gtids(self.bronze, self.head.version, log_stretches[-1])
         return take_over(self.source, log, executed), executed
 
-    def _restarted(self, log: Log, generations: tuple[Stretch, ...]) -> tuple[Takeover, Gtids | None]:
+    def _restarted(self, log: Log, log_stretches: tuple[Stretch, ...]) -> tuple[Takeover, Gtids | None]:
         """All of the new log. Its server gives its own numbers again; those of other servers are what they were."""
         first = log.files[0]
         previous = Search(self.source, log).head(first).previous
@@ -153,7 +155,7 @@ class _Following:
         server_id = log.uuid or log.server_id
         try:
             executed = (
-                held_gtids(self.bronze, self.head.version, generations[-1]).without(server_id) if server_id else None
+                held_gtids(self.bronze, self.head.version, log_stretches[-1]).without(server_id) if server_id else None
             )
         except SourceError:  # no GTIDs: then none of its transactions can be one of those
             executed = None
@@ -163,9 +165,14 @@ class _Following:
         return all_but(self.source, log, executed), executed
 
     def _opened(
-        self, log: Log, generations: tuple[Stretch, ...], relation: Relation, takeover: Takeover, executed: Gtids | None
-    ) -> Onward:
-        number = generations[-1].number + 1
+        self,
+        log: Log,
+        log_stretches: tuple[Stretch, ...],
+        relation: Relation,
+        takeover: Takeover,
+        executed: Gtids | None,
+    ) -> NextLog:
+        number = log_stretches[-1].number + 1
         log = log.within(number)
         opened = Stretch(
             number=number,
@@ -176,9 +183,9 @@ class _Following:
             gtids=executed,
             passed_over=takeover.passed_over,
         )
-        return Onward(log, Range(self.position, log.end), takeover.parts, (*generations, opened), relation)
+        return NextLog(log, Range(self.position, log.end), takeover.parts, (*log_stretches, opened), relation)
 
-    def _require_chosen(self, log: Log, generations: tuple[Stretch, ...], relation: Relation) -> None:
+    def _require_chosen(self, log: Log, log_stretches: tuple[Stretch, ...], relation: Relation) -> None:
         """Raises AnotherLog, or SourceError for an endpoint that is not in use, which the user has not said to use.
 
         Others of the endpoints may be read instead of one that is not in use.
@@ -186,13 +193,13 @@ class _Following:
         if self.source.switch.on_new_server == "continue":
             return
         message = (
-            self._other_server(log, generations) if relation is Relation.ANOTHER else self._reset(log, generations)
+            self._other_server(log, log_stretches) if relation is Relation.ANOTHER else self._reset(log, log_stretches)
         )
-        in_use = not self.source.switch.has_several or self.source.endpoint == generations[-1].endpoint
+        in_use = not self.source.switch.has_several or self.source.endpoint == log_stretches[-1].endpoint
         raise (AnotherLog if in_use else SourceError)(message)
 
-    def _other_server(self, log: Log, generations: tuple[Stretch, ...]) -> str:
-        last = _last_of(self.source, generations) or generations[-1]
+    def _other_server(self, log: Log, log_stretches: tuple[Stretch, ...]) -> str:
+        last = _last_of(self.source, log_stretches) or log_stretches[-1]
         server_uuid = log.uuid or self.source.endpoint or "there"
         return (
             f"the server is another one: bronze holds the log of {last.uuid or last.endpoint}, the server there now is "
@@ -200,14 +207,14 @@ class _Following:
             "it has the same transactions, say on_new_server: continue, and the source goes on by GTID"
         )
 
-    def _reset(self, log: Log, generations: tuple[Stretch, ...]) -> str:
+    def _reset(self, log: Log, log_stretches: tuple[Stretch, ...]) -> str:
         """The message for a log whose numbering began again: what bronze ends in, and what the source has."""
         # The same name with another beginning, or no such name.
         files = [file.name for file in log.files]
         if self.position.file in files:
             then, now = (
                 _second(at)
-                for at in (generations[-1].began, file_started_at(self.source.reading(), self.position.file))
+                for at in (log_stretches[-1].began, file_started_at(self.source.reading(), self.position.file))
             )
             cause = f"bronze ends in a {self.position.file} begun at {then}, and the one there now was begun at {now}"
         else:
@@ -223,8 +230,8 @@ class _Following:
         )
 
 
-def _relation(source: Source, log: Log, generations: tuple[Stretch, ...], position: Position) -> Relation:
-    last = generations[-1]
+def _relation(source: Source, log: Log, log_stretches: tuple[Stretch, ...], position: Position) -> Relation:
+    last = log_stretches[-1]
     if log.uuid and last.uuid:
         is_same = log.uuid == last.uuid
     elif source.endpoint is None or (last.endpoint is None and not source.switch.has_several):
@@ -235,14 +242,14 @@ def _relation(source: Source, log: Log, generations: tuple[Stretch, ...], positi
         return Relation.RESTARTED if _is_again(source, log, last, position) else Relation.SAME
     if not source.switch.has_several and not log.uuid:  # the address may have changed, and the server not
         return Relation.ANOTHER if last.began is None or _is_again(source, log, last, position) else Relation.SAME
-    before = _last_of(source, generations)
+    before = _last_of(source, log_stretches)
     is_changed = before is not None and before.uuid != log.uuid
     return Relation.ENDPOINT if source.switch.has_several and not is_changed else Relation.ANOTHER
 
 
-def _last_of(source: Source, generations: tuple[Stretch, ...]) -> Stretch | None:
+def _last_of(source: Source, log_stretches: tuple[Stretch, ...]) -> Stretch | None:
     """The last stretch that an endpoint gave."""
-    return next((stretch for stretch in reversed(generations) if stretch.endpoint == source.endpoint), None)
+    return next((stretch for stretch in reversed(log_stretches) if stretch.endpoint == source.endpoint), None)
 
 
 def _is_again(source: Source, log: Log, last: Stretch, position: Position) -> bool:

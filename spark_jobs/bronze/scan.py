@@ -152,7 +152,7 @@ def scan_metadata(slices: SliceIndex) -> RangeScan:
     definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
     statements, temporary = [], set[tuple[str, str]]()
     # In the order of the log: tables as their first map in a slice defines them, and statements that do something.
-    for row in slices.notable():
+    for row in slices.statements_and_table_maps():
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
             for definition in definitions_in(row["context"], row["maps"], at):
@@ -170,7 +170,7 @@ def scan_metadata(slices: SliceIndex) -> RangeScan:
 
     tables = {
         name: TableOccurrence(first, last, tuple(definitions.get(name, ())), size)
-        for name, (first, last, size) in slices.spans().items()
+        for name, (first, last, size) in slices.extent_by_table().items()
     }
     has_xa = bool(slices.flags("is_xa").any())
     return RangeScan(tables, tuple(statements), has_xa, temporary=frozenset(temporary))
@@ -292,7 +292,7 @@ def _statement_of(row: dict[str, Any]) -> LoggedStatement:
     return LoggedStatement(at, classify(row["said"], row["said_in"]), stop, row["said_in"], row["at_committed"])
 
 
-def agreed(name: TableName, definitions: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
+def common_definition(name: TableName, definitions: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
     """The one definition that all of a range's rows share. Raises TableStopped where they differ, at that position."""
     (first_at, first), *rest = definitions
     for at, definition in rest:

@@ -40,7 +40,7 @@ def range_in(lake: Lake, source: str, start: LocationText, stop: LocationText) -
     seeker = LogSeeker(snapshot)
     begin = seeker.position(start) if start else snapshot.oldest
     # A start that gc removed is an error; a range without a start takes what is left, and says so.
-    removed = bronze.removed(snapshot.checkpoint)
+    removed = bronze.range_removed_by_gc(snapshot.checkpoint)
     if start:
         bronze.require_held(source, snapshot.checkpoint, max(begin, snapshot.earliest))
     elif removed:

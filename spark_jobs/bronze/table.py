@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.data_files import DataFiles
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
@@ -136,6 +136,11 @@ class BronzeSnapshot:
         """Position where the log that bronze holds ends."""
         return self.checkpoint.position
 
+    def require_log(self, until: Position) -> None:
+        """Raises LostRace where another run has extracted, and compacted, more log than this up to a position."""
+        if self.end < until:
+            raise LostRace(f"{self.source}: another run has extracted more log; planned again")
+
 
 def begin(checkpoint: Checkpoint) -> Position:
     """Position where the first extraction began."""
@@ -168,7 +173,7 @@ def complete_from(checkpoint: Checkpoint) -> Position:
     return min(oldest(checkpoint), removed_to) if removed_to else oldest(checkpoint)
 
 
-def removed(checkpoint: Checkpoint) -> Range | None:
+def range_removed_by_gc(checkpoint: Checkpoint) -> Range | None:
     """The part of the log that gc has removed; None where it has not removed any."""
     if BronzeCommit.of(checkpoint).oldest is None:
         return None
@@ -287,7 +292,7 @@ class Redacted:
         return f"{self.events} events{of} redacted, in {self.bytes} bytes"
 
 
-def redacted(slices: DataFrame) -> Redacted | None:
+def redactions_in(slices: DataFrame) -> Redacted | None:
     """Redactions in slices; None where there is none. Reads no payload."""
     if "redacted" not in slices.columns:
         return None

@@ -76,7 +76,7 @@ class Xa:
                 rows = rows.filter(~reduce(and_, (pc.field(name) == value for name, value in pairs)))
         return Xa(rows, tuple((xid, at) for xid, at in self.unknown if at not in passed_over))
 
-    def spans(self) -> list[Range]:
+    def row_ranges(self) -> list[Range]:
         """From where its rows begin to where it is committed, of each transaction."""
         return [
             Range(
@@ -105,7 +105,7 @@ class Xa:
     def also(self, new: TableName, old: TableName, since: Position) -> "Xa":
         """With one table's rows that were logged before a position and are committed after it as another's too."""
         table_rows = self.of(old).rows
-        spans = Xa(table_rows).spans()
+        spans = Xa(table_rows).row_ranges()
         table_rows = table_rows.filter(pa.array([span.start < since < span.stop for span in spans], pa.bool_()))
         for name, value in (("schema", new.schema), ("table", new.table)):
             constant = pa.repeat(pa.scalar(value, pa.string()), len(table_rows))

@@ -1,5 +1,6 @@
 """Effects of foreign keys on child rows that a server does not log.
 
 Put here: which changes of parents cascade, what they do to which rows, when values of keys are equal. Not here: which
-foreign keys tables have (ddl/log_gaps.py), what a run does about their child tables (pipeline/log_gaps.py).
+foreign keys tables have (ddl/unlogged_changes.py), what a run does about their child tables
+(pipeline/unlogged_changes.py).
 """

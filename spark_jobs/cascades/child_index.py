@@ -50,13 +50,13 @@ def rows_with(
     by_name = {column.name.casefold(): column for column in snapshot.schema.columns}
     stored = [by_name[name] for name in columns.names]
     key, qualifier = _key(stored, columns), _qualifier(stored)
-    index = key_index.opened(folder, file, key, qualifier)
+    index = key_index.stored_index(folder, file, key, qualifier)
     if index is None:
         cells = read_cells()
         if cells is None:
             return None
         key_index.build(folder, file, key, _hashed([*columns.weighed(cells)]), qualifier)
-        index = key_index.opened(folder, file, key, qualifier)
+        index = key_index.stored_index(folder, file, key, qualifier)
     if index is None:
         return None
     types = [column.arrow(physical=False).type for column in stored]

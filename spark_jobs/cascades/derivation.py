@@ -67,7 +67,7 @@ class DerivedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Ties:
+class RowLookups:
     """Functions that identify, find and compare rows.
 
     Attributes:
@@ -141,10 +141,10 @@ class Derivation:
     """Goes through changes in the order of the log."""
 
     def __init__(
-        self, references: Iterable[Reference], ties: Ties, copies: Mapping[TableName, Copies] | None = None
+        self, references: Iterable[Reference], ties: RowLookups, copies: Mapping[TableName, Copies] | None = None
     ) -> None:
         """copies: the rows of the children that have no key, as they are; they are changed."""
-        self._ties = ties
+        self._lookups = ties
         self._copies = {} if copies is None else copies
         self._by_parent: dict[TableName, list[Reference]] = defaultdict(list)
         self._by_child: dict[TableName, list[Reference]] = defaultdict(list)
@@ -178,7 +178,7 @@ class Derivation:
             return []
         derived = list(self._consequences(change.table, change.before, change.after))
         if self._sharing:
-            self._shared.require_any_order(self._ties.weights)
+            self._shared.require_any_order(self._lookups.weights)
             self._shared = _SharedColumns()
         return derived
 
@@ -200,7 +200,7 @@ class Derivation:
             new_values: Mapping[str, Any] = dict.fromkeys(key.columns) if rule == "SET NULL" else changed
             is_deleted = after is None and rule == "CASCADE"
             # A row with a NULL in the key is referred to by nothing.
-            weights = self._ties.weights(key.parent, key.parent_columns, before)
+            weights = self._lookups.weights(key.parent, key.parent_columns, before)
             if weights is None:
                 continue
             effect = None if is_deleted else tuple(new_values.items())
@@ -208,7 +208,7 @@ class Derivation:
                 self._shared.searches[reference.child].append((reference, weights, effect, cause))
             for row in self._referring_rows(reference, weights):
                 if reference.child in self._sharing:
-                    met = reference.child, self._ties.identity(reference.child, row)
+                    met = reference.child, self._lookups.identity(reference.child, row)
                     self._shared.met.setdefault(met, (row, reference, effect, cause))
                 new_row = None if is_deleted else {**row, **new_values}
                 self._note(reference.child, row, new_row)
@@ -233,13 +233,13 @@ class Derivation:
         if (reference, weights) not in self._fetched:
             self._fetched.add((reference, weights))
             # A row that was met before is what it is now, and not what it was before all changes.
-            located = self._ties.located(reference, weights)
+            located = self._lookups.located(reference, weights)
             if reference.child in self._copies:
                 self._count_located(reference.child, located)
             else:
                 rows = self._rows[reference.child]
                 for row in located:
-                    if self._ties.identity(reference.child, row) not in rows:
+                    if self._lookups.identity(reference.child, row) not in rows:
                         self._note(reference.child, None, row)
         return list(self._referring[reference, weights])
 
@@ -247,7 +247,7 @@ class Derivation:
         """Counts copies that a table without a key had before all changes."""
         copies, new = self._copies[table], set[Key]()
         for row in located:
-            identity = self._ties.identity(table, row)
+            identity = self._lookups.identity(table, row)
             if identity not in copies.located:
                 new.add(identity)
                 copies.note(identity, row, 1)
@@ -261,7 +261,7 @@ class Derivation:
         if table in self._copies:
             for row, count in ((before, -1), (after, 1)):
                 if row is not None:
-                    identity = self._ties.identity(table, row)
+                    identity = self._lookups.identity(table, row)
                     self._copies[table].note(identity, row, count)
                     self._refer(table, identity, row)
             return
@@ -269,21 +269,21 @@ class Derivation:
             return
         rows = self._rows[table]
         if before is not None:
-            identity = self._ties.identity(table, before)
+            identity = self._lookups.identity(table, before)
             rows[identity] = None
             for reference in references:
-                weights = self._ties.weights(table, reference.key.columns, before)
+                weights = self._lookups.weights(table, reference.key.columns, before)
                 if weights is not None:
                     self._referring[reference, weights].pop(identity, None)
         if after is not None:
-            identity = self._ties.identity(table, after)
+            identity = self._lookups.identity(table, after)
             rows[identity] = after
             self._refer(table, identity, after)
 
     def _refer(self, table: TableName, identity: Key, row: Row) -> None:
         """Has a row found by the weights of its foreign keys' columns."""
         for reference in self._by_child.get(table, ()):
-            weights = self._ties.weights(table, reference.key.columns, row)
+            weights = self._lookups.weights(table, reference.key.columns, row)
             if weights is not None:
                 self._referring[reference, weights][identity] = None
 

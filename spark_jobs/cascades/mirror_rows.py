@@ -112,7 +112,7 @@ class MirrorRows:
             return numbers[~np.isin(numbers, dead)] if len(numbers) else numbers
         if not cells:
             read_cells()
-        mask = deletion_vectors.living(path, file.deletion_vector, len(cells[0]))
+        mask = deletion_vectors.living_rows_mask(path, file.deletion_vector, len(cells[0]))
         if raw is not None and _has_text_of(raw.filter(pa.array(mask)), columns):
             raise TableStopped(
                 f"{columns.table}: it has values of {', '.join(columns.names)} that no typed column holds"

@@ -33,7 +33,7 @@ from spark_jobs.cascades.derivation import (
     Key,
     Reference,
     Row,
-    Ties,
+    RowLookups,
     Weights,
 )
 from spark_jobs.cascades.key_columns import RAW, KeyColumns, row_of
@@ -41,7 +41,7 @@ from spark_jobs.cascades.logged_rows import LoggedRow, LoggedSlice, logged_slice
 from spark_jobs.cascades.mirror_rows import MirrorRows
 from spark_jobs.cascades.parent_changes import Boundaries, Named, boundary_before
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position, Range
 
@@ -93,7 +93,7 @@ class JoinedLog:
     within: Range
     since: Position
     children: Mapping[TableName, ChildTable]
-    keys: Sequence[LogGap]
+    keys: Sequence[UnloggedChanges]
     statements: Sequence[tuple[LoggedStatement, TableName]] = ()
     named: Named = lambda logged, _at: logged
     same_columns: Callable[[LoggedStatement, TableName], bool] = lambda _logged, _name: False
@@ -147,7 +147,7 @@ class Walk:
         self._bounds = sorted(bounds, key=lambda bound: bound.order)
         self._part = -1
         self._copies: dict[TableName, Copies] = {}
-        self._derivation = Derivation((), self._ties())
+        self._derivation = Derivation((), self._lookups())
         self._met: dict[TableName, dict[Key, Row | None]] = defaultdict(dict)
         self._met_by: dict[Reference, dict[Weights, list[Row]]] = {}
         self._statements = list(joined.statements)
@@ -352,7 +352,7 @@ class Walk:
         references = [
             Reference(gap.table, _in_small(gap.key)) for gap in self._log.keys if gap.key and gap.is_in(at, after)
         ]
-        self._derivation = Derivation(references, self._ties(), self._copies)
+        self._derivation = Derivation(references, self._lookups(), self._copies)
 
     def _take_over(self) -> None:
         """Keeps what is known of rows when the keys become others."""
@@ -360,8 +360,8 @@ class Walk:
             self._met[name].update(rows)
         self._met_by = {}
 
-    def _ties(self) -> Ties:
-        return Ties(self._identity_of, self._weights_of, self._located_rows)
+    def _lookups(self) -> RowLookups:
+        return RowLookups(self._identity_of, self._weights_of, self._located_rows)
 
     def _identity_of(self, name: TableName, row: Row) -> Key:
         """A row's key, with the exact texts that its columns have."""

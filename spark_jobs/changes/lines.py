@@ -127,7 +127,7 @@ class JsonChanges:
         self._begin: ChangeLine | None = None
         """The begin of the transaction that is being read, while no row of it was written."""
         self._is_open = False
-        """Check whether a begin was written, and its end was not."""
+        """True if a begin was written, and its end was not."""
         self._xa_end: ChangeLine | None = None
         """The end of the XA transaction that is being read, as far as it was read."""
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.binlog.types.numeric import Integer
 from spark_jobs.ddl.classify import Statement, classify
-from spark_jobs.ddl.definitions import fitted, listed, to_json, with_names
+from spark_jobs.ddl.definitions import column_list, declared_as_logged, to_json, with_names
 from spark_jobs.ddl.labels import with_labels
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import StatementFact, TableVersion
@@ -61,7 +61,7 @@ class FollowedDefinitions:
 
     def columns(self, logged: TableDefinition) -> str:
         """The names and types of a logged table's columns, for those who read."""
-        return listed(self.complete(logged))
+        return column_list(self.complete(logged))
 
     def _position(self) -> Position:
         """Orders statements as they are read: files may have any name."""
@@ -123,7 +123,7 @@ def completed_by(logged: TableDefinition, source: TableDefinition) -> TableDefin
     if len(logged.columns) != len(source.columns):
         return None
     source = replace(source, columns=tuple(map(_aligned, logged.columns, source.columns)))
-    fits = fitted(logged, source)
+    fits = declared_as_logged(logged, source)
     if fits is None or (logged.has_names() and logged.column_names() != fits.column_names()):
         return None
     completed = with_names(with_labels(logged, fits), fits)

@@ -82,13 +82,13 @@ def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
         yield f"{file(-1)} is held up to {stop[-1]}, and the position is {end}"
 
 
-def _gap_between(earlier: BinlogFile, later: BinlogFile, start: int, generation: Stretch | None) -> Iterator[str]:
+def _gap_between(earlier: BinlogFile, later: BinlogFile, start: int, stretch: Stretch | None) -> Iterator[str]:
     """Gap between the last slice of one file and the first one of the next."""
-    over = {part.file for part in generation.passed_over} if generation else set()
+    over = {part.file for part in stretch.passed_over} if stretch else set()
     missing = range(earlier.file_number[1] + 1, later.file_number[1])
-    if generation and any(generation.file(number) not in over for number in missing):
+    if stretch and any(stretch.file(number) not in over for number in missing):
         yield f"between {earlier} and {later} bronze lacks {len(missing)} file{'s' * (len(missing) > 1)}"
-    if start and not _was_passed_over(generation, FilePart(later.name, 0, start)):
+    if start and not _was_passed_over(stretch, FilePart(later.name, 0, start)):
         yield f"{later} is held from {start} on only"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from spark_jobs.binlog import Slicer, TableDefinition, TableName
-from spark_jobs.bronze.resume import glance
+from spark_jobs.bronze.resume import current_log_in_stretch
 from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.classify import Effect, Statement, classify
@@ -102,7 +102,7 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
     assert head.position is not None
     # The server's definition holds at the end of its log: up to there statements are read, rows are not.
     position = head.position
-    before = glance(source, head).end
+    before = current_log_in_stretch(source, head).end
     if before.stretch != position.stretch:
         return SchemaAudit(
             source.name, position, why_not="another log continues after bronze's end, which a run has to read first"
@@ -110,7 +110,7 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
     if before < position:
         return SchemaAudit(source.name, position, why_not=f"{source.endpoint} is behind bronze")
     declared = on_server(source)
-    parts = glance(source, head).parts_from(position)
+    parts = current_log_in_stretch(source, head).parts_from(position)
     ahead = sum(part.stop - part.start for part in parts)
     if ahead > MOST_AHEAD:
         return SchemaAudit(source.name, position, why_not=f"bronze is {ahead:,} bytes behind the log; run again")

@@ -143,6 +143,11 @@ def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
     metavar="N",
     help="With --log: sample about N of the newest changes; default: 1000.",
 )
+@click.option(
+    "--since",
+    metavar="LOCATION",
+    help="Compare only rows with changes since: 'last' (a table was equal), a position, GTID set or time.",
+)
 @click.option("--values", is_flag=True, help="Print both values of the columns that differ.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table, one per line, with values.")
 def verify(  # noqa: PLR0913 - options
@@ -153,6 +158,7 @@ def verify(  # noqa: PLR0913 - options
     delivery: str | None,
     is_of_log: bool,
     count: int | None,
+    since: str | None,
     values: bool,
     as_json: bool,
 ) -> None:
@@ -165,6 +171,7 @@ def verify(  # noqa: PLR0913 - options
     \b
     Example: stratalog verify -c pipeline.yaml
     Example: stratalog verify -c pipeline.yaml --source shop --table 'shop.*' --values
+    Example: stratalog verify -c pipeline.yaml --since last
     Example: stratalog verify -c pipeline.yaml --delivery replica
     Example: stratalog verify -c pipeline.yaml --log --changes 10000
     """  # noqa: D301 - click's mark for lines that stay as they are
@@ -172,17 +179,19 @@ def verify(  # noqa: PLR0913 - options
         raise click.UsageError("--changes goes with --log")
     if is_of_log and (delivery or values):
         raise click.UsageError("--log goes with neither --delivery nor --values")
+    if since and (is_of_log or delivery):
+        raise click.UsageError("--since goes with neither --log nor --delivery")
     pipeline = load(path)
     if is_of_log:
         _verify_log(pipeline, source, tables, count, as_json=as_json)
     elif delivery:
         _verify_delivery(pipeline, delivery, tables, values=values, as_json=as_json)
     else:
-        _verify_sources(pipeline, source, tables, values=values, as_json=as_json)
+        _verify_sources(pipeline, source, tables, since, values=values, as_json=as_json)
 
 
 def _verify_sources(
-    pipeline: Pipeline, source: str | None, tables: tuple[str, ...], *, values: bool, as_json: bool
+    pipeline: Pipeline, source: str | None, tables: tuple[str, ...], since: str | None, *, values: bool, as_json: bool
 ) -> None:
     from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.checks.verify import require_live, verify_source
@@ -196,7 +205,7 @@ def _verify_sources(
 
     def verify_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
         verdicts = []
-        for verdict in verify_source(spark, pipeline, name, in_scope):
+        for verdict in verify_source(spark, pipeline, name, in_scope, since=since):
             verdicts.append(verdict)
             if as_json:
                 echo_json(verdict.to_json())

@@ -209,14 +209,14 @@ def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
 def _move_group(pipeline: Pipeline, name: str, group: str, location: str | None, *, yes: bool) -> None:
     """Moves a group, or removes it where no location is named."""
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.subscriptions.changes import moved, removed
+    from spark_jobs.subscriptions.changes import move_group, remove_group
 
     lake = lake_of(pipeline)
     if location is None:
-        position = removed(lake, name, group, is_done=yes)
+        position = remove_group(lake, name, group, is_done=yes)
         echo(f"{name}: group {group}, at {position}, {'is' if yes else 'would be'} removed")
     else:
-        before, after = moved(lake, name, group, location, is_done=yes)
+        before, after = move_group(lake, name, group, location, is_done=yes)
         echo(f"{name}: group {group} {'moved' if yes else 'would move'} from {before} to {after}")
     if not yes:
         echo("nothing is changed yet; give --yes", err=True)

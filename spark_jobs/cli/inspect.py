@@ -276,7 +276,7 @@ def require_tables(pipeline: "Pipeline", source: str, tables: tuple[str, ...]) -
     lake = lake_of(pipeline)
     published = [TableName(*entry.name) for entry in publication.read(lake, source)]
     # Log that was extracted alone may have tables not listed yet.
-    head, surveyed = lake.bronze(source).head(), publication.surveyed(lake, source)
+    head, surveyed = lake.bronze(source).head(), publication.surveyed_to(lake, source)
     is_listed = head and head.position and surveyed and surveyed >= head.position
     if tables and is_listed and not any(map(wanted_tables(tables), published)):
         raise ConfigError({"--table": _no_table(tables, f"the log of {source} has rows of", map(str, published))})

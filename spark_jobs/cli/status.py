@@ -133,7 +133,7 @@ def print_status(status: "SourceStatus", *, everything: bool) -> None:
         ("log", status.end or "unknown"),
         ("bronze", _bronze(status)),
         ("margin", _margin(status)),
-        ("server", f"{status.endpoint}, log generation {status.stretch}" if status.endpoint else ""),
+        ("server", f"{status.endpoint}, stretch {status.stretch} of the log" if status.endpoint else ""),
         ("tables", ", ".join(f"{count} {state}" for state, count in states.most_common())),
     ]
     console = Terminal(highlight=False, width=_WIDE)
@@ -152,7 +152,7 @@ def print_status(status: "SourceStatus", *, everything: bool) -> None:
         [[t.table, _state(t, status), t.silver or "", t.downstream or "", _older_rows(t)] for t in tables],
     )
     _print_targets(tables)
-    print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in status.tables if t.watermark])
+    print_grid(["keys shared", "complete up to"], [[t.table, t.watermark] for t in status.tables if t.watermark])
     print_grid(
         ["quarantined for", "at", "event", "since"],
         [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in status.skips],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_jobs.binlog import Column, Moment, TableDefinition
-from spark_jobs.ddl.columns import DeclaredColumn, converted
+from spark_jobs.ddl.columns import DeclaredColumn, column_in_charset
 from spark_jobs.ddl.default_values import Fill, fill_of, with_default
 from spark_jobs.ddl.definitions import PRIMARY
 from spark_jobs.ddl.operations import (
@@ -58,7 +58,9 @@ class _Slot:
 
 
 @readable
-def moved(before: TableDefinition, clauses: Sequence[Operation], moment: Moment | None = None) -> AlteredDefinition:
+def altered_definition(
+    before: TableDefinition, clauses: Sequence[Operation], moment: Moment | None = None
+) -> AlteredDefinition:
     """The definition after the operations of one statement, with where its columns come from.
 
     moment: when the statement started, for values that new columns take from its clock.
@@ -67,7 +69,7 @@ def moved(before: TableDefinition, clauses: Sequence[Operation], moment: Moment 
     """
     slots, origins = _slots(before, clauses)
     _require_one_primary(before, clauses, origins)
-    definition = altered(before, clauses)
+    definition = definition_after_clauses(before, clauses)
     if before.key == () and not _primary(before, clauses):
         definition = replace(definition, key=(), index=None)
     new = {slot.name: fill_of(slot.declared, moment) for slot in slots if slot.origin is None and slot.declared}
@@ -77,28 +79,28 @@ def moved(before: TableDefinition, clauses: Sequence[Operation], moment: Moment 
 
 
 @readable
-def altered(before: TableDefinition, clauses: Sequence[Operation]) -> TableDefinition:
+def definition_after_clauses(before: TableDefinition, clauses: Sequence[Operation]) -> TableDefinition:
     """The definition after the operations of one statement, whatever they do to rows and keys.
 
     Its key is None where the statement does not tell which index takes the place of the one that went. Raises
     Unsupported.
     """
     slots, origins = _slots(before, clauses)
-    columns = [_settled(before, slot, clauses) for slot in slots]
+    columns = [_column_after(before, slot, clauses) for slot in slots]
     names = [slot.name.casefold() for slot in slots]
     primary = _primary(before, clauses)
     if primary:
         key = tuple(name_index(names, name) for name in primary)
-        return _settled_key(replace(before, columns=tuple(columns), key=key, index=PRIMARY))
+        return _with_not_null_key(replace(before, columns=tuple(columns), key=key, index=PRIMARY))
     surviving = None if before.key is None else tuple(origins.index(at) for at in before.key if at in origins)
     if surviving is None or _loses_key(before, clauses, slots) or (before.key and not surviving):
         return replace(before, columns=tuple(columns), key=None, index=None)
     if surviving:
-        return _settled_key(replace(before, columns=tuple(columns), key=surviving))
+        return _with_not_null_key(replace(before, columns=tuple(columns), key=surviving))
     return replace(before, columns=tuple(columns), **_first_key(clauses, slots, columns))
 
 
-def _settled_key(definition: TableDefinition) -> TableDefinition:
+def _with_not_null_key(definition: TableDefinition) -> TableDefinition:
     """The columns of a primary key are NOT NULL, whatever statements say of them."""
     if definition.index not in (None, PRIMARY):
         return definition
@@ -232,7 +234,7 @@ def _behind(slots: Sequence[_Slot], name: str) -> int:
     return at + 1
 
 
-def _settled(before: TableDefinition, slot: _Slot, clauses: Sequence[Operation]) -> Column:
+def _column_after(before: TableDefinition, slot: _Slot, clauses: Sequence[Operation]) -> Column:
     if slot.declared is not None:
         return with_default(slot.declared)
     column = before.columns[slot.origin or 0]
@@ -245,4 +247,4 @@ def _settled(before: TableDefinition, slot: _Slot, clauses: Sequence[Operation])
         if isinstance(clause, Visible) and clause.name.casefold() == slot.name.casefold():
             column = replace(column, invisible=not clause.is_visible)
     charset = next((clause.charset for clause in clauses if isinstance(clause, Convert)), None)
-    return converted(column, charset) if charset else column
+    return column_in_charset(column, charset) if charset else column

@@ -16,7 +16,7 @@ from enum import Enum
 from functools import lru_cache
 
 from spark_jobs.binlog import Session
-from spark_jobs.ddl.scanner import Gap, Token, TokenScanner, scan
+from spark_jobs.ddl.scanner import Token, TokenScanner, VersionedCommentMark, scan
 from spark_jobs.ddl.table_names import QualifiedName, names_in, query_of_create
 from spark_jobs.errors import Unsupported
 from spark_jobs.text import disclosure
@@ -224,7 +224,7 @@ def _without_modes(text: str, session: Session) -> Iterator[str]:
     at = 0
     for token in scan(text, session):
         yield text[at : token.start]
-        yield " " if isinstance(token, Gap) else _shape(token, text[token.start : token.stop], session)
+        yield " " if isinstance(token, VersionedCommentMark) else _shape(token, text[token.start : token.stop], session)
         at = token.stop
     yield text[at:]
 

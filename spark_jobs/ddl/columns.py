@@ -135,7 +135,7 @@ _DIGITS = {"decimal": 10, "bit": 1}
 _TEXTUAL = re.compile(r"char|varchar|(tiny|medium|long)?text|enum|set")
 
 
-def declared(name: str, words: Sequence[Word], charset: str | None = None) -> DeclaredColumn:
+def declared_column(name: str, words: Sequence[Word], charset: str | None = None) -> DeclaredColumn:
     """Reads what stands behind a column's name. Raises Unsupported.
 
     charset: that of text which names none, where it is known.
@@ -415,7 +415,7 @@ def _collation(charset: str) -> int:
     return min(numbers)
 
 
-def converted(column: Column, charset: str) -> Column:
+def column_in_charset(column: Column, charset: str) -> Column:
     """The column with its text in another character set."""
     is_text = column.type.is_character or column.type.has_labels
     if not is_text or column.charset == 63:

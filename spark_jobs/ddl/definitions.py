@@ -69,7 +69,7 @@ _ESCAPED = re.compile(r"''|\\.", re.DOTALL)
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 
 
-def completed(
+def with_server_definition(
     source: str, logged: TableDefinition, answer: tuple[Position, TableDefinition] | None, last_change: Position | None
 ) -> TableDefinition:
     """The definition with what the log lacks: names, key, labels, declared types.
@@ -102,7 +102,7 @@ def completed(
     strange = [column.name for column in definition.columns if not is_known(column)]
     if strange:
         raise TableStopped(f"{missing}, and the type of its column {strange[0]} is not known; leave the table out")
-    fits = fitted(logged, definition)
+    fits = declared_as_logged(logged, definition)
     if fits is None:
         raise TableStopped(
             f"{missing}, and the server's definition does not fit: the log has {logged}, the server {definition}"
@@ -132,7 +132,7 @@ def completed_by_history(logged: TableDefinition, history: HistoryAnswer) -> Tab
     definition = history.definition
     if definition is None or history.reason:
         raise TableStopped(f"{missing}, and {history.by} does not tell them: {history.reason}")
-    fits = fitted(logged, definition)
+    fits = declared_as_logged(logged, definition)
     if fits is None:
         do = "; name a dump that was taken where it says" if history.by == "the schema dump" else ""
         raise TableStopped(
@@ -147,7 +147,7 @@ def completed_by_history(logged: TableDefinition, history: HistoryAnswer) -> Tab
     return fits
 
 
-def fitted(logged: TableDefinition, definition: TableDefinition) -> TableDefinition | None:
+def declared_as_logged(logged: TableDefinition, definition: TableDefinition) -> TableDefinition | None:
     """A declared definition as the log writes it; None where types, signs or character sets are others."""
     definition = as_logged(logged, definition)
     if len(logged.columns) == len(definition.columns):
@@ -247,7 +247,7 @@ def _completed(logged: Column, column: Column) -> Column:
     )
 
 
-def listed(definition: TableDefinition) -> str:
+def column_list(definition: TableDefinition) -> str:
     """Names and types, for messages."""
     return ", ".join(
         f"{name} {column.sql_type}" for name, column in zip(definition.column_names(), definition.columns, strict=True)
@@ -291,7 +291,7 @@ def _is_same_charset(left: int | None, right: int | None) -> bool:
         return False
 
 
-def numbered(logged: TableDefinition) -> TableDefinition:
+def with_numbered_columns(logged: TableDefinition) -> TableDefinition:
     """The definition of rows whose columns nothing names: ``@1``, ``@2``, … by position, and no key.
 
     A column keeps the number that it has here. An integer whose sign is not told is one

@@ -20,15 +20,15 @@ from spark_jobs.ddl.classify import Effect, Statement
 from spark_jobs.ddl.columns import Word, require_plain, words_of
 from spark_jobs.ddl.operations import Operation, RenameTable
 from spark_jobs.ddl.parse_alter import (
-    created,
-    dropped,
+    created_definition,
+    dropped_tables,
     index_changes,
     is_if_missing,
     operations,
     storage_action,
     target,
 )
-from spark_jobs.ddl.renames import like, renamed
+from spark_jobs.ddl.renames import earlier_names, like
 from spark_jobs.ddl.scanner import TokenScanner
 from spark_jobs.ddl.table_names import names_in
 from spark_jobs.ddl.unreadable_types import readable
@@ -303,7 +303,7 @@ def _create_effects(text: _Text) -> tuple[TableEffect, ...]:
 def _declared(text: _Text, table: TableName) -> TableDefinition | Unread | None:
     try:
         require_plain(text.statement.text, text.session)
-        return created(table, text.text)
+        return created_definition(table, text.text)
     except DecodeError as error:
         return Unread(str(error))
 
@@ -340,7 +340,7 @@ def _drop(text: _Text) -> tuple[TableEffect, ...]:
         return _change_index(text)
     if text.object not in _TABLE:
         return ()
-    return tuple(DropTable(table) for table in dropped(text.text, text.database))
+    return tuple(DropTable(table) for table in dropped_tables(text.text, text.database))
 
 
 def _truncate(text: _Text) -> tuple[TableEffect, ...]:
@@ -356,7 +356,7 @@ def _renames(text: _Text) -> tuple[TableEffect, ...]:
     """The names after a statement, each with the table that has it; those that nothing changes are left out."""
     if not any("RENAME" in word.text.upper() for word in text.words):
         return ()
-    was = renamed(text.text, text.database)
+    was = earlier_names(text.text, text.database)
     new_names = {old: new for new, old in was.items() if old is not None}
     return tuple(
         FreeName(name, new_names.get(name)) if old is None else Rename(name, old, new_names.get(name))

@@ -4,7 +4,7 @@ Source: MySQL manual, "FOREIGN KEY Constraints" (names that the server makes up,
 MariaDB Knowledge Base, "Foreign Keys". SET DEFAULT changes no row anywhere: MySQL refuses the clause for InnoDB, and
 MariaDB takes it for NO ACTION.
 
-Put here: reading the clauses. Not here: which keys a table has at a position (log_gaps.py).
+Put here: reading the clauses. Not here: which keys a table has at a position (unlogged_changes.py).
 """
 
 from collections.abc import Iterator, Sequence

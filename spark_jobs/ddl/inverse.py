@@ -1,8 +1,9 @@
 """ALTER TABLE backwards: what a table may have been before a statement, of which the definition behind is known.
 
-It goes by the operations that ``altered`` carries out, and what it finds is carried out again: where that does not lead
-to the definition that is known, it is not what was there. Several definitions may be left, and columns of which the
-statement tells no more than the name: the TABLE_MAP of the rows before it decides (``settled``).
+It goes by the operations that ``definition_after_clauses`` carries out, and what it finds is carried out again: where
+that does not lead to the definition that is known, it is not what was there. Several definitions may be left, and
+columns of which the statement tells no more than the name: the TABLE_MAP of the rows before it decides
+(``matching_definition``).
 
 Put here: one statement, and rows before it. Not here: the way back over a log (schema/reverse_replay.py).
 """
@@ -12,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations
 
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition
-from spark_jobs.ddl.alter import altered
-from spark_jobs.ddl.definitions import PRIMARY, fitted, listed
+from spark_jobs.ddl.alter import definition_after_clauses
+from spark_jobs.ddl.definitions import PRIMARY, column_list, declared_as_logged
 from spark_jobs.ddl.diff import differences, with_timestamps_of
 from spark_jobs.ddl.operations import (
     Add,
@@ -94,7 +95,7 @@ def _inverted(after: EarlierDefinition, clauses: Sequence[Operation]) -> list[Ea
 
 
 @readable
-def settled(candidates: Sequence[EarlierDefinition], logged: TableDefinition) -> EarlierDefinition:
+def matching_definition(candidates: Sequence[EarlierDefinition], logged: TableDefinition) -> EarlierDefinition:
     """The one definition that rows were logged with. Raises Unsupported where none fits them, or several do."""
     right, reasons = [], []
     for candidate in candidates:
@@ -231,12 +232,12 @@ def _definition(after: TableDefinition, columns: list[_Was]) -> EarlierDefinitio
 def _differs(before: EarlierDefinition, after: EarlierDefinition, clauses: Sequence[Operation]) -> str | None:
     """Difference between the definition after a statement and what is known after it; None without one."""
     try:
-        definition = altered(before.definition, clauses)
+        definition = definition_after_clauses(before.definition, clauses)
     except DecodeError as error:
         return str(error)
     names, expected = ([name.casefold() for name in table.column_names()] for table in (definition, after.definition))
     if names != expected:
-        return f"it leads to ({listed(definition)}), and the table is ({listed(after.definition)})"
+        return f"it leads to ({column_list(definition)}), and the table is ({column_list(after.definition)})"
     triples = zip(definition.columns, after.definition.columns, after.is_open, strict=True)
     definition = replace(definition, columns=tuple(two if is_open else column for column, two, is_open in triples))
     lines = differences(with_timestamps_of(definition, after.definition), after.definition, "what is known behind it")
@@ -247,13 +248,13 @@ def _closed(candidate: EarlierDefinition, logged: TableDefinition) -> EarlierDef
     """With what the rows tell of columns that are open. Raises Unsupported where that is not all, or is another."""
     definition = candidate.definition
     if len(definition.columns) != len(logged.columns):
-        raise Unsupported(f"its rows have ({listed(logged)}), which ({listed(definition)}) is not")
+        raise Unsupported(f"its rows have ({column_list(logged)}), which ({column_list(definition)}) is not")
     triples = zip(definition.columns, logged.columns, candidate.is_open, strict=True)
     columns = tuple(_by_rows(column, row) if is_open else column for column, row, is_open in triples)
-    fits = fitted(logged, replace(definition, columns=columns))
+    fits = declared_as_logged(logged, replace(definition, columns=columns))
     if fits is None:
         raise Unsupported(
-            f"its rows have ({listed(logged)}), which ({listed(replace(definition, columns=columns))}) is not"
+            f"its rows have ({column_list(logged)}), which ({column_list(replace(definition, columns=columns))}) is not"
         )
     return exact(replace(fits, name=definition.name))
 

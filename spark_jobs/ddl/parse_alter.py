@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.ddl.columns import DeclaredColumn, Word, declared, words_of
+from spark_jobs.ddl.columns import DeclaredColumn, Word, declared_column, words_of
 from spark_jobs.ddl.default_values import with_default
 from spark_jobs.ddl.definitions import PRIMARY
 from spark_jobs.ddl.operations import (
@@ -86,7 +86,7 @@ def target(text: str, database: str) -> TableName:
 
 
 @readable
-def dropped(text: str, database: str) -> list[TableName]:
+def dropped_tables(text: str, database: str) -> list[TableName]:
     """The tables of a DROP TABLE. Raises Unsupported."""
     return _table_names(words_of(text), database)
 
@@ -103,7 +103,7 @@ def _table_names(words: list[Word], database: str) -> list[TableName]:
 
 
 @readable
-def created(name: TableName, text: str) -> TableDefinition | None:
+def created_definition(name: TableName, text: str) -> TableDefinition | None:
     """Table that a CREATE TABLE defines; None for one that takes its columns from another table. Raises Unsupported."""
     words = _behind_name(words_of(text))
     # CREATE … LIKE and CREATE … SELECT take their columns from another table.
@@ -123,19 +123,19 @@ def created(name: TableName, text: str) -> TableDefinition | None:
         elif is_period(part):
             periods += [word.text for word in enclosed(part[3:])]
         elif not part[0].among(*_KEYS):
-            parsed = declared(part[0].text, part[1:], charset)
+            parsed = declared_column(part[0].text, part[1:], charset)
             columns.append(parsed)
             key += [part[0].text] if parsed.in_key else []
             uniques += [AddUnique("", (part[0].text,))] if parsed.is_unique else []
     # Columns of a primary key, and those of a period, are NOT NULL without saying it.
-    settled = [with_default(column) for column in columns]
-    names = [str(column.name).casefold() for column in settled]
+    completed_columns = [with_default(column) for column in columns]
+    names = [str(column.name).casefold() for column in completed_columns]
     ordinals = tuple(name_index(names, part) for part in key)
     filled = {*ordinals, *(name_index(names, part) for part in periods if part != ",")}
-    settled = [replace(c, nullable=False) if o in filled else c for o, c in enumerate(settled)]
+    completed_columns = [replace(c, nullable=False) if o in filled else c for o, c in enumerate(completed_columns)]
     if key:
-        return TableDefinition(name, tuple(settled), ordinals, PRIMARY)
-    return TableDefinition(name, tuple(settled), *instead_of_primary(columns, uniques))
+        return TableDefinition(name, tuple(completed_columns), ordinals, PRIMARY)
+    return TableDefinition(name, tuple(completed_columns), *instead_of_primary(columns, uniques))
 
 
 def _key_columns(part: Sequence[Word]) -> list[str]:
@@ -308,7 +308,7 @@ def _columns(part: list[Word], *, if_missing: bool) -> list[Operation]:
     if part[0].among(*_KEYS):
         return [_unique(part)] if _is_unique(part) else []
     name, (words, after) = part[0].text, _with_position(part[1:])
-    return [Add(declared(name, words), after, if_missing)]
+    return [Add(declared_column(name, words), after, if_missing)]
 
 
 def _drop(rest: list[Word], _: str) -> list[Operation]:
@@ -332,7 +332,7 @@ def _change_column(rest: list[Word], verb: str) -> list[Operation]:
     rest = rest[2:] if if_there else rest
     old, new = rest[0].text, rest[verb == "CHANGE"].text
     words, after = _with_position(rest[2 if verb == "CHANGE" else 1 :])
-    column = declared(new, words)
+    column = declared_column(new, words)
     if column.is_computed:
         raise Unsupported(f"the values of column {new} are computed, which is not in the log")
     return [Change(old, new, column, after, if_there)]

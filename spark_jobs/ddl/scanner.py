@@ -56,14 +56,14 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class VersionedCommentMark:
     """The beginning or the end of a comment whose content servers from a version on carry out."""
 
     start: int
     stop: int
 
 
-def scan(text: str, session: Session) -> Iterator[Token | Gap]:
+def scan(text: str, session: Session) -> Iterator[Token | VersionedCommentMark]:
     """All tokens of a text. Raises Unsupported where a quote or a comment is not closed."""
     is_plain = session.sql_mode is not None and not session.has_backslashes
     match, at, depth = (_PLAIN if is_plain else _USUAL).match, 0, 0
@@ -74,10 +74,10 @@ def scan(text: str, session: Session) -> Iterator[Token | Gap]:
         kind, start, at = str(token.lastgroup), at, token.end()
         if kind == "opener":
             depth += 1
-            yield Gap(start, at)
+            yield VersionedCommentMark(start, at)
         elif kind == "closer" and depth:
             depth -= 1
-            yield Gap(start, at)
+            yield VersionedCommentMark(start, at)
         elif kind == "closer":  # a star, and a comment after it
             at = start + 1
             yield Token("*", "sign", start, at)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.ddl.classify import Statement
-from spark_jobs.ddl.columns import Word, converted, words_of
+from spark_jobs.ddl.columns import Word, column_in_charset, words_of
 from spark_jobs.errors import DecodeError, Unsupported
 
 
@@ -80,7 +80,7 @@ def with_charset(definition: TableDefinition, charset: str | None) -> TableDefin
         return definition
     try:
         columns = tuple(
-            converted(column, charset) if column.charset is None and column.type.is_character else column
+            column_in_charset(column, charset) if column.charset is None and column.type.is_character else column
             for column in definition.columns
         )
     except Unsupported:  # a character set of a later server

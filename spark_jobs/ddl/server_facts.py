@@ -4,7 +4,7 @@ Source: MySQL manual, "The INFORMATION_SCHEMA REFERENTIAL_CONSTRAINTS Table", "i
 the server carries out cascades itself, and logs them, unless that is ON); MariaDB Knowledge Base, "Information Schema
 TABLES Table" (TABLE_TYPE).
 
-Put here: asking for it, and its form in the lake. Not here: what follows from it (log_gaps.py).
+Put here: asking for it, and its form in the lake. Not here: what follows from it (unlogged_changes.py).
 """
 
 from collections.abc import Mapping, Sequence

@@ -124,7 +124,7 @@ def _deliver_tables(
 def _progress_rows(name: str, settings: Delivery) -> dict[Name, Progress]:
     """The rows of progress of a delivery. Raises DeliveryError."""
     with Connection(name, settings.mysql) as connection:
-        rows = progress.listed(connection, name) if progress.exists(connection) else {}
+        rows = progress.progress_by_table(connection, name) if progress.exists(connection) else {}
     return {table: row for table, (row, _) in rows.items()}
 
 
@@ -199,7 +199,7 @@ def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> Non
             row = TableId(name, table.schema, table.name)
             # First the progress: nobody delivers into the table from here on.
             progress.claim(connection, row)
-            connection.retried(partial(connection.execute, progress.forgotten(row)), str(table))
+            connection.retried(partial(connection.execute, progress.restart_sql(row)), str(table))
             fence = progress.claim(connection, row).fence
             connection.retried(partial(_empty, connection, row, fence), str(table))
 

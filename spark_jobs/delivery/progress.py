@@ -160,7 +160,7 @@ def _claim(connection: Connection, table: TableId) -> Progress:
     # LAST_INSERT_ID(expression) hands the new number to this session alone.
     connection.execute(f"UPDATE {TABLE} SET fence = LAST_INSERT_ID(fence + 1) WHERE {table.condition()}")
     fence = int(connection.rows("SELECT LAST_INSERT_ID() fence")[0]["fence"])
-    progress = stored(connection, table)
+    progress = stored_progress(connection, table)
     assert progress is not None
     if progress.session is not None:
         outlast(connection, table, fence, progress.session)
@@ -170,16 +170,16 @@ def _claim(connection: Connection, table: TableId) -> Progress:
 def outlast(connection: Connection, table: TableId, fence: int, session: TargetSession) -> None:
     """Waits for the end of a statement that commits by itself. Raises DeliveryError, MySQLError, OSError."""
     sessions.outlast(connection, session)
-    connection.execute(executed(table, fence))
+    connection.execute(end_statement_sql(table, fence))
 
 
-def stored(connection: Connection, table: TableId) -> Progress | None:
+def stored_progress(connection: Connection, table: TableId) -> Progress | None:
     """Stored row of progress, after whoever is changing it now; None without one. Raises DeliveryError, MySQLError."""
     rows = connection.rows(f"SELECT * FROM {TABLE} WHERE {table.condition()} FOR UPDATE")
     return _progress(rows[0]) if rows else None
 
 
-def listed(connection: Connection, delivery: str) -> dict[tuple[str, str], tuple[Progress, Any]]:
+def progress_by_table(connection: Connection, delivery: str) -> dict[tuple[str, str], tuple[Progress, Any]]:
     """Rows of progress of a delivery, by schema and table, with their times. Raises DeliveryError."""
     query = f"SELECT * FROM {TABLE} WHERE delivery = %s ORDER BY table_schema, table_name"
     rows = connection.ask(query, (delivery,))
@@ -235,7 +235,7 @@ class Step:
     logs: Mapping[str, str] | None = None
 
 
-def opened(table: TableId, progress: Progress, step: Step, plan: WindowPlan) -> str:
+def open_window_sql(table: TableId, progress: Progress, step: Step, plan: WindowPlan) -> str:
     """SQL: opens a window that takes several transactions, or one that is open from its beginning again.
 
     It changes no row where another deliverer took over.
@@ -249,7 +249,7 @@ def opened(table: TableId, progress: Progress, step: Step, plan: WindowPlan) -> 
     )
 
 
-def joined(table: TableId, progress: Progress, tables: Names) -> str:
+def set_tables_sql(table: TableId, progress: Progress, tables: Names) -> str:
     """SQL: these are the tables that a log's position is about. It changes no row where another deliverer took over."""
     return (
         f"UPDATE {TABLE} SET plan = {_plan_literal(tables, window=progress.plan)}, "
@@ -257,7 +257,7 @@ def joined(table: TableId, progress: Progress, tables: Names) -> str:
     )
 
 
-def executing(table: TableId, fence: int, session: TargetSession) -> str:
+def begin_statement_sql(table: TableId, fence: int, session: TargetSession) -> str:
     """SQL: a session executes a statement that commits by itself; changes no row where another deliverer took over."""
     return (
         f"UPDATE {TABLE} SET executing = {server_text(session.to_text())} WHERE {table.condition()} "
@@ -265,12 +265,12 @@ def executing(table: TableId, fence: int, session: TargetSession) -> str:
     )
 
 
-def executed(table: TableId, fence: int) -> str:
+def end_statement_sql(table: TableId, fence: int) -> str:
     """SQL: that statement has ended."""
     return f"UPDATE {TABLE} SET executing = NULL WHERE {table.condition()} AND fence = {fence}"
 
 
-def part_complete(table: TableId, progress: Progress, exit_version: int, part: str, rows: int) -> str:
+def complete_part_sql(table: TableId, progress: Progress, exit_version: int, part: str, rows: int) -> str:
     """SQL: a part is complete; changes no row where it was before, or another deliverer took over."""
     return (
         f"UPDATE {TABLE} SET parts = CONCAT(parts, ',{part}'), rows_written = rows_written + {rows}, "
@@ -279,7 +279,7 @@ def part_complete(table: TableId, progress: Progress, exit_version: int, part: s
     )
 
 
-def complete(table: TableId, progress: Progress, step: Step, rows: int) -> str:
+def complete_version_sql(table: TableId, progress: Progress, step: Step, rows: int) -> str:
     """SQL: the target has a version; changes no row where it had it before, or another deliverer took over."""
     columns = columns_literal(step.columns)
     version = "IS NULL" if progress.version is None else f"= {progress.version}"
@@ -293,7 +293,7 @@ def complete(table: TableId, progress: Progress, step: Step, rows: int) -> str:
     )
 
 
-def at_version(table: TableId, step: Step) -> str:
+def set_version_sql(table: TableId, step: Step) -> str:
     """SQL: by its log the target has a version, which another way of applying may continue from."""
     return (
         f"UPDATE {TABLE} SET lake_id = {server_text(step.lake_id)}, lake_version = {step.version}, "
@@ -307,7 +307,7 @@ def columns_literal(columns: Mapping[str, Mapping[str, str]]) -> str:
     return server_text(json.dumps(columns, ensure_ascii=True))
 
 
-def forgotten(table: TableId) -> str:
+def restart_sql(table: TableId) -> str:
     """SQL: the delivery begins with the table again; a deliverer that has it now cannot commit any more."""
     return (
         f"UPDATE {TABLE} SET fence = fence + 1, lake_id = NULL, lake_version = NULL, position = NULL, "

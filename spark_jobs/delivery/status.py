@@ -57,7 +57,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> DeliveryStatus:
     target, tables = f"{settings.host}:{settings.port}", chosen_tables(pipeline, lake, name)
     try:
         with Connection(name, settings) as connection:
-            rows = progress.listed(connection, name) if progress.exists(connection) else {}
+            rows = progress.progress_by_table(connection, name) if progress.exists(connection) else {}
     except DeliveryError as error:
         return DeliveryStatus(name, target, str(error), [])
     return DeliveryStatus(name, target, None, [_delivered_table(table, rows) for table in tables])

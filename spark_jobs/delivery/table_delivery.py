@@ -277,7 +277,7 @@ class _Writing:
             return self
         # The names of other parts say nothing of these: all rows are written, over what is there of them.
         plan = WindowPlan(digest, is_repeated=is_open)
-        statement = rows_of.opened(self.table.id, progress, self.step, plan)
+        statement = rows_of.open_window_sql(self.table.id, progress, self.step, plan)
         work = TargetTransaction(self.table.id, (), statement, lambda progress: progress.plan == plan)
         commit(self.table.connection, work, progress.fence)
         after = replace(progress, exit_version=self.step.version, plan=plan, parts=frozenset())
@@ -385,7 +385,7 @@ class _Writing:
             yield counted.filter(pa.array(copies > 0)), ChangeKind.INSERT
 
     def _commit_statements(self, statements: list[RowStatement], rows: int) -> None:
-        statement = rows_of.complete(self.table.id, self.progress, self.step, rows)
+        statement = rows_of.complete_version_sql(self.table.id, self.progress, self.step, rows)
         work = TargetTransaction(
             self.table.id,
             statements,
@@ -417,7 +417,7 @@ class _Writing:
 
     def _write_part(self, part: TransactionPart, connection: Connection) -> int:
         version = self.step.version
-        statement = rows_of.part_complete(self.table.id, self.progress, version, str(part.span), part.rows)
+        statement = rows_of.complete_part_sql(self.table.id, self.progress, version, str(part.span), part.rows)
         work = TargetTransaction(
             self.table.id,
             list(part.statements()),

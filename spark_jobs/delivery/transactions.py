@@ -56,7 +56,7 @@ def execute_alone(connection: Connection, table: TableId, fence: int, statement:
     progress = _own_row(connection, table, fence)
     if progress.session is not None:
         rows_of.outlast(connection, table, fence, progress.session)
-    if connection.execute(rows_of.executing(table, fence, connection.session)) != 1:
+    if connection.execute(rows_of.begin_statement_sql(table, fence, connection.session)) != 1:
         raise _lost_race(connection, table)
     try:
         connection.execute(statement)
@@ -64,9 +64,9 @@ def execute_alone(connection: Connection, table: TableId, fence: int, statement:
         if may_pass(error):  # the server may be at it still
             connection.close()
         else:
-            connection.execute(rows_of.executed(table, fence))
+            connection.execute(rows_of.end_statement_sql(table, fence))
         raise
-    connection.execute(rows_of.executed(table, fence))
+    connection.execute(rows_of.end_statement_sql(table, fence))
 
 
 def _attempt(connection: Connection, work: TargetTransaction, fence: int) -> bool:
@@ -104,7 +104,7 @@ def _is_committed(connection: Connection, work: TargetTransaction, fence: int) -
 
 def _own_row(connection: Connection, table: TableId, fence: int) -> Progress:
     """Raises LostRace where another deliverer took the table over."""
-    progress = rows_of.stored(connection, table)
+    progress = rows_of.stored_progress(connection, table)
     if progress is None or progress.fence != fence:
         raise _lost_race(connection, table)
     return progress

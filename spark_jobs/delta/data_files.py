@@ -158,7 +158,7 @@ def read_living(table_path: str, file: DataFile, columns: Sequence[str], schema:
     rows = read_columns(table_path, file, columns, schema)
     if file.deletion_vector is None:
         return rows
-    return rows.filter(pa.array(deletion_vectors.living(table_path, file.deletion_vector, len(rows))))
+    return rows.filter(pa.array(deletion_vectors.living_rows_mask(table_path, file.deletion_vector, len(rows))))
 
 
 def read_between(

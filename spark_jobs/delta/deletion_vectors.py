@@ -95,7 +95,7 @@ def read(table_path: str, descriptor: Descriptor) -> BitMap64:
     return rows
 
 
-def stored(table_path: str, descriptors: Sequence[Descriptor]) -> list[bytes]:
+def stored_vectors(table_path: str, descriptors: Sequence[Descriptor]) -> list[bytes]:
     """Vectors as Delta's files have them, each with its size before and its checksum after it. Raises LakeError."""
     contents: dict[StoredPath, bytes] = {}
     vectors = []
@@ -129,7 +129,7 @@ def row_numbers(table_path: str, descriptor: Descriptor | None) -> NDArray[np.in
     return np.asarray(rows, np.int64)
 
 
-def living(table_path: str, descriptor: Descriptor | None, count: int) -> NDArray[np.bool_]:
+def living_rows_mask(table_path: str, descriptor: Descriptor | None, count: int) -> NDArray[np.bool_]:
     """Mask of a data file's rows, so many, that a vector does not delete; all without a vector. Raises LakeError."""
     mask = np.ones(count, np.bool_)
     mask[row_numbers(table_path, descriptor)] = False

@@ -109,7 +109,7 @@ def _range_numbers(begin: Rows, end: Rows) -> Rows:
     return np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
 
 
-def opened(table_path: Path, file: DataFile, key: Sequence[str], qualifier: str = "") -> KeyIndex | None:
+def stored_index(table_path: Path, file: DataFile, key: Sequence[str], qualifier: str = "") -> KeyIndex | None:
     """The index of a data file; None where there is none that can be used.
 
     key: names and types of its columns, and what else hashes follow from. qualifier: tells the file's indexes apart.

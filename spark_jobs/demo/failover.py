@@ -1,7 +1,7 @@
 """The demo of a failover: a replica takes over its primary's address during a run, as in a Blue/Green switchover.
 
 The replica has the same transactions in files of another name, at other offsets. A run continues there by GTID, in a
-new log generation; at the end each transaction is in bronze once, and every row is the server's.
+new stretch of the log; at the end each transaction is in bronze once, and every row is the server's.
 
 Put here: two servers, the switchover, and the order of events. Not here: what is written (shop.py, writers.py), how a
 source continues with another server (source/failover.py).

@@ -90,7 +90,7 @@ def clock_of(lake: Lake, source: str) -> Clock | None:
     return Clock.of(source, table, head) if head and head.checkpoint else None
 
 
-def reached(lake: Lake, source: str, position: Position) -> datetime | None:
+def order_time_at(lake: Lake, source: str, position: Position) -> datetime | None:
     """An order time that the source had reached at a position of its log: nothing after it is older. Without a JVM.
 
     It is the greatest that a commit says; None where none is left that tells of the log up to there alone.
@@ -138,7 +138,7 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
     commit = ClockCommit(
         max(since, end), new_batch(), begin=before.begin, reached=reached, has_late=before.has_late or late.are_any
     )
-    return Clock.of(source, table, late.appended(table, head or table.new(COLUMNS, {}), commit))
+    return Clock.of(source, table, late.appended(table, head or table.unwritten_head(COLUMNS, {}), commit))
 
 
 def _is_soon(now: datetime, reached: int | None) -> bool:

@@ -115,7 +115,7 @@ def commit_of(work: MergeJob, log_range: Range, keys_never_whole: int = 0) -> Do
 
 def head_of(work: MergeJob) -> Head:
     """The head of a target that one table alone is merged into. Raises TableStopped where it is another's."""
-    head = work.target.head() or work.target.new(work.stored, silver.properties(work.target))
+    head = work.target.head() or work.target.unwritten_head(work.stored, silver.properties(work.target))
     merged = DownstreamCommit.of_head(head)
     if merged and not is_own(merged, work.source, work.name):
         owner = f"{merged.table or work.name} of source {merged.source or work.source}"

@@ -22,10 +22,14 @@ MODE_COLUMNS: Mapping[Mode, Mapping[str, str]] = {
     },
 }
 """Columns that a table's rows have besides a mirror's, by its mode."""
+CURRENT_FLAGS: Mapping[Mode, tuple[str, bool] | None] = {
+    Mode.MIRROR: None,
+    Mode.SOFT_DELETE: ("_deleted", False),
+    Mode.HISTORY: ("_is_current", True),
+}
+"""The flag, and its value, of the rows that the source has now, by a table's mode; None: all rows."""
 CURRENT_ROWS: Mapping[Mode, str] = {
-    Mode.MIRROR: "TRUE",
-    Mode.SOFT_DELETE: "NOT _deleted",
-    Mode.HISTORY: "_is_current",
+    mode: f"{'' if flag[1] else 'NOT '}{flag[0]}" if flag else "TRUE" for mode, flag in CURRENT_FLAGS.items()
 }
 """SQL: the rows of a table that the source has now, by its mode; those of mode append do not tell by themselves."""
 CURRENT_VALUES: Mapping[Mode, Mapping[str, bool]] = {

@@ -177,7 +177,7 @@ def versions(lake: Lake) -> dict[str, int]:
     return lowest
 
 
-def surveyed(lake: Lake, source: str) -> Position | None:
+def surveyed_to(lake: Lake, source: str) -> Position | None:
     """Up to where the source's bronze has been looked at; None where nothing was published yet."""
     positions = [Position.parse(entry.surveyed) for entry in _stored(lake, source) if entry.surveyed]
     return max(positions) if positions else None
@@ -227,12 +227,12 @@ def overwrite(lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None
 
     Nothing is written where that is what they are. Raises LostRace where other writers keep winning.
     """
-    position, entries = surveyed(lake, source), read(lake, source)
+    position, entries = surveyed_to(lake, source), read(lake, source)
     if position is None or [*map(change, entries)] == entries:
         return
 
     def rows() -> list[dict[str, object]]:
-        now = surveyed(lake, source) or position
+        now = surveyed_to(lake, source) or position
         return [*(_entry_row(change(entry)) for entry in read(lake, source)), _row_of_source(lake, source, now)]
 
     _put(lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
@@ -252,7 +252,7 @@ def amend(lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
         entries.append(replace(change(now), published_at=datetime.now(UTC)))
         return [_entry_row(entries[-1])]
 
-    position = surveyed(lake, entry.source)
+    position = surveyed_to(lake, entry.source)
     assert position is not None
     cells = {"source": entry.source, "schema": entry.schema, "table": entry.table}
     _put(lake, cells, rows, PublishedCommit(position, new_batch(), source=entry.source))
@@ -264,7 +264,7 @@ def _put(lake: Lake, cells: Cells, rows: Callable[[], list[dict[str, object]]], 
     table = lake.published()
 
     def put() -> None:
-        head = table.head() or table.new(COLUMNS, {})
+        head = table.head() or table.unwritten_head(COLUMNS, {})
         # A table of an earlier version may lack columns.
         table.replace_rows(pa.Table.from_pylist(rows(), schema=_SCHEMA), cells, head, checkpoint, columns=COLUMNS)
 
@@ -273,7 +273,7 @@ def _put(lake: Lake, cells: Cells, rows: Callable[[], list[dict[str, object]]], 
 
 def _require_no_further(lake: Lake, source: str, position: Position) -> None:
     """A run that slept while another went on must not set back what is published."""
-    published_to, bronze_head = surveyed(lake, source), lake.bronze(source).head()
+    published_to, bronze_head = surveyed_to(lake, source), lake.bronze(source).head()
     if (
         published_to
         and published_to > position

@@ -18,7 +18,7 @@ from spark_jobs.log.position import Position
 def watermark(
     pipeline: Pipeline, lake: Lake, into: Name, entries: Mapping[str, Collection[Entry]] | None = None
 ) -> datetime | None:
-    """The order time up to which the table is settled: no source will have anything older for it.
+    """The order time up to which the table is complete: no source will have anything older for it.
 
     entries: of sources that a run is about to publish. None where a source has not been read yet, or nothing tells how
     far it is. Without a JVM.
@@ -41,13 +41,13 @@ def _of_source(
         entry for entry in source_entries if pipeline.scope.holds(*entry.name) and _goes(pipeline, source, entry, into)
     ]
     reached = [entry.position if entry.silver_version is None else entry.reached(into) for entry in routed]
-    surveyed = publication.surveyed(lake, source) if entries is None else None
+    surveyed = publication.surveyed_to(lake, source) if entries is None else None
     positions = [Position.parse(location) for location in reached if location is not None] + (
         [surveyed] if surveyed else []
     )
     if len(reached) != sum(location is not None for location in reached) or not positions:
         return None
-    return commit_clock.reached(lake, source, min(positions))
+    return commit_clock.order_time_at(lake, source, min(positions))
 
 
 def _goes(pipeline: Pipeline, source: str, entry: Entry, into: Name) -> bool:

@@ -1,6 +1,6 @@
 """Extent of a merge of every change in the log, and the rows of the target and of silver that are of it.
 
-Put here: that part, and the rows that lie in it. Not here: the windows of the log (change_course.py), or what becomes
+Put here: that part, and the rows that lie in it. Not here: the windows of the log (column_history.py), or what becomes
 of the rows (change_task.py).
 
 A row is where its position is. So a range that was replayed replaces the rows whose positions lie in it. What no change

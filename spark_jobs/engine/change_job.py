@@ -1,7 +1,7 @@
 """Tables that are made of every change (``mode: append``, ``history``), as units of a job.
 
 Put here: units, and tasks of their slices and files. Not here: which windows of the log a target lacks
-(change_course.py), what tasks do (change_task.py), commits (downstream_job.py).
+(column_history.py), what tasks do (change_task.py), commits (downstream_job.py).
 
 One read of the metadata of slices serves all tables of a source.
 """
@@ -22,9 +22,9 @@ from spark_jobs.delta.history import added_since
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
-from spark_jobs.engine.change_course import ChangedLog, course_of
 from spark_jobs.engine.change_extent import STATEMENTS, Extent, may_have_statements
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, UnitPart
+from spark_jobs.engine.column_history import ChangedLog, column_history_of
 from spark_jobs.engine.exact_texts import change_of
 from spark_jobs.engine.partial_merge import SilverLookup
 from spark_jobs.engine.restatement import Restatement, SilverSource
@@ -72,8 +72,8 @@ def planned(
         # Changes behind other rows are completed from these.
         extent = extent.back_to(delta.replaced_from, _next_offset(head))
         _require_same_rules(work, delta, extent, log)
-    course = course_of(work, upon, delta, extent, log)
-    extent = extent.with_ranges(log_range for window in course.windows for log_range in window.ranges)
+    history = column_history_of(work, upon, delta, extent, log)
+    extent = extent.with_ranges(log_range for window in history.windows for log_range in window.ranges)
     # What no change in the log says, and whether a new statement ends all versions.
     floor, is_first = work.floor, extent.is_all
     has_statements = floor is not None and (is_first or extent.is_restated or not floor < _next_offset(head))
@@ -84,15 +84,15 @@ def planned(
         name=str(work),
         mode=work.mode,
         columns=work.columns,
-        windows=course.windows,
+        windows=history.windows,
         target=work.target.path,
-        schema=course.design.schema,
-        configuration=course.design.configuration,
-        files=() if delta.is_renewed else course.begin.files,
-        rewrites=not course.begin.has_deletion_vectors,
+        schema=history.design.schema,
+        configuration=history.design.configuration,
+        files=() if delta.is_renewed else history.begin.files,
+        rewrites=not history.begin.has_deletion_vectors,
         extent=extent,
-        fills=course.fills,
-        exact=course.exact,
+        fills=history.fills,
+        exact=history.exact,
         skips=log.filters(work.name).skips,
         origin=work.origin.path,
         origin_schema=origin.schema if origin else None,
@@ -101,7 +101,7 @@ def planned(
         statement_gtids=_statement_gtids(work, extent, log.snapshot) if has_statements else {},
         ends_all=work.mode is Mode.HISTORY and not is_first and floor is not None and not floor < _next_offset(head),
     )
-    return ChangePlan(delta, unit, course.begin if head.design else snapshot, course.design)
+    return ChangePlan(delta, unit, history.begin if head.design else snapshot, history.design)
 
 
 def _next_offset(head: Head) -> Position:

@@ -17,7 +17,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.change_extent import has_operation
 from spark_jobs.engine.change_units import ChangeUnit, ChangeWindow
-from spark_jobs.engine.exact_texts import changed
+from spark_jobs.engine.exact_texts import with_text_changes
 from spark_jobs.engine.fills import with_fills
 from spark_jobs.engine.row_completion import KEY_NUMBER
 from spark_jobs.engine.silver_task import OpenSlices
@@ -62,7 +62,7 @@ def change_fields_of(unit: ChangeUnit) -> pa.Schema:
     return pa.schema([*fields, *_OF_LACKING])
 
 
-def logged(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: OpenSlices) -> pa.Table:
+def logged_changes(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: OpenSlices) -> pa.Table:
     """Every change of a unit's slices, by window. Raises TableStopped, DecodeError, LakeError."""
     fields = change_fields_of(unit)
     parts = [fields.empty_table()]
@@ -88,7 +88,7 @@ def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened:
         return
     rows = pa.Table.from_batches(batches)
     rows = window.masks.apply(rows, files) if window.masks else rows
-    projected = changed(with_fills(_projected(rows, window.schema, unit.schema), window.fills), window.exact)
+    projected = with_text_changes(with_fills(_projected(rows, window.schema, unit.schema), window.fills), window.exact)
     yield projected if unit.earlier is None else _with_absent(projected, rows, unit, window)
 
 

@@ -29,7 +29,7 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import change_rows, feed, key_hash, shuffle_blocks, version_merge
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, UnitPart
 from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.row_completion import MergedChanges, completed
+from spark_jobs.engine.row_completion import MergedChanges, whole_changes_and_never_whole_count
 from spark_jobs.engine.silver_task import OpenSlices
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.engine.target_files import WrittenAgain, as_bytes, written_again
@@ -67,7 +67,7 @@ def _or_error(unit: ChangeUnit, outcomes: Callable[[], Iterator[Outcome]]) -> It
 
 def _part_outcomes(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iterator[Outcome]:
     unit = part.unit
-    changes = change_rows.logged(unit, part.slices, opened)
+    changes = change_rows.logged_changes(unit, part.slices, opened)
     of_silver = change_rows.of_silver(unit, part.statements, Table(task.bronze, plain=True), task.version)
     located = version_merge.looked_through(unit, part.files)
     if not unit.is_by_key:
@@ -114,7 +114,7 @@ def _by_key(unit: ChangeUnit, rows: _KeyRows, files: Sequence[DataFile] = ()) ->
     if unit.earlier:
         merged_changes = MergedChanges(changes, statements, unit.extent, unit.keys)
         within = partial(rows.within, unit=unit)
-        changes, never_whole = completed(merged_changes, unit.earlier, unit.columns, within)
+        changes, never_whole = whole_changes_and_never_whole_count(merged_changes, unit.earlier, unit.columns, within)
         statements = statements.select(names)
     takes_statements = rows.bucket in (None, 0)
     if unit.mode is Mode.HISTORY:

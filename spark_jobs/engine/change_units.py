@@ -1,7 +1,7 @@
 """Units of tables that are made of every change (``mode: append``, ``history``), as tasks need them.
 
 Put here: units, their windows, and the parts of units that tasks take. Not here: which windows these are
-(change_course.py), how units are divided (change_job.py), or the work (change_task.py).
+(column_history.py), how units are divided (change_job.py), or the work (change_task.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -120,9 +120,9 @@ class ChangeUnit(TargetUnit):
             yield from window.fills
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> Self:
-        """With the values of the SQL of its columns' fills, as ``fills.evaluated`` gives them."""
-        windows = tuple(replace(window, fills=fills.valued(window.fills, values)) for window in self.windows)
-        return replace(self, windows=windows, fills=fills.valued(self.fills, values))
+        """With the values of the SQL of its columns' fills, as ``fills.values_by_expression`` gives them."""
+        windows = tuple(replace(window, fills=fills.fills_with_values(window.fills, values)) for window in self.windows)
+        return replace(self, windows=windows, fills=fills.fills_with_values(self.fills, values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Truncations:
             rows = data_files.read_columns(path, file, _NAMES, schema)
             is_statement = pc.equal(rows.column("_op"), silver.Op.TRUNCATE)
             if file.deletion_vector is not None:
-                is_alive = deletion_vectors.living(path, file.deletion_vector, len(rows))
+                is_alive = deletion_vectors.living_rows_mask(path, file.deletion_vector, len(rows))
                 is_statement = pc.and_(is_statement, pa.array(is_alive))
             parts.append(rows.filter(is_statement))
         statements = pa.concat_tables(parts) if parts else None

@@ -32,8 +32,8 @@ from spark_jobs.engine import (
     shared_merge,
     spark_job,
 )
-from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit
+from spark_jobs.engine.column_history import ChangedLog
 from spark_jobs.engine.deleted_rows import require_unfolded
 from spark_jobs.engine.downstream_task import DownstreamUnit, FileRewrite, MergedFiles
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
@@ -45,12 +45,12 @@ from spark_jobs.engine.part_merge import (
     delta_of_part,
     files_of_part,
     head_of_part,
+    newest_unchanged_target,
     part_schema,
     planned_design,
-    rebased,
 )
 from spark_jobs.engine.partial_merge import SilverLookup
-from spark_jobs.engine.restatement import Restatement, SilverSource, overlapping
+from spark_jobs.engine.restatement import Restatement, SilverSource, files_overlapping
 from spark_jobs.engine.shared_plan import SharedPlan, SharedUnit, planned
 from spark_jobs.engine.spark_job import Capacity, packed
 from spark_jobs.engine.target_files import RowChanges
@@ -120,7 +120,7 @@ def prepared(
             assert log is not None, "every change is decoded from bronze"
             plan = change_job.planned(number, work, (head, snapshot), delta, log)
             is_replaced = plan.delta.is_renewed and plan.design is not plan.snapshot
-            design = feed.designed(plan.design, work, is_replaced=is_replaced)
+            design = feed.design_with_feed(plan.design, work, is_replaced=is_replaced)
             has_feed = design.has_change_data and bool(plan.unit.files)
             unit = replace(plan.unit, configuration=design.configuration, has_feed=has_feed)
             return PreparedMerge(work, head, plan.delta, log_range, unit, plan.snapshot, design)
@@ -143,7 +143,9 @@ def _prepared(
         lacking = _renewed(work, snapshot, origin)
     features.require_written(origin if lacking.restatement else origin.with_files(lacking.files))
     silver.require_equal_columns(work.target.path, lacking.design.schema.spark_types, work.stored, str(work.name))
-    design = feed.designed(lacking.design, work, is_replaced=delta.is_renewed and lacking.design is not snapshot)
+    design = feed.design_with_feed(
+        lacking.design, work, is_replaced=delta.is_renewed and lacking.design is not snapshot
+    )
     unit = _unit(number, work, upon, delta, lacking._replace(design=design))
     return PreparedMerge(work, head, delta, log_range, unit, snapshot, design)
 
@@ -312,7 +314,7 @@ def _new_files(
         files=tuple(origin.files),
         before=tuple(before.files) if work.columns.has_partial else (),
     )
-    replayed = overlapping(origin.files, origin.schema, work.replays)
+    replayed = files_overlapping(origin.files, origin.schema, work.replays)
     return tuple({file.key: file for file in (*new, *replayed)}.values()), restatement
 
 
@@ -351,7 +353,7 @@ def run(
     spark: SparkSession, units: Sequence[PreparedMerge], capacity: Capacity, log: ChangedLog | None = None
 ) -> dict[int, list[MergedFiles]]:
     """Results of tasks, by unit. log: where units are made of every change, what these are decoded from."""
-    values = fills.evaluated(fill.sql for unit in units for fill in unit.unit.column_fills)
+    values = fills.values_by_expression(fill.sql for unit in units for fill in unit.unit.column_fills)
     units = [_divided(replace(unit, unit=unit.unit.valued(values)), capacity) for unit in units]
     by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
     tasks: list[MergeTask] = [*tasks_of(units, capacity)]
@@ -461,7 +463,7 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
     is_part = isinstance(work.target, PartTable)
     if isinstance(work.target, PartTable):
         touched = {path for result in results for path in (*result.dead, *result.removed)}
-        snapshot, head = rebased(work.target, (snapshot, head), touched)
+        snapshot, head = newest_unchanged_target(work.target, (snapshot, head), touched)
         design = committed_design(work, head, snapshot, unit.design)
     # Tasks name files by path; the commit wants those of the snapshot that it is made upon.
     by_path = {file.path: file for file in snapshot.files}

@@ -30,8 +30,14 @@ from spark_jobs.engine.change_units import ChangeUnit
 from spark_jobs.engine.deleted_rows import Truncations, with_deletion_state
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.part_merge import own_rows
-from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
-from spark_jobs.engine.restatement import Restatement, SilverSource, states, touched_keys, unchanged
+from spark_jobs.engine.partial_merge import (
+    LocatedRows,
+    SilverLookup,
+    TargetReader,
+    restated_rows_and_never_whole_count,
+    rows_and_never_whole_count,
+)
+from spark_jobs.engine.restatement import Restatement, SilverSource, equal_rows_mask, states, touched_keys
 from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
 from spark_jobs.engine.target_unit import TargetUnit
 from spark_jobs.errors import StratalogError, TableStopped
@@ -160,7 +166,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     row_changes = row_changes_of(unit)
     truncations, restatement = row_changes.truncations, unit.restatement
     if restatement is None:
-        silver_rows, never_whole = pending(unit, truncations), 0
+        silver_rows, never_whole = newest_rows_to_merge(unit, truncations), 0
     else:
         silver_rows, never_whole = _restated(unit, restatement, truncations)
     rows = _as_kept(unit, of_part(unit, truncations.deleted(silver_rows)))
@@ -207,7 +213,7 @@ def _completed(
     unit: DownstreamUnit, lookup: SilverLookup, located_rows: LocatedRows, row_changes: RowChanges
 ) -> tuple[pa.Table, int]:
     target = TargetReader(unit.target, unit.schema, row_changes, unit.keeps_deleted)
-    rows, never_whole = completed(
+    rows, never_whole = rows_and_never_whole_count(
         located_rows,
         lookup,
         target,
@@ -329,7 +335,7 @@ def _restated(unit: DownstreamUnit, restatement: Restatement, truncations: Trunc
     key_states = states(origin, restatement, touched, _silver_names(unit), floor=unit.floor, ended=truncations.ended)
     if unit.lookup is None:
         return key_states, 0
-    return restated(key_states, restatement, unit.lookup, [*unit.columns.types])
+    return restated_rows_and_never_whole_count(key_states, restatement, unit.lookup, [*unit.columns.types])
 
 
 def _silver_names(unit: DownstreamUnit) -> list[str]:
@@ -345,10 +351,10 @@ def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[An
     silver_rows = rows.take(pa.array(hit.keys))
     target_rows = data_files.read_rows(unit.target, hit.file, hit.rows, names, unit.schema)
     target_rows = RowChanges(unit.fills, unit.exact).columns_changed(target_rows).select(names)
-    return np.asarray(unchanged(silver_rows.select(names), target_rows) & _stays(unit, silver_rows), np.bool_)
+    return np.asarray(equal_rows_mask(silver_rows.select(names), target_rows) & _stays(unit, silver_rows), np.bool_)
 
 
-def pending(unit: DownstreamUnit, truncations: Truncations) -> pa.Table:
+def newest_rows_to_merge(unit: DownstreamUnit, truncations: Truncations) -> pa.Table:
     """The newest row of every key in silver's new files, deletes among them; one range of the keys where parted.
 
     truncations: statements that delete rows, where deleted rows stay.
@@ -377,7 +383,7 @@ def new_rows(unit: DownstreamUnit, file: DataFile, rows: pa.Table) -> pa.Array:
     """Mask of the rows of a file of silver that the target lacks, and no later statement emptied."""
     is_new = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
     if file.deletion_vector is not None:
-        living = deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))
+        living = deletion_vectors.living_rows_mask(unit.origin, file.deletion_vector, len(rows))
         is_new = pc.and_(is_new, pa.array(living))
     if unit.after:  # rows that were read from the server are in no window, wherever they count from
         is_new = pc.and_not(is_new, silver.is_from_server(rows.column("_op")))

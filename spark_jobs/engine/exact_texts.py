@@ -73,7 +73,7 @@ def _literals(sql: str) -> Iterator[tuple[str, str]]:
     yield from ((code, text_of_literal(text)) for code, text in zip(pieces[::2], pieces[1::2], strict=False))
 
 
-def changed(rows: pa.Table, changes: Sequence[ExactTextChange]) -> pa.Table:
+def with_text_changes(rows: pa.Table, changes: Sequence[ExactTextChange]) -> pa.Table:
     """Rows with their exact texts after changes, one after the other, and with the names of columns that they lack."""
     for change in changes:
         rows = with_names(rows, change.absent)

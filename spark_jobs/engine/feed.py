@@ -80,7 +80,7 @@ def old_rows(unit: TargetUnit, file: DataFile, numbers: Numbers) -> pa.Table:
     return data_files.read_rows(unit.target, file, numbers, unit.stored, unit.schema)
 
 
-def designed(design: Snapshot, work: MergeJob, *, is_replaced: bool) -> Snapshot:
+def design_with_feed(design: Snapshot, work: MergeJob, *, is_replaced: bool) -> Snapshot:
     """The target with its change data feed on or off; off in a commit that gives all rows other columns.
 
     is_replaced: whether it does. Rows that go are read by the columns of the commit, and would have no values.

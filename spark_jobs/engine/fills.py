@@ -18,7 +18,7 @@ import pyarrow as pa
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import DeltaColumn, TableSchema, column_of
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.engine.exact_texts import ExactTextChange, changed
+from spark_jobs.engine.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.errors import LakeError
 from spark_jobs.silver.schema_evolution import FILL, assignments
 from spark_jobs.text.sql import LITERAL, text_of_literal
@@ -49,7 +49,7 @@ def fills_of(design: Snapshot, filled: Mapping[str, str]) -> tuple[ColumnFill, .
     return tuple(ColumnFill(design.schema.column(name), sql) for name, sql in filled.items())
 
 
-def evaluated(expressions: Iterable[str]) -> dict[str, pa.Scalar]:
+def values_by_expression(expressions: Iterable[str]) -> dict[str, pa.Scalar]:
     """Values of SQL expressions, each a literal of ``ddl/default_values.py`` in casts to types of columns.
 
     As Spark evaluates them, and without it. Raises LakeError for any other expression.
@@ -91,8 +91,8 @@ def _cast(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(float(text), kind) if pa.types.is_floating(kind) else value.cast(kind)
 
 
-def valued(fills: Iterable[ColumnFill], values: Mapping[str, pa.Scalar]) -> tuple[ColumnFill, ...]:
-    """Fills with the values of their SQL, as ``evaluated`` gives them."""
+def fills_with_values(fills: Iterable[ColumnFill], values: Mapping[str, pa.Scalar]) -> tuple[ColumnFill, ...]:
+    """Fills with the values of their SQL, as ``values_by_expression`` gives them."""
     return tuple(replace(fill, value=values[fill.sql]) for fill in fills)
 
 
@@ -125,7 +125,7 @@ def write(
     return data_files.write(path, pa.table(values), physical, configuration)
 
 
-def refilled(
+def rewritten_with_fills(
     path: str,
     file: DataFile,
     schema: TableSchema,
@@ -140,4 +140,4 @@ def refilled(
     """
     rows = data_files.read_living(path, file, schema.names, schema)
     if len(rows):
-        yield write(path, changed(rows, exact), schema, configuration, fills)
+        yield write(path, with_text_changes(rows, exact), schema, configuration, fills)

@@ -99,8 +99,8 @@ def fold(  # noqa: PLR0913 - the table, and what of it
     return FoldedWindows(added, tuple(result for result in results if isinstance(result, ReplacedRows)))
 
 
-def replacing(spark: SparkSession, snapshot: Snapshot, windows: FoldedWindows) -> dict[str, Any]:
+def arguments_of_fold(spark: SparkSession, snapshot: Snapshot, windows: FoldedWindows) -> dict[str, Any]:
     """The arguments of the commit of a fold. Raises LakeError."""
-    changes = replay_job.replaced(spark, snapshot, snapshot.schema, windows.replaced)
+    changes = replay_job.arguments_to_remove_rows(spark, snapshot, snapshot.schema, windows.replaced)
     metrics = {"numFiles": len(windows.files), "numOutputRows": windows.rows}
     return changes | {"adds": [*windows.files, *changes["adds"]], "metrics": metrics}

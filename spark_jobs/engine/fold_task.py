@@ -26,7 +26,7 @@ from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import counted, ordered
+from spark_jobs.silver.keyless_rows import sorted_by_bounded_column, summed_copies
 from spark_jobs.silver.net_changes import sorted_by_key
 from spark_jobs.silver.positions import FIELDS, PositionKey, at_or_after
 from spark_jobs.silver.row_overlay import KeyRuns, overlaid
@@ -101,7 +101,7 @@ def measured(task: OldFiles) -> Iterator[OldRows | FailedReplay]:
 def _measured(task: OldFiles, file: DataFile) -> OldRows:
     names = ["_op", "_position", "_window_start", "_window_stop"]
     rows = data_files.read_columns(task.path, file, names, task.schema)
-    living = deletion_vectors.living(task.path, file.deletion_vector, len(rows))
+    living = deletion_vectors.living_rows_mask(task.path, file.deletion_vector, len(rows))
     old = rows.filter(pa.array(living & _ends_by(rows, task.oldest)))
     # Windows are few, and rows of one lie together.
     cells = [_fields(old, name) for name in ("_window_start", "_window_stop")]
@@ -161,7 +161,7 @@ def _with_moved(task: FoldedFiles, rows: pa.Table) -> pa.Table:
             origin, task.all_files, wanted, rows.column_names, None, statements=StatementEffects(task.emptied)
         )
 
-    return moved_lookup.completed(rows, task.columns.key, [*task.columns.types], read, emptied=task.emptied)
+    return moved_lookup.complete_moved_rows(rows, task.columns.key, [*task.columns.types], read, emptied=task.emptied)
 
 
 def finish(target: FoldTarget) -> Callable[[Iterable[ShuffleBlock]], Iterator[DataFile | FailedReplay]]:
@@ -172,7 +172,7 @@ def finish(target: FoldTarget) -> Callable[[Iterable[ShuffleBlock]], Iterator[Da
         if not batches:
             return
         try:
-            rows = folded(pa.Table.from_batches(batches), target.columns, target.window)
+            rows = rows_of_one_window(pa.Table.from_batches(batches), target.columns, target.window)
             if len(rows):
                 yield data_files.write(target.path, rows, target.schema, target.configuration)
         except StratalogError as error:
@@ -181,7 +181,7 @@ def finish(target: FoldTarget) -> Callable[[Iterable[ShuffleBlock]], Iterator[Da
     return finish_bucket
 
 
-def folded(rows: pa.Table, columns: silver.Columns, window: tuple[PositionKey, PositionKey]) -> pa.Table:
+def rows_of_one_window(rows: pa.Table, columns: silver.Columns, window: tuple[PositionKey, PositionKey]) -> pa.Table:
     """Rows of silver as those of one window; keys and images of which nothing is left have no row.
 
     rows: all that count of their keys, with silver's columns.
@@ -214,11 +214,11 @@ def _last(rows: pa.Table, columns: silver.Columns) -> pa.Table:
 def _copies(rows: pa.Table, columns: silver.Columns) -> pa.Table:
     """Of each image how many copies are left; fewer than none where it was there before the log."""
     names = list(columns.types)
-    summed = counted(rows, names)
+    summed = summed_copies(rows, names)
     summed = summed.filter(pc.not_equal(summed.column(silver.COPIES), 0))
     is_more = pc.greater(summed.column(silver.COPIES), 0)
     op = pc.if_else(is_more, str(silver.Op.INSERT), str(silver.Op.DELETE))
-    return ordered(_with(summed, {"_op": op, "_existed": pa.nulls(len(summed), pa.bool_())}), names)
+    return sorted_by_bounded_column(_with(summed, {"_op": op, "_existed": pa.nulls(len(summed), pa.bool_())}), names)
 
 
 def _with(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:

@@ -4,7 +4,7 @@ Put here: the windows and files of a unit's statements. Not here: what a table h
 tasks do with it (inherited_rows.py).
 
 What a table held may itself have come with a name. Such contents are flattened: rows count by their positions, however
-many names they had. Only where a key changed are rows settled first, by a job of its own, since those before are net
+many names they had. Only where a key changed are rows reduced first, by a job of its own, since those before are net
 by the old key and those after by the new one.
 """
 
@@ -118,12 +118,12 @@ class InheritancePlan:
         definition = definition_after(change)
         columns = silver.columns(definition)
         design = new_table(self.work.table.path, columns.stored, silver.properties(self.work.table))
-        settled = self.add_window(
+        rekeyed_window = self.add_window(
             SilverWindow(definition, columns, (change.range,), design.schema, design.configuration, into=window)
         )
-        self.add(change, settled)
+        self.add(change, rekeyed_window)
         projection = self._projection(columns, later, window)
-        self.files.append(InheritedFiles(window, design.path, design.schema, projection, result_of=settled))
+        self.files.append(InheritedFiles(window, design.path, design.schema, projection, result_of=rekeyed_window))
 
     def _index(self, content: TableContents) -> SliceIndex:
         """The slices of a table's log, by where they take effect."""

@@ -4,7 +4,7 @@ Put here: rows of the log and of data files brought into one form, and what is t
 they lie (inherited_plan.py), decoding or writing them (silver_task.py).
 
 The parts of what a table held (its silver, and windows of log after that) are projected to its last columns, sent to
-the bucket of their keys, and settled there. A change of the key comes after that, row by row.
+the bucket of their keys, and reduced there. A change of the key comes after that, row by row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import counted, ordered
+from spark_jobs.silver.keyless_rows import sorted_by_bounded_column, summed_copies
 from spark_jobs.silver.net_changes import by_position, sorted_by_key
 from spark_jobs.silver.positions import LOADED_ROW, last_of_each, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns, overlaid
@@ -35,7 +35,7 @@ _ADDED_COLUMNS = ("_position", "_committed_at", "_raw", _GONE)
 class InheritedRows:
     """Rows that a statement or a load brings, with these columns, as of its position.
 
-    columns: those that the parts are projected to, with the key that they are settled by. rekeyed: where the statement
+    columns: those that the parts are projected to, with the key that they are reduced by. rekeyed: where the statement
     changed the key, from those columns to the ones after it. lacks_older: whether copies may be deleted of rows that
     are older than the log. is_loaded: whether a load read them; they are older than all changes at the position.
     """
@@ -56,7 +56,7 @@ class InheritedRows:
         return pa.schema([schema.field(name) for name in names])
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> "InheritedRows":
-        """With these values, as ``fills.evaluated`` gives them."""
+        """With these values, as ``fills.values_by_expression`` gives them."""
         return replace(self, rekeyed=self.rekeyed and self.rekeyed.valued(values))
 
     @property
@@ -86,7 +86,7 @@ class InheritedFiles:
 
 
 def of_log(rows: pa.Table, projection: RowProjection, into: InheritedRows) -> pa.Table:
-    """Reduced rows of a window as a part. rows: as ``net_changes.reduce`` gives them, or counted ones."""
+    """Reduced rows of a window as a part. rows: as ``net_changes.first_and_last_rows`` gives them, or counted ones."""
     is_gone = pc.invert(rows.column("_exists")) if "_exists" in rows.column_names else pa.repeat(False, len(rows))
     return _projected_rows(rows.append_column(_GONE, is_gone), projection, into)
 
@@ -103,14 +103,19 @@ def of_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
             yield _projected_rows(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
 
 
-def row_groups(path: str, schema: TableSchema, file: DataFile) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
-    """A file by its row groups: the first row's number, which rows are alive, and all. Raises LakeError."""
+def row_groups(
+    path: str, schema: TableSchema, file: DataFile, names: Sequence[str] | None = None
+) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
+    """A file by its row groups: the first row's number, which rows are alive, and all. Raises LakeError.
+
+    names: of the columns to read; all by default.
+    """
     begin = 0
     with data_files.reading(path, file):
         opened = data_files.open_file(path, file)
-        living = deletion_vectors.living(path, file.deletion_vector, opened.metadata.num_rows)
+        living = deletion_vectors.living_rows_mask(path, file.deletion_vector, opened.metadata.num_rows)
         for group in range(opened.num_row_groups):
-            rows = data_files.read_row_group(opened, group, schema.names, schema)
+            rows = data_files.read_row_group(opened, group, names or schema.names, schema)
             yield begin, living[begin : begin + len(rows)], rows
             begin += len(rows)
 
@@ -156,7 +161,7 @@ def inherited(rows: pa.Table, into: InheritedRows, after: silver.Columns) -> pa.
     if after.is_keyless:
         if silver.COPIES not in present.column_names:
             present = present.append_column(silver.COPIES, pa.repeat(pa.scalar(1, pa.int64()), len(present)))
-        return ordered(present, list(after.types))
+        return sorted_by_bounded_column(present, list(after.types))
     return sorted_by_key(present, after.key)
 
 
@@ -179,7 +184,7 @@ def _present(rows: pa.Table, into: InheritedRows) -> pa.Table:
 
 def _present_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:
     """A row for each distinct one of which there are copies."""
-    all_rows = counted(rows, list(into.columns.types))
+    all_rows = summed_copies(rows, list(into.columns.types))
     copies = all_rows.column(silver.COPIES)
     if not into.lacks_older and pc.any(pc.less(copies, 0)).as_py():
         raise TableStopped(silver.MORE_DELETED)

@@ -35,14 +35,14 @@ from spark_jobs.engine.downstream_task import (
     vanished_rows,
     without_dead,
 )
-from spark_jobs.engine.exact_texts import changed
+from spark_jobs.engine.exact_texts import with_text_changes
 from spark_jobs.engine.key_hash import row_hashes
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
-from spark_jobs.engine.restatement import Restatement, SilverSource, touched_rows, unchanged
+from spark_jobs.engine.restatement import Restatement, SilverSource, equal_rows_mask, touched_rows
 from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import counted, distinct, numbered, ordered
+from spark_jobs.silver.keyless_rows import distinct, numbers_of_equal_rows, sorted_by_bounded_column, summed_copies
 from spark_jobs.silver.net_changes import position_order
 from spark_jobs.silver.positions import since_emptied
 
@@ -90,7 +90,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     for hit in dead_hits:
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
     # New files, the change data feed, and files that are written again without dead rows.
-    copies = ordered(images.select(unit.stored), unit.identity)
+    copies = sorted_by_bounded_column(images.select(unit.stored), unit.identity)
     added = write_rows(unit, copies)
     deletes = chain(
         feed.deletes(unit, emptied), ((DELETE, feed.old_rows(unit, hit.file, hit.rows)) for hit in dead_hits)
@@ -137,7 +137,7 @@ def _deleted_rows(
     for hit in present:
         names = ["_position", "_committed_at"]
         marked_rows = data_files.read_rows(unit.target, hit.file, hit.rows, names, unit.schema)
-        stays = unchanged(rows.take(pa.array(hit.keys)), marked_rows) & is_gone[hit.keys]
+        stays = equal_rows_mask(rows.take(pa.array(hit.keys)), marked_rows) & is_gone[hit.keys]
         is_gone[hit.keys[stays]] = False
         if not stays.all():
             outdated.append(Hit(hit.file, hit.rows[~stays], hit.keys[~stays]))
@@ -166,8 +166,10 @@ def _changed(unit: DownstreamUnit, truncations: Truncations) -> CopyCounts:
         parts.append(_rows_of_part(unit, rows.filter(is_new).select(names)))
     all_rows, types = pa.concat_tables(parts), [*unit.columns.types]
     if truncations.rows:
-        all_rows = all_rows.filter(pa.array(truncations.in_last_segment(all_rows, numbered(all_rows, types))))
-    rows = counted(all_rows, types)
+        all_rows = all_rows.filter(
+            pa.array(truncations.in_last_segment(all_rows, numbers_of_equal_rows(all_rows, types)))
+        )
+    rows = summed_copies(all_rows, types)
     rows, copies = truncations.emptied(rows, np.asarray(rows.column(silver.COPIES), np.int64))
     return CopyCounts(_with_provenance(unit, rows), copies, is_total=False)
 
@@ -180,7 +182,7 @@ def _total(unit: DownstreamUnit, restatement: Restatement, truncations: Truncati
     removed = touched_rows(origin, restatement.removed, names, restatement, after=None)
     parts = [
         _no_rows(unit, names),
-        *(changed(rows, restatement.exact_texts) for rows in removed),
+        *(with_text_changes(rows, restatement.exact_texts) for rows in removed),
         *touched_rows(origin, unit.pending, names, restatement, after=unit.after),
     ]
     touched = distinct(_rows_of_part(unit, pa.concat_tables(parts)), [*unit.columns.types])

@@ -44,7 +44,7 @@ class KeylessLoad:
     since: Position
 
 
-def landed(
+def write_loaded_rows(
     spark: SparkSession, load: KeylessLoad, columns: silver.Columns, design: Snapshot, capacity: Capacity
 ) -> list[DataFile]:
     """Files of silver with all rows of a table: those that were read, and the changes since.

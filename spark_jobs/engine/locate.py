@@ -25,7 +25,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.delta.statistics import Bounds
 from spark_jobs.delta.value_hash import SECOND_SEED, Hashes, hashes_of
-from spark_jobs.engine.exact_texts import ExactTextChange, changed
+from spark_jobs.engine.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.silver.keyless_rows import bounded_column, content
 from spark_jobs.silver.net_changes import identity
@@ -98,7 +98,7 @@ class Keys:
 
     def ordinals_of(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
         """Rows that have a wanted key, and the number of that key."""
-        rows = changed(with_fills(rows, self.fills), self.exact)
+        rows = with_text_changes(with_fills(rows, self.fills), self.exact)
         row_hashes = hashes_of(self._identity(rows), len(rows))
         maybe = np.flatnonzero(self.bits[row_hashes >> np.uint64(64 - _BITS)])
         at = np.searchsorted(self.sorted, row_hashes[maybe])
@@ -202,10 +202,10 @@ def _by_index(
     # a key of another type has other hashes
     physical = [f"{column.physical_name} {column.ddl}" for column in map(schema.column, keys.key)]
     physical += ["all bytes"] if keys.is_keyless else []
-    index = key_index.opened(folder, file, physical)
+    index = key_index.stored_index(folder, file, physical)
     if index is None and builds_index:
         key_index.build(folder, file, physical, keys.hashed(_key_rows(path, file, schema, keys)))
-        index = key_index.opened(folder, file, physical)
+        index = key_index.stored_index(folder, file, physical)
     if index is None:
         return _in_file(path, file, schema, keys)
     try:

@@ -27,7 +27,7 @@ Reader = Callable[[pa.Table], pa.Table]
 """From keys to all rows of silver that have them, with the columns of the rows that are completed."""
 
 
-def completed(
+def complete_moved_rows(
     rows: pa.Table, key: Sequence[str], names: Sequence[str], read: Reader, *, emptied: Position | None
 ) -> pa.Table:
     """Rows of silver, those that came from other keys with what silver knows of the rows of these.
@@ -41,7 +41,7 @@ def completed(
     moved = rows.filter(is_moved)
     known = _rows_of_keys(moved, key, read)
     all_rows = pa.concat_tables([known, moved.select(known.column_names).cast(known.schema)])
-    walked = _walk(all_rows, key, names, emptied).completed().slice(len(known))
+    walked = _walk(all_rows, key, names, emptied).completed_rows().slice(len(known))
     numbers = np.arange(len(rows))
     numbers[np.flatnonzero(is_moved.to_numpy())] = len(rows) + np.arange(len(moved))
     return pa.concat_tables([rows, walked.select(rows.column_names).cast(rows.schema)]).take(pa.array(numbers))
@@ -49,7 +49,7 @@ def completed(
 
 def old_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The keys that rows had before, with the key's columns and ``_raw``."""
-    return moved_keys.read(rows.column(silver.MOVED_FROM), key, rows.schema)[0]
+    return moved_keys.keys_from_texts(rows.column(silver.MOVED_FROM), key, rows.schema)[0]
 
 
 def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table:

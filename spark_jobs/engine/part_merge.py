@@ -60,7 +60,7 @@ def head_of_part(work: MergeJob) -> Head:
             "rename it, or route it to a table of its own"
         )
     columns = work.columns.types | PROVENANCE | ADDED
-    return work.target.head() or work.target.new(columns, silver.properties(work.target))
+    return work.target.head() or work.target.unwritten_head(columns, silver.properties(work.target))
 
 
 def delta_of_part(head: Head, delta: SilverDelta) -> SilverDelta:
@@ -207,7 +207,9 @@ def own_rows(
     return np.asarray(is_own, np.bool_)
 
 
-def rebased(target: PartTable, planned: tuple[Snapshot, Head], touched: Iterable[str]) -> tuple[Snapshot, Head]:
+def newest_unchanged_target(
+    target: PartTable, planned: tuple[Snapshot, Head], touched: Iterable[str]
+) -> tuple[Snapshot, Head]:
     """The newest version of the table, for a commit of what was planned on an older one.
 
     planned: the snapshot and the head that the merge was planned on. touched: paths of the files that it removes or

@@ -81,7 +81,7 @@ class SilverLookup:
                 self.origin, self.files, wanted, rows.column_names, None, statements=StatementEffects(self.floor)
             )
 
-        return moved_lookup.completed(rows, self.origin.key, types, read, emptied=self.floor)
+        return moved_lookup.complete_moved_rows(rows, self.origin.key, types, read, emptied=self.floor)
 
     def counted(self, rows: pa.Table) -> pa.Table:
         """Rows of silver, those before the floor as deletes."""
@@ -154,7 +154,7 @@ class LocatedRows:
     is_present: Flags
     is_older: Flags
 
-    def completed(self, target: TargetReader, names: Sequence[str]) -> pa.Table:
+    def rows_with_target_values(self, target: TargetReader, names: Sequence[str]) -> pa.Table:
         """The rows with what they lack from those that they replace. names: the source's columns."""
         lacks = _lacks(self.rows, target.keeps_deleted) & ~_flags(self.rows.column(ENDED))
         numbered = self.rows.append_column(_ORDINAL, pa.array(np.arange(len(self.rows)))).drop_columns([ENDED])
@@ -173,7 +173,7 @@ class LocatedRows:
         return replaced_rows(self.rows, completed_rows.column(_ORDINAL).to_numpy(), completed_rows)
 
 
-def completed(
+def rows_and_never_whole_count(
     located: LocatedRows,
     lookup: SilverLookup,
     target: TargetReader,
@@ -185,7 +185,7 @@ def completed(
     as_stored: gives rows of silver the target's columns. Raises LakeError.
     """
     # What is in the target is completed there, the rest by all of silver.
-    rows = located.completed(target, [*columns.types])
+    rows = located.rows_with_target_values(target, [*columns.types])
     is_open = _lacks(rows, target.keeps_deleted) & ~_flags(rows.column(ENDED)) | (lookup.never_whole > 0)
     open_keys = np.flatnonzero(is_open & ~located.is_present)
     count_before = 0
@@ -201,7 +201,7 @@ def completed(
     return _without_lacking(rows), never_whole - count_before
 
 
-def restated(
+def restated_rows_and_never_whole_count(
     states: pa.Table, restatement: Restatement, lookup: SilverLookup, types: Sequence[str]
 ) -> tuple[pa.Table, int]:
     """States of keys by all of silver, whole or as deletes, and by how many more the keys are that were never whole.

@@ -28,7 +28,7 @@ from spark_jobs.engine.replay_task import (
     ReplayedFiles,
     ReplayedRange,
 )
-from spark_jobs.engine.restatement import overlapping
+from spark_jobs.engine.restatement import files_overlapping
 from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.engine.silver_plan import PreparedCompaction, with_lacking_columns
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
@@ -83,7 +83,7 @@ class ComparedWindows:
     replaced: tuple[ReplacedRows, ...] = field(default=())
 
 
-def decoded(
+def decode_windows(
     spark: SparkSession, work: CompactionJob, columns: silver.Columns, capacity: Capacity, *, is_renewed: bool = False
 ) -> ReplayedWindows:
     """Decodes the windows of a job.
@@ -181,7 +181,7 @@ def _inherited_window(
     )
 
 
-def compared(spark: SparkSession, replayed: ReplayedWindows, capacity: Capacity) -> ComparedWindows:
+def compare_with_silver(spark: SparkSession, replayed: ReplayedWindows, capacity: Capacity) -> ComparedWindows:
     """The rows of the windows beside those that silver holds. Raises LakeError."""
     tasks = list(_tasks(replayed, capacity))
     results = spark_job.run(spark, tasks, replay_task.work, replay_task.finish, max(1, _buckets(replayed, capacity)))
@@ -206,7 +206,7 @@ def require_done(results: Iterable[Any]) -> None:
 def _present_files(replayed: ReplayedWindows) -> list[DataFile]:
     """Silver's files that may have rows of the windows."""
     snapshot = replayed.snapshot
-    return overlapping(snapshot.files, snapshot.schema, [window.range for window in replayed.windows])
+    return files_overlapping(snapshot.files, snapshot.schema, [window.range for window in replayed.windows])
 
 
 def _buckets(replayed: ReplayedWindows, capacity: Capacity) -> int:
@@ -224,14 +224,16 @@ def _tasks(replayed: ReplayedWindows, capacity: Capacity) -> Iterator[ReplayedFi
             yield ReplayedFiles(path, group, replayed.design.schema, buckets, replayed.windows, is_new)
 
 
-def replacing(spark: SparkSession, replayed: ReplayedWindows, comparison: ComparedWindows) -> dict[str, Any]:
+def arguments_to_replace_windows(
+    spark: SparkSession, replayed: ReplayedWindows, comparison: ComparedWindows
+) -> dict[str, Any]:
     """The arguments of the commit that puts the new rows in the place of silver's. Raises LakeError."""
-    changes = replaced(spark, replayed.snapshot, replayed.design.schema, comparison.replaced)
+    changes = arguments_to_remove_rows(spark, replayed.snapshot, replayed.design.schema, comparison.replaced)
     added = [*replayed.files, *changes["adds"]]
     return _arguments(replayed, added, changes["removes"]) | {"dv_updates": changes["dv_updates"]}
 
 
-def replaced(
+def arguments_to_remove_rows(
     spark: SparkSession, snapshot: Snapshot, schema: TableSchema, all_rows: Sequence[ReplacedRows]
 ) -> dict[str, Any]:
     """The arguments of a commit by which rows go: files, and deletion vectors of others or these written again.
@@ -263,7 +265,7 @@ def _files_with_vectors(
     return [(rows.file, descriptor) for rows, descriptor in zip(partial, descriptors, strict=True)]
 
 
-def renewing(replayed: ReplayedWindows) -> dict[str, Any]:
+def arguments_to_replace_all(replayed: ReplayedWindows) -> dict[str, Any]:
     """The arguments of the commit that puts the new rows in the place of all that silver has."""
     return _arguments(replayed, replayed.files, replayed.snapshot.files)
 

@@ -167,7 +167,7 @@ def remaining(task: KeptRows) -> Iterator[DataFile | FailedReplay]:
     file = task.replaced.file
     try:
         rows = data_files.read_columns(task.path, file, task.schema.names, task.schema)
-        is_alive = deletion_vectors.living(task.path, file.deletion_vector, len(rows))
+        is_alive = deletion_vectors.living_rows_mask(task.path, file.deletion_vector, len(rows))
         is_alive[np.asarray(BitMap64.deserialize(task.replaced.rows).to_array(), np.int64)] = False
         yield data_files.write(task.path, rows.filter(pa.array(is_alive)), task.schema, task.configuration)
     except StratalogError as error:

@@ -21,7 +21,7 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import moved_lookup
-from spark_jobs.engine.exact_texts import ExactTextChange, changed
+from spark_jobs.engine.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.engine.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import moved_keys
@@ -72,7 +72,7 @@ class SilverSource:
     key: tuple[str, ...]
 
 
-def overlapping(files: Sequence[DataFile], schema: TableSchema, windows: Sequence[Range]) -> list[DataFile]:
+def files_overlapping(files: Sequence[DataFile], schema: TableSchema, windows: Sequence[Range]) -> list[DataFile]:
     """The silver files that may have rows of some windows."""
     return [file for file in files if any(_may_overlap(file, schema, window) for window in windows)]
 
@@ -106,7 +106,7 @@ def touched_keys(
     removed = touched_rows(origin, restatement.removed, names, restatement, after=None)
     added_keys = touched_rows(origin, added, names, restatement, after=after)
     # Removed files have exact texts under the names that columns had then.
-    parts = chain((changed(rows, restatement.exact_texts) for rows in removed), added_keys)
+    parts = chain((with_text_changes(rows, restatement.exact_texts) for rows in removed), added_keys)
     if silver.MOVED_FROM not in origin.schema.names:
         return last_of_each(pa.concat_tables([no_rows, *map(within, parts)]), origin.key)
     # A key of any range may be that which a row of another one had before.
@@ -169,16 +169,16 @@ def living_rows(
     Raises LakeError.
     """
     if silver.ABSENT not in names or silver.MOVED_FROM not in origin.schema.names:
-        return changed(_living_rows(origin, files, keys, names, floor), statements.exact)
+        return with_text_changes(_living_rows(origin, files, keys, names, floor), statements.exact)
     reading = [*dict.fromkeys([*names, *moved_lookup.NEEDED])]
     of_source = [name for name in names if name not in silver.ADDED and name not in silver.LACKING]
 
     def read(wanted: pa.Table) -> pa.Table:
         own_keys = Keys(wanted, origin.key, exact=statements.exact)
-        return changed(_living_rows(origin, files, own_keys, reading, None), statements.exact)
+        return with_text_changes(_living_rows(origin, files, own_keys, reading, None), statements.exact)
 
-    rows = changed(_living_rows(origin, files, keys, reading, floor), statements.exact)
-    rows = moved_lookup.completed(rows, origin.key, of_source, read, emptied=floor or statements.emptied)
+    rows = with_text_changes(_living_rows(origin, files, keys, reading, floor), statements.exact)
+    rows = moved_lookup.complete_moved_rows(rows, origin.key, of_source, read, emptied=floor or statements.emptied)
     return rows.select([*dict.fromkeys([*names, silver.MOVED_FROM])])
 
 
@@ -204,7 +204,7 @@ def with_moved(origin: SilverSource, restatement: Restatement, touched: pa.Table
         return touched
     # Keys whose rows came from touched ones are touched, and so on, until none is added.
     rows = pa.concat_tables(moved_rows)
-    old_keys, numbers = moved_keys.read(rows.column(silver.MOVED_FROM), origin.key, rows.schema)
+    old_keys, numbers = moved_keys.keys_from_texts(rows.column(silver.MOVED_FROM), origin.key, rows.schema)
     rows = rows.take(numbers).select(touched.column_names).cast(touched.schema)
     is_left = np.ones(len(rows), np.bool_)
     while True:
@@ -250,7 +250,7 @@ def touched_rows(
             is_touched = pc.or_(is_touched, is_from_server)
         is_touched = pc.and_(is_touched, pc.not_equal(op, silver.Op.TRUNCATE))
         if file.deletion_vector is not None:
-            living = deletion_vectors.living(origin.path, file.deletion_vector, len(rows))
+            living = deletion_vectors.living_rows_mask(origin.path, file.deletion_vector, len(rows))
             is_touched = pc.and_(is_touched, pa.array(living))
         yield rows.select(list(names)).filter(is_touched)
 
@@ -267,7 +267,7 @@ def _deletes(touched: pa.Table, present: pa.Table, keys: Keys, schema: pa.Schema
     return pa.table(columns, schema=schema)
 
 
-def unchanged(states_of: pa.Table, target_rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+def equal_rows_mask(states_of: pa.Table, target_rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Row by row, whether two tables with the same columns have the same values; NULL is a value."""
     is_same = np.ones(len(target_rows), np.bool_)
     for name in target_rows.column_names:

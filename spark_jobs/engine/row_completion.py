@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine.change_extent import Extent
-from spark_jobs.engine.exact_texts import changed
+from spark_jobs.engine.exact_texts import with_text_changes
 from spark_jobs.engine.locate import Keys
 from spark_jobs.engine.moved_lookup import old_keys
 from spark_jobs.engine.partial_merge import SilverLookup, is_never_whole
@@ -35,7 +35,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
 from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_of_each, newest, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns
-from spark_jobs.silver.row_overlay import completed as completed_by_key
+from spark_jobs.silver.row_overlay import completed_rows_and_whole_flags as completed_by_key
 
 KEY_NUMBER = "\0key"
 """Of a row by which key of a merge it is identified; NULL where it came from silver."""
@@ -74,18 +74,20 @@ class MergedChanges:
         return replace(self, rows=self.rows.filter(is_wanted), keys=self.keys[number : number + 1])
 
 
-def completed(
+def whole_changes_and_never_whole_count(
     changes: MergedChanges, earlier: EarlierRows, columns: silver.Columns, within: Callable[[pa.Table], pa.Table]
 ) -> tuple[pa.Table, int]:
     """The changes that are whole; and by how many more the keys are that were never whole.
 
     within: the rows that are of the task's own keys, of some. Raises TableStopped, LakeError.
     """
-    rows, never_whole = _completed(changes if len(changes.keys) == 1 else changes.of_key(0), earlier, columns, within)
+    rows, never_whole = _whole_changes_of_one_key(
+        changes if len(changes.keys) == 1 else changes.of_key(0), earlier, columns, within
+    )
     # A statement gave the table another key, and stands between rows that are identified by one and by the other.
     parts = [rows]
     for number in range(1, len(changes.keys)):
-        rows, _ = _completed(changes.of_key(number), _uncounted(earlier), columns, within)
+        rows, _ = _whole_changes_of_one_key(changes.of_key(number), _uncounted(earlier), columns, within)
         parts.append(rows.filter(pc.is_valid(rows.column(KEY_NUMBER))))
     return pa.concat_tables(parts), never_whole
 
@@ -94,7 +96,7 @@ def _uncounted(earlier: EarlierRows) -> EarlierRows:
     return EarlierRows(replace(earlier.lookup, never_whole=0))
 
 
-def _completed(
+def _whole_changes_of_one_key(
     changes: MergedChanges, earlier: EarlierRows, columns: silver.Columns, within: Callable[[pa.Table], pa.Table]
 ) -> tuple[pa.Table, int]:
     """The same of changes that are identified by one key."""
@@ -162,7 +164,7 @@ def _with_old_rows(rows: pa.Table, floor: Position | None, columns: silver.Colum
     is_from_server = np.asarray(silver.is_from_server(op), np.bool_) & ~is_gone
     is_new = np.ones(len(rows), np.bool_)
     walk = RowWalk(rows, key, [*columns.types], order, starts, is_gone, is_moved, is_from_server, is_new, emptied)
-    return walk.completed()
+    return walk.completed_rows()
 
 
 def _periods(rows: pa.Table, statements: pa.Table, floor: Position | None) -> NDArray[np.int64]:
@@ -189,7 +191,10 @@ def _distinct(
     parts.append(old_keys(rows, key).cast(parts[0].schema))
     if restatement:
         removed_rows = touched_rows(earlier.lookup.origin, restatement.removed, names, restatement, after=None)
-        parts += [within(changed(removed, restatement.exact_texts)).cast(parts[0].schema) for removed in removed_rows]
+        parts += [
+            within(with_text_changes(removed, restatement.exact_texts)).cast(parts[0].schema)
+            for removed in removed_rows
+        ]
     return last_of_each(pa.concat_tables(parts), key)
 
 

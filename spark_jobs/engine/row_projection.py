@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_jobs.delta.schema import DeltaColumn, column_of
 from spark_jobs.engine import fills
-from spark_jobs.engine.exact_texts import ExactTextChange, changed
+from spark_jobs.engine.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.silver.projection import Projection
 
@@ -45,8 +45,8 @@ class RowProjection:
         yield from (fill.sql for fill in self.fills)
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> "RowProjection":
-        """With these values, as ``fills.evaluated`` gives them."""
-        return replace(self, fills=fills.valued(self.fills, values))
+        """With these values, as ``fills.values_by_expression`` gives them."""
+        return replace(self, fills=fills.fills_with_values(self.fills, values))
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """Rows with the present columns; columns that are not of the table stay behind them."""
@@ -63,7 +63,7 @@ class RowProjection:
         rest = {name: rows.column(name) for name in rows.column_names if name not in self.names}
         # Names of columns are keys of exact texts, and items of what rows lack.
         moved = {old: new for old, new in self.names.items() if new != old}
-        return changed(pa.table(cells | rest), [ExactTextChange(moved, self.texts, moved)])
+        return with_text_changes(pa.table(cells | rest), [ExactTextChange(moved, self.texts, moved)])
 
 
 def _as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

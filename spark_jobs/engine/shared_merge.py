@@ -32,7 +32,7 @@ from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.engine.downstream_task import MergedFiles, between, range_bounds
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.order_times import positions_of
-from spark_jobs.engine.restatement import SilverSource, touched_rows, unchanged
+from spark_jobs.engine.restatement import SilverSource, equal_rows_mask, touched_rows
 from spark_jobs.engine.shared_plan import SharedUnit, Side
 from spark_jobs.engine.target_files import RowChanges, as_bytes, write_rows, written_again
 from spark_jobs.errors import TableStopped
@@ -145,7 +145,7 @@ def _changed_keys(source: SilverSource, file: DataFile, names: Sequence[str], af
         is_read = silver.is_from_server(rows.column("_op"))
         is_changed = pc.and_(is_changed, pc.or_(is_read, at_or_after(rows.column("_window_start"), after)))
     if file.deletion_vector is not None:
-        living = deletion_vectors.living(source.path, file.deletion_vector, len(rows))
+        living = deletion_vectors.living_rows_mask(source.path, file.deletion_vector, len(rows))
         is_changed = pc.and_(is_changed, pa.array(living))
     return rows.select(list(names)).filter(is_changed)
 
@@ -232,7 +232,7 @@ def _markers(side: Side) -> pa.Table:
         rows = data_files.read_columns(side.silver.path, file, _CHANGE, side.silver.schema)
         is_marker = pc.equal(rows.column("_op"), silver.Op.TRUNCATE)
         if file.deletion_vector is not None:
-            living = deletion_vectors.living(side.silver.path, file.deletion_vector, len(rows))
+            living = deletion_vectors.living_rows_mask(side.silver.path, file.deletion_vector, len(rows))
             is_marker = pc.and_(is_marker, pa.array(living))
         parts.append(rows.filter(is_marker))
     return _changes(side, parts)
@@ -263,7 +263,7 @@ def _is_winner(unit: SharedUnit, hit: Hit, last: LastChanges, winners: Numbers) 
     own_rows = np.flatnonzero(is_same & (of_hit.sides == 0)) if unit.restatement else _NO_ROWS
     if len(own_rows):
         target_rows = data_files.read_rows(unit.target, hit.file, hit.rows[own_rows], unit.schema.names, unit.schema)
-        is_same[own_rows] = unchanged(_new_target_rows(unit, of_hit.take(own_rows)), target_rows)
+        is_same[own_rows] = equal_rows_mask(_new_target_rows(unit, of_hit.take(own_rows)), target_rows)
     return np.asarray(is_same, np.bool_)
 
 

@@ -100,7 +100,7 @@ def run(
 
 def with_values(units: Sequence[PreparedCompaction]) -> list[PreparedCompaction]:
     """The units with the values that statements fill in."""
-    values = fills.evaluated(sql for unit in units for sql in unit.expressions())
+    values = fills.values_by_expression(sql for unit in units for sql in unit.expressions())
     return [unit.valued(values) for unit in units]
 
 
@@ -282,7 +282,9 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult], rewriting:
     # One commit a stage, in the order of the log, so that a failure leaves a prefix of it.
     for at, stage in enumerate(unit.stages):
         is_new = head is None or stage.overwrites
-        before = work.table.new(stage.columns.stored, silver.properties(work.table), head) if is_new else head
+        before = (
+            work.table.unwritten_head(stage.columns.stored, silver.properties(work.table), head) if is_new else head
+        )
         assert before is not None
         stage_results = [result for result in results if result.window == stage.window]
         new_commit, left_out = _commit_of(work, stage, stage_results)

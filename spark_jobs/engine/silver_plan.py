@@ -102,8 +102,8 @@ class PreparedCompaction:
         yield from (sql for part in self.files for sql in part.projection.expressions())
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> "PreparedCompaction":
-        """With these values, as ``fills.evaluated`` gives them."""
-        stages = tuple(replace(stage, fills=fills.valued(stage.fills, values)) for stage in self.stages)
+        """With these values, as ``fills.values_by_expression`` gives them."""
+        stages = tuple(replace(stage, fills=fills.fills_with_values(stage.fills, values)) for stage in self.stages)
         windows = tuple(window.valued(values) for window in self.unit.windows)
         files = tuple(replace(part, projection=part.projection.valued(values)) for part in self.files)
         return replace(self, stages=stages, unit=replace(self.unit, windows=windows), files=files)

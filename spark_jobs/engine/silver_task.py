@@ -25,7 +25,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import fills, shuffle_blocks
 from spark_jobs.engine.exact_texts import ExactTextChange
-from spark_jobs.engine.fills import ColumnFill, refilled
+from spark_jobs.engine.fills import ColumnFill, rewritten_with_fills
 from spark_jobs.engine.inherited_rows import (
     InheritedFiles,
     InheritedRows,
@@ -42,9 +42,9 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.decode_task import decoding_task, noting
 from spark_jobs.silver.failing_transaction import first_failing
-from spark_jobs.silver.keyless_rows import counted, ordered
+from spark_jobs.silver.keyless_rows import sorted_by_bounded_column, summed_copies
 from spark_jobs.silver.net_changes import SliceOrigin, sorted_by_key
-from spark_jobs.silver.partial_reduction import settle
+from spark_jobs.silver.partial_reduction import one_row_per_key
 from spark_jobs.silver.positions import LOADED_ROW
 from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
 from spark_jobs.silver.slice_runs import Runs, SliceRun, gathered
@@ -90,10 +90,10 @@ class SilverWindow:
             yield from projection.expressions() if projection else ()
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> "SilverWindow":
-        """With these values, as ``fills.evaluated`` gives them."""
+        """With these values, as ``fills.values_by_expression`` gives them."""
         return replace(
             self,
-            fills=fills.valued(self.fills, values),
+            fills=fills.fills_with_values(self.fills, values),
             inherited=self.inherited and self.inherited.valued(values),
             projection=self.projection and self.projection.valued(values),
         )
@@ -213,7 +213,9 @@ def _or_error(
 
 def _refilled(task: Refill) -> Iterator[WindowResult]:
     for file in task.files:
-        for new_file in refilled(task.path, file, task.schema, task.configuration, task.fills, exact=task.exact):
+        for new_file in rewritten_with_fills(
+            task.path, file, task.schema, task.configuration, task.fills, exact=task.exact
+        ):
             yield WindowResult(task.unit, REFILLED, new_file, replaced=file.path)
 
 
@@ -262,7 +264,7 @@ def _reordered(rows: pa.Table, window: SilverWindow) -> pa.Table:
     columns = window.columns
     if columns.is_keyless:
         names = [name for name in columns.types if name in rows.column_names]
-        return ordered(counted(rows, names) if window.masks else rows, names)
+        return sorted_by_bounded_column(summed_copies(rows, names) if window.masks else rows, names)
     is_rekeyed = window.masks and window.masks.masks.keys() & {*columns.key}
     return sorted_by_key(rows, columns.key) if is_rekeyed else rows
 
@@ -394,26 +396,29 @@ def _rows_written(unit: SilverUnit, number: int, batches: Sequence[pa.RecordBatc
     if window.inherited is not None:
         yield _inherited_result(unit, number, inherited(rows, window.inherited, window.columns))
     else:
-        yield result_of(unit, number, _settled(rows, window.columns))
+        yield result_of(unit, number, _net_rows(rows, window.columns))
 
 
-def _settled(rows: pa.Table, columns: silver.Columns) -> pa.Table:
+def _net_rows(rows: pa.Table, columns: silver.Columns) -> pa.Table:
     """One row a key and window, or a distinct row and window, of all rows that there are of a bucket."""
     if not columns.is_keyless:
-        return settle(rows, columns.key)
+        return one_row_per_key(rows, columns.key)
     names = [name for name in columns.types if name in rows.column_names]
-    return ordered(counted(rows, names), names)
+    return sorted_by_bounded_column(summed_copies(rows, names), names)
 
 
-def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
-    """Writes one row a key and range as a data file of silver. settled: as ``net_changes.settle`` gives them."""
+def result_of(unit: SilverUnit, at: int, net_rows: pa.Table) -> WindowResult:
+    """Writes one row a key and range as a data file of silver.
+
+    net_rows: as ``net_changes.one_row_per_key`` gives them.
+    """
     # Cells that tell of the window, beside those of the rows.
     window = unit.windows[at]
-    op = _operations(settled, is_keyless=window.columns.is_keyless)
+    op = _operations(net_rows, is_keyless=window.columns.is_keyless)
     starts, stops = (
         _position_array([getattr(log_range, end) for log_range in window.ranges]) for end in ("start", "stop")
     )
-    ordinals = settled.column("_window").combine_chunks()
+    ordinals = net_rows.column("_window").combine_chunks()
     added_cells: dict[str, Any] = {
         "_op": op,
         "_window_start": starts.take(ordinals),
@@ -424,12 +429,12 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
     return WindowResult(
         unit=unit.number,
         window=at,
-        file=_file_of(unit, window, settled, added_cells),
-        changes=pc.sum(settled.column("_changes")).as_py() or 0,
+        file=_file_of(unit, window, net_rows, added_cells),
+        changes=pc.sum(net_rows.column("_changes")).as_py() or 0,
         inserts=counts.get(silver.Op.INSERT, 0),
         updates=counts.get(silver.Op.UPDATE, 0),
         deletes=counts.get(silver.Op.DELETE, 0),
-        newest_us=pc.max(settled.column("_micros")).as_py(),
+        newest_us=pc.max(net_rows.column("_micros")).as_py(),
     )
 
 
@@ -461,13 +466,13 @@ def _file_of(unit: SilverUnit, window: SilverWindow, rows: pa.Table, added: Mapp
     return fills.write(unit.path, stored, window.schema, window.configuration, window.fills)
 
 
-def _operations(settled: pa.Table, *, is_keyless: bool) -> pa.Array:
+def _operations(net_rows: pa.Table, *, is_keyless: bool) -> pa.Array:
     """``_op`` of net rows: gone after the window, there before it, or new; of copies: fewer, as many, or more."""
     if is_keyless:
-        copies = settled.column(silver.COPIES)
+        copies = net_rows.column(silver.COPIES)
         not_fewer = pc.if_else(pc.equal(copies, 0), silver.Op.UPDATE, silver.Op.INSERT)
         return pc.if_else(pc.less(copies, 0), silver.Op.DELETE, not_fewer).combine_chunks()
-    alive, existed = settled.column("_exists"), settled.column("_existed")
+    alive, existed = net_rows.column("_exists"), net_rows.column("_existed")
     return pc.if_else(alive, pc.if_else(existed, silver.Op.UPDATE, silver.Op.INSERT), silver.Op.DELETE).combine_chunks()
 
 

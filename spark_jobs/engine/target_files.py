@@ -16,10 +16,10 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import feed
 from spark_jobs.engine.deleted_rows import Truncations
-from spark_jobs.engine.exact_texts import ExactTextChange, changed
+from spark_jobs.engine.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.engine.locate import Numbers
-from spark_jobs.engine.restatement import unchanged
+from spark_jobs.engine.restatement import equal_rows_mask
 from spark_jobs.engine.target_unit import TargetUnit
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
@@ -41,7 +41,7 @@ class RowChanges:
 
     def columns_changed(self, rows: pa.Table) -> pa.Table:
         """Rows with filled columns and changed exact texts."""
-        return changed(with_fills(rows, self.fills), self.exact)
+        return with_text_changes(with_fills(rows, self.fills), self.exact)
 
     def applied(self, rows: pa.Table) -> pa.Table:
         """Rows of the target as they are after the statements."""
@@ -88,7 +88,7 @@ def written_again(
             was_deleted, is_deleted = (pc.sum(rows.column("_deleted")).as_py() or 0 for rows in (before, after))
             deleted += is_deleted - was_deleted
         if may_change and unit.has_feed:
-            is_changed = pa.array(~unchanged(after, before))
+            is_changed = pa.array(~equal_rows_mask(after, before))
             feed_files += feed.change_files(unit, feed.updates(before.filter(is_changed), after.filter(is_changed)))
     return WrittenAgain(tuple(removed), tuple(added), tuple(feed_files), deleted)
 
@@ -97,7 +97,7 @@ def _living(unit: TargetUnit, file: DataFile, dead: Numbers) -> pa.Table:
     """The rows of a file of the target without dead ones."""
     names = unit.schema.names if unit.provenance else unit.stored  # other parts' columns stay
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
-    is_alive = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
+    is_alive = deletion_vectors.living_rows_mask(unit.target, file.deletion_vector, len(rows))
     is_alive[dead] = False
     return rows.filter(pa.array(is_alive))
 

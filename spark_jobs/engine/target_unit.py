@@ -13,7 +13,7 @@ import pyarrow as pa
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.exact_texts import ExactTextChange
-from spark_jobs.engine.fills import ColumnFill, valued
+from spark_jobs.engine.fills import ColumnFill, fills_with_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,5 +53,5 @@ class TargetUnit:
         return self.fills
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> Self:
-        """With the values of the SQL of its columns' fills, as ``fills.evaluated`` gives them."""
-        return replace(self, fills=valued(self.fills, values))
+        """With the values of the SQL of its columns' fills, as ``fills.values_by_expression`` gives them."""
+        return replace(self, fills=fills_with_values(self.fills, values))

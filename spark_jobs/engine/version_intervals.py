@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import numbered
+from spark_jobs.silver.keyless_rows import numbers_of_equal_rows
 from spark_jobs.silver.net_changes import identity
 
 Numbers = NDArray[np.int64]
@@ -49,7 +49,7 @@ def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[
     """Of each row the one that ends it, or a statement before that. flags: alive, statements."""
     is_marker = flags[1]
     if columns.is_keyless:
-        following = _deletes_of_copies(numbered(rows, [*columns.types]), ranks, flags)
+        following = _deletes_of_copies(numbers_of_equal_rows(rows, [*columns.types]), ranks, flags)
     else:
         following = _next_of_keys(numbers_of_keys(rows, columns.key), ranks, flags)
     # The first statement after each row.

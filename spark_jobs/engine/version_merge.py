@@ -21,13 +21,13 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.change_rows import fields_of, new_statements
 from spark_jobs.engine.change_units import ChangeUnit
-from spark_jobs.engine.exact_texts import changed
+from spark_jobs.engine.exact_texts import with_text_changes
 from spark_jobs.engine.fills import with_fills
 from spark_jobs.engine.locate import Keys, Numbers, hits
-from spark_jobs.engine.restatement import unchanged
+from spark_jobs.engine.restatement import equal_rows_mask
 from spark_jobs.engine.version_intervals import numbers_of_keys, with_intervals
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import distinct, numbered
+from spark_jobs.silver.keyless_rows import distinct, numbers_of_equal_rows
 from spark_jobs.silver.positions import FIELDS, last_of_each
 
 _FILE, _ROW, _IS_REPLACED = "\0file", "\0row", "\0replaced"
@@ -72,7 +72,7 @@ def looked_through(unit: ChangeUnit, files: Sequence[DataFile]) -> pa.Table:
         tests = data_files.read_columns(unit.target, file, ["_op", "_position", *flags_of_versions], unit.schema)
         is_replaced = unit.extent.of_target(tests) if unit.extent.is_restated else pa.array([False] * len(tests))
         is_wanted = pc.or_(is_replaced, tests.column("_is_current")) if unit.ends_all else is_replaced
-        living = deletion_vectors.living(unit.target, file.deletion_vector, len(tests))
+        living = deletion_vectors.living_rows_mask(unit.target, file.deletion_vector, len(tests))
         numbers = np.flatnonzero(np.asarray(pc.fill_null(is_wanted, False), np.bool_) & living)
         if len(numbers):
             rows = _target_rows_of(unit, file, numbers, names)
@@ -92,7 +92,7 @@ def _target_rows_of(unit: ChangeUnit, file: DataFile, numbers: Numbers, names: S
     """Rows of the target as they are after the statements of the merge."""
     names = [*names, *_interval_of(unit)]
     rows = data_files.read_rows(unit.target, file, numbers, names, unit.schema)
-    return changed(with_fills(rows, unit.fills), unit.exact).select(names)
+    return with_text_changes(with_fills(rows, unit.fills), unit.exact).select(names)
 
 
 def _interval_of(unit: ChangeUnit) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def merged(
     versions = with_intervals(pa.concat_tables([stay.select(names), new, enders]), unit.columns)
     after, new_versions = versions.slice(0, len(stay)), versions.slice(len(stay), len(new))
     # Of the target's rows those go that end otherwise, and those that are replaced by others.
-    is_other = ~unchanged(after.select(_INTERVAL), stay.select(_INTERVAL))
+    is_other = ~equal_rows_mask(after.select(_INTERVAL), stay.select(_INTERVAL))
     old_kept, new_kept = pairs(replaced, new_versions, unit.columns)
     return MergedVersions(
         ended=after.filter(pa.array(is_other)),
@@ -191,14 +191,18 @@ def pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tu
     position = all_rows.column("_position").combine_chunks()
     cells = [position.field(name).to_numpy(zero_copy_only=False) for name in FIELDS]
     operation = all_rows.column("_op").combine_chunks().dictionary_encode().indices.to_numpy()
-    identity = numbered(all_rows, [*columns.types]) if columns.is_keyless else numbers_of_keys(all_rows, columns.key)
+    identity = (
+        numbers_of_equal_rows(all_rows, [*columns.types])
+        if columns.is_keyless
+        else numbers_of_keys(all_rows, columns.key)
+    )
     _, codes = np.unique(np.stack([*cells, operation, identity]), axis=1, return_inverse=True)
     codes, is_old = codes.reshape(-1), np.arange(len(all_rows)) < len(replaced)
     old, new = (np.flatnonzero(is_side)[np.argsort(codes[is_side], kind="stable")] for is_side in (is_old, ~is_old))
     tickets = [codes[side] * (len(all_rows) + 1) + _ordinals(codes[side]) for side in (old, new)]
     _, at_old, at_new = np.intersect1d(tickets[0], tickets[1], assume_unique=True, return_indices=True)
     old, new = old[at_old], new[at_new] - len(replaced)
-    is_same = unchanged(versions.select(names).take(pa.array(new)), replaced.select(names).take(pa.array(old)))
+    is_same = equal_rows_mask(versions.select(names).take(pa.array(new)), replaced.select(names).take(pa.array(old)))
     is_kept[0][old[is_same]] = True
     is_kept[1][new[is_same]] = True
     return is_kept

@@ -323,7 +323,7 @@ class _View:
         if not vectors:
             return changes
         # The bytes of all vectors go into one file, and each entry says where its own are.
-        bitmaps = deletion_vectors.stored(self.path, [*vectors.values()])
+        bitmaps = deletion_vectors.stored_vectors(self.path, [*vectors.values()])
         name = f"deletion-vectors-{uuid.uuid4()}.puffin"
         counts = [vector.cardinality for vector in vectors.values()]
         content, blobs = puffin(list(zip(vectors, bitmaps, counts, strict=True)))

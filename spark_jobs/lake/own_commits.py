@@ -45,7 +45,7 @@ def since(path: str, version: int) -> list[tuple[int, Checkpoint]]:
     """Our commits after a Delta version, newest first, without those in the middle of a statement. Raises LakeError."""
     newest = _newest(path, after=max(-1, version - _REARRANGED))
     if newest is None:
-        table = opened(path)
+        table = deltalake_table(path)
         count = table.version() - version if table else 0
         newest = list(_history(path, table, count + _REARRANGED)) if table and count > 0 else []
     return [entry for entry in _checkpoints(path, newest) if entry[0] > version and not entry[1].is_unfinished]
@@ -61,7 +61,7 @@ def _finished(path: str, checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-def opened(path: str) -> deltalake.DeltaTable | None:
+def deltalake_table(path: str) -> deltalake.DeltaTable | None:
     """The table as deltalake reads it; None where there is none. Raises LakeError."""
     with readable_table(path):
         try:
@@ -99,7 +99,7 @@ def _newest(path: str, count: int | None = None, after: int = -1) -> list[Commit
 
 
 def _head_by_whole_log(path: str) -> Head | None:
-    table = opened(path)
+    table = deltalake_table(path)
     if table is None:
         return None
     counter = table.transaction_version(APPLICATION) or 0

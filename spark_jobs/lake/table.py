@@ -65,7 +65,7 @@ class Table:
     def is_newest(self, version: int) -> bool:
         """True if no commit came after a version. Most tables are not opened for it. Raises LakeError."""
         if not is_stored(self.path):
-            opened = own_commits.opened(self.path)
+            opened = own_commits.deltalake_table(self.path)
             return opened is not None and opened.version() == version
         # Commits are removed from the oldest on: where the version's own is there, so would be the next one.
         log = stored_path(self.path) / "_delta_log"
@@ -110,7 +110,7 @@ class Table:
         with translated(self.path):
             return rows.toArrow()
 
-    def new(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
+    def unwritten_head(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
         """The head to plan upon where there is no table yet, or one is rebuilt upon its head. Nothing is written."""
         version, counter = (upon.version, upon.counter) if upon else (-1, 0)
         return Head(version, counter, None, Design(columns, properties))
@@ -118,15 +118,19 @@ class Table:
     def scan(
         self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM."""
+        """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM.
+
+        Raises LakeError.
+        """
         if not is_local(self.path):
             yield from rows_of(self.path, version, columns, condition, rows=rows)
             return
-        dataset = opened_by_deltalake(self.path, version).to_pyarrow_dataset(filesystem=_local_files(self.path))
-        scanner = dataset.scanner(
-            columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
-        )
-        yield from scanner.to_batches()
+        with own_commits.readable_table(self.path):
+            dataset = opened_by_deltalake(self.path, version).to_pyarrow_dataset(filesystem=_local_files(self.path))
+            scanner = dataset.scanner(
+                columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
+            )
+            yield from scanner.to_batches()
 
     def rows(
         self, conditions: list[tuple[str, str, Any]] | None = None, columns: list[str] | None = None
@@ -144,7 +148,7 @@ class Table:
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Newest commits by Delta's history, newest first, without a JVM."""
-        opened = own_commits.opened(self.path)
+        opened = own_commits.deltalake_table(self.path)
         return [] if opened is None else opened.history(limit)
 
     def append_rows(self, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
@@ -202,7 +206,7 @@ class Table:
 
         retry_on_conflict(claim)
 
-    def files(self) -> list[int]:
+    def file_sizes(self) -> list[int]:
         """Bytes of each data file of the newest version; none where there is no table."""
         snapshot = snapshot_of(self.path)
         return [] if snapshot is None else [file.size for file in snapshot.files]

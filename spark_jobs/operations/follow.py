@@ -114,7 +114,7 @@ class Follower:
         self._watches = {name: _Watch(pipeline, name, self._wake) for name in names}
         self._paces = {name: Pace(interval) for name in names}
         self.is_stopped = False
-        """Check whether ``stop`` was called."""
+        """True if ``stop`` was called."""
 
     def start(self) -> None:
         """Starts a thread a source; each source has news at first, since nobody has looked yet."""

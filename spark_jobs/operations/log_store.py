@@ -80,7 +80,7 @@ class Store:
     @property
     def gc_position(self) -> Position | None:
         """The position up to which gc removed the log; None where it removed nothing."""
-        removed = bronze.removed(self._snapshot().checkpoint)
+        removed = bronze.range_removed_by_gc(self._snapshot().checkpoint)
         return removed.stop if removed else None
 
     def get(self, at: Position | str) -> Transaction | None:

@@ -31,8 +31,8 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
-from spark_jobs.pipeline.log_gaps import Gaps, gaps_of
 from spark_jobs.pipeline.planner import Planner
+from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
@@ -60,7 +60,7 @@ class _StoppingEvent:
             return self.statement.effect is not Effect.NONE and self.statement.names(name.schema, name.table)
         return self.tables is None or name in self.tables
 
-    def with_children(self, gaps: Gaps) -> "_StoppingEvent":
+    def with_children(self, gaps: SourceUnloggedChanges) -> "_StoppingEvent":
         """Also about the tables whose rows the server changes by those of the event, at which they may stop."""
         if self.statement or self.tables is None:
             return self
@@ -76,7 +76,7 @@ def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None 
     """
     lake = lake_of(pipeline)
     event = _event(lake, source, position)
-    event = event.with_children(gaps_of(pipeline, lake, source))
+    event = event.with_children(unlogged_changes_of(pipeline, lake, source))
     entries = _entries(pipeline, lake, source)
     skips = quarantine.read(lake, source)
     candidates = (
@@ -175,7 +175,7 @@ def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool
     name = _table_name(entry)
     snapshot = BronzeSnapshot.of(lake, source)
     new = _reset(entry, silver.resets(head))
-    surveyed = publication.surveyed(lake, source)
+    surveyed = publication.surveyed_to(lake, source)
     only = frozenset([name])
     planner = Planner(pipeline, lake, snapshot, only, surveyed)
     planned = planner.plan(
@@ -215,7 +215,9 @@ def _row_count(target: Table) -> int:
             count += file.num_rows
             continue
         is_own = own_rows(snapshot.path, file, snapshot.schema, provenance)
-        count += int((is_own & deletion_vectors.living(snapshot.path, file.deletion_vector, len(is_own))).sum())
+        count += int(
+            (is_own & deletion_vectors.living_rows_mask(snapshot.path, file.deletion_vector, len(is_own))).sum()
+        )
     return count
 
 
@@ -307,7 +309,7 @@ def _older_rows(path: str, head: Head, emptied: Position | None, oldest: Positio
         rows = data_files.read_columns(path, file, ["_op", "_position"], snapshot.schema)
         op, position = rows.column("_op"), rows.column("_position")
         is_alive = pc.invert(pc.is_in(op, pa.array([str(silver.Op.TRUNCATE), str(silver.Op.DELETE)])))
-        is_alive = pc.and_(is_alive, pa.array(deletion_vectors.living(path, file.deletion_vector, len(rows))))
+        is_alive = pc.and_(is_alive, pa.array(deletion_vectors.living_rows_mask(path, file.deletion_vector, len(rows))))
         if emptied:
             is_alive = pc.and_(is_alive, since_emptied(position, emptied))
         is_loaded = pc.equal(op, silver.Op.LOAD)
@@ -373,8 +375,8 @@ def _parsed_position(lake: Lake, source: str, text: str) -> Position:
     except ConfigError as error:
         raise ConfigError({"--at": str(error)}) from error
     snapshot = BronzeSnapshot.of(lake, source)
-    generations = stretches(snapshot.checkpoint)
-    if "/" in text.partition(":")[0] or len(generations) == 1:
+    log_stretches = stretches(snapshot.checkpoint)
+    if "/" in text.partition(":")[0] or len(log_stretches) == 1:
         return position
     in_file = pc.field("file") == position.file
     batches = snapshot.table.scan(snapshot.version, ["stretch"], in_file, rows=1 << 16)
@@ -382,7 +384,7 @@ def _parsed_position(lake: Lake, source: str, text: str) -> Position:
     if len(numbers) > 1:
         listed = " or ".join(str(replace(position, stretch=number)) for number in numbers)
         raise ConfigError({"--at": f"{position} may lie in several stretches of the log; write {listed}"})
-    return replace(position, stretch=numbers[0] if numbers else generations[-1].number)
+    return replace(position, stretch=numbers[0] if numbers else log_stretches[-1].number)
 
 
 def _event(lake: Lake, source: str, text: str) -> _StoppingEvent:

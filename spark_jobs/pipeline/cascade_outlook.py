@@ -11,10 +11,10 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.cascades.key_columns import KeyColumns
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import LogGap, log_gaps
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges, unlogged_changes
 from spark_jobs.errors import TableStopped
 from spark_jobs.pipeline.cascade_refusals import refusals
-from spark_jobs.pipeline.log_gaps import LIMITS
+from spark_jobs.pipeline.unlogged_changes import LIMITS
 from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts
@@ -32,7 +32,7 @@ def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
     """Those of tables in scope, by table and constraint. Raises SourceError."""
     with server.connect() as connection:
         facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
-        gaps = log_gaps([], facts)
+        gaps = unlogged_changes([], facts)
         definitions = {}
         if any(gap.key for gap in gaps):
             definitions = {definition.name: definition for definition in read_definitions(server, connection)}
@@ -49,12 +49,12 @@ def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
     return [*versioned, *(_outlook(pipeline, gap, refused, definitions) for gap in _in_order(pipeline, keys))]
 
 
-def _in_order(pipeline: Pipeline, keys: list[LogGap]) -> list[LogGap]:
+def _in_order(pipeline: Pipeline, keys: list[UnloggedChanges]) -> list[UnloggedChanges]:
     in_scope = (gap for gap in keys if pipeline.scope.holds(gap.table.schema, gap.table.table))
     return sorted(in_scope, key=lambda gap: (gap.table, gap.key.name if gap.key else ""))
 
 
-def _logged_outlook(gap: LogGap) -> Outlook:
+def _logged_outlook(gap: UnloggedChanges) -> Outlook:
     assert gap.key
     key = gap.key
     return Outlook(f"{gap.table}: the foreign key {key.name} -> {key.parent} {key.rules} is logged by the server", True)
@@ -62,7 +62,7 @@ def _logged_outlook(gap: LogGap) -> Outlook:
 
 def _outlook(
     pipeline: Pipeline,
-    gap: LogGap,
+    gap: UnloggedChanges,
     refused: Mapping[TableName, str],
     definitions: Mapping[TableName, TableDefinition],
 ) -> Outlook:

@@ -1,7 +1,7 @@
 """Child tables with ``on_cascade: apply`` whose changes by foreign keys cannot be derived, by the configuration alone.
 
 Put here: which tables these are, and why. Not here: what the lake lacks of a table (cascade_step.py), or what becomes
-of them (log_gaps.py).
+of them (unlogged_changes.py).
 """
 
 from collections.abc import Collection, Iterator
@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterator
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
-from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.downstream.modes import CURRENT_ROWS
 from spark_jobs.errors import TableStopped
 from spark_jobs.pipeline.destinations import destinations_of
 from spark_jobs.silver.planning_context import filters_of
 
 
-def refusals(pipeline: Pipeline, source: str, keys: Collection[LogGap]) -> dict[TableName, str]:
+def refusals(pipeline: Pipeline, source: str, keys: Collection[UnloggedChanges]) -> dict[TableName, str]:
     """The child tables with ``on_cascade: apply`` that cannot be derived, and why, by the configuration alone.
 
     keys: all foreign keys that cascade, of whichever tables.

@@ -25,7 +25,7 @@ from spark_jobs.cascades.walk import ChildTable, Derived, JoinedLog, Walk
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.effects import AlterTable, effects
-from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.modes import CURRENT_VALUES
 from spark_jobs.downstream.multi_source import PROVENANCE
@@ -36,7 +36,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_refusals import destination_of_rows, is_applied, refusals
 from spark_jobs.pipeline.destinations import downstream_of
-from spark_jobs.pipeline.log_gaps import Gaps, names_by_history
+from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, names_by_history
 from spark_jobs.schema.history import read as read_history
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
@@ -88,7 +88,7 @@ class CascadeStep:
     lake: Lake
     snapshot: BronzeSnapshot
     entries: Sequence[Entry]
-    gaps: Gaps
+    gaps: SourceUnloggedChanges
 
     @property
     def source(self) -> str:
@@ -96,7 +96,7 @@ class CascadeStep:
 
     def run(self) -> AppliedCascades:
         """Raises LostRace where another writer has derived meanwhile, LakeError."""
-        keys = [gap for gap in self.gaps.gaps if gap.key]
+        keys = [gap for gap in self.gaps.changes if gap.key]
         if not any(is_applied(self.pipeline, gap.table) for gap in keys):
             return NOTHING_APPLIED
         refused = refusals(self.pipeline, self.source, keys)
@@ -120,7 +120,7 @@ class CascadeStep:
                 limits |= dict.fromkeys(names, CascadeLimit(derived.end, derived.reason))
         # One commit for all of them; none where no parent changed.
         if new != positions:
-            upon = head or table.new(derived_slices.COLUMNS, {})
+            upon = head or table.unwritten_head(derived_slices.COLUMNS, {})
             commit = CascadesCommit(
                 self.snapshot.end,
                 new_batch(),
@@ -134,7 +134,7 @@ class CascadeStep:
         return AppliedCascades(limits, refused, derived_slices.counts(slices))
 
     def _derived(
-        self, group: Sequence[LogGap], positions: Mapping[str, Position], refused: dict[TableName, str]
+        self, group: Sequence[UnloggedChanges], positions: Mapping[str, Position], refused: dict[TableName, str]
     ) -> Derived | None:
         """What is derived of tables that keys join; None where nothing that the keys refer to changed.
 
@@ -172,7 +172,7 @@ class CascadeStep:
         joined = JoinedLog(index, self.snapshot.table.path, Range(begin, end), since, children, group)
         return Walk(self._with_definitions(joined, scan)).derive()
 
-    def _has_parents(self, group: Sequence[LogGap], within: Range) -> bool:
+    def _has_parents(self, group: Sequence[UnloggedChanges], within: Range) -> bool:
         """True if a part of the log has rows of a parent, or may commit such that were prepared before it."""
         index = read_index(self.snapshot.table, self.snapshot.version, within)
         if index.flags("is_xa").any():
@@ -181,7 +181,11 @@ class CascadeStep:
         return any(len(index.in_ranges(index.rows_of(parent), [within])[0]) for parent in parents)
 
     def _behind_mirrors(
-        self, index: SliceIndex, group: Sequence[LogGap], start: Position, children: Mapping[TableName, ChildTable]
+        self,
+        index: SliceIndex,
+        group: Sequence[UnloggedChanges],
+        start: Position,
+        children: Mapping[TableName, ChildTable],
     ) -> tuple[Position, str | None]:
         """From where on changes are derived where mirrors are ahead, and why they cannot be.
 
@@ -199,7 +203,7 @@ class CascadeStep:
         snapshot = self.snapshot
         return scan_effective(snapshot.table, snapshot.version, Range(since, snapshot.end), snapshot.oldest, {since})
 
-    def _cascades(self, index: SliceIndex, group: Sequence[LogGap], within: Range) -> bool:
+    def _cascades(self, index: SliceIndex, group: Sequence[UnloggedChanges], within: Range) -> bool:
         """True if a change of a parent may change child rows. index: from the range's start on."""
         named = names_by_history(self.lake, self.source)
         for gap in group:
@@ -299,9 +303,9 @@ class CascadeStep:
         return is_same
 
 
-def _table_groups(keys: Sequence[LogGap]) -> list[list[LogGap]]:
+def _table_groups(keys: Sequence[UnloggedChanges]) -> list[list[UnloggedChanges]]:
     """Foreign keys by the tables that they join."""
-    groups: list[tuple[set[TableName], list[LogGap]]] = []
+    groups: list[tuple[set[TableName], list[UnloggedChanges]]] = []
     for gap in keys:
         assert gap.key
         tables, joined = {gap.table, gap.key.parent}, [gap]

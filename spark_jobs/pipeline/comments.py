@@ -1,6 +1,6 @@
 """Comments of a server's tables and columns, which become those of downstream tables.
 
-Put here: reading them, and the commit that has them. Not here: when a table is merged (delivery.py).
+Put here: reading them, and the commit that has them. Not here: when a table is merged (table_merge.py).
 
 Comments are of now: the log has them in statements alone, so a source of files has none. They are put where a merge
 brought something; a commit of its own says them, and no row changes.

@@ -1,7 +1,7 @@
 """Targets of the rows of a source table downstream.
 
 Put here: the routes of a table as tables of the lake, with TableStopped where they do not tell. Not here: what a route
-is (config/routes.py), or merging (delivery.py).
+is (config/routes.py), or merging (table_merge.py).
 """
 
 import logging

@@ -11,7 +11,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.merge_job import MergeJob
-from spark_jobs.engine.change_course import ChangedLog
+from spark_jobs.engine.column_history import ChangedLog
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
@@ -36,7 +36,7 @@ class LoggedChanges:
         return ChangedLog(snapshot, partial(filters_of, rules, self.source), partial(self._replayed, snapshot))
 
     def _replayed(self, snapshot: BronzeSnapshot, work: MergeJob, log_range: Range | None) -> CompactionJob | None:
-        """As ``change_course.Replayed``."""
+        """As ``column_history.Replayed``."""
         assert work.pinned.position
         log_range = Range(snapshot.earliest, work.pinned.position) if log_range is None else log_range
         try:

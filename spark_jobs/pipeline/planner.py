@@ -22,8 +22,8 @@ from spark_jobs.errors import (
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_step import CascadeLimit
-from spark_jobs.pipeline.log_gaps import Gaps, gaps_of
 from spark_jobs.pipeline.table_planner import InsideSlices, TablePlanner
+from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from spark_jobs.schema.history import ServerDefinitions
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete
@@ -72,7 +72,7 @@ class Planner:
     tables: frozenset[TableName] | None = None
     surveyed: Position | None = None
     """Up to where earlier runs have looked at bronze."""
-    gaps: Gaps | None = None
+    gaps: SourceUnloggedChanges | None = None
     """Those of the source's log; read where nobody has them."""
     limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
     """Child tables whose changes by foreign keys are derived up to a position before the log's end."""
@@ -105,7 +105,7 @@ class Planner:
         context = replace(PlanningContext.of(self.pipeline, self.lake, self.snapshot), by_log=by_log)
         inputs = replace(RenameLineage(context).inputs(slices), first_row_position=position_of_rows(slices))
         planned = Plan(self._with_new(entries, scan), [], {}, index=slices)
-        gaps = gaps_of(self.pipeline, self.lake, self.source) if self.gaps is None else self.gaps
+        gaps = unlogged_changes_of(self.pipeline, self.lake, self.source) if self.gaps is None else self.gaps
         tables = TablePlanner(self.pipeline, self.lake, self.snapshot, scan, inputs, cuts, gaps, slices, self.limits)
         # Each table is planned by itself: one that stops leaves the others as they are.
         inside: frozenset[Position] = frozenset()

@@ -72,8 +72,8 @@ def plan_table(
     _require_unfolded(snapshot.source, name, head, log_range)
     filters = filters_of(context.filters, snapshot.source, name)
     touched = touched_windows(snapshot, table, head, log_range, is_ruled=bool(filters))
-    generations = stretches(snapshot.checkpoint)
-    naming = naming_statement(table, head, log_range, generations) if head and has_inherited else None
+    log_stretches = stretches(snapshot.checkpoint)
+    naming = naming_statement(table, head, log_range, log_stretches) if head and has_inherited else None
     if head is None or (touched is None and naming is None):
         log.info("%s: %s: has no window in %s", snapshot.source, name, log_range)
         return None
@@ -121,6 +121,7 @@ def _timeline(
     """
     snapshot = context.snapshot
     assert head.position is not None
+    snapshot.require_log(head.position)  # statements that it lacks would be missing in the timeline
     full_range = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
     slices, scan = scan_effective(snapshot.table, snapshot.version, full_range, snapshot.oldest, {begin, head.position})

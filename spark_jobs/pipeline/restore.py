@@ -40,7 +40,7 @@ from spark_jobs.schema import history as schema_history
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import FilePart, Log, PartReader, Source
 from spark_jobs.source.retention_margin import file_started_at
-from spark_jobs.source.seek import Search, covered, resolve_location
+from spark_jobs.source.seek import Search, resolve_location, transactions_before
 
 log = logging.getLogger(__name__)
 
@@ -271,7 +271,11 @@ class MissingLog:
                 _require_one_log(origin.source, listed, [part.file for part in parts], oldest)
             self._require_joins(origin, listed, parts, seam)
             first = Position(parts[0].file, max(parts[0].start, FIRST_EVENT), oldest.stretch)
-            before = covered(origin.source, listed, replace(first, stretch=1)) if first < self.stretch.begin else None
+            before = (
+                transactions_before(origin.source, listed, replace(first, stretch=1))
+                if first < self.stretch.begin
+                else None
+            )
         except (SourceError, DecodeError) as error:
             self._reasons[origin.label] = f"{origin.label} cannot be used: {self._error_text(error)}"
             return None  # the next origin is tried
@@ -425,7 +429,7 @@ def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> Non
     if before.created > after.created:
         raise SourceError(f"its {last.name} was begun after {seam.file}, which bronze begins in: it is another log")
     if after.previous:  # GTIDs decide where files name them, otherwise the server's id
-        previous = covered(source, listed, Position(last.name, last.size))
+        previous = transactions_before(source, listed, Position(last.name, last.size))
         if previous != after.previous:
             raise SourceError(
                 f"its {last.name} is not the file before {seam.file}: with it the transactions are "

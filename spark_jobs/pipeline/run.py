@@ -1,7 +1,7 @@
 """One source through the layers: extract, compact, merge, publish.
 
 Put here: the order of a source's work in each layer, and what is published after it. Not here: what a table has to do
-(planner.py), the merge of one table (delivery.py, engine/downstream_job.py), or who asked for it (spark_jobs/cli,
+(planner.py), the merge of one table (table_merge.py, engine/downstream_job.py), or who asked for it (spark_jobs/cli,
 Dagster's assets).
 """
 
@@ -30,7 +30,7 @@ from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.engine import downstream_job, silver_job, silver_plan
-from spark_jobs.engine.change_course import ChangedLog
+from spark_jobs.engine.column_history import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import PlannedTables
@@ -49,14 +49,14 @@ from spark_jobs.log.position import FIRST_EVENT, Position, Range
 from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.pipeline.cascade_step import CascadeStep
 from spark_jobs.pipeline.comments import SourceComments
-from spark_jobs.pipeline.delivery import DeliveryResult, MergeSummary, TableMerge, at_one_version, by_table
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
-from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.planner import Plan, Planner, is_chosen
-from spark_jobs.pipeline.settled import DestinationLeg, settled
+from spark_jobs.pipeline.table_merge import MergeSummary, TableMerge, TableMergeResult, at_one_version, by_table
 from spark_jobs.pipeline.tables_at_once import each_table
+from spark_jobs.pipeline.unchanged_targets import DestinationLeg, targets_without_new_rows
+from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import follow, new_facts, reading_of
@@ -172,11 +172,11 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
         return Outcome(entries, None)
-    gaps = gaps_of(pipeline, lake, name)
+    gaps = unlogged_changes_of(pipeline, lake, name)
     applied = CascadeStep(pipeline, lake, snapshot, entries, gaps).run()
     derived.update(applied.derived)
     gaps = replace(gaps, refused=applied.refused)
-    planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed(lake, name), gaps, applied.limits)
+    planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed_to(lake, name), gaps, applied.limits)
     planned = planner.plan(entries)
     if planned.work:
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
@@ -284,16 +284,18 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     selected = [entry for entry in entries if scope.holds(*entry.name) and entry.position and is_chosen(tables, entry)]
     names = [TableName(*entry.name) for entry in selected]
     legs = {origin: destinations_or_stop(pipeline, name, origin, stopped) for origin in names}
-    deliveries = _deliveries(spark, pipeline, name, legs, into=into, repeated=repeated or {})
-    unchanged = _settled(lake, name, deliveries=deliveries, entries=selected, before=before, stopped=stopped)
-    deliveries = [delivery for delivery in deliveries if delivery.name not in unchanged]
+    table_merges = _table_merges(spark, pipeline, name, legs, into=into, repeated=repeated or {})
+    unchanged = _unchanged_targets(
+        lake, name, table_merges=table_merges, entries=selected, before=before, stopped=stopped
+    )
+    table_merges = [table_merge for table_merge in table_merges if table_merge.name not in unchanged]
 
     # The merges, and why which stopped.
     stopped_into: dict[TableInto, str] = {}
-    units = _merge_units(spark, deliveries, pipeline.spark.task_bytes)
-    merge, note = partial(_merge_table, units), partial(_note_delivery, finished)
-    with span("commits", tables=len(deliveries), by_engine=len(units)):
-        merge_results = each_table(deliveries, merge, stopped_into, f"{name}: downstream", note)
+    units = _merge_units(spark, table_merges, pipeline.spark.task_bytes)
+    merge, note = partial(_merge_table, units), partial(_note_merge, finished)
+    with span("commits", tables=len(table_merges), by_engine=len(units)):
+        merge_results = each_table(table_merges, merge, stopped_into, f"{name}: downstream", note)
     results = at_one_version({result.name: result for result in merge_results})
     stopped_into |= _stops_of(results.values())
     for origin, reason in by_table(stopped_into).items():
@@ -301,17 +303,17 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
 
     merge_summary = MergeSummary(lake, legs, results, stopped_into, stopped, unchanged)
     for result in results.values():
-        _note_delivery(finished, result)
+        _note_merge(finished, result)
     merges = [*finished.values()]
     annotate(tables=len(merges), rows=sum(map(_merged_row_count, merges)))
-    position = before.position if before else publication.surveyed(lake, name)
+    position = before.position if before else publication.surveyed_to(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [merge_summary.after(entry) for entry in entries]
     waiting, derived = (before.waiting, before.derived) if before else ({}, {})
     return Outcome(after, position, compacted, merges, stopped, stopped_into, new, waiting, derived)
 
 
-def _stops_of(results: Iterable[DeliveryResult]) -> dict[TableInto, str]:
+def _stops_of(results: Iterable[TableMergeResult]) -> dict[TableInto, str]:
     """Messages of the merges that stopped, by source table and destination; each is logged."""
     messages = {result.name: advised(result.stopped, table=result.name[0]) for result in results if result.stopped}
     for message in messages.values():
@@ -319,7 +321,7 @@ def _stops_of(results: Iterable[DeliveryResult]) -> dict[TableInto, str]:
     return messages
 
 
-def _deliveries(
+def _table_merges(
     spark: SparkSession,
     pipeline: Pipeline,
     source: str,
@@ -352,31 +354,35 @@ def _deliveries(
     ]
 
 
-def _settled(
+def _unchanged_targets(
     lake: Lake,
     source: str,
     *,
-    deliveries: Sequence["TableMerge"],
+    table_merges: Sequence["TableMerge"],
     entries: Sequence[Entry],
     before: Outcome | None,
     stopped: Mapping[TableName, str],
 ) -> dict[TableInto, Target]:
-    """The deliveries that have nothing to merge, with what is published of their downstream tables."""
+    """The merges that have nothing to merge, with what is published of their downstream tables."""
     moved = {job.name for job in before.compacted} if before else set()
     by_name = {TableName(*entry.name): entry for entry in entries}
     legs = [
-        DestinationLeg(by_name[delivery.origin], delivery.into)
-        for delivery in deliveries
-        if not (delivery.repeated or delivery.origin in moved or delivery.origin in stopped)
+        DestinationLeg(by_name[table_merge.origin], table_merge.into)
+        for table_merge in table_merges
+        if not (table_merge.repeated or table_merge.origin in moved or table_merge.origin in stopped)
     ]
-    return settled(lake, source, legs, publication.read(lake, source) if before else entries) if legs else {}
+    return (
+        targets_without_new_rows(lake, source, legs, publication.read(lake, source) if before else entries)
+        if legs
+        else {}
+    )
 
 
 Units = Mapping[TableInto, tuple[PreparedMerge, list[MergedFiles]]]
 
 
-def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_bytes: int) -> Units:
-    """Results of one Spark job for the deliveries.
+def _merge_units(spark: SparkSession, table_merges: Sequence["TableMerge"], task_bytes: int) -> Units:
+    """Results of one Spark job for the merges.
 
     They are committed by ``TableMerge.merge``, which tries the others.
     """
@@ -384,16 +390,16 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_b
     planned_tables: PlannedTables = {}
     log: ChangedLog | None = None
     with suppress(StratalogError):  # raised again, and reported, where a table is brought
-        log = deliveries[0].changes.log() if any(map(_has_every_change, deliveries)) else None
-    for delivery in deliveries:
+        log = table_merges[0].changes.log() if any(map(_has_every_change, table_merges)) else None
+    for table_merge in table_merges:
         with suppress(StratalogError):
-            prepared = delivery.prepared(len(units), planned_tables, log)
+            prepared = table_merge.prepared(len(units), planned_tables, log)
             if prepared:
-                units.append((delivery.name, prepared))
+                units.append((table_merge.name, prepared))
     if not units:
         return {}
     table_count = counted(len(units), "table")
-    with span("engine", tables=len(units)), doing(f"{deliveries[0].source}: merging {table_count}"):
+    with span("engine", tables=len(units)), doing(f"{table_merges[0].source}: merging {table_count}"):
         results = downstream_job.run(
             session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes), log
         )
@@ -401,11 +407,11 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_b
     return {name: (unit, outcome) for name, unit, outcome in outcomes if not any(result.error for result in outcome)}
 
 
-def _has_every_change(delivery: "TableMerge") -> bool:
-    return delivery.into.mode.has_every_change
+def _has_every_change(table_merge: "TableMerge") -> bool:
+    return table_merge.into.mode.has_every_change
 
 
-def _note_delivery(finished: dict[TableInto, Merged], result: DeliveryResult) -> None:
+def _note_merge(finished: dict[TableInto, Merged], result: TableMergeResult) -> None:
     """Notes what was merged; a try that finds nothing more has not merged less."""
     merged, earlier = result.merged, finished.get(result.name)
     if merged and (_merged_row_count(merged) or not earlier or not _merged_row_count(earlier)):
@@ -416,8 +422,8 @@ def _merged_row_count(merged: Merged) -> int:
     return merged.inserted + merged.updated + merged.deleted
 
 
-def _merge_table(units: Units, delivery: "TableMerge") -> "DeliveryResult":
-    return delivery.merge(units.get(delivery.name))
+def _merge_table(units: Units, table_merge: "TableMerge") -> "TableMergeResult":
+    return table_merge.merge(units.get(table_merge.name))
 
 
 @span("publish", layer="published")
@@ -432,7 +438,7 @@ def publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
 
 def _publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     lake = lake_of(pipeline)
-    published = publication.surveyed(lake, name)
+    published = publication.surveyed_to(lake, name)
     if outcome.position is None or (
         published == outcome.position and _is_same(outcome.entries, publication.read(lake, name))
     ):

@@ -33,7 +33,13 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_step import CascadeLimit
 from spark_jobs.pipeline.destinations import why_not_anew
-from spark_jobs.pipeline.log_gaps import LIMITS, NO_GAPS, Gaps, GapStop, names_by_history
+from spark_jobs.pipeline.unlogged_changes import (
+    LIMITS,
+    NO_UNLOGGED_CHANGES,
+    SourceUnloggedChanges,
+    StopAtUnlogged,
+    names_by_history,
+)
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
@@ -65,7 +71,7 @@ class TablePlanner:
     inputs: TimelineInputs
     cuts: frozenset[Position] = frozenset()
     """Positions where slices are cut."""
-    gaps: Gaps = NO_GAPS
+    gaps: SourceUnloggedChanges = NO_UNLOGGED_CHANGES
     slices: SliceIndex | None = None
     """Those that the scan is of."""
     limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
@@ -191,7 +197,7 @@ class TablePlanner:
             ended = Ended(window.stop, TableStopped(stop.refusal, window.stop))
         return contents, ended
 
-    def _gap_stop(self, name: TableName, window: Range, state: TableState | None) -> GapStop | None:
+    def _gap_stop(self, name: TableName, window: Range, state: TableState | None) -> StopAtUnlogged | None:
         """Position where a gap of the log stops a table in its window. state: None where silver has no row of it."""
         skips = self.inputs.filters.skipped(name.schema, name.table)
         named = names_by_history(self.lake, self.source)
@@ -211,7 +217,7 @@ class TablePlanner:
             f"on_cascade: apply cannot derive at {limit.end} what foreign keys do to its rows: {limit.reason}; set "
             f"on_cascade: warn for it, which continues with a warning, and mend its rows ({LIMITS})"
         )
-        return GapStop(max(limit.end, window.start), refusal)
+        return StopAtUnlogged(max(limit.end, window.start), refusal)
 
     def _limit(self, name: TableName) -> CascadeLimit:
         """Up to where a table can be compacted."""

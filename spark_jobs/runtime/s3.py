@@ -51,7 +51,7 @@ def s3_confs(store: LakeStore) -> dict[str, str]:
         f"{bucket}.aws.credentials.provider": "stratalog.EnvironmentKeys",
         f"{bucket}.endpoint.region": settings.region,
         f"{bucket}.path.style.access": str(settings.is_path_style).lower(),
-        # The other streams that S3A has are for AWS alone, or not settled yet.
+        # The other streams that S3A has are for AWS alone, or not final yet.
         f"{bucket}.input.stream.type": "classic",
         # What a store refuses, it refuses again; what it does not answer is tried for a minute, not for ten.
         f"{bucket}.attempts.maximum": "3",

@@ -25,7 +25,7 @@ from spark_jobs.bronze.scan import definitions_in
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import SchemaDump
 from spark_jobs.ddl.classify import classify
-from spark_jobs.ddl.definitions import HistoryAnswer, completed
+from spark_jobs.ddl.definitions import HistoryAnswer, with_server_definition
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError, LakeError
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
@@ -256,7 +256,7 @@ def follow(
     if not versions and update.dump and not is_rebuilt and start >= update.end and update.before and declared is None:
         return []
     # Where versions are rebuilt from the start on, those before it are written again beside them.
-    upon = head or table.new(COLUMNS, {})
+    upon = head or table.unwritten_head(COLUMNS, {})
     if is_rebuilt:
         table.replace_rows(_history_rows([*stored, *versions]), {}, upon, commit)
     else:
@@ -306,14 +306,14 @@ class ServerDefinitions:
     """The last one, once it was read. No lock is held meanwhile, as that of a cached property would be."""
 
     def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
-        """The definition with what the log lacks; as ``completed``."""
+        """The definition with what the log lacks; as ``with_server_definition``."""
         if not self._answers:
             self._answers.append(self._read())
         asked_at, rows_by_name = self._answers[0]
         rows = rows_by_name.get((logged.name.schema, logged.name.table), ())
         last = max(map(version_of, rows), key=lambda version: version.order, default=None)
         last_answer = (asked_at, last.definition) if asked_at and last and last.definition else None
-        return completed(self.source, logged, last_answer, last_change)
+        return with_server_definition(self.source, logged, last_answer, last_change)
 
     def _read(self) -> _ServerAnswer:
         """Position of the server's answer, and rows of the history by schema and table; empty where the log has all."""
@@ -432,7 +432,7 @@ def _facts(snapshot: BronzeSnapshot, within: Range) -> Iterator[Fact]:
         return
     # Slices that hold a table map or a statement, in the order of the log.
     slices = read_index(snapshot.table, snapshot.version, within).within(within)
-    for row in slices.notable(with_xa=True):
+    for row in slices.statements_and_table_maps(with_xa=True):
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
             try:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
 from spark_jobs.ddl.classify import Statement, classify
-from spark_jobs.ddl.columns import Word, converted, words_of
+from spark_jobs.ddl.columns import Word, column_in_charset, words_of
 from spark_jobs.ddl.effects import AlterTable, ChangeIndex, ChangeStorage, CreateTable, DropTable, effects
-from spark_jobs.ddl.log_gaps import DdlStatement, LogGap, log_gaps
 from spark_jobs.ddl.parse_alter import default_charset
+from spark_jobs.ddl.unlogged_changes import DdlStatement, UnloggedChanges, unlogged_changes
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, StratalogError, Unsupported
 from spark_jobs.log.gtid import Gtids, parse_gtids
 from spark_jobs.log.position import Position
@@ -40,7 +40,7 @@ class ParsedDump:
     unread: tuple[UnreadStatement, ...] = ()
     positions: tuple[Position, ...] = ()
     gtids: tuple[Gtids, ...] = ()
-    gaps: tuple[LogGap, ...] = ()
+    gaps: tuple[UnloggedChanges, ...] = ()
     """Gaps of a log about the tables: foreign keys that cascade, system versioning."""
 
 
@@ -296,7 +296,7 @@ class _Script:
             ),
             tuple(self.positions),
             tuple(self.gtids.values()),
-            tuple(gap for gap in log_gaps(self.statements) if gap.until is None),
+            tuple(gap for gap in unlogged_changes(self.statements) if gap.until is None),
         )
 
     def _with_charset(self, definition: TableDefinition) -> TableDefinition:
@@ -304,7 +304,9 @@ class _Script:
         charset = self.charsets.get(definition.name.schema)
         if charset is None or definition.name in self.without_charset:
             return definition
-        columns = (converted(column, charset) if column.charset is None else column for column in definition.columns)
+        columns = (
+            column_in_charset(column, charset) if column.charset is None else column for column in definition.columns
+        )
         return replace(definition, columns=tuple(columns))
 
 

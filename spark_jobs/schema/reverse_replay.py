@@ -26,7 +26,7 @@ from spark_jobs.ddl.effects import (
     UnknownChange,
     effects,
 )
-from spark_jobs.ddl.inverse import EarlierDefinition, exact, inverted, settled
+from spark_jobs.ddl.inverse import EarlierDefinition, exact, inverted, matching_definition
 from spark_jobs.ddl.operations import Operation
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
@@ -117,7 +117,7 @@ class _ReverseReplay:
             return
         path.is_maybe_made = False
         try:
-            path.candidates = [settled(path.candidates, fact.definition)]
+            path.candidates = [matching_definition(path.candidates, fact.definition)]
         except DecodeError as error:
             self._end_path(name, _not_before(path.since, f"by its rows at {fact.at}, {error}") if path.since else None)
 
@@ -127,7 +127,7 @@ class _ReverseReplay:
         except (DecodeError, IndexError, StopIteration):
             about = [name for name in self.paths if fact.statement.names(name.schema, name.table)]
             for name in about:
-                self._settle(name, fact)
+                self._add_definition(name, fact)
                 self._end_path(name, _not_before(fact, "it cannot be read"))
             return
         self._end_alike(fact, touched)
@@ -175,7 +175,7 @@ class _ReverseReplay:
     def _created(self, fact: StatementFact, effect: CreateTable) -> None:
         """One that is made if it is not there may have been as it is: rows before it tell."""
         if effect.table in self.paths:
-            self._settle(effect.table, fact)
+            self._add_definition(effect.table, fact)
             self.paths[effect.table].is_maybe_made = effect.if_missing
         if not effect.if_missing:
             self.paths.pop(effect.table, None)
@@ -187,7 +187,7 @@ class _ReverseReplay:
         name = effect.table
         if name in self.paths:
             if self.paths[name].since is not fact:  # otherwise its new name was reversed already
-                self._settle(name, fact)
+                self._add_definition(name, fact)
             try:
                 self._invert(name, fact, effect.operations)
             except DecodeError as error:
@@ -197,7 +197,7 @@ class _ReverseReplay:
         """Gives tables the names that they have before a statement."""
         renames = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.paths]
         for effect in renames:
-            self._settle(effect.table, fact)
+            self._add_definition(effect.table, fact)
             self.paths[effect.table].since = fact
         paths = {effect.was: self.paths[effect.table] for effect in renames}
         for change in changes:
@@ -210,7 +210,7 @@ class _ReverseReplay:
         path.candidates = inverted(path.candidates, operations)
         path.since = fact
 
-    def _settle(self, name: TableName, fact: StatementFact) -> None:
+    def _add_definition(self, name: TableName, fact: StatementFact) -> None:
         """Settle a table after a statement; where rows have yet to tell, there are none there."""
         definition = self.paths[name].definition
         if definition:
@@ -226,7 +226,7 @@ class _ReverseReplay:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in touched if not str(name).islower()}
         for name in [path for path in self.paths if typed and str(path) in typed and path not in touched]:
-            self._settle(name, fact)
+            self._add_definition(name, fact)
             note = f"it names {typed[str(name)]}; whether that is {name} is not in the log"
             self._end_path(name, _not_before(fact, note))
 

@@ -14,9 +14,17 @@ from dataclasses import replace
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS
-from spark_jobs.ddl.alter import altered
+from spark_jobs.ddl.alter import definition_after_clauses
 from spark_jobs.ddl.classify import Effect, Statement
-from spark_jobs.ddl.definitions import as_logged, defaults, fitted, listed, with_defaults, with_names, without_defaults
+from spark_jobs.ddl.definitions import (
+    as_logged,
+    column_list,
+    declared_as_logged,
+    defaults,
+    with_defaults,
+    with_names,
+    without_defaults,
+)
 from spark_jobs.ddl.diff import differences, unknown_types, with_timestamps_of
 from spark_jobs.ddl.effects import (
     AlterTable,
@@ -221,7 +229,7 @@ class Tracker:
         if before is None:
             return _of(fact, effect.table, note="its columns were not known before it")
         try:
-            return _of(fact, effect.table, definition=altered(before, effect.operations))
+            return _of(fact, effect.table, definition=definition_after_clauses(before, effect.operations))
         except (DecodeError, IndexError, ValueError) as error:
             return _of(fact, effect.table, note=f"not followed: {error}")
 
@@ -249,7 +257,7 @@ class Tracker:
         elif stored and (with_known := with_names(logged, stored)):
             definition = with_defaults(with_known, stored)
         elif stored:
-            differs = [f"its rows have types ({listed(logged)}), and it is followed as ({listed(stored)})"]
+            differs = [f"its rows have types ({column_list(logged)}), and it is followed as ({column_list(stored)})"]
         if not differs and stored and _is_same(definition, stored):
             return []
         return [
@@ -306,10 +314,10 @@ class Tracker:
         # Beside a followed definition it completes names that the log lacks, or has to agree with the log's.
         declared = as_logged(definition, declared)
         if not definition.has_names():
-            fits = declared if fact.origin == "server" else fitted(definition, declared)
+            fits = declared if fact.origin == "server" else declared_as_logged(definition, declared)
             with_known = with_names(definition, fits) if fits else None
             with_known = with_known and with_defaults(with_known, declared)
-            why_not = () if with_known else (f"its rows have types ({listed(definition)})",)
+            why_not = () if with_known else (f"its rows have types ({column_list(definition)})",)
             return replace(version, definition=with_known or declared, holds=with_known is not None, differs=why_not)
         by = "the server" if fact.origin == "server" else "the schema dump"
         differs = tuple(differences(with_timestamps_of(definition, declared), declared, by))

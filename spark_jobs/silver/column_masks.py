@@ -73,7 +73,7 @@ class ColumnMasks:
         if not masks or named.null_count == len(named):
             return named
         # The few keys that are named, masked as those of rows are.
-        keys, numbers = moved_keys.read(named, key, rows.schema)
+        keys, numbers = moved_keys.keys_from_texts(named, key, rows.schema)
         texts = keys.column(RAW).combine_chunks()
         for name, mask in masks.items():
             masked = _masked(keys.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
@@ -82,7 +82,7 @@ class ColumnMasks:
         numbers_of_keys = np.full(len(rows), -1, np.int64)
         numbers_of_keys[numbers.to_numpy()] = np.arange(len(keys))
         return pa.chunked_array(
-            [moved_keys.written(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))]
+            [moved_keys.keys_to_texts(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))]
         )
 
     def _computed(self, column: Computed, rows: pa.Table, texts: pa.MapArray, file_names: FileNames | None) -> pa.Array:

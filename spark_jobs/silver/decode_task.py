@@ -21,9 +21,16 @@ from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.silver import partial_images
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import counted
-from spark_jobs.silver.net_changes import AbsentColumns, SliceOrigin, every_change, image_rows, moved, net_rows
-from spark_jobs.silver.partial_reduction import reduce, settle
+from spark_jobs.silver.keyless_rows import summed_copies
+from spark_jobs.silver.net_changes import (
+    AbsentColumns,
+    SliceOrigin,
+    every_change,
+    image_rows,
+    key_change_mask,
+    net_rows,
+)
+from spark_jobs.silver.partial_reduction import needed_net_rows, one_row_per_key
 from spark_jobs.silver.row_filters import ChangeJudge
 from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun
 
@@ -161,18 +168,20 @@ def _reduced(nets: Iterator[pa.Table], columns: silver.Columns, *, alone: bool) 
         gathered.append(rows)
         if sum(map(len, gathered)) >= limit or len(gathered) >= _PIECES:
             table = pa.concat_tables(gathered)
-            gathered = [counted(table, names) if columns.is_keyless else reduce(table, key, is_all=alone)]
+            gathered = [
+                summed_copies(table, names) if columns.is_keyless else needed_net_rows(table, key, is_all=alone)
+            ]
             limit = max(_REDUCE_AT, 2 * len(gathered[0]))
             if len(gathered[0]) >= _REDUCE_AT // 2 and not alone:  # few rows repeat; holding them gains nothing
                 yield from gathered.pop().combine_chunks().to_batches(_BATCH)
     if gathered:
         table = pa.concat_tables(gathered)
         reduced = (
-            counted(table, names)
+            summed_copies(table, names)
             if columns.is_keyless
-            else settle(table, key, is_all=True)
+            else one_row_per_key(table, key, is_all=True)
             if alone
-            else reduce(table, key)
+            else needed_net_rows(table, key)
         )
         yield from reduced.combine_chunks().to_batches(_BATCH)
 
@@ -215,11 +224,11 @@ class MovedKeyDecoding:
     decoder: Decoder
     key: Sequence[str]
 
-    def completed(self, decoder: Decoder, slices: SliceRun) -> Iterator[Changes]:
+    def changes_with_old_rows(self, decoder: Decoder, slices: SliceRun) -> Iterator[Changes]:
         """The changes of slices. decoder: the one to begin with."""
         rows = 0
         for changes in slices.changes(decoder):
-            if pc.any(moved(changes, self.key)).as_py():
+            if pc.any(key_change_mask(changes, self.key)).as_py():
                 break
             rows += len(changes)
             yield changes
@@ -245,7 +254,7 @@ def _partial(
     decoder = Decoder(definition, before="all", partial=True, prepared=True, gtids=gtids, scans=scans)
     for changes, slice_origin in decoded(decoder, runs):
         origin = partial_images.ImageContext(definition, slice_origin.file, decoder.is_mariadb, unseen)
-        completed, absent = partial_images.completed(changes, origin)
+        completed, absent = partial_images.changes_and_absent_columns(changes, origin)
         rows = judge.remaining(completed, slice_origin.file, absent.after, absent.before) if judge else None
         if rows is None:
             yield completed, slice_origin, absent
@@ -259,7 +268,7 @@ def decoded(
     """Changes of runs in order, and where they take effect; those of a run before the next run is taken."""
     numbered = _Numbered()
     for run in runs:
-        all_changes = moved_rows.completed(decoder, run) if moved_rows else run.changes(decoder)
+        all_changes = moved_rows.changes_with_old_rows(decoder, run) if moved_rows else run.changes(decoder)
         # Rows of an XA transaction have their effect where it was committed, not where they were logged.
         if run.effect is None:
             yield from ((changes, run.origin) for changes in all_changes)

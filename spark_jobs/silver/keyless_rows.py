@@ -75,7 +75,7 @@ def exact_texts(raw: pa.MapArray) -> pa.Array:
     return pc.if_else(pa.array(counts > 0), texts, None)
 
 
-def counted(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+def summed_copies(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """One row for each window and distinct row: the last by position, with the copies of all of them in sum.
 
     rows: with ``_position`` and ``_copies``, and ``_window``, ``_changes`` and ``_micros`` where they have them.
@@ -106,7 +106,7 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows.take(indexes.group_by([*keys], use_threads=False).aggregate([(_LAST, "max")]).column(f"{_LAST}_max"))
 
 
-def numbered(rows: pa.Table, names: Sequence[str]) -> NDArray[np.int64]:
+def numbers_of_equal_rows(rows: pa.Table, names: Sequence[str]) -> NDArray[np.int64]:
     """A number of each row, equal where the rows are."""
     keys = _grouping(rows, names)
     indexes = pa.table(keys | {_LAST: pa.array(np.arange(len(rows)))})
@@ -126,7 +126,7 @@ def _grouping(rows: pa.Table, names: Sequence[str]) -> dict[str, pa.Array | pa.C
     return keys or {"\0": pa.repeat(True, len(rows))}
 
 
-def ordered(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+def sorted_by_bounded_column(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """The rows in the order of a column whose bounds files keep, so that a reader of few needs few row groups."""
     name = bounded_column(rows, names)
     return rows if name is None else rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending")]))

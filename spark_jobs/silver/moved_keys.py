@@ -18,7 +18,7 @@ TEXTS = pa.list_(pa.string())
 _VALUE, _EXACT = "v", "x"
 
 
-def written(rows: pa.Table, key: Sequence[str]) -> pa.Array:
+def keys_to_texts(rows: pa.Table, key: Sequence[str]) -> pa.Array:
     """The keys of rows as lists of texts. rows: with the key's columns and RAW."""
     exact = [dict(texts or ()) for texts in rows.column(RAW).to_pylist()]
     by_column = []
@@ -33,7 +33,9 @@ def written(rows: pa.Table, key: Sequence[str]) -> pa.Array:
     return pa.array([list(cells) for cells in zip(*by_column, strict=True)], TEXTS)
 
 
-def read(keys: pa.Array | pa.ChunkedArray, key: Sequence[str], schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
+def keys_from_texts(
+    keys: pa.Array | pa.ChunkedArray, key: Sequence[str], schema: pa.Schema
+) -> tuple[pa.Table, pa.Array]:
     """The keys of lists of texts as rows with the key's columns and RAW, and which of the lists they are, by number.
 
     schema: with the key's columns. A list that is not of such a key is left out: a statement changed the key since.

@@ -70,7 +70,7 @@ class RowWalk:
     refuse: Callable[[int], None] | None = None
     """Called with the number of a row whose old key was gone."""
 
-    def completed(self) -> pa.Table:
+    def completed_rows(self) -> pa.Table:
         """All rows, those that are moved with what the rows of their old keys tell. Raises what ``refuse`` raises."""
         moved = np.flatnonzero(self.is_moved)
         if not len(moved):
@@ -91,7 +91,7 @@ class RowWalk:
         # The keys of all rows, and behind them those that rows name, are numbered together.
         cells = [*self.key, RAW]
         names = self.rows.column(MOVED_FROM)
-        old_keys, numbers = moved_keys.read(names, self.key, self.rows.schema)
+        old_keys, numbers = moved_keys.keys_from_texts(names, self.key, self.rows.schema)
         keys = self.rows.select(cells)
         all_keys = pa.concat_tables([keys, old_keys.cast(keys.schema)])
         columns = dict(zip(map(str, range(len(cells))), identity(all_keys, self.key), strict=True))
@@ -237,6 +237,6 @@ def within_window(rows: pa.Table, key: Sequence[str], names: Sequence[str]) -> p
         )
 
     is_gone = ~np.asarray(rows.column("_exists").to_numpy(zero_copy_only=False), np.bool_)
-    completed = RowWalk(rows, key, names, order, starts, is_gone, is_moved, refuse=refuse).completed()
+    completed = RowWalk(rows, key, names, order, starts, is_gone, is_moved, refuse=refuse).completed_rows()
     at = completed.schema.get_field_index(MOVED)
     return completed.set_column(at, MOVED, pa.repeat(pa.scalar(False), len(rows)))

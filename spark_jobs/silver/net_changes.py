@@ -71,7 +71,7 @@ def net_rows(
     where that changed. Raises Unsupported where a column of the key is NULL.
     """
     _require_keys(changes, origin, key)
-    is_moved = moved(changes, key)
+    is_moved = key_change_mask(changes, key)
     # Whether the row existed before the change and exists after it; a changed key is a new row.
     effects = {
         "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), is_moved),
@@ -125,7 +125,7 @@ def every_change(
     """
     effects = {"_op": _operations(changes), "_gtid": _gtids(changes)}
     # The changes themselves, and the deletes of rows that updates moved away from.
-    is_split = moved(changes, key) if key else pc.equal(changes.op, UPDATE)
+    is_split = key_change_mask(changes, key) if key else pc.equal(changes.op, UPDATE)
     if absent is not None:
         effects |= _not_moved(absent.after)
     if absent is not None and key:
@@ -155,17 +155,17 @@ def _gtids(changes: Changes) -> pa.Array:
     return pa.nulls(len(changes), pa.string()) if changes.gtid is None else changes.gtid.cast(pa.string())
 
 
-def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+def first_and_last_rows(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The first and the last row of each window and key by position; the last one counts the changes of all.
 
     Both stay, since a task's slices need not lie next to each other in the log: what another task holds may be first
-    of all, last of all, or between. One row a key is left when all are reduced together (``settle``, decode_task.py).
+    of all, last of all, or between. One row a key is left when all are reduced together (``one_row_per_key``).
     """
     first, last = _ends(rows, key)
     return pa.concat_tables([first, last])
 
 
-def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+def one_row_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """One row for each window and key, where these rows are all there are: the last, as existing as the first was.
 
     They are in the order of the key, so that a reader of few keys needs few row groups of the file they become.
@@ -263,7 +263,7 @@ def _with(rows: pa.Table, columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.
     return rows
 
 
-def moved(changes: Changes, key: Sequence[str]) -> pa.Array:
+def key_change_mask(changes: Changes, key: Sequence[str]) -> pa.Array:
     """Mask of the updates that changed the key, by the bytes stored."""
     differs = pa.repeat(pa.scalar(False), len(changes))
     for name in key:
@@ -353,7 +353,9 @@ def _old_key_texts(changes: Changes, key: Sequence[str], is_moved: pa.Array, abs
     if len(indexes):
         cells = {name: changes.before.column(name).take(indexes) for name in key}
         old_keys = pa.table(cells | {moved_keys.RAW: _raw(changes.before_raw, len(changes)).take(indexes)})
-        for index, old_key in zip(indexes.to_pylist(), moved_keys.written(old_keys, key).to_pylist(), strict=True):
+        for index, old_key in zip(
+            indexes.to_pylist(), moved_keys.keys_to_texts(old_keys, key).to_pylist(), strict=True
+        ):
             texts[index] = old_key
     return pa.array(texts.tolist(), moved_keys.TEXTS)
 

@@ -50,7 +50,7 @@ class ImageContext:
     unseen: frozenset[str] = frozenset()
 
 
-def completed(changes: Changes, origin: ImageContext) -> tuple[Changes, AbsentColumns]:
+def changes_and_absent_columns(changes: Changes, origin: ImageContext) -> tuple[Changes, AbsentColumns]:
     """The changes with rows as whole as their before images make them, and what of rows and before images is absent.
 
     changes: with all columns of before images. ``unseen`` columns are not among those that are absent, a delete's are;

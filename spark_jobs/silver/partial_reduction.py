@@ -1,4 +1,7 @@
-"""The reduction of net rows that may lack columns: what ``net_changes.reduce`` and ``settle`` are for whole ones.
+"""The reduction of net rows that may lack columns.
+
+``needed_net_rows`` and ``one_row_per_key`` are what ``net_changes.first_and_last_rows`` and ``one_row_per_key`` are for
+whole rows.
 
 Put here: that reduction. Not here: laying rows over each other (row_overlay.py), how rows come to lack columns
 (partial_images.py).
@@ -19,14 +22,14 @@ _OF_CHANGES = {"_position", "_committed_at", "_raw", "_changes", "_micros"}
 _OWN = {"_window", "_existed", "_exists", *_OF_CHANGES, ABSENT, MOVED_FROM, MOVED}
 
 
-def reduce(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Table:
+def needed_net_rows(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Table:
     """Net rows without those that say nothing, of each window and key. The last one counts the changes of all.
 
     is_all: whether they are all that the log has up to where they end. Raises PartialKeyChange where they are not, and
     what a row lacks has to be asked of the key that it had before.
     """
     if ABSENT not in rows.column_names:
-        return net_changes.reduce(rows, key)
+        return net_changes.first_and_last_rows(rows, key)
     rows = _with_old_rows(rows, key, is_all=is_all)
     runs = _runs(rows, key)
     numbers = telling_rows(rows, runs, _source_columns(rows))
@@ -37,22 +40,22 @@ def reduce(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Ta
     return _with(rows, counted).take(pa.array(numbers))
 
 
-def settle(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Table:
+def one_row_per_key(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Table:
     """One row for each window and key, where these rows are all there are of it, in the order of the key.
 
     is_all: whether they are all of the windows. Raises TableStopped where a row that was deleted before lacks columns
-    behind that, and as ``reduce``.
+    behind that, and as ``needed_net_rows``.
     """
     if ABSENT not in rows.column_names:
-        return net_changes.settle(rows, key)
+        return net_changes.one_row_per_key(rows, key)
     rows = _with_old_rows(rows, key, is_all=is_all)
     runs = _runs(rows, key)
-    settled, is_ended = overlaid(rows, runs, _source_columns(rows))
-    _require_begun(settled, is_ended & settled.column(MOVED_FROM).is_null().to_numpy(zero_copy_only=False))
+    last_rows, is_ended = overlaid(rows, runs, _source_columns(rows))
+    _require_begun(last_rows, is_ended & last_rows.column(MOVED_FROM).is_null().to_numpy(zero_copy_only=False))
     changes, micros = _totals(rows, runs)
     existed = rows.column("_existed").combine_chunks().take(pa.array(runs.numbers[runs.starts]))
     counted = {"_changes": pa.array(changes), "_micros": pa.array(micros), "_existed": existed}
-    return net_changes.sorted_by_key(_with(settled, counted), key)
+    return net_changes.sorted_by_key(_with(last_rows, counted), key)
 
 
 def _with_old_rows(rows: pa.Table, key: Sequence[str], *, is_all: bool) -> pa.Table:
@@ -87,9 +90,9 @@ def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
     return rows
 
 
-def _require_begun(settled: pa.Table, is_ended: np.ndarray) -> None:
+def _require_begun(last_rows: pa.Table, is_ended: np.ndarray) -> None:
     if is_ended.any():
-        position = settled.column("_position")[int(np.argmax(is_ended))].as_py()
+        position = last_rows.column("_position")[int(np.argmax(is_ended))].as_py()
         raise TableStopped(
             f"binlog file {position['number']}, offset {position['offset']}: a row image leaves columns out of a row "
             "that was deleted before it, and its INSERT is quarantined; take that record back (stratalog skip --undo)"

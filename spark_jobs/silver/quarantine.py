@@ -59,7 +59,7 @@ def edit(lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) ->
     Raises LostRace where another edit came between: the head is read before the rows.
     """
     table = lake.skips(source)
-    head = table.head() or table.new(COLUMNS, {})
+    head = table.head() or table.unwritten_head(COLUMNS, {})
     skips = change(read(lake, source))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     listed = [asdict(replace(skip, skipped_at=skip.skipped_at or now)) for skip in skips]

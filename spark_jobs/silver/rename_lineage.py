@@ -88,7 +88,7 @@ class RenameLineage:
                 inputs, first=first_rows(slices, filters.skipped), first_row_position=position_of_rows(slices)
             )
         content = build(scan, name, Range(since, until), state, inputs)
-        return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
+        return replace(content, base=base, size=content.size + (sum(base.table.file_sizes()) if base else 0))
 
     def _statements(self) -> RangeScan:
         """All that bronze has: one question, however many tables are asked for.

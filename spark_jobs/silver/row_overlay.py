@@ -6,8 +6,9 @@ before; a row that says that its key is gone ends what was before, and so does o
 seen whole: its state is not known, and it has no row downstream. A key that is gone has the values that it had last.
 
 Put here: rows by key and position, which of them say anything (``telling_rows``), one row a key (``overlaid``), and
-every row as whole as the rows of its key before it make it (``completed``). Not here: how rows come to lack columns
-(partial_images.py), or what becomes of them (decode_task.py, engine/partial_merge.py, engine/row_completion.py).
+every row as whole as the rows of its key before it make it (``completed_rows_and_whole_flags``). Not here: how rows
+come to lack columns (partial_images.py), or what becomes of them (decode_task.py, engine/partial_merge.py,
+engine/row_completion.py).
 
 Rows of a key that several tasks have lie between each other in the log. So a task may leave out rows, and never lays
 one over another: what is laid over each other are all rows that there are.
@@ -211,7 +212,7 @@ def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Ta
     return pa.table(typed, rows.schema), absent.any(axis=1) & is_ended
 
 
-def completed(
+def completed_rows_and_whole_flags(
     rows: pa.Table, runs: KeyRuns, names: Sequence[str], periods: NDArray[np.int64]
 ) -> tuple[pa.Table, NDArray[np.bool_]]:
     """All rows, completed by the rows of their keys before them, and which are whole then.

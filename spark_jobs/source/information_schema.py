@@ -15,7 +15,7 @@ from spark_jobs.ddl.definitions import PRIMARY, column_of_row
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import Unsupported
 from spark_jobs.source.server import Server, is_mariadb
-from spark_jobs.text.sql import identifier, literal
+from spark_jobs.text.sql import identifier, is_table, literal
 
 Finish = Callable[[Column, dict[str, Any]], Column]
 """Adds to a column what its row of information_schema.COLUMNS says besides."""
@@ -42,10 +42,10 @@ def ask(
 
     def finish(column: Column, row: dict[str, Any]) -> Column:
         try:
-            settled = readable(default_of)(column, row, of_mariadb)
+            finished = readable(default_of)(column, row, of_mariadb)
         except Unsupported:  # whoever meets a row without a value says that its default is not known
-            settled = replace(column, default=None, computed=False)
-        return replace(settled, invisible="INVISIBLE" in (row["extra"] or "").upper())
+            finished = replace(column, default=None, computed=False)
+        return replace(finished, invisible="INVISIBLE" in (row["extra"] or "").upper())
 
     return tuple(read_definitions(source, connection, finish))
 
@@ -56,9 +56,14 @@ def on_server(source: Server) -> dict[TableName, TableDefinition]:
         return {definition.name: definition for definition in read_definitions(source, connection)}
 
 
+def definition_of(source: Server, connection: Any, name: TableName) -> TableDefinition | None:
+    """One table as the server declares it now; None where there is no such table. Raises SourceError."""
+    return next(iter(read_definitions(source, connection, only=name)), None)
+
+
 def table_names(source: Server, connection: Any) -> list[TableName]:
     """The names of a server's tables, without views, sequences and system tables. Raises SourceError."""
-    rows = source.ask(connection, _ASK_TABLES)
+    rows = source.ask(connection, _ASK_TABLES.format(""))
     return [TableName(row["schema"], row["table"]) for row in rows if row["kind"] != "SEQUENCE"]
 
 
@@ -75,7 +80,7 @@ def of_users(column: str) -> str:
 
 _ASK_TABLES = f"""
 SELECT t.TABLE_SCHEMA `schema`, t.TABLE_NAME `table`, t.TABLE_TYPE kind FROM information_schema.TABLES t
-WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {of_users("t.TABLE_SCHEMA")}
+WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {of_users("t.TABLE_SCHEMA")} {{}}
 """
 _ASK_COLUMNS = f"""
 SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
@@ -83,7 +88,7 @@ SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA
        c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation, c.COLUMN_DEFAULT fallback,
        c.EXTRA extra
 FROM information_schema.COLUMNS c
-WHERE {of_users("c.TABLE_SCHEMA")}
+WHERE {of_users("c.TABLE_SCHEMA")} {{}}
 ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
 """
 _ASK_FULL_NAMES = """
@@ -98,7 +103,7 @@ _COLLATIONS, _FULL_COLLATIONS = (
 _ASK_KEYS = f"""
 SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name, s.SUB_PART part
 FROM information_schema.STATISTICS s
-WHERE s.NON_UNIQUE = 0 AND {of_users("s.TABLE_SCHEMA")}
+WHERE s.NON_UNIQUE = 0 AND {of_users("s.TABLE_SCHEMA")} {{}}
 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """
 """Nothing is joined by name: MySQL 5.7 and MariaDB compare names in information_schema by a collation to which `ta` and
@@ -106,14 +111,18 @@ ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 
 
 def read_definitions(
-    source: Server, connection: Any, finish: Finish = lambda column, _: column
+    source: Server, connection: Any, finish: Finish = lambda column, _: column, only: TableName | None = None
 ) -> Iterator[TableDefinition]:
-    """The definitions of a server's tables, views left out; ``finish`` completes each column. Raises SourceError."""
-    tables = _by_table(source.ask(connection, _ASK_TABLES))
-    columns = _by_table(source.ask(connection, _ASK_COLUMNS))
+    """The definitions of a server's tables, views left out; ``finish`` completes each column. Raises SourceError.
+
+    only: the table whose definition is read; all by default.
+    """
+    condition = f"AND {is_table(only.schema, only.table)}" if only else ""
+    tables = _by_table(source.ask(connection, _ASK_TABLES.format(condition)))
+    columns = _by_table(source.ask(connection, _ASK_COLUMNS.format(condition)))
     query = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
     collations = {row["name"]: row["id"] for row in source.ask(connection, query)}
-    keys = _by_table(source.ask(connection, _ASK_KEYS))
+    keys = _by_table(source.ask(connection, _ASK_KEYS.format(condition)))
     for name, rows in columns.items():
         if name not in tables:  # a view
             continue

@@ -45,7 +45,7 @@ def resolve_location(source: Source, log: Log, location: LogLocation) -> Positio
     return _Domains(source, log, location).find()
 
 
-def covered(source: Source, log: Log, position: Position) -> Gtids | None:
+def transactions_before(source: Source, log: Log, position: Position) -> Gtids | None:
     """All transactions that come before a boundary in a log, those purged too; None where its file does not say.
 
     Reads the file up to there. Raises SourceError, DecodeError.

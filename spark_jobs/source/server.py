@@ -174,7 +174,7 @@ class Server:
         status = self.log_status(connection)
         return Position(status["File"], status["Position"])
 
-    def settled(self) -> Position:
+    def position_visible_to_readers(self) -> Position:
         """A position in the log before which all is committed: whoever reads tables from now on sees it.
 
         A transaction is in the log before others see its rows, so the log's end is no such position. MariaDB and

@@ -5,7 +5,7 @@ the server carries out cascades itself, and logs them, unless that is ON); Maria
 TABLES Table" (TABLE_TYPE).
 
 Put here: the queries. Not here: their result as it is stored (ddl/server_facts.py), what follows from it
-(ddl/log_gaps.py).
+(ddl/unlogged_changes.py).
 """
 
 import re

@@ -14,7 +14,9 @@ from spark_jobs.subscriptions.positions import start_of
 from spark_jobs.subscriptions.records import Record, Records
 
 
-def moved(lake: Lake, source: str, group: str, location: str, *, is_done: bool = True) -> tuple[Position, Position]:
+def move_group(
+    lake: Lake, source: str, group: str, location: str, *, is_done: bool = True
+) -> tuple[Position, Position]:
     """Moves a group; returns where it was and where it is. is_done: whether it is moved, or only looked up.
 
     Raises ConfigError where there is no such group, StratalogError where a consumer has it; and as ``start_of``.
@@ -27,7 +29,7 @@ def moved(lake: Lake, source: str, group: str, location: str, *, is_done: bool =
     return record.cursor.position, position
 
 
-def removed(lake: Lake, source: str, group: str, *, is_done: bool = True) -> Position:
+def remove_group(lake: Lake, source: str, group: str, *, is_done: bool = True) -> Position:
     """Removes a group; returns where it was. Raises as ``moved``."""
     records = Records(lake, source)
     record = _free(records, group)

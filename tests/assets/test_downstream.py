@@ -166,7 +166,7 @@ SHARED = {
 @pytest.mark.dagster
 @pytest.mark.spark
 @pytest.mark.long
-def test_a_table_of_sources_with_keys_in_common_says_up_to_when_it_is_settled(
+def test_a_table_of_sources_with_keys_in_common_says_up_to_when_it_is_complete(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with location(tmp_path, spark, **SHARED) as code_location:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.silver import stopped
+from assets.silver import reasons_by_stopped_table
 from spark_jobs.binlog import TableName
 from spark_jobs.pipeline.outcome import Outcome
 
@@ -16,4 +16,4 @@ from spark_jobs.pipeline.outcome import Outcome
     ],
 )
 def test_stopped_tables_by_name(outcome: Outcome | None, expected: dict[tuple[str, str], str]) -> None:
-    assert stopped(outcome) == expected
+    assert reasons_by_stopped_table(outcome) == expected

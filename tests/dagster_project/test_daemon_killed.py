@@ -107,7 +107,7 @@ def test_no_range_is_missed_and_none_is_done_twice(tmp_path: Path, spark: SparkS
         killed = [kill_amid(daemon, instance, f"sync_{SOURCE}", "compact")]
         end = arrive(folder, 1)
         daemon.start()
-        wait_for("the first two files are published", lambda: settled(instance, pipeline, end), PATIENCE)
+        wait_for("the first two files are published", lambda: is_published_up_to(instance, pipeline, end), PATIENCE)
 
         spoiled = spoil(spark, pipeline)
         backfill = ask_for_backfill(pipeline, instance)
@@ -115,7 +115,7 @@ def test_no_range_is_missed_and_none_is_done_twice(tmp_path: Path, spark: SparkS
         end = arrive(folder, 2)
         daemon.start()
         wait_for("the backfill is done", lambda: status(instance, backfill) == "COMPLETED_SUCCESS", PATIENCE)
-        wait_for("the third file is published", lambda: settled(instance, pipeline, end), PATIENCE)
+        wait_for("the third file is published", lambda: is_published_up_to(instance, pipeline, end), PATIENCE)
         daemon.kill()
 
         assert spoiled in require_recorded_rows(spark, pipeline)
@@ -142,7 +142,7 @@ def test_terminated_runs_a_lost_history_and_two_runs_at_once(
             wait_for("the run has ended", partial(is_finished, instance, terminated), PATIENCE)
             ends += [run.status.value for run in instance.get_runs(dg.RunsFilter([terminated]))]
         assert set(ends) <= {"CANCELED", "SUCCESS"}, "one may have ended before it heard of it"
-        wait_for("the first two files are published", lambda: settled(instance, pipeline, end), PATIENCE)
+        wait_for("the first two files are published", lambda: is_published_up_to(instance, pipeline, end), PATIENCE)
 
         # All that Dagster remembers goes, while the lake stays.
         daemon.kill()
@@ -159,7 +159,7 @@ def test_terminated_runs_a_lost_history_and_two_runs_at_once(
         for process in by_hand:
             output, _ = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, output
-        wait_for("the third file is published", lambda: settled(instance, pipeline, end), PATIENCE)
+        wait_for("the third file is published", lambda: is_published_up_to(instance, pipeline, end), PATIENCE)
         rows = sum(comparison.rows for comparison in require_recorded_rows(spark, pipeline).values())
         listed = ", ".join(ends).lower()
         summary.append(f"Dagster: runs terminated ({listed}), its storage lost, 3 runs at once: {rows:,} rows compared")
@@ -228,7 +228,7 @@ def pass_hours(home: Path, run: str) -> None:
         assert changed.rowcount == 1
 
 
-def settled(instance: dg.DagsterInstance, pipeline: Pipeline, end: Position) -> bool:
+def is_published_up_to(instance: dg.DagsterInstance, pipeline: Pipeline, end: Position) -> bool:
     """True if all up to there is published, and nothing is going on."""
     return published_position(pipeline, SOURCE) == end and not instance.get_runs(
         dg.RunsFilter(statuses=ACTIVE_STATUSES)

@@ -130,7 +130,9 @@ def from_server(server: MySQLServer) -> CompleteDefinition:
     source = Server("server", settings)
     with source.connect() as connection:
         by_name = {definition.name: definition for definition in read_definitions(source, connection)}
-    return lambda logged, _: definitions.completed("server", logged, (Position("log", 4), by_name[logged.name]), None)
+    return lambda logged, _: definitions.with_server_definition(
+        "server", logged, (Position("log", 4), by_name[logged.name]), None
+    )
 
 
 def compare_tables(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl.parse_alter import created
+from spark_jobs.ddl.parse_alter import created_definition
 from spark_jobs.silver.table import columns
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "types.md").read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ CASES = [
 
 @pytest.mark.parametrize("declared, source, lake", CASES, ids=lambda value: value[:24])
 def test_a_row_of_the_page_is_what_silver_has(declared: str, source: str, lake: str) -> None:
-    definition = created(TableName("shop", "t"), f"CREATE TABLE t (id INT PRIMARY KEY, c {declared})")
+    definition = created_definition(TableName("shop", "t"), f"CREATE TABLE t (id INT PRIMARY KEY, c {declared})")
     assert definition
     kind = columns(definition).types["c"]
     assert kind.replace(": INT", "").replace(": BINARY", "") == lake

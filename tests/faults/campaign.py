@@ -130,7 +130,7 @@ class Scenario:
                         if is_done:
                             break
                     else:
-                        self._settle()
+                        self._run_and_check()
         except BaseException as error:
             last_calls = "\n".join(self.trace[-6:])
             raise Wrong(f"seed {self.seed}: {type(error).__name__}: {error}\n{last_calls}") from error
@@ -218,9 +218,9 @@ class Scenario:
         """The offset that bronze reaches."""
         return self.log.bronze[self.step][1]
 
-    def _settle(self) -> None:
+    def _run_and_check(self) -> None:
         with self.disk.acting(None), self.disk.recorder.running():
-            runs.settle(self.pipeline, self.random.randrange(1 << 30), staged=self._landing)
+            runs.run_until_current(self.pipeline, self.random.randrange(1 << 30), staged=self._landing)
             self._landed()
             self.log.checks.check(self.pipeline, self._until())
         self.disk.forget()
@@ -284,7 +284,7 @@ class Scenario:
         """What others do while a run waits: a run of all, or of a longer log."""
         if kind == "taken over by a later run":
             self._grow(min(self.step + 1, _STEPS - 1))
-        self._settle()
+        self._run_and_check()
 
     def _race(self) -> None:
         """Two runs at once, whose calls come in an order of the seed."""

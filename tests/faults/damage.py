@@ -77,7 +77,7 @@ class DamagedLake:
         pipeline = runs.pipeline_in(self.undamaged, layout)
         for step in range(_STEPS - 1):
             self._grow(self.undamaged, step)
-            runs.settle(pipeline, seed + step)
+            runs.run_until_current(pipeline, seed + step)
             if step == 1:
                 shutil.copytree(self.undamaged / "lake", folder / "backup")
         self._grow(self.undamaged, _STEPS - 1)
@@ -126,10 +126,10 @@ class DamagedLake:
                 if "is not the bronze that the tables came from" not in str(error):
                     raise Wrong(str(error)) from error
         else:
-            runs.settle(pipeline, 1)
+            runs.run_until_current(pipeline, 1)
         self.log.checks.require_rows(pipeline)
         self._grow(self.undamaged, _STEPS - 1)
-        runs.settle(pipeline, 2)
+        runs.run_until_current(pipeline, 2)
         self.log.checks.require_rows(pipeline, self.log.bronze[-1][1])
         return "is right"
 
@@ -175,7 +175,7 @@ class DamagedLake:
         if not is_superseded:  # a later run has made that version again
             path.write_bytes(content)
         try:
-            runs.settle(pipeline, 9)
+            runs.run_until_current(pipeline, 9)
         except AssertionError as error:
             raise Wrong(f"{harm}: {error}") from error
         self.log.checks.require_rows(pipeline, self.log.bronze[-1][1])

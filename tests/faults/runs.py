@@ -35,8 +35,8 @@ from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline import delivery, tables_at_once
 from spark_jobs.pipeline import run as pipeline_run
+from spark_jobs.pipeline import table_merge, tables_at_once
 from spark_jobs.pipeline.initial_load import landing
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
@@ -254,7 +254,7 @@ _BYTES = 2_500
 """Of a task: a window of the generated log is several tasks'."""
 
 
-_WITH_SESSIONS = (pipeline_run, delivery, landing)
+_WITH_SESSIONS = (pipeline_run, table_merge, landing)
 
 
 @contextmanager
@@ -264,15 +264,15 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "start_session", lambda _: None),
         *(
             patch.object(module, "session_over", lambda _spark, _size: SPARK)
-            for module in (pipeline_run, delivery, landing)
+            for module in (pipeline_run, table_merge, landing)
         ),
-        *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, delivery, landing)),
+        *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, table_merge, landing)),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
-        patch.object(delivery, "_CONFLICT_WAIT", 0.0),
+        patch.object(table_merge, "_CONFLICT_WAIT", 0.0),
         patch.object(commit_clock, "advance", _order_times),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),
-        patch.object(fills, "evaluated", _values),
+        patch.object(fills, "values_by_expression", _values),
         *(
             patch.object(module, "Capacity", lambda slots, _: Capacity(slots, _BYTES))
             for module in (pipeline_run, landing)
@@ -382,7 +382,7 @@ def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], 
         chunk_rows=1,
         is_snapshot=is_snapshot,
     )
-    stage = StagedTable(name, table, table.new(types, {}), progress, types)
+    stage = StagedTable(name, table, table.unwritten_head(types, {}), progress, types)
     stage.begin()
     upon = stage.snapshot(appends=True)
     table_rows = pa.Table.from_pylist([dict(row) for row in rows], upon.schema.arrow(physical=False))
@@ -393,7 +393,7 @@ def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], 
     return ReadTable(name, stage.progress, types)
 
 
-def settle(pipeline: Pipeline, seed: int, tries: int = 5, *, staged: Sequence[ReadTable] = ()) -> None:
+def run_until_current(pipeline: Pipeline, seed: int, tries: int = 5, *, staged: Sequence[ReadTable] = ()) -> None:
     """Runs until a run ends without an error; raises what the last one raised."""
     stopped: dict[str, str] = {}
     for number in range(tries):

@@ -96,6 +96,12 @@ def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
     summary += require_nothing_wrong(f"engine, {layout}, faults", [play(seeds, tmp_path, layout=layout, traces=traces)])
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [5010, 5014], ids=["bronze that is not read", "bronze from before another run"])
+def test_replays_that_once_went_wrong(seed: int, tmp_path: Path) -> None:
+    require_nothing_wrong("engine, replays", [play(range(seed, seed + 1), tmp_path, layout=REPLAYS)])
+
+
 @pytest.mark.long
 def test_thousands_of_faults_lose_and_double_nothing(tmp_path: Path, traces: Path, summary: list[str]) -> None:
     count, share = 720, 20

@@ -40,7 +40,7 @@ def test_a_run_that_is_overtaken_at_a_commit_plans_again(
             scenario = Scenario(number, log, home, layout=layout)
             for step in steps[:-1]:
                 scenario._grow(step)
-                runs.settle(scenario.pipeline, number)
+                runs.run_until_current(scenario.pipeline, number)
             scenario._grow(steps[-1])
             count = _commits_of_overtaken(scenario.pipeline, scenario.pipeline, number, monkeypatch)
             log.checks.check(scenario.pipeline, scenario._until())
@@ -68,7 +68,7 @@ def test_a_run_that_one_of_another_configuration_overtakes_plans_again(
             for step in steps[:-1]:
                 scenario._grow(step)
                 for pipeline in (second, first):
-                    runs.settle(pipeline, number)
+                    runs.run_until_current(pipeline, number)
             scenario._grow(steps[-1])
             count = _commits_of_overtaken(first, second, number, monkeypatch)
             assert runs.run(second, number) == {}

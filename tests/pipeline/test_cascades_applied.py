@@ -18,8 +18,8 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.cascade_step import CascadeStep
-from spark_jobs.pipeline.log_gaps import cascades, gaps_of
 from spark_jobs.pipeline.run import compact_source, extract_source
+from spark_jobs.pipeline.unlogged_changes import cascades, unlogged_changes_of
 from tests.cascading import RandomTables
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop, require_same
@@ -154,7 +154,9 @@ def test_runs_that_end_early_replays_and_rebuilds_come_to_the_same_rows(family: 
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.find(lake, SOURCE)
     assert snapshot
-    step = CascadeStep(pipeline, lake, snapshot, publication.read(lake, SOURCE), gaps_of(pipeline, lake, SOURCE))
+    step = CascadeStep(
+        pipeline, lake, snapshot, publication.read(lake, SOURCE), unlogged_changes_of(pipeline, lake, SOURCE)
+    )
     step.run()
     family.execute("DELETE FROM p WHERE id = 3")
     extract_source(family.spark, pipeline, SOURCE)

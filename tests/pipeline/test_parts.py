@@ -14,7 +14,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge_job, publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import PROVENANCE, Owner, PartTable, parts_of
-from spark_jobs.engine.change_course import ChangedLog
+from spark_jobs.engine.column_history import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.part_merge import PlannedTables
 from spark_jobs.errors import LostRace
@@ -24,8 +24,8 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.retention.maintenance import maintain_source
-from spark_jobs.pipeline.delivery import TableMerge
 from spark_jobs.pipeline.run import run_source
+from spark_jobs.pipeline.table_merge import TableMerge
 from tests.lake_tables import schema_of
 from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Update
 from tests.segment_spec import Table as Logged
@@ -223,7 +223,7 @@ def test_of_two_writers_on_one_head_the_later_one_lands_nothing(spark: SparkSess
         )
 
     eu, us = (PartTable(Table(str(lake / "t"), plain=False), owner) for owner in (EU, US))
-    eu.append_rows(rows(eu), eu.new(types | PROVENANCE | merge_job.ADDED, {}), commit(eu, 10))
+    eu.append_rows(rows(eu), eu.unwritten_head(types | PROVENANCE | merge_job.ADDED, {}), commit(eu, 10))
     stale, head = us.head(), eu.head()
     assert stale
     assert head

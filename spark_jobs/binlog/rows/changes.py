@@ -68,6 +68,11 @@ class Changes:
         """Bytes of the values of both images."""
         return int(self.after.nbytes + self.before.nbytes)
 
+    def with_exact_texts(self) -> pa.RecordBatch:
+        """The rows with ``raw`` as a last column, ``_raw``."""
+        raw = self.raw if self.raw is not None else pa.nulls(len(self), pa.map_(pa.string(), pa.string()))
+        return pa.RecordBatch.from_arrays([*self.after.columns, raw], [*self.after.schema.names, "_raw"])
+
     def take(self, rows: pa.Array) -> "Changes":
         """The changes of some rows, by number in ascending order."""
         return self._selected(lambda values: values.take(rows), rows.to_numpy())

@@ -134,7 +134,7 @@ class Decoder:
         self.definition = definition
         self._name = definition.name.schema, definition.name.table
         self.is_mariadb = False
-        """Check whether the last slice is of MariaDB's log."""
+        """True if the last slice is of MariaDB's log."""
         self._partial = partial
         self._accepted = kernels.TX_XA if prepared else 0
         self._logged = logged
@@ -144,7 +144,7 @@ class Decoder:
         self._gtids = gtids
         self._flags = flags
         self.is_lasting = not (gtids or flags or partial)
-        """Check whether rows in a block can do without what they came from."""
+        """True if rows in a block can do without what they came from."""
         self._scans = scans
         self._maps = scans.maps if scans is not None else TableMaps() if maps is None else maps
         self._owned = np.zeros(0, np.int8)

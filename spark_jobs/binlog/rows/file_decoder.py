@@ -84,7 +84,7 @@ class FileDecoder:
         self._is_wanted = wanted
         # With GTIDs or masks of columns a block ends with the pass that these are of.
         self._is_plain = not (gtids or partial)
-        """Check whether rows are decoded in log order, not a table at a time; until some are met that are not plain."""
+        """True if rows are decoded in log order, not a table at a time; until some are met that are not plain."""
         self._feed = Feed(file, 0, None, minimum=min(PASS, AT_ONCE) if self._is_plain else AT_ONCE, reuse=True)
         self._ended = 0
         """Offset after the last complete transaction or control event that was decoded."""
@@ -93,7 +93,7 @@ class FileDecoder:
         self._last = -1
         """Owner of the last rows that were chosen from a scan: a row of its transactions, -1 where there were none."""
         self._is_early = False
-        """Check whether rows of the transaction that is open were decoded, which may yet end in a ROLLBACK."""
+        """True if rows of the transaction that is open were decoded, which may yet end in a ROLLBACK."""
         # No closure over self: memory as large as a pass would wait for the garbage collector.
         self._new = functools.partial(
             Decoder, before=before, rows=rows, gtids=gtids, partial=partial, maps=self._feed.maps

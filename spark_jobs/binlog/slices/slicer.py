@@ -104,7 +104,7 @@ class Slicer:
         self._waiting: list[pa.RecordBatch] = []
         self._redactor = Redactor(file, redact, self._feed.maps) if redact else None
         self._has_blanked = False
-        """Check whether there may be blanked events.
+        """True if there may be blanked events.
 
         Most logs have none, and are not searched for them slice by slice.
         """

@@ -4,7 +4,7 @@ Put here: narrowing down, and reading again until what is only on its way has go
 (server_rows.py, lake_rows.py), which tables there are and what else is said of them (assets/checks/equals_source.py).
 
 Rows are read at different moments on the two sides, while others write. What differs is therefore only suspected, and
-settled in rounds. In each the server's rows are read, the lake is brought up to where the log ended after that
+compared again in rounds. In each the server's rows are read, the lake is brought up to where the log ended after that
 reading, and its rows are read. A key that still differs is a difference if the log has no change of it since the round
 before began; if it has, it goes into the next round. (Since then, and not since this round began, because a server
 logs a transaction a moment before others can see it.)
@@ -35,8 +35,8 @@ _FEWEST, _MOST = 64, 8_192
 """Buckets of a table."""
 _LOOKED_INTO = 1_000_000
 """Rows of differing buckets that are compared one by one; more are counted by bucket."""
-_READ_AGAIN = 100_000
-"""Suspected keys that are read again."""
+READ_AGAIN = 100_000
+"""Keys that are suspected, or have changed, and are read one by one."""
 _FEW = 2_000
 """Suspected keys whose values are read at once, without comparing digests before."""
 _SHOWN = 10_000
@@ -52,7 +52,7 @@ class ServerSide(ComparedSide, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
+class KeyRowCounts:
     """A key that is not the same on both sides, and how many rows each has of it; the lake may have it twice."""
 
     key: bytes
@@ -128,11 +128,11 @@ class Lag(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SettledKeys:
+class ComparedKeys:
     """Keys that differ for sure, and those that changed in every round; where the log ended when the last one began."""
 
-    sure: dict[bytes, Unlike]
-    moving: dict[bytes, Unlike]
+    sure: dict[bytes, KeyRowCounts]
+    moving: dict[bytes, KeyRowCounts]
     since: Position
 
 
@@ -154,14 +154,22 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
         return counts
     looked_at = _bounded(differing, source_buckets, here)
     log.info("%s: %d of %d buckets differ; looking into %d", layout, len(differing), buckets, len(looked_at))
-    suspected = unlike(source.digests_in(looked_at, buckets), lake.digests_in(looked_at, buckets))
+    suspected = differing_keys(source.digests_in(looked_at, buckets), lake.digests_in(looked_at, buckets))
     older = lag.older([key for key, difference in suspected.items() if difference.kind == MISSING])
     open_ = [key for key in suspected if key not in older]
     unread_buckets = np.setdiff1d(differing, looked_at)
-    unread = len(open_[_READ_AGAIN:]) + int(np.maximum(source_buckets.rows, here.rows)[unread_buckets].sum())
-    log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:_READ_AGAIN]))
+    unread = len(open_[READ_AGAIN:]) + int(np.maximum(source_buckets.rows, here.rows)[unread_buckets].sum())
+    log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:READ_AGAIN]))
     counted = replace(counts, unread=unread, older=len(older))
-    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], counts=counted)
+    return _judged(layout, source, lag, since, open_[:READ_AGAIN], counts=counted)
+
+
+def compare_keys(
+    layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, keys: Collection[bytes]
+) -> TableComparison:
+    """Compares the rows of some keys. since: as in ``compare``. The counts are those of the keys."""
+    counts = TableComparison(len(keys), len(keys))
+    return _judged(layout, source, lag, since, sorted(keys), counts=counts) if keys else counts
 
 
 def _bounded(differing: np.ndarray, source_buckets: Buckets, here: Buckets) -> list[int]:
@@ -180,15 +188,15 @@ def _judged(
     *,
     counts: TableComparison,
 ) -> TableComparison:
-    """Settles the suspected keys by their values; where they are many, first by their digests."""
+    """Compares the suspected keys by their values; where they are many, first by their digests."""
     # Digests first where there are many keys: they are a few bytes each, whatever the rows have.
-    by_digest = SettledKeys({}, {}, since)
+    by_digest = ComparedKeys({}, {}, since)
     if len(suspected) > _FEW:
-        by_digest = settle(suspected, lag, since, lambda keys: _digests_looked_at(source, keys))
+        by_digest = compare_in_rounds(suspected, lag, since, lambda keys: _digests_looked_at(source, keys))
         suspected = sorted(by_digest.sure)
     # Keys beyond those that are shown count by what their digests say.
     values = _ValueComparison(layout, source)
-    by_value = settle(suspected[:_SHOWN], lag, by_digest.since, values.looked_at)
+    by_value = compare_in_rounds(suspected[:_SHOWN], lag, by_digest.since, values.looked_at)
     sure = [*(by_digest.sure[key] for key in suspected[_SHOWN:]), *by_value.sure.values()]
     kinds = Counter(difference.kind for difference in sure)
     return replace(
@@ -202,13 +210,13 @@ def _judged(
     )
 
 
-Look = Callable[[Collection[bytes]], Callable[[ComparedSide], dict[bytes, Unlike]]]
+Look = Callable[[Collection[bytes]], Callable[[ComparedSide], dict[bytes, KeyRowCounts]]]
 """Reads the source's rows of some keys; what it returns tells which of them are unlike those of the lake's side."""
 
 
-def settle(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) -> SettledKeys:
+def compare_in_rounds(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) -> ComparedKeys:
     """Reads keys again, round by round, until each is equal, differs for sure, or has changed in every round."""
-    keys, sure, unlike_now = set(suspected), dict[bytes, Unlike](), dict[bytes, Unlike]()
+    keys, sure, unlike_now = set(suspected), dict[bytes, KeyRowCounts](), dict[bytes, KeyRowCounts]()
     for _ in range(_ROUNDS if keys else 0):
         position = lag.end()
         against = look(keys)
@@ -219,10 +227,10 @@ def settle(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) 
         keys, since = set(unlike_now) & moved, position
         if not keys:
             break
-    return SettledKeys(sure, {key: unlike_now[key] for key in keys}, since)
+    return ComparedKeys(sure, {key: unlike_now[key] for key in keys}, since)
 
 
-def unlike(source: pa.Table, lake: pa.Table) -> dict[bytes, Unlike]:
+def differing_keys(source: pa.Table, lake: pa.Table) -> dict[bytes, KeyRowCounts]:
     """The keys of two tables of DIGESTS that are not the same in both, in the keys' order."""
     source_rows, lake_rows = (_by_key(rows, side) for rows, side in ((source, "source"), (lake, "lake")))
     joined = source_rows.join(lake_rows, "key", join_type="full outer")
@@ -230,7 +238,7 @@ def unlike(source: pa.Table, lake: pa.Table) -> dict[bytes, Unlike]:
     differing = joined.filter(pc.invert(is_same)).sort_by("key")
     in_source, here = (pc.fill_null(differing.column(f"{side}_count"), 0).to_pylist() for side in ("source", "lake"))
     keys = differing.column("key").to_pylist()
-    return {key: Unlike(key, *counts) for key, *counts in zip(keys, in_source, here, strict=True)}
+    return {key: KeyRowCounts(key, *counts) for key, *counts in zip(keys, in_source, here, strict=True)}
 
 
 def _by_key(rows: pa.Table, side: str) -> pa.Table:
@@ -242,9 +250,11 @@ def _equal_values(joined: pa.Table, column: str) -> pa.ChunkedArray:
     return pc.equal(joined.column(f"source_{column}"), joined.column(f"lake_{column}"))
 
 
-def _digests_looked_at(source: ComparedSide, keys: Collection[bytes]) -> Callable[[ComparedSide], dict[bytes, Unlike]]:
+def _digests_looked_at(
+    source: ComparedSide, keys: Collection[bytes]
+) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
     digests = source.digests_of(keys)
-    return lambda lake: unlike(digests, lake.digests_of(keys))
+    return lambda lake: differing_keys(digests, lake.digests_of(keys))
 
 
 class _ValueComparison:
@@ -255,14 +265,14 @@ class _ValueComparison:
         self.source = source
         self.columns: dict[bytes, dict[str, tuple[str | None, str | None]]] = {}
 
-    def looked_at(self, keys: Collection[bytes]) -> Callable[[ComparedSide], dict[bytes, Unlike]]:
+    def looked_at(self, keys: Collection[bytes]) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
         # The server is asked once; the lake is asked again after every round, as it catches up.
         source_values = self.source.values_of(keys)
         extra_value = (
             self.source.extra_values_of(keys) if any(column.extra_value for column in self.layout.columns) else {}
         )
 
-        def against(lake: ComparedSide) -> dict[bytes, Unlike]:
+        def against(lake: ComparedSide) -> dict[bytes, KeyRowCounts]:
             lake_values = lake.values_of(keys)
             differences = {}
             for key in keys:
@@ -273,12 +283,12 @@ class _ValueComparison:
                     if not self.columns[key]:
                         continue
                 if rows or lake_rows:
-                    differences[key] = Unlike(key, len(rows), len(lake_rows))
+                    differences[key] = KeyRowCounts(key, len(rows), len(lake_rows))
             return differences
 
         return against
 
-    def difference(self, difference: Unlike) -> KeyDifference:
+    def difference(self, difference: KeyRowCounts) -> KeyDifference:
         columns = self.columns.get(difference.key, {}) if difference.kind == DIFFERENT else {}
         return KeyDifference(difference.kind, self.layout.shown_key(difference.key), columns)
 

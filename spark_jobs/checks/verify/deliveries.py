@@ -116,7 +116,7 @@ class _ComparedDelivery:
         if not digest_layout.key:
             return self._counted()
         # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
-        target = ServerRows(self.session, digest_layout)
+        target = ServerRows(self.spark, self.session, digest_layout)
         lag = _NoLag(LakeRows(self.spark, self.table.table, digest_layout))
         rows = self.session.estimate(self.table.schema, self.table.name)
         comparison = compare(digest_layout, target, lag, _ANYWHERE, buckets_for(rows))
@@ -133,7 +133,7 @@ class _ComparedDelivery:
         }
 
     def _require_delivered(self, name: str) -> None:
-        rows = progress.listed(self.connection, name) if progress.exists(self.connection) else {}
+        rows = progress.progress_by_table(self.connection, name) if progress.exists(self.connection) else {}
         row, _ = rows.get((self.table.schema, self.table.name), (None, None))
         if row is None or row.version != self.table.version or row.exit_version is not None:
             raise TableStopped("the target does not have the published version: stratalog deliver writes it")

@@ -1,19 +1,33 @@
-"""A table's rows as the lake has them: digests by bucket, by key, and values of single rows.
+"""A table's rows as the lake has them: hashes by bucket, digests by key, and values of single rows.
 
-Put here: what is asked of Spark. Not here: what is hashed (row_digest.py).
+Put here: what is asked of Spark. Not here: how rows are hashed (bucket_sums.py) or become text (row_digest.py).
 
-DataFrames and SQL alone; no value becomes a Python object but those of rows that differ.
+No value becomes a Python object but those of rows that differ.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.checks.verify.bucket_sums import (
+    DIGEST,
+    BucketRowsTask,
+    HashedColumns,
+    HashTask,
+    LakeFiles,
+    bucket_rows,
+    sums,
+)
 from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
+from spark_jobs.config.modes import Mode
+from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.downstream.modes import CURRENT_FLAGS, CURRENT_ROWS
+from spark_jobs.engine import spark_job
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -22,18 +36,22 @@ from spark_jobs.silver.table import Op, before_sql, position_sql
 from spark_jobs.text.sql import identifier
 
 _KEY = "__stratalog_key"
+_SMALL = 8 << 20
+"""Bytes of a table's files up to which it is read in this process."""
+_TASKS = 8
+"""Tasks that a table's files are divided into, where these are alike."""
 _KEYS = pa.schema([(_KEY, pa.binary())])
 
 
 class LakeRows:
     """The lake's side of a table: its downstream table at the version that is its head now."""
 
-    def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout, current: str = "TRUE") -> None:
-        """current: SQL, which of its rows the source has now."""
-        self.spark = _session(spark, table)
+    def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout, mode: Mode = Mode.MIRROR) -> None:
+        """mode: the table's, by which of its rows the source has now."""
+        self.spark = _session(spark, sum(table.file_sizes()))
         self.table = table
         self.layout = layout
-        self.current = current
+        self.mode = mode
         head = table.head()
         assert head is not None, "a table that has a layout is there"
         self.version = head.version
@@ -43,22 +61,17 @@ class LakeRows:
         return self._compared_rows().count()
 
     def buckets(self, count: int) -> Buckets:
-        """Buckets of the lake's rows by a hash of their keys: counts and XORs of digests, in one aggregation."""
-        keyed = self._compared_rows().selectExpr(
-            f"{self.layout.lake_bucket(count)} AS bucket", f"{self.layout.lake_digest} AS digest"
-        )
-        sums = keyed.groupBy("bucket").agg(F.count(F.lit(1)).alias("rows"), F.expr("bit_xor(digest)").alias("digest"))
-        answer = sums.toArrow()
-        bucket, rows, digest = (
-            answer.column(name).to_numpy().astype(np.int64) for name in ("bucket", "rows", "digest")
-        )
+        """Sums of the rows' hashes, by tasks that read some of the files each."""
         buckets = Buckets.empty(count)
-        buckets.add(bucket, rows, digest)
+        for part in self._read_files(HashedColumns.of(self.layout, count), sums):
+            buckets.add(part)
         return buckets
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        bucket = F.expr(self.layout.lake_bucket(count))
-        return self._digests(self._compared_rows().where(bucket.isin([int(bucket) for bucket in buckets])))
+        task_of = partial(BucketRowsTask, buckets=tuple(buckets))
+        columns = HashedColumns.of(self.layout, count)
+        rows = self._read_files(columns, lambda task: bucket_rows(task_of(task)))
+        return keyed(self.spark, self.layout, rows)
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
         return self._digests(self._having(self._compared_rows(), keys))
@@ -79,7 +92,20 @@ class LakeRows:
         return self.table.collect_arrow(rows)
 
     def _compared_rows(self) -> DataFrame:
-        return self.table.read(self.spark, self.version).where(self.current)
+        return self.table.read(self.spark, self.version).where(CURRENT_ROWS[self.mode])
+
+    def _read_files(self, columns: HashedColumns, work: Callable[[HashTask], Iterable[Any]]) -> list[Any]:
+        """What tasks make of the rows in the table's files."""
+        snapshot = snapshot_of(self.table.path, self.version)
+        assert snapshot is not None, "the version is the table's"
+        size = sum(file.size for file in snapshot.files)
+        spark = spark_job.TASKS_HERE if size <= _SMALL else self.spark
+        groups = spark_job.packed(snapshot.files, lambda file: file.size, max(size / _TASKS, 1))
+        current = CURRENT_FLAGS[self.mode]
+        tasks: list[HashTask] = [
+            LakeFiles(self.table.path, snapshot.schema, group, current, columns) for group in groups
+        ]
+        return spark_job.run(spark, tasks, work)
 
     def _digests(self, rows: DataFrame) -> pa.Table:
         listed = rows.selectExpr(f"{self.layout.lake_key} AS key", f"{self.layout.lake_digest} AS digest")
@@ -93,10 +119,18 @@ class SilverRows:
     """Rows of a table's keys in silver."""
 
     def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout) -> None:
-        self.spark = _session(spark, table)
+        self.spark = _session(spark, sum(table.file_sizes()))
         self.table = table
         self.layout = layout
         _require_columns(table, layout)
+
+    def keys_since(self, since: Position, limit: int) -> set[bytes] | None:
+        """The keys that changed at or after a position; None where they are more, or the table was emptied since."""
+        rows = self._since(since)
+        if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
+            return None
+        keys = rows.selectExpr(f"{self.layout.lake_key} AS key").distinct().limit(limit + 1).toArrow()
+        return set(keys.column(0).to_pylist()) if len(keys) <= limit else None
 
     def any_since(self, since: Position) -> bool:
         """True if any row of the table changed at or after a position."""
@@ -129,9 +163,22 @@ def having(spark: SparkSession, rows: DataFrame, layout: DigestLayout, keys: Col
     return rows.withColumn(_KEY, F.expr(layout.lake_key)).join(F.broadcast(key_rows), _KEY, "left_semi")
 
 
-def _session(spark: SparkSession, table: Table) -> SparkSession:
-    """A session that prints numbers alike whatever the user's settings are: not ANSI, small decimals get exponents."""
-    session = session_over(spark, sum(table.files()))
+def keyed(spark: SparkSession, layout: DigestLayout, parts: Sequence[pa.Table]) -> pa.Table:
+    """Rows of either side, as tasks choose them, as DIGESTS: Spark's SQL makes the texts of their keys."""
+    if not parts:
+        return DIGESTS.empty_table()
+    rows = pa.concat_tables(parts, promote_options="permissive")
+    session = _session(spark, rows.nbytes)
+    keys = session.createDataFrame(rows).selectExpr(f"{layout.lake_key} AS key", DIGEST)
+    return keys.toArrow().cast(DIGESTS)
+
+
+def _session(spark: SparkSession, size: int) -> SparkSession:
+    """A session that prints numbers alike whatever the user's settings are: not ANSI, small decimals get exponents.
+
+    size: bytes that it reads.
+    """
+    session = session_over(spark, size)
     session.conf.set("spark.sql.ansi.enabled", "true")
     return session
 

@@ -20,7 +20,7 @@ Values = tuple[bytes | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Of every bucket, how many rows lie in it and the XOR of their digests; both int64."""
+    """Of every bucket, how many rows lie in it and the sum of their hashes modulo 2**64; both int64."""
 
     rows: NDArray[np.int64]
     digests: NDArray[np.int64]
@@ -29,10 +29,15 @@ class Buckets:
     def empty(cls, count: int) -> "Buckets":
         return cls(np.zeros(count, np.int64), np.zeros(count, np.int64))
 
-    def add(self, buckets: NDArray[np.int64], rows: NDArray[np.int64], digests: NDArray[np.int64]) -> None:
-        """Takes in a part of the table; a bucket stands at most once in it."""
-        self.rows[buckets] += rows
-        self.digests[buckets] ^= digests
+    def add_rows(self, buckets: NDArray[np.int64], digests: NDArray[np.int64]) -> None:
+        """Takes in rows, by their buckets and hashes."""
+        self.rows[:] += np.bincount(buckets, minlength=len(self.rows))
+        np.add.at(self.digests, buckets, digests)
+
+    def add(self, other: "Buckets") -> None:
+        """Takes in the sums of other rows."""
+        self.rows[:] += other.rows
+        self.digests[:] += other.digests
 
     def unlike(self, other: "Buckets") -> NDArray[np.int64]:
         """The buckets in which the two differ."""

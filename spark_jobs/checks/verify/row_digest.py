@@ -1,12 +1,11 @@
-"""A table's columns as both sides hash them: the SQL of a key's text, of a row's digest, of its bucket.
+"""A table's columns as both sides make texts of them: the SQL of a key's text, and of a row's digest.
 
 Put here: putting the forms of columns together, and taking a key's text apart. Not here: what a column's form is
 (value_text.py), asking the two sides (server_rows.py, lake_rows.py).
 
-A row's text is its columns' texts one after the other, its digest 60 bits of that text's SHA-256. All servers and
-Spark have it (MySQL has no MD5 as of 9.6), and a CRC is linear: of two rows that change alike, the CRCs' XOR stays
-what it was. Buckets are a CRC32 of the key's text, never a range of keys: the server orders keys by their collation,
-Spark by their bytes.
+A row's text is its columns' texts one after the other, its digest 60 bits of that text's SHA-256, which all servers and
+Spark have (MySQL has no MD5 as of 9.6). Only rows that are suspected to differ are asked for it; which these are is
+found by hashes (bucket_sums.py).
 """
 
 import re
@@ -34,6 +33,8 @@ class DigestColumn:
 
     name: str
     form: Form
+    lake_type: str
+    """Spark's type in the lake."""
 
     @property
     def server(self) -> str:
@@ -130,12 +131,6 @@ class DigestLayout:
         text = f"concat({', '.join(column.lake_part(in_full=False) for column in self.columns)})"
         return f"cast(conv(substring(sha2({text}, 256), 1, {DIGITS}), 16, 10) AS BIGINT)"
 
-    def server_bucket(self, buckets: int) -> str:
-        return f"MOD(CRC32({self.server_key}), {buckets})"
-
-    def lake_bucket(self, buckets: int) -> str:
-        return f"cast(crc32({self.lake_key}) % {buckets} AS INT)"
-
     def key_values(self, key: bytes) -> list[bytes]:
         """The texts of a key's columns, out of the text of the key."""
         return list(_taken_apart(key, [column.form.counted for column in self.key]))
@@ -203,4 +198,4 @@ def _digest_column(row: Mapping[str, Any], lake_type: str) -> DigestColumn:
         raise TableStopped(f"column {name}: {error}") from error
     if not re.fullmatch(form.types, lake_type):
         raise TableStopped(f"column {name} is {row['declared']} at the server and {lake_type} in the lake")
-    return DigestColumn(name, form)
+    return DigestColumn(name, form, lake_type)

@@ -1,40 +1,58 @@
-"""A table's rows as the server has them: digests by bucket, by key, and values of single rows.
+"""A table's rows as the server has them: hashes by bucket, digests by key, and values of single rows.
 
-Put here: what is asked of the server. Not here: what is hashed (row_digest.py).
+Put here: what is asked of the server. Not here: how rows are hashed (bucket_sums.py) or become text (row_digest.py).
 
-The table is walked in ranges of its key, each a statement of about a second and a transaction of its own: no long read
-view that keeps old versions of rows alive, no lock that an ALTER TABLE, and after it everybody, waits for. The rows
-are therefore of different moments; what differs is read again anyway.
+The table is walked in ranges of its key, each a statement of a second or less and a transaction of its own: no long
+read view that keeps old versions of rows alive, no lock that an ALTER TABLE, and after it everybody, waits for. The
+rows are therefore of different moments; what differs is read again anyway.
 """
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 import pymysql
 from pymysql.cursors import Cursor
+from pyspark.sql import SparkSession
 
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.checks.verify.bucket_sums import (
+    BucketRowsTask,
+    HashedColumns,
+    HashTask,
+    ServerRanges,
+    bucket_rows,
+    sums,
+)
+from spark_jobs.checks.verify.lake_rows import keyed
 from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
-from spark_jobs.errors import SourceError
+from spark_jobs.engine import spark_job
+from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, in_text, key_of, ranges
+from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
+from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.source.connection import refusal
+from spark_jobs.source.information_schema import definition_of
 from spark_jobs.source.server import Server
 from spark_jobs.text.sql import identifier, is_table
 
 log = logging.getLogger(__name__)
 
-_FIRST = 20_000
-_LEAST, _MOST = 1_000, 500_000
+_LEAST, _MOST = 1_000, 250_000
 """Rows in one statement of a walk."""
-_SECONDS = 1.0
-"""Time that such a statement should take; the next one's rows follow from it."""
-_RANGE = "\0"
-"""Placeholder for a range of keys in a statement; no name has it."""
+_BYTES = 64 << 20
+"""Bytes of rows that such a statement should give: it takes a second or less."""
+_TASKS, _RANGES = 4, 8
+"""Tasks of a job, and ranges that one of them reads at most."""
+_SMALL = 20_000
+"""Rows of a table up to which it is read in this process."""
 _QUIET = 2.0
 """Seconds between two lines about how far a walk is."""
 _AT_ONCE = 200
@@ -46,7 +64,7 @@ _ASK_COLUMNS = (
 )
 _COLUMN = ("name", "kind", "declared", "charset", "fraction")
 _ASK_TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
-_ASK_SIZE = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {}"
+_ASK_SIZE = "SELECT TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES WHERE {}"
 
 
 class ServerSession:
@@ -99,14 +117,25 @@ class ServerSession:
         """A table's key as the server compares it."""
         return key_of(self._connection, layout.schema, layout.table, tuple(column.name for column in layout.key))
 
-    def range_of(self, key: Key, rows: int, after: Boundary | None) -> KeyRange:
-        """The next range of so many rows behind a key."""
-        return next(ranges(self._connection, key, rows=rows, after=after))
+    def ranges(self, key: Key, rows: int) -> Iterator[KeyRange]:
+        """Ranges of so many rows, as the table is when each one is asked for."""
+        return ranges(self._connection, key, rows=rows)
+
+    def definition(self, name: TableName) -> TableDefinition | None:
+        """The table as the server declares it now; None where there is no such table."""
+        return definition_of(self.server, self._connection, name)
 
     def estimate(self, schema: str, table: str) -> int:
         """About how many rows a table has, as the server's statistics say."""
+        return self._estimates(schema, table)[0]
+
+    def row_bytes(self, schema: str, table: str) -> int:
+        """About how many bytes a row has."""
+        return self._estimates(schema, table)[1]
+
+    def _estimates(self, schema: str, table: str) -> tuple[int, int]:
         rows = self.rows(_ASK_SIZE.format(is_table(schema, table)))
-        return int(rows[0][0] or 0) if rows else 0
+        return (int(rows[0][0] or 0), int(rows[0][1] or 0)) if rows else (0, 0)
 
     def count(self, schema: str, table: str) -> int:
         """Number of rows that a table has."""
@@ -116,7 +145,8 @@ class ServerSession:
 class ServerRows:
     """The server's side of a table."""
 
-    def __init__(self, session: ServerSession, layout: DigestLayout) -> None:
+    def __init__(self, spark: SparkSession, session: ServerSession, layout: DigestLayout) -> None:
+        self.spark = spark
         self.session = session
         self.layout = layout
         self.key = session.key(layout)
@@ -125,25 +155,17 @@ class ServerRows:
         return self.session.count(self.layout.schema, self.layout.table)
 
     def buckets(self, count: int) -> Buckets:
-        """As of the lake's side, computed by the server a range of keys at a time."""
+        """As of the lake's side, by tasks that read ranges of keys."""
         buckets = Buckets.empty(count)
-        listed = (
-            f"{self.layout.server_bucket(count)}, COUNT(*), BIT_XOR({self.layout.server_digest}) "
-            f"FROM {self.layout.server_name} WHERE {_RANGE} GROUP BY 1"
-        )
-        for rows in self._walk(listed):
-            if rows:
-                bucket, counts, digest = np.array(rows, np.int64).T
-                buckets.add(bucket, counts, digest)
+        for part in self._walk(HashedColumns.of(self.layout, count), sums):
+            buckets.add(part)
         return buckets
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        numbers = ", ".join(map(str, buckets))
-        listed = (
-            f"{self.layout.server_key}, {self.layout.server_digest} "
-            f"FROM {self.layout.server_name} WHERE ({_RANGE}) AND {self.layout.server_bucket(count)} IN ({numbers})"
-        )
-        return pa.concat_tables([_digests(rows) for rows in self._walk(listed)])
+        task_of = partial(BucketRowsTask, buckets=tuple(buckets))
+        columns = HashedColumns.of(self.layout, count)
+        rows = [*self._walk(columns, lambda task: bucket_rows(task_of(task)))]
+        return keyed(self.spark, self.layout, rows)
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
         listed = f"{self.layout.server_key}, {self.layout.server_digest}"
@@ -173,27 +195,41 @@ class ServerRows:
             rows = self.session.rows(f"SELECT {listed} FROM {self.layout.server_name} WHERE {condition}")
             yield [row for row in rows if row[0] in asked_keys]
 
-    def _walk(self, listed: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The answers to a statement for one range of keys after the other; ``_RANGE`` in it is the range."""
+    def _walk(self, columns: HashedColumns, work: Callable[[HashTask], Iterable[Any]]) -> Iterator[Any]:
+        """What tasks make of the rows, of some ranges of keys at a time."""
+        layout, size = self.layout, self.session.row_bytes(self.layout.schema, self.layout.table)
+        is_small = self.session.estimate(layout.schema, layout.table) <= _SMALL
+        rows = max(_LEAST, min(_MOST, _BYTES // max(size, 1)))
+        boundaries = self.session.ranges(self.key, rows)
+        selecting = self._selecting()
         began = reported = time.monotonic()
-        size, rows_read, after = _FIRST, 0, None
-        before, behind = map(in_text, listed.split(_RANGE, 1))
-        # A range is read up to a key, so that no transaction stays open for long.
-        while True:
-            part = self.session.range_of(self.key, size, after)
-            condition, parameters = part.condition(self.key)
-            sent_at = time.monotonic()
-            yield self.session.rows(f"SELECT {before}{condition}{behind}", tuple(parameters))
-            if part.up_to is None:
-                return
-            # The next range has as many rows as fit into the time, at most twice and at least half as many.
-            now = time.monotonic()
-            rows_read += size
-            fitting = int(size * _SECONDS / max(now - sent_at, 0.01))
-            size, after = max(min(fitting, size * 2, _MOST), size // 2, _LEAST), part.up_to
-            if now - reported > _QUIET:
-                reported = now
-                log.info("%s: %s rows at the server in %.0f s", self.layout, f"{rows_read:,}", now - began)
+        rows_read = 0
+        # The next ranges are planned while tasks read: each costs the server a walk over the index.
+        with ThreadPoolExecutor(1) as planner:
+            parts = [*islice(boundaries, _TASKS)]
+            while parts:
+                following = planner.submit(lambda: [*islice(boundaries, _TASKS * _RANGES)])
+                group_size = -(-len(parts) // _TASKS)
+                groups = (tuple(parts[at : at + group_size]) for at in range(0, len(parts), group_size))
+                tasks: list[HashTask] = [ServerRanges(selecting, group, columns) for group in groups]
+                yield from spark_job.run(spark_job.TASKS_HERE if is_small else self.spark, tasks, work)
+                rows_read += rows * len(parts)
+                parts = following.result()
+                now = time.monotonic()
+                if parts and now - reported > _QUIET:
+                    reported = now
+                    log.info("%s: %s rows at the server in %.0f s", layout, f"{rows_read:,}", now - began)
+
+    def _selecting(self) -> Selecting:
+        """Reader of the columns that are compared. Raises TableStopped where the table has others by now."""
+        name, server = TableName(self.layout.schema, self.layout.table), self.session.server
+        definition = self.session.definition(name)
+        columns = {str(column.name): column for column in definition.columns} if definition else {}
+        names = [column.name for column in self.layout.columns]
+        if definition is None or not columns.keys() >= set(names):
+            raise TableStopped(f"{name}: was altered while it was compared; verify again")
+        compared = replace(definition, columns=tuple(columns[name] for name in names), key=())
+        return Selecting(server.name, server.settings, compared, self.key, converts_text=True)
 
 
 def _digests(rows: Sequence[Sequence[Any]]) -> pa.Table:

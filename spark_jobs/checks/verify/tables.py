@@ -21,9 +21,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import LoggedStatement, scan_metadata
+from spark_jobs.bronze.seek import LogSeeker
 from spark_jobs.bronze.source_endpoints import endpoints_of
-from spark_jobs.bronze.table import redacted_within
-from spark_jobs.checks.verify.compare import buckets_for, compare
+from spark_jobs.bronze.table import BronzeSnapshot, redacted_within
+from spark_jobs.checks.verify.compare import READ_AGAIN, TableComparison, buckets_for, compare, compare_keys
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
 from spark_jobs.checks.verify.row_digest import DigestLayout, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
@@ -44,9 +45,9 @@ from spark_jobs.log.position import Position
 from spark_jobs.operations.observation import verified
 from spark_jobs.operations.observation.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED, Verified
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
-from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import extract_source, merge_forward
+from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
@@ -59,6 +60,8 @@ from spark_jobs.text.sql import identifier
 
 log = logging.getLogger(__name__)
 
+LAST = "last"
+"""In the place of a location: the position up to which a table is known to be equal."""
 _MANY = 100_000
 """Rows of a table from which it is said that it is begun."""
 _TRIES = 5
@@ -86,6 +89,8 @@ def verify_source(
     name: str,
     wanted: Callable[[TableName], bool] | None = None,
     into: Callable[[TableName, Name], bool] | None = None,
+    *,
+    since: str | Position | None = None,
 ) -> Iterator[Verdict]:
     """Compares the tables of a source with the server's rows, and yields a verdict for each table.
 
@@ -98,21 +103,24 @@ def verify_source(
         name: The source.
         wanted: Which source tables to compare; all in scope by default.
         into: Which of their downstream tables to compare; all by default.
+        since: Location in the log, or LAST, the position up to which a table is known to be equal. Only rows with
+            changes since then are compared. A table without such a position, without a key, with too many changes or
+            emptied since then is compared whole.
     """
     server = require_live(pipeline, name)
     with ServerSession(server) as session:
-        checking = _ComparedSource(spark, pipeline, name, session)
+        checking = _ComparedSource(spark, pipeline, name, session, since)
         position = checking.end()
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
         _say_redacted(checking.lake, name)
-        gaps = gaps_of(pipeline, checking.lake, name)
+        gaps = unlogged_changes_of(pipeline, checking.lake, name)
         results: list[Verified] = []
         try:
             for table in names:
                 with doing(f"{name}: comparing {table}"):
                     verdicts = list(checking.verdicts(table, position, into))
-                results += verified_of(verdicts)
+                results += verified_of(verdicts, checking.last.get(str(table)))
                 causes = tuple(map(str, gaps.of(table)))
                 for verdict in verdicts:
                     rows, seconds = f"{verdict.source_rows:,}", verdict.seconds
@@ -136,7 +144,14 @@ def _say_redacted(lake: Lake, source: str) -> None:
 class _ComparedSource:
     """A source, the lake's tables of it, and the log between the two."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, name: str, session: ServerSession) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        name: str,
+        session: ServerSession,
+        since: str | Position | None = None,
+    ) -> None:
         self.spark = spark
         self.pipeline = pipeline
         self.lake = lake_of(pipeline)
@@ -144,6 +159,7 @@ class _ComparedSource:
         self.session = session
         self.entries: dict[TableName, Entry] = {}
         self.position: Position | None = None
+        self._since = since
         self.stretch: int | None = None
 
     def end(self) -> Position:
@@ -172,6 +188,24 @@ class _ComparedSource:
         outcome = merge_forward(self.spark, self.pipeline, self.name)
         self.end()
         return outcome
+
+    @cached_property
+    def last(self) -> dict[str, Verified]:
+        """The last comparison of each table, by ``schema.table``."""
+        return verified.read(self.lake, self.name)
+
+    def changes_from(self, name: TableName) -> Position | None:
+        """Position from which on a table's changes are compared; None where all of its rows are."""
+        if self._since == LAST:
+            last = self.last.get(str(name))
+            return last.equal_to if last else None
+        return self._resolved_since
+
+    @cached_property
+    def _resolved_since(self) -> Position | None:
+        if self._since is None:
+            return None
+        return LogSeeker(BronzeSnapshot.of(self.lake, self.name)).position(self._since)
 
     def names(self) -> list[TableName]:
         """The tables in scope that the server or the lake has."""
@@ -255,7 +289,7 @@ class _ComparedTable:
     def caught_up(self, position: Position) -> LakeRows:
         self.source.catch_up(position)
         self._require_going()
-        return LakeRows(self.source.spark, self.downstream, self.layout, CURRENT_ROWS[self.into.mode])
+        return LakeRows(self.source.spark, self.downstream, self.layout, self.into.mode)
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
         return SilverRows(self.source.spark, self.silver, self.layout).changed_since(keys, since)
@@ -376,14 +410,22 @@ class _ComparedTable:
 
     def _compared(self, since: Position) -> dict[str, Any]:
         """The fields by a comparison row by row, with the states that it means."""
-        origin = ServerRows(self.source.session, self.layout)
+        origin = ServerRows(self.source.spark, self.source.session, self.layout)
         rows = self.source.session.estimate(self.name.schema, self.name.table)
-        # Hashing many rows takes minutes, in which nothing else is logged.
+        begin = self.source.changes_from(self.name)
+        silver_rows = SilverRows(self.source.spark, self.silver, self.layout)
+        keys = silver_rows.keys_since(begin, READ_AGAIN) if begin else None
+        if keys is not None:
+            result = compare_keys(self.layout, origin, self, since, keys)
+            return self._compared_rows(result) | {"changes_since": begin}
+        # Reading many rows takes minutes, in which nothing else is logged.
         if rows >= _MANY:
             log.info(
-                "%s: %s: hashing about %s rows, at the server and in the lake", self.source.name, self.name, f"{rows:,}"
+                "%s: %s: reading about %s rows, of the server and of the lake", self.source.name, self.name, f"{rows:,}"
             )
-        result = compare(self.layout, origin, self, since, buckets_for(rows))
+        return self._compared_rows(compare(self.layout, origin, self, since, buckets_for(rows)))
+
+    def _compared_rows(self, result: TableComparison) -> dict[str, Any]:
         return {
             "state": DIFFERS if result.differing else CHANGING if result.changing else EQUAL,
             "source_rows": result.source,

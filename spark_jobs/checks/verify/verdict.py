@@ -5,7 +5,7 @@ Put here: states, counts and lines. Not here: comparing (tables.py, compare.py),
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_jobs.binlog import TableName
@@ -103,6 +103,8 @@ class Verdict(TableVerdict):
     causes: tuple[str, ...] = ()
     into: str | None = None
     """The downstream table that was compared, where the source table goes to several."""
+    changes_since: Position | None = None
+    """Position from which on rows with changes were compared, and no others; the counts are theirs."""
     unlike_keys: FoundKeys | None = field(default=None, repr=False)
     """All keys that differ for sure; None where no rows were compared."""
 
@@ -153,6 +155,7 @@ class Verdict(TableVerdict):
             "state": self.state,
             **self.counts(),
             "position": self.position and str(self.position),
+            "changes_since": self.changes_since and str(self.changes_since),
             "source_rows": self.source_rows,
             "lake_rows": self.lake_rows,
             "older": self.older,
@@ -175,11 +178,16 @@ def _or_null(value: str | None) -> str:
     return "NULL" if value is None else value
 
 
-def verified_of(verdicts: Sequence[Verdict]) -> list[Verified]:
-    """Record of a table's verdicts, the worst of them; none of a table that has none."""
+def verified_of(verdicts: Sequence[Verdict], last: Verified | None = None) -> list[Verified]:
+    """Record of a table's verdicts, the worst of them; none of a table that has none.
+
+    last: the record so far, of which a comparison of changes alone keeps when all rows were compared.
+    """
     if not verdicts:
         return []
     worst = max(verdicts, key=lambda verdict: (_SEVERITY.index(verdict.state), verdict.differing))
     position = str(worst.position) if worst.position else None
+    if last and worst.is_right and any(verdict.changes_since for verdict in verdicts):
+        return [replace(last, changes_to=position)]
     name, state = worst.table, worst.state
-    return [Verified(name.schema, name.table, state, position, verified.now(), worst.reason, **worst.counts())]
+    return [Verified(name.schema, name.table, state, position, verified.now(), worst.reason, None, **worst.counts())]

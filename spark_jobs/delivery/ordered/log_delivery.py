@@ -94,7 +94,7 @@ class LogDelivery:
                     pending = self._begin_window(window)
         pending()
 
-    def settle(self, notes: list[str], end: Position, fills: Sequence[str] = ()) -> None:
+    def commit_position(self, notes: list[str], end: Position, fills: Sequence[str] = ()) -> None:
         """Moves the row to the end of what was delivered, with what is noted of tables, in one transaction."""
         rows = [RowStatement(fill.encode(), self.source, "filled", None) for fill in fills]
         rows += [RowStatement(note.encode(), rows_of.TABLE, "found", 1) for note in notes]
@@ -164,7 +164,7 @@ class LogDelivery:
 
     def _open(self, step: RowStep, plan: WindowPlan) -> None:
         """Opens a window, or one that is open from its beginning again."""
-        statement = rows_of.opened(self.id, self.progress, step, plan)
+        statement = rows_of.open_window_sql(self.id, self.progress, step, plan)
         work = TargetTransaction(self.id, (), statement, lambda progress: progress.plan == plan)
         commit(self.connection, work, self.progress.fence)
         self.progress = replace(self.progress, parts=frozenset())
@@ -173,7 +173,7 @@ class LogDelivery:
         self, window: LogWindow, number: int, step: RowStep, connection: Connection, *, is_safe: bool
     ) -> int:
         rows = len(window.parts[number])
-        statement = rows_of.part_complete(self.id, self.progress, step.version, str(number), rows)
+        statement = rows_of.complete_part_sql(self.id, self.progress, step.version, str(number), rows)
         work = TargetTransaction(
             self.id,
             list(window.statements(number, is_safe=is_safe)),
@@ -205,7 +205,7 @@ class LogDelivery:
         self._moved(step)
 
     def _commit_by(self, connection: Connection, statements: list[RowStatement], step: RowStep, rows: int) -> None:
-        statement = rows_of.complete(self.id, self.progress, step, rows)
+        statement = rows_of.complete_version_sql(self.id, self.progress, step, rows)
         work = TargetTransaction(
             self.id,
             statements,
@@ -244,7 +244,7 @@ class LogDelivery:
             notes.append(noted_columns(TableId(self.delivery, into.schema, into.name), applied.columns))
         for fill in fills:
             log.info("delivery %s: %s", self.delivery, fill)
-        self.settle(notes, step.end, fills)
+        self.commit_position(notes, step.end, fills)
 
 
 def noted_columns(table: TableId, columns: Columns) -> str:

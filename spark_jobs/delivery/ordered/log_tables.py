@@ -54,7 +54,9 @@ def require_ordered(tables: Iterable[LakeTable], label: str) -> None:
             )
 
 
-def reached(lake: Lake, source: str, tables: Sequence[LakeTable]) -> list[tuple[TableName, LakeTable, Position]]:
+def published_positions(
+    lake: Lake, source: str, tables: Sequence[LakeTable]
+) -> list[tuple[TableName, LakeTable, Position]]:
     """The source tables of downstream tables, and the position up to which each is published there."""
     entries = {TableName(*entry.name): entry for entry in publication.read(lake, source)}
     listed = []
@@ -147,7 +149,7 @@ def needed_from(pipeline: Pipeline, lake: Lake, name: str, source: str) -> Posit
     if not tables:
         return None
     with Connection(name, settings.mysql) as connection:
-        rows = progress.listed(connection, name) if progress.exists(connection) else {}
+        rows = progress.progress_by_table(connection, name) if progress.exists(connection) else {}
     # The log's own row; before there is one, the tables' positions: of a table whose first copy still runs that of the
     # version that is copied, since the log from there on follows.
     log, _ = rows.get(("", source), (None, None))

@@ -19,7 +19,13 @@ from spark_jobs.delivery import progress as rows_of
 from spark_jobs.delivery.lake_table import LakeTable, Origin
 from spark_jobs.delivery.ordered.judgement import Judge
 from spark_jobs.delivery.ordered.log_delivery import LogDelivery, log_id
-from spark_jobs.delivery.ordered.log_tables import Logged, OrderedTable, reached, require_log_alone, state_at
+from spark_jobs.delivery.ordered.log_tables import (
+    Logged,
+    OrderedTable,
+    published_positions,
+    require_log_alone,
+    state_at,
+)
 from spark_jobs.delivery.ordered.target_state import TargetState
 from spark_jobs.delivery.progress import Names, Progress, TableId
 from spark_jobs.delivery.table_delivery import Delivered
@@ -106,7 +112,7 @@ class _Run:
         """Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
         # The tables of which the target has a first copy, and all rows up to the position that is reached.
         lake, name, connection = lake_of(self.pipeline), self.workers.name, self.connection
-        rows = {table: row for table, (row, _) in rows_of.listed(connection, name).items()}
+        rows = {table: row for table, (row, _) in rows_of.progress_by_table(connection, name).items()}
         stored = rows.get(("", source), Progress(0))
         reached_position = stored.exit_position or stored.position
         tables = self._logged(source, rows)
@@ -151,7 +157,7 @@ class _Run:
         assert delivery
         # The tables whose end is reached, and the progress rows of all.
         self.ended |= {_origin(source, table) for table in tables if table.end == begin}
-        delivery.settle(self._notes(source, tables, begin), begin)
+        delivery.commit_position(self._notes(source, tables, begin), begin)
 
     def _complete_tables(
         self, source: str, rows: dict[Name, Progress], tables: Sequence[OrderedTable], begin: Position
@@ -188,14 +194,16 @@ class _Run:
         if names == progress.tables:
             return progress
         row = log_id(self.workers.name, source)
-        work = TargetTransaction(row, (), rows_of.joined(row, progress, names), lambda stored: stored.tables == names)
+        work = TargetTransaction(
+            row, (), rows_of.set_tables_sql(row, progress, names), lambda stored: stored.tables == names
+        )
         commit(self.connection, work, progress.fence)
         return replace(progress, tables=names)
 
     def _logged(self, source: str, rows: dict[Name, Progress]) -> list[OrderedTable]:
         """The source's tables that the target has a first copy of."""
         tables = []
-        for name, into, end in reached(lake_of(self.pipeline), source, self.tables):
+        for name, into, end in published_positions(lake_of(self.pipeline), source, self.tables):
             row = rows.get((into.schema, into.name))
             since = lake_table.positions_of(row.position, into).get((source, name)) if row else None
             if row and row.exit_version is None and since:
@@ -212,7 +220,7 @@ class _Run:
         workers, lake = self.workers, lake_of(self.pipeline)
         # What commits by itself is executed under the fence of the log's own row.
         logged = Logged.of(self.pipeline, lake, source, within, tables)
-        rows = rows_of.listed(self.connection, workers.name)
+        rows = rows_of.progress_by_table(self.connection, workers.name)
         targets = []
         for number, (table, job) in enumerate(zip(logged.tables, logged.jobs, strict=True)):
             into = (table.into.schema, table.into.name)
@@ -258,7 +266,7 @@ class _Run:
         position: up to where the source's log is delivered with it.
         """
         lake, dialect, notes = lake_of(self.pipeline), Dialect.of(self.connection), []
-        rows = rows_of.listed(self.connection, self.workers.name)
+        rows = rows_of.progress_by_table(self.connection, self.workers.name)
         logs = {name: row.position for (schema, name), (row, _) in rows.items() if not schema and row.position}
         logs[source] = str(position)
         for table in {(table.into.schema, table.into.name): table.into for table in tables}.values():
@@ -274,7 +282,7 @@ class _Run:
                 {origin: logs[origin] for origin, _ in table.origins if origin in logs},
             )
             step = rows_of.Step(snapshot.metadata.id, table.version, shape.position, columns, logs=own_logs)
-            notes.append(rows_of.at_version(TableId(self.workers.name, table.schema, table.name), step))
+            notes.append(rows_of.set_version_sql(TableId(self.workers.name, table.schema, table.name), step))
         return notes
 
 

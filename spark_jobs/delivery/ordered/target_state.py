@@ -22,7 +22,7 @@ from spark_jobs.delivery.statements import Writer
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Alterations, Dialect, TargetTable
 from spark_jobs.downstream.multi_source import PROVENANCE
-from spark_jobs.engine.fills import evaluated
+from spark_jobs.engine.fills import values_by_expression
 from spark_jobs.errors import DeliveryError, about
 from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
@@ -166,7 +166,7 @@ class TargetState:
             if fill.exact is None and _NUMBER.fullmatch(fill.sql):
                 literal_list[name] = fill.sql
                 continue
-            value = evaluated([fill.sql])[fill.sql]
+            value = values_by_expression([fill.sql])[fill.sql]
             exact = None if fill.exact is None else [(name, fill.exact)]
             row = pa.table({name: pa.array([value.as_py()], value.type), RAW: pa.array([exact], _RAW)})
             kind = next(column.column.sql_type for column in shape.columns if column.name == name and column.column)

@@ -32,9 +32,9 @@ from spark_jobs.operations.forgetting.old_files import unnamed_files
 from spark_jobs.row_history.trace import Selection, TableTrace, TracedChange
 
 File = tuple[int, str]
-"""Log generation and name of a binlog file."""
+"""Stretch and name of a binlog file."""
 Order = tuple[int, int, int]
-"""Log generation, file number and offset of a slice."""
+"""Stretch, file number and offset of a slice."""
 _ORDER = ("stretch", "number", "start")
 _COLUMNS = ("stretch", "number", "file", "start", "stop", "transaction_start")
 _SLICE = (*_COLUMNS, "context", "payload")

@@ -50,14 +50,14 @@ class Backlog:
 
 def backlog(pipeline: Pipeline, source: str) -> Backlog:
     """Asks the source for its end, the first of its endpoints that answers. Raises SourceError, LakeError."""
-    from spark_jobs.bronze.resume import glance
+    from spark_jobs.bronze.resume import current_log_in_stretch
     from spark_jobs.bronze.source_endpoints import endpoints_of
     from spark_jobs.downstream import publication as published
     from spark_jobs.lake.layout import lake_of
 
     head = lake_of(pipeline).bronze(source).head()
     bronze = head.position if head else None
-    log = endpoints_of(pipeline, source).first(lambda source: glance(source, head), proves=False)
+    log = endpoints_of(pipeline, source).first(lambda source: current_log_in_stretch(source, head), proves=False)
     moves = bronze is not None and bronze.stretch < log.end.stretch
     size = log.bytes_from(log.first if bronze is None or moves else bronze)
     entries = published.read(lake_of(pipeline), source)
@@ -78,10 +78,10 @@ def published_position(pipeline: Pipeline, source: str) -> Position | None:
     from spark_jobs.downstream import publication as published
     from spark_jobs.lake.layout import lake_of
 
-    return published.surveyed(lake_of(pipeline), source)
+    return published.surveyed_to(lake_of(pipeline), source)
 
 
-def settled(pipeline: Pipeline, source: str) -> bool:
+def is_every_table_current(pipeline: Pipeline, source: str) -> bool:
     """True if every table in scope has all that bronze has, in both layers, and no table is stopped."""
     from spark_jobs.downstream import publication as published
     from spark_jobs.lake.layout import lake_of
@@ -104,7 +104,7 @@ def pending(pipeline: Pipeline, source: str) -> bool:
     from spark_jobs.lake.layout import lake_of
 
     entries = published.read(lake_of(pipeline), source)
-    return any(entry.state == published.RESET for entry in entries) or not settled(pipeline, source)
+    return any(entry.state == published.RESET for entry in entries) or not is_every_table_current(pipeline, source)
 
 
 def nothing_new(pipeline: Pipeline, source: str) -> Position | None:
@@ -120,7 +120,7 @@ def nothing_new(pipeline: Pipeline, source: str) -> Position | None:
         return None
     ahead = backlog(pipeline, source)
     bronze = ahead.bronze
-    if bronze is None or bronze != ahead.end or ahead.left_behind or not settled(pipeline, source):
+    if bronze is None or bronze != ahead.end or ahead.left_behind or not is_every_table_current(pipeline, source):
         return None
     remaining = endpoints_of(pipeline, source).first(lambda source: margin(source, source.log(), bronze), proves=False)
     shortage = remaining.shortage(pipeline.retention)

@@ -34,7 +34,7 @@ _TABLE = ("source", "table", "layer")
 
 FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "source_up": ("Whether the source can be read.", ("source",)),
-    "position_stretch": ("Log generation of the position that a layer is complete up to.", _TABLE),
+    "position_stretch": ("Stretch of the log in which a layer's checkpoint lies.", _TABLE),
     "position_file": ("Number of the log file of the position that a layer is complete up to.", _TABLE),
     "position_offset_bytes": ('Offset in that file. The layer "source" is the end of the source\'s log.', _TABLE),
     "lag_bytes": ("Log between the position of a layer and the end of the source's log.", _TABLE),

@@ -11,7 +11,7 @@ from typing import Any
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
-from spark_jobs.bronze.resume import beginning, onward
+from spark_jobs.bronze.resume import first_log, next_log
 from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Name
@@ -26,7 +26,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.verified import DIFFERS, NOT_COMPARED
 from spark_jobs.operations.observation.verified import read as read_verified
 from spark_jobs.pipeline.initial_load.commit import READING, progress
-from spark_jobs.pipeline.log_gaps import cascades
+from spark_jobs.pipeline.unlogged_changes import cascades
 from spark_jobs.silver import quarantine as skips
 from spark_jobs.source.endpoints import Endpoints, Health
 from spark_jobs.source.protocol import Source
@@ -174,7 +174,7 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
     table = lake.bronze(name)
     head = table.head()
     if head is None or head.position is None:
-        endpoints_of(pipeline, name).first(lambda source: beginning(source, pipeline.sources[name].start))
+        endpoints_of(pipeline, name).first(lambda source: first_log(source, pipeline.sources[name].start))
         return None
     ahead = endpoints_of(pipeline, name).first(lambda source: _ahead_of(source, table, head))
     if ahead.problem:
@@ -213,7 +213,7 @@ def _ahead_of(source: Source, table: Table, head: Head | None) -> _Ahead:
         if head is None or head.position is None:
             log = source.log()
             return _Ahead(log.end, log.bytes_from(log.first))
-        ahead = onward(source, table, head)
+        ahead = next_log(source, table, head)
         if ahead.opens:
             return _Ahead(ahead.range.stop, ahead.size, begin=ahead.stretches[-1].begin)
         return _Ahead(ahead.log.end, ahead.size, margin(source, ahead.log, head.position), ahead.log.first)
@@ -302,10 +302,10 @@ def _shared(pipeline: Pipeline, source: str, entry: Entry) -> list[Name]:
 
 
 def _with_times(table: TableStatus, entry: Entry, reached: dict[Name, datetime | None]) -> TableStatus:
-    """With its downstream tables. reached: of those in which keys are shared, up to when they are settled."""
+    """With its downstream tables. reached: of those in which keys are shared, up to when they are complete."""
     times = [at for at in reached.values() if at]
-    settled = min(times).isoformat() if times and len(times) == len(reached) else None
-    return replace(table, watermark=settled, targets=[_target(target, reached) for target in entry.targets] or None)
+    watermark = min(times).isoformat() if times and len(times) == len(reached) else None
+    return replace(table, watermark=watermark, targets=[_target(target, reached) for target in entry.targets] or None)
 
 
 def _target(target: Target, reached: dict[Name, datetime | None]) -> dict[str, str | None]:

@@ -46,7 +46,7 @@ class DifferingRows:
 
 _COUNTS = tuple(item.name for item in fields(DifferingRows))
 COLUMNS = {
-    **dict.fromkeys(("schema", "table", "state", "position", "verified_at", "reason"), "STRING"),
+    **dict.fromkeys(("schema", "table", "state", "position", "verified_at", "reason", "changes_to"), "STRING"),
     **dict.fromkeys(_COUNTS, "BIGINT"),
 }
 _ARROW = pa.schema([(name, pa.int64() if name in _COUNTS else pa.string()) for name in COLUMNS])
@@ -58,7 +58,8 @@ class Verified(DifferingRows):
 
     state: as of a verdict (``equal``, ``differs``, ``changing``, ``dropped``, ``not compared``), of several downstream
     tables the worst; ``mended`` since all that differed was mended. position: up to where the lake held the log then.
-    verified_at: RFC 3339. reason: why it was not compared.
+    verified_at: RFC 3339. reason: why it was not compared. changes_to: position up to which rows with changes were
+    compared since, and were equal.
     """
 
     schema: str
@@ -67,6 +68,13 @@ class Verified(DifferingRows):
     position: str | None
     verified_at: str
     reason: str | None = None
+    changes_to: str | None = None
+
+    @property
+    def equal_to(self) -> Position | None:
+        """Position up to which the table is known to be equal, or to have been mended; None where it is not."""
+        positions = [Position.parse(text) for text in (self.position, self.changes_to) if text]
+        return max(positions, default=None) if self.state in (EQUAL, MENDED) else None
 
     @property
     def name(self) -> str:
@@ -108,10 +116,10 @@ def note(lake: Lake, source: str, new: Iterable[Verified]) -> None:
     Raises LostRace where another writer came between: the head is read before the rows.
     """
     table = lake.verified(source)
-    head = table.head() or table.new(COLUMNS, {})
+    head = table.head() or table.unwritten_head(COLUMNS, {})
     newest = read(lake, source) | {verified.name: verified for verified in new}
     rows = pa.Table.from_pylist([asdict(newest[name]) for name in sorted(newest)], schema=_ARROW)
     positions = [Position.parse(verified.position) for verified in newest.values() if verified.position]
     last = max([*positions, *([head.position] if head.position else [])], default=None)
     if last is not None:
-        table.replace_rows(rows, {}, head, Checkpoint(last, new_batch()))
+        table.replace_rows(rows, {}, head, Checkpoint(last, new_batch()), columns=COLUMNS)

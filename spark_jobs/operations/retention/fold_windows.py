@@ -106,23 +106,23 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry, capacity: Capacity) -> F
     columns = silver.stored_columns(table, head)
     folded = fold_job.fold(spark, snapshot, columns, windows, capacity, floor=floor, emptied=emptied)
     commit = replace(SilverCommit.of(head.checkpoint), batch=new_batch(), kind=CommitKind.MAINTENANCE, folded_to=floor)
-    table.land(snapshot, head, commit, **fold_job.replacing(spark, snapshot, folded))
+    table.land(snapshot, head, commit, **fold_job.arguments_of_fold(spark, snapshot, folded))
     name = TableName(*entry.name)
     log.info("%s: %s: folded up to %s, %d rows to %d", entry.source, name, floor, windows.rows, folded.rows)
     return Folded(name, floor, windows.rows, folded.rows)
 
 
-def _emptied(head: Head, windows: OldWindows, generations: Sequence[Stretch]) -> Position | None:
+def _emptied(head: Head, windows: OldWindows, log_stretches: Sequence[Stretch]) -> Position | None:
     """The last statement below the floor that emptied the table: rows before it are not part of what is folded."""
     assert windows.window is not None
     emptied = SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None
     positions = [windows.emptied] if windows.emptied else []
     positions += [emptied.order] if emptied and emptied.order <= windows.window[1] else []
-    return _stored_position(max(positions), generations) if positions else None
+    return _stored_position(max(positions), log_stretches) if positions else None
 
 
-def _stored_position(position: Sequence[int], generations: Sequence[Stretch]) -> Position:
+def _stored_position(position: Sequence[int], log_stretches: Sequence[Stretch]) -> Position:
     """A stored position as a position; the files of a stretch share their base name."""
     stretch, number, offset = position
-    (generation,) = (log_generation for log_generation in generations if log_generation.number == stretch)
-    return Position(generation.file(number), offset, stretch)
+    (entry,) = (entry for entry in log_stretches if entry.number == stretch)
+    return Position(entry.file(number), offset, stretch)

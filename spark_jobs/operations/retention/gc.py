@@ -118,7 +118,7 @@ class LogReaders:
     def every_one(self, head: Head, checkpoint: Checkpoint) -> Iterator[Reader]:
         """All of them. head, checkpoint: of bronze. Raises LakeError."""
         begin = bronze.begin(checkpoint)
-        surveyed = publication.surveyed(self.lake, self.source)
+        surveyed = publication.surveyed_to(self.lake, self.source)
         yield Reader(SILVER, surveyed or begin, "no run has looked for tables in bronze beyond it")
         if self.pipeline.routing.shares(self.source):
             clock = commit_clock.clock_of(self.lake, self.source)

@@ -162,7 +162,7 @@ def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_MaintenanceJob]
             yield _MaintenanceJob(
                 table,
                 head,
-                len(table.files()),
+                len(table.file_sizes()),
                 pinned,
                 by_path.get(table.path),
                 keys.get(table.path, ()),
@@ -257,7 +257,7 @@ def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
         keep_indexes(lake_of(pipeline), work.log_of)
     else:
         index_files.remove_stale(table.path)
-    files, after = len(table.files()), newest_with_same_rows(table, head.version)
+    files, after = len(table.file_sizes()), newest_with_same_rows(table, head.version)
     return Maintained(table.path, work.files_before, files, head.version, after, hours, work.folded)
 
 

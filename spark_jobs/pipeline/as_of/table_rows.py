@@ -211,7 +211,11 @@ def _living(version: Snapshot, names: Sequence[str]) -> Iterator[pa.Table]:
         with data_files.reading(version.path, file):
             opened = data_files.open_file(version.path, file)
             count = opened.metadata.num_rows
-        mask = deletion_vectors.living(version.path, file.deletion_vector, count) if file.deletion_vector else None
+        mask = (
+            deletion_vectors.living_rows_mask(version.path, file.deletion_vector, count)
+            if file.deletion_vector
+            else None
+        )
         begin = 0
         for group in range(opened.num_row_groups):
             with data_files.reading(version.path, file):

@@ -42,13 +42,13 @@ def replay(spark: SparkSession, work: CompactionJob, capacity: Capacity) -> Repl
         is_renewed = work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(work))
         columns = _shape(work, columns)
         try:
-            replayed = replay_job.decoded(spark, work, columns, capacity, is_renewed=is_renewed)
+            replayed = replay_job.decode_windows(spark, work, columns, capacity, is_renewed=is_renewed)
         except PartialImage:
             # The table's first row without all columns: it gets a column that says what rows lack.
             if work.has_partial:
                 raise
             work, columns = replace(work, has_partial=True), replace(columns, has_partial=True)
-            replayed = replay_job.decoded(spark, work, columns, capacity, is_renewed=is_renewed)
+            replayed = replay_job.decode_windows(spark, work, columns, capacity, is_renewed=is_renewed)
         if is_renewed:
             difference, head = _renewed(replayed, columns)
         else:
@@ -70,12 +70,12 @@ def _replaced(
 ) -> tuple[RowDifference, Head | None]:
     """The new rows in the place of those that silver holds, where one differs: what differs, and the commit."""
     work = replayed.work
-    comparison = replay_job.compared(spark, replayed, capacity)
+    comparison = replay_job.compare_with_silver(spark, replayed, capacity)
     difference = RowDifference(comparison.rows, comparison.new, comparison.removed)
     if not difference.is_nonempty:
         return difference, None
     commit = replace(_replay_commit(replayed, _state_at_window(work), columns), ranges=_ranges(replayed))
-    changes = replay_job.replacing(spark, replayed, comparison)
+    changes = replay_job.arguments_to_replace_windows(spark, replayed, comparison)
     changes["adds"] += silver_job.markers(replayed.design, _emptied_earlier(work))
     return difference, _landed(replayed, commit, changes, mode="Append")
 
@@ -168,7 +168,7 @@ def _renewed(replayed: ReplayedWindows, columns: silver.Columns) -> tuple[RowDif
     commit = replace(
         _replay_commit(replayed, work.steps[-1].state, columns), ranges=work.window.ranges, is_overwrite=True
     )
-    changes = replay_job.renewing(replayed)
+    changes = replay_job.arguments_to_replace_all(replayed)
     changes["adds"] += silver_job.markers(replayed.design, _emptying(work))
     present = sum(
         (file.num_records or 0) - (file.deletion_vector.cardinality if file.deletion_vector else 0)

@@ -113,7 +113,7 @@ def backfill_source(
     if DOWNSTREAM not in options.layers:
         if before:
             publish(pipeline, name, before)
-        return Outcome(publication.read(lake, name), publication.surveyed(lake, name), replaced, stopped=stopped)
+        return Outcome(publication.read(lake, name), publication.surveyed_to(lake, name), replaced, stopped=stopped)
     windows = _merged_again(pipeline, name, replays, replaces=replaces)
     merge = partial(merge_source, spark, pipeline, name, before, tables=tables, repeated=windows)
     outcome = retry_on_conflict(lambda: _published(pipeline, name, merge()), wait=CONFLICT_WAIT)

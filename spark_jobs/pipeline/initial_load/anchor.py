@@ -23,7 +23,7 @@ from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.source.protocol import FilePart, Log
-from spark_jobs.source.seek import covered, has_no_transaction_before, resolve_location
+from spark_jobs.source.seek import has_no_transaction_before, resolve_location, transactions_before
 from spark_jobs.source.server import Server
 
 
@@ -80,14 +80,14 @@ class Anchor:
             return None
         with self.server.connect() as connection:
             mode = self.server.variables(connection).get("gtid_mode", "ON")  # MariaDB always has them
-        return covered(self.server, log, log.end) if mode.upper() == "ON" else None
+        return transactions_before(self.server, log, log.end) if mode.upper() == "ON" else None
 
     def since(self, checkpoint: Checkpoint, bronze: Table, version: int, begin: Position) -> Position:
         """The position that rows read from now on count from; ``begin``: where the first extraction began.
 
         Raises SourceError where no position is known yet before which all is committed.
         """
-        since = self.resolve(self.server.settled())
+        since = self.resolve(self.server.position_visible_to_readers())
         if self.stretch.number > 1:
             return self._since_later(since, checkpoint, bronze, version)
         if since < begin and has_no_transaction_before(self.server, begin):
@@ -99,11 +99,11 @@ class Anchor:
             raise SourceError(_too_early(f"bronze begins at {begin}"))
         return since
 
-    def _since_later(self, settled: Position, checkpoint: Checkpoint, bronze: Table, version: int) -> Position:
+    def _since_later(self, visible: Position, checkpoint: Checkpoint, bronze: Table, version: int) -> Position:
         """In a stretch that was opened later: what bronze has of earlier ones has to be committed here, too."""
         first = max([self.stretch.begin, *map(self._end_of, self.stretch.passed_over)])
-        if settled >= first and not (self.is_restarted and settled.number <= self.stretch.begin.number):
-            return settled
+        if visible >= first and not (self.is_restarted and visible.number <= self.stretch.begin.number):
+            return visible
         if not self.is_restarted:
             gtids = held_gtids(bronze, version, self.stretch)
             if isinstance(gtids, MysqlGtids) and gtids and self.server.has_committed(gtids):
@@ -114,7 +114,7 @@ class Anchor:
         return Position(part.file, part.stop, self.stretch.number)
 
 
-def settled_position(source: str, load: LoadCommit, bronze: Table, reached: Position) -> Position:
+def position_covering_load(source: str, load: LoadCommit, bronze: Table, reached: Position) -> Position:
     """A position of bronze's log before which is all that the rows of a load may show.
 
     ``reached``: up to where silver is.

@@ -23,7 +23,7 @@ from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.initial_load.anchor import Outrun, settled_position
+from spark_jobs.pipeline.initial_load.anchor import Outrun, position_covering_load
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, LandingTask, land_files
@@ -65,21 +65,21 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
         head = table.head()
         assert head is not None
         stage = StagedTable(read_table.name, table, head, read_table.progress, read_table.types)
-        before = _settled_position(load, stage, after)
+        before = _covering_position(load, stage, after)
         landed = retry_on_conflict(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
         stage.empty(replace(stage.progress, state=LOADED))
         load.on_progress(read_table.name, stage.progress)
         return LandedTable(read_table.name, stage.progress, landed)
 
 
-def _settled_position(load: LoadContext, stage: StagedTable, after: Outcome) -> Position:
+def _covering_position(load: LoadContext, stage: StagedTable, after: Outcome) -> Position:
     """A position before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
     if stage.name in after.stopped:
         reason = under(after.stopped[stage.name], load.source, stage.name)
         raise TableStopped(f"is read, and waits for its log, which stopped: {reason}")
     assert after.position is not None
     try:
-        return settled_position(load.source, stage.progress, load.lake.bronze(load.source), after.position)
+        return position_covering_load(load.source, stage.progress, load.lake.bronze(load.source), after.position)
     except Outrun as error:
         raise stage.given_up(str(error)) from error
 
@@ -105,7 +105,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     is_emptied = any(change.empties for change in changes)
     # A job of silver like any other, under the rules about the table.
     work = job_of(load, snapshot, progress.definition, Range(progress.since, until), tuple(changes))
-    work = replace(work, head=head, size=sum(stage.table.files()))
+    work = replace(work, head=head, size=sum(stage.table.file_sizes()))
     work.require_same_shape()
     table_state = TableState.of(state) if state else _last(changes, progress.definition)
     if progress.is_snapshot and not is_emptied:
@@ -156,14 +156,14 @@ def _target(work: CompactionJob, columns: silver.Columns, *, is_replaced: bool) 
     properties = silver.properties(table)
     if head is None:
         new = new_table(table.path, columns.stored, properties)
-        return SilverTarget(table, table.new(columns.stored, properties), new, new, is_replaced)
+        return SilverTarget(table, table.unwritten_head(columns.stored, properties), new, new, is_replaced)
     before = snapshot_of(table.path, head.version)
     assert before is not None
     features.require_written(before, appends=not is_replaced)
     if not is_replaced:
         return SilverTarget(table, head, before, before, is_replaced)
     design = schema_changes.redesigned(before, columns.stored)
-    return SilverTarget(table, table.new(columns.stored, properties, head), before, design, is_replaced)
+    return SilverTarget(table, table.unwritten_head(columns.stored, properties, head), before, design, is_replaced)
 
 
 def _tasks(
@@ -175,7 +175,7 @@ def _tasks(
     """
     waiting, state = stage.snapshot(), TableState(stage.progress.definition)
     projection = RowProjection.of(ReplayedPart(work.window, state, tuple(later)).projection(work))
-    projection = projection.valued(fills.evaluated(projection.expressions()))
+    projection = projection.valued(fills.values_by_expression(projection.expressions()))
     source, into = FileTarget.of(waiting), FileTarget.of(target.design)
     groups = spark_job.packed(waiting.files, lambda file: file.size, _TASK_BYTES)
     return [LandingTask(source, files, stage.progress.since, into, projection) for files in groups]
@@ -230,7 +230,7 @@ def _with_log(
     columns = work.columns_of(state)
     target = _target(work, columns, is_replaced=work.head is not None)
     session, capacity = session_over(load.spark, 0), Capacity(slots(load.spark), load.pipeline.spark.task_bytes)
-    return target, columns, load_job.landed(session, keyless, columns, target.design, capacity)
+    return target, columns, load_job.write_loaded_rows(session, keyless, columns, target.design, capacity)
 
 
 def _content(

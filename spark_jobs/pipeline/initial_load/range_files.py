@@ -133,9 +133,7 @@ def with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.Reco
                 raise Unsupported(
                     f"{selecting.source}: {selecting.definition.name}: column {name} of the key is NULL in a row"
                 )
-    raw = rows.raw if rows.raw is not None else pa.nulls(len(rows), pa.map_(pa.string(), pa.string()))
-    names = [*rows.after.schema.names, "_raw"]
-    return pa.RecordBatch.from_arrays([*rows.after.columns, raw], names)
+    return rows.with_exact_texts()
 
 
 def _landed_rows(task: LandingTask) -> Iterator[pa.Table]:

@@ -92,7 +92,7 @@ def _open_stage(load: LoadContext, table: TableToRead) -> StagedTable:
             estimate=estimate,
             rule_digests=table.rules.digests,
         )
-        head = table.head or table.table.new(table.rules.staged, silver.properties(table.table))
+        head = table.head or table.table.unwritten_head(table.rules.staged, silver.properties(table.table))
         stage = StagedTable(table.name, table.table, head, commit, table.rules.staged)
         stage.begin()
         load.on_progress(table.name, commit)

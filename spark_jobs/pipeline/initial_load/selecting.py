@@ -5,13 +5,14 @@ Put here: the query, its session, and that the right server answers. Not here: w
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
 from pymysql.cursors import SSCursor
 
 from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition, written_head
+from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, RowCondition, in_text
@@ -26,19 +27,38 @@ SESSION = (
 )
 """No server mode changes what is sent, and text comes in the bytes that are stored."""
 _LABELLED = (247, 248)
+_VARCHAR, _BLOB, _CHAR = 15, 252, 254
+_TEXTS = (_VARCHAR, _BLOB, _CHAR, 140, 141)
+_BYTES, _UTF8_BIN = 63, 46
+"""Collations' numbers: of bytes, and utf8mb4_bin."""
 
 
-def select(definition: TableDefinition, key: Key, part: RowCondition) -> tuple[str, list[Any]]:
+def select(
+    definition: TableDefinition, key: Key, part: RowCondition, *, converts_text: bool = False
+) -> tuple[str, list[Any]]:
     """The statement that gives the rows of a part, and its parameters. definition: as the server declares the table."""
-    expressions = ", ".join(_expression(column) for column in definition.columns)
+    expressions = ", ".join(_expression(column, converts_text=converts_text) for column in definition.columns)
     condition, parameters = part.condition(key)
     return f"SELECT {in_text(expressions)} FROM {in_text(key.table)} WHERE {condition}", parameters
 
 
-def _expression(column: Column) -> str:
+def _expression(column: Column, *, converts_text: bool) -> str:
     name = identifier(str(column.name))
+    if converts_text and _is_converted(column):
+        return f"CONVERT({name} USING utf8mb4)"
     # Labels are sent as text; a cast, not a sum, which is a DOUBLE.
     return f"CAST({name} AS UNSIGNED)" if column.type_code in _LABELLED else name
+
+
+def _is_converted(column: Column) -> bool:
+    """True if a column has text of a character set whose bytes are not UTF-8."""
+    is_text = column.type_code in _TEXTS and column.declared is None and column.charset not in (None, _BYTES)
+    return is_text and charset_of(int(column.charset or 0)) not in UTF8
+
+
+def _as_converted(column: Column) -> Column:
+    """A column whose text the server has converted; of any length."""
+    return replace(column, type_code=_BLOB, meta=4, charset=_UTF8_BIN) if _is_converted(column) else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +71,9 @@ class Selecting:
     key: Key
     server: tuple[str, str] | None = None
     """A variable, and the value that the server has to have: an address may lead to another one meanwhile."""
+    converts_text: bool = False
+    """True: the server makes UTF-8 of text in other character sets, and ? of bytes that are none. Otherwise the decoder
+    does, as it does with a log."""
 
     def read(self, part: KeyRange) -> Iterator[Changes]:
         """The rows of a range, as one statement sees them, in pieces."""
@@ -60,12 +83,15 @@ class Selecting:
     def rows(self, connection: "pymysql.Connection[SSCursor]", part: RowCondition) -> Iterator[Changes]:
         """The same on a connection that is ``connected``. Raises what PyMySQL raises too."""
         label = f"{self.source}: rows of the server"
-        decoder = Decoder(as_selected(self.definition))
-        head = written_head(len(self.definition.columns))
+        definition = self.definition
+        if self.converts_text:
+            definition = replace(definition, columns=tuple(map(_as_converted, definition.columns)))
+        decoder = Decoder(as_selected(definition))
+        head = written_head(len(definition.columns))
         with connection.cursor() as cursor:
-            statement = cursor.mogrify(*select(self.definition, self.key, part))
+            statement = cursor.mogrify(*select(self.definition, self.key, part, converts_text=self.converts_text))
         stream = ResultStream(connection, label)
-        for event, length in stream.images(statement, head, lambda wires: fields_of(self.definition, wires)):
+        for event, length in stream.images(statement, head, lambda wires: fields_of(definition, wires)):
             yield from decoder.decode_images(label, event, length)
 
     def connected(self) -> "pymysql.Connection[SSCursor]":

@@ -23,8 +23,8 @@ from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
 from spark_jobs.pipeline.initial_load.row_rules import RowRules, job_of
 from spark_jobs.pipeline.initial_load.snapshot import engine_without_snapshots
-from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.retired_columns import restarts_of
@@ -131,7 +131,7 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             "cannot be loaded: its columns have no names in the lake (on_unnamed: number); rebuild it once they "
             f"have (stratalog reset --source {load.source} --table {name}), or load it in a pipeline of its own"
         )
-    gaps = gaps_of(load.pipeline, load.lake, load.source)
+    gaps = unlogged_changes_of(load.pipeline, load.lake, load.source)
     gap = next((gap for gap in gaps.of(name) if gap.key is None and gap.until is None), None)
     if gap:
         raise TableStopped(gaps.refusal(gap, name))

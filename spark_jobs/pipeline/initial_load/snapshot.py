@@ -59,7 +59,7 @@ class SnapshotTask:
 def read_snapshot(task: SnapshotTask) -> Iterator[Position | DataFile | FilteredRows]:
     """The position of the snapshot, the files with its rows, and what rules have filtered."""
     loaded = task.rules.judge()
-    with opened(task.selecting, task.parts) as (position, changes):
+    with open_snapshot(task.selecting, task.parts) as (position, changes):
         yield position
         rows = (loaded.masked(with_raw(loaded.remaining(batch), task.key, task.selecting)) for batch in changes)
         yield from files_of(task.target, rows)
@@ -75,7 +75,7 @@ def engine_without_snapshots(server: Server, name: TableName) -> str | None:
 
 
 @contextmanager
-def opened(
+def open_snapshot(
     selecting: Selecting, parts: Sequence[RowCondition] = (_ALL,)
 ) -> Iterator[tuple[Position, Iterator[Changes]]]:
     """A snapshot of a table: its position in the server's log, and the rows of parts, all of them by default.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.locate import Keys, Numbers
-from spark_jobs.engine.restatement import SilverSource, living_rows, unchanged
+from spark_jobs.engine.restatement import SilverSource, equal_rows_mask, living_rows
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
 from spark_jobs.silver import table as silver
@@ -177,7 +177,9 @@ def _are_same(
     server_numbers, silver_numbers = numbers
     on_both = np.flatnonzero((server_numbers >= 0) & (silver_numbers >= 0))
     silver_rows = in_silver.take(pa.array(silver_numbers[on_both]))
-    is_equal = unchanged(at_server.take(pa.array(server_numbers[on_both])).select(names), silver_rows.select(names))
+    is_equal = equal_rows_mask(
+        at_server.take(pa.array(server_numbers[on_both])).select(names), silver_rows.select(names)
+    )
     if silver.ABSENT in in_silver.column_names:
         is_equal &= np.asarray(pc.is_null(silver_rows.column(silver.ABSENT)), np.bool_)
     is_same = np.zeros(len(server_numbers), np.bool_)

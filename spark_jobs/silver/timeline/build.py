@@ -9,7 +9,7 @@ from dataclasses import replace
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.scan import RangeScan, key_names, same_key
 from spark_jobs.ddl.alter import drops_key
-from spark_jobs.ddl.definitions import PRIMARY, defaults, listed, with_defaults
+from spark_jobs.ddl.definitions import PRIMARY, column_list, defaults, with_defaults
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TableContents, TableState, TimelineStep
@@ -55,7 +55,7 @@ def _through_range(timeline: Timeline) -> tuple[Timeline, Ended | None]:
     """The timeline with the steps of the whole range, or of the part before what stops the table."""
     # Statements cut the range into parts, and definitions in the log cut these into pieces.
     log_range = timeline.extent
-    events, ended = statements.changing(timeline)
+    events, ended = statements.statements_until_stop(timeline)
     stop = max(ended.at, log_range.start) if ended else log_range.stop
     starts = [log_range.start, *(event.stop for event in events)]
     stops = [*(event.position for event in events), stop]
@@ -141,7 +141,7 @@ def _with_rows(
         raise TableStopped(
             f"{timeline.name}: rows behind {part.start}, but the log has dropped the table and not created it again"
         )
-    definition = definitions.settle_rows(timeline, logged, part.stop, is_last=is_last)
+    definition = definitions.complete_definition_of_rows(timeline, logged, part.stop, is_last=is_last)
     definition = with_defaults(definition, defaults_from)
     if previous is not None and not timeline.is_first():
         _require_same(timeline, previous, definition, part)
@@ -164,8 +164,8 @@ def _require_following(timeline: Timeline, piece: DefinedRange) -> None:
     previous, logged = timeline.state.definition, piece.definition
     assert previous is not None
     assert logged is not None
-    settled = definitions.settle(timeline, logged, previous, piece.range.stop, is_last=False)
-    _require_same(timeline, previous, settled, piece.range)
+    definition = definitions.complete_definition(timeline, logged, previous, piece.range.stop, is_last=False)
+    _require_same(timeline, previous, definition, piece.range)
     raise TableStopped(str(piece.reason), piece.range.start)
 
 
@@ -203,8 +203,8 @@ def _require_same(timeline: Timeline, previous: TableDefinition, logged: TableDe
         )
     if shape(previous) != shape(logged):
         raise TableStopped(
-            f"{timeline.name}: its columns differ: up to {part.start} they were ({listed(previous)}), and rows behind "
-            f"it have ({listed(logged)}); no statement of the log says why"
+            f"{timeline.name}: its columns differ: up to {part.start} they were ({column_list(previous)}), and rows "
+            f"behind it have ({column_list(logged)}); no statement of the log says why"
         )
 
 

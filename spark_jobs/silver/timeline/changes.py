@@ -134,7 +134,7 @@ def _create(
     declared = _declared(timeline, event, effect)
     definition = declared
     if logged and (logged.has_names() or declared):
-        definition = definitions.settle(timeline, logged, declared, event.stop, is_last=True, is_new=True)
+        definition = definitions.complete_definition(timeline, logged, declared, event.stop, is_last=True, is_new=True)
     if timeline.is_first():
         created = TableState(definition, is_complete=before.is_complete or not effect.if_missing)
         return replace(timeline, state=created)
@@ -193,7 +193,9 @@ def _inherit(
     # How the table of this name stands with it.
     definition = content.state.definition and replace(content.state.definition, name=timeline.name)
     if logged is not None and content.is_empty:
-        definition = definitions.settle(timeline, logged, definition, event.stop, is_last=True, is_new=True)
+        definition = definitions.complete_definition(
+            timeline, logged, definition, event.stop, is_last=True, is_new=True
+        )
     state = TableState(definition, emptied=event.position, is_complete=content.state.is_complete)
     if content.is_empty and timeline.is_first():
         return replace(timeline, state=replace(state, emptied=None))
@@ -256,7 +258,7 @@ def _follow_early(timeline: Timeline, event: LoggedStatement, effect: TableEffec
         case CreateTable():
             return _create(timeline, event, effect, None, None)
         case AlterTable() | ChangeIndex() if before.definition is not None:
-            definition = columns.move(timeline, event, effect, before.definition).definition
+            definition = columns.definition_after(timeline, event, effect, before.definition).definition
             state = replace(before, definition=columns.or_keyless(before.definition, definition))
         case ChangeStorage():
             state = TableState(None, is_complete=before.is_complete and not effect.adds_rows)

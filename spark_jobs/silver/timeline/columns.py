@@ -10,8 +10,8 @@ from dataclasses import replace
 from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.ddl import session_time
-from spark_jobs.ddl.alter import AlteredDefinition, moved
-from spark_jobs.ddl.definitions import listed
+from spark_jobs.ddl.alter import AlteredDefinition, altered_definition
+from spark_jobs.ddl.definitions import column_list
 from spark_jobs.ddl.effects import AlterTable, ChangeIndex
 from spark_jobs.ddl.operations import LEAVING_ROWS, Add
 from spark_jobs.ddl.widening import keeps_values
@@ -43,16 +43,18 @@ def alter(
         return timeline
     # What the statement leads to, and whether the rows after it agree.
     try:
-        altered = move(timeline, event, effect, before)
+        altered = definition_after(timeline, event, effect, before)
     except DecodeError as error:
         raise timeline.refusal(event, f"changes the table, which is not applied: {error}") from error
     after = or_keyless(before, altered.definition)
     if logged is not None:
-        after = or_keyless(before, definitions.settle(timeline, logged, altered.definition, event.stop, is_last=True))
+        after = or_keyless(
+            before, definitions.complete_definition(timeline, logged, altered.definition, event.stop, is_last=True)
+        )
         if shape(after) != shape(altered.definition):
             raise timeline.refusal(
                 event,
-                f"leads to ({listed(altered.definition)}), but the rows behind it have ({listed(after)})",
+                f"leads to ({column_list(altered.definition)}), but the rows behind it have ({column_list(after)})",
             )
     elif definitions.is_kept_keyless(timeline, event.stop):
         after = replace(after, key=(), index=None)
@@ -70,10 +72,12 @@ def alter(
     return timeline.with_change(change)
 
 
-def move(timeline: Timeline, event: LoggedStatement, effect: Alter, before: TableDefinition) -> AlteredDefinition:
+def definition_after(
+    timeline: Timeline, event: LoggedStatement, effect: Alter, before: TableDefinition
+) -> AlteredDefinition:
     """The definition after the operations of a statement. Raises TableStopped, Unsupported."""
     moment = session_time.with_zone(event.session.moment, timeline.inputs.system_zone)
-    return moved(before, operations_of(timeline, event, effect), moment)
+    return altered_definition(before, operations_of(timeline, event, effect), moment)
 
 
 def or_keyless(before: TableDefinition, after: TableDefinition) -> TableDefinition:
@@ -123,7 +127,10 @@ def _column_change(
         f"{names[at]} (as it was: {column.name})"
         for at, column in zip(restarted, retired_columns[-len(restarted) :], strict=True)
     )
-    return replace(change, restart_reason=f"{columns}; it was ({listed(before)}) and is ({listed(after)})")
+    return replace(
+        change,
+        restart_reason=f"{columns}; it was ({column_list(before)}) and is ({column_list(after)})",
+    )
 
 
 def _retired(
@@ -197,7 +204,7 @@ def _contents_before(timeline: Timeline, event: LoggedStatement) -> TableContent
     if inputs.replay is None:
         base = inputs.base()
         content = timeline.contents(base)
-        return replace(content, size=content.size + sum(base.table.files())) if base else content
+        return replace(content, size=content.size + sum(base.table.file_sizes())) if base else content
     is_last = inputs.replay.emptied == event.position
     return inputs.contents(timeline.name, event.position) if is_last and inputs.contents else None
 
@@ -254,7 +261,7 @@ def _values_may_change(
         return f"may have changed text of column {new.name}: its session was not strict"
     if keeps_values(old, new):
         return None
-    known_definitions = f"the table was ({listed(before)}) and is ({listed(after)})"
+    known_definitions = f"the table was ({column_list(before)}) and is ({column_list(after)})"
     return f"does not keep every value of column {new.name}: {known_definitions}"
 
 

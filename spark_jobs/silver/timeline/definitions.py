@@ -12,11 +12,11 @@ from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.definitions import (
     PRIMARY,
     HistoryAnswer,
+    column_list,
     completed_by_history,
-    listed,
-    numbered,
     with_defaults,
     with_names,
+    with_numbered_columns,
     without_defaults,
 )
 from spark_jobs.ddl.effects import CreateTable
@@ -27,7 +27,7 @@ from spark_jobs.schema.tracker import lacks
 from spark_jobs.silver.timeline.timeline import Timeline
 
 
-def settle(
+def complete_definition(
     timeline: Timeline,
     logged: TableDefinition,
     previous: TableDefinition | None,
@@ -50,13 +50,18 @@ def settle(
     return _keyed(timeline, with_defaults(without_defaults(complete), previous), previous, until, is_new=is_new)
 
 
-def settle_rows(timeline: Timeline, logged: TableDefinition, until: Position, *, is_last: bool) -> TableDefinition:
-    """As ``settle``, of rows where the build is: a server tells the defaults of the last ones, which no log does."""
+def complete_definition_of_rows(
+    timeline: Timeline, logged: TableDefinition, until: Position, *, is_last: bool
+) -> TableDefinition:
+    """As ``complete_definition``, of rows where the build is.
+
+    A server tells the defaults of the last ones, which no log does.
+    """
     previous = timeline.state.definition
     complete = _complete(timeline, logged, previous, until, is_last=is_last)
-    settled = with_defaults(without_defaults(complete), previous)
-    settled = with_defaults(settled, complete) if is_last else settled
-    return _keyed(timeline, settled, previous, until, is_new=timeline.is_first())
+    definition = with_defaults(without_defaults(complete), previous)
+    definition = with_defaults(definition, complete) if is_last else definition
+    return _keyed(timeline, definition, previous, until, is_new=timeline.is_first())
 
 
 def _complete(
@@ -75,7 +80,7 @@ def _complete(
 
 def _keyed(
     timeline: Timeline,
-    settled: TableDefinition,
+    definition: TableDefinition,
     previous: TableDefinition | None,
     until: Position,
     *,
@@ -84,9 +89,9 @@ def _keyed(
     """With the key that silver tells rows apart by: a keyless table stays one, and right, whatever index is made."""
     is_keyless = previous is not None and previous.key == () and not is_new
     if is_keyless or is_kept_keyless(timeline, until):
-        return replace(settled, key=(), index=None)
-    is_named = previous is not None and settled.index is None and previous.key == settled.key
-    return replace(settled, index=previous.index) if previous and is_named else settled
+        return replace(definition, key=(), index=None)
+    is_named = previous is not None and definition.index is None and previous.key == definition.key
+    return replace(definition, index=previous.index) if previous and is_named else definition
 
 
 def is_kept_keyless(timeline: Timeline, until: Position) -> bool:
@@ -189,7 +194,7 @@ def _complete_names(
         if not timeline.inputs.numbers or _is_made_before(timeline, until):
             raise
         _require_no_filters(timeline)
-        return numbered(logged)
+        return with_numbered_columns(logged)
 
 
 def _is_made_before(timeline: Timeline, until: Position) -> bool:
@@ -220,8 +225,8 @@ def _by_number(
     complete = with_names(logged, previous)
     if complete is None:
         raise TableStopped(
-            f"{timeline.name}: its columns are numbered (on_unnamed: number), and were ({listed(previous)}), where "
-            f"rows now have ({listed(logged)}): which of them are the same is not known"
+            f"{timeline.name}: its columns are numbered (on_unnamed: number), and were ({column_list(previous)}), "
+            f"where rows now have ({column_list(logged)}): which of them are the same is not known"
         )
     return complete
 
@@ -275,8 +280,8 @@ def _with_names(logged: TableDefinition, previous: TableDefinition) -> TableDefi
     complete = with_names(logged, previous)
     if complete is None:
         raise TableStopped(
-            f"{logged.name}: the log does not name its columns, and has types ({listed(logged)}) where the table is "
-            f"known as ({listed(previous)})"
+            f"{logged.name}: the log does not name its columns, and has types ({column_list(logged)}) where the table "
+            f"is known as ({column_list(previous)})"
         )
     for column in complete.columns:
         if column.charset is None and column.type.is_character:

@@ -11,7 +11,7 @@ from spark_jobs.binlog import TableDefinition, TableName, definitions_of, passed
 from spark_jobs.binlog.events.scanner import Bytes, view
 from spark_jobs.bronze.boundaries import first_transaction
 from spark_jobs.bronze.index import SliceIndex
-from spark_jobs.bronze.scan import agreed
+from spark_jobs.bronze.scan import common_definition
 from spark_jobs.config.filters import Filters
 from spark_jobs.ddl.definitions import HistoryAnswer
 from spark_jobs.log.position import Position, Range
@@ -69,7 +69,7 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
                 definitions = definitions_of(here.file, here.offset, cells["context"], payload, unused=is_moved)
                 of_table = [(position, definition) for definition in definitions if definition.name == name]
                 if of_table:
-                    first_definitions[at] = agreed(name, of_table)
+                    first_definitions[at] = common_definition(name, of_table)
                 else:
                     further.append((at, Range(replace(position, offset=position.offset + 1), part.stop)))
             pending = further

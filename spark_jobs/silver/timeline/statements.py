@@ -17,7 +17,7 @@ from spark_jobs.silver.table_timeline import Ended
 from spark_jobs.silver.timeline.timeline import DDL, Timeline
 
 
-def changing(timeline: Timeline) -> tuple[list[LoggedStatement], Ended | None]:
+def statements_until_stop(timeline: Timeline) -> tuple[list[LoggedStatement], Ended | None]:
     """The statements that change the table, in order, up to the first one, or XA COMMIT, that stops it."""
     limit, events = _undecidable(timeline), list[LoggedStatement]()
     for event in sorted((*timeline.about(), *timeline.indexes()), key=lambda statement: statement.position):
@@ -145,7 +145,7 @@ def _undecidable(timeline: Timeline) -> Ended | None:
         Ended(at, TableStopped(reason, at)) for xid, at in xa.unknown if (reason := _why_rows_lack(timeline, xid, at))
     ]
     events = (event for event in (*timeline.scan.before, *timeline.scan.statements) if _may_change(timeline, event))
-    spans = xa.spans() if len(xa.rows) else []
+    spans = xa.row_ranges() if len(xa.rows) else []
     for event, span in product(events, spans) if spans else ():
         if span.start < event.position < span.stop and span.stop >= timeline.extent.start:
             error = timeline.refusal(

@@ -50,7 +50,7 @@ def stored(folder: Path, *parts: DerivedSlice) -> str:
     commit = CascadesCommit(
         at(9), new_batch(), positions={"shop.c": str(at(9))}, changes=sum(derived_slices.counts(parts).values())
     )
-    table.append_rows(derived_slices.rows_of(parts), table.head() or table.new(COLUMNS, {}), commit)
+    table.append_rows(derived_slices.rows_of(parts), table.head() or table.unwritten_head(COLUMNS, {}), commit)
     return lake.bronze("s").path
 
 

@@ -33,7 +33,7 @@ def test_nothing_is_exported_of_an_empty_bronze(tmp_path: Path) -> None:
 def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
     filled = Lake(str(lake))
     table = filled.bronze("shop")
-    head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
+    head = table.unwritten_head(bronze.COLUMNS, bronze.PROPERTIES)
     first, second = (bronze_rows(name, CONTENT, target=1) for name in ("b.999999", "b.1000000"))
     later = second.filter(pa.compute.greater(second["start"], 4)).slice(1)
     at = Position("b.1000000", len(CONTENT))
@@ -68,7 +68,7 @@ def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession
 def test_a_damaged_event_is_named_and_no_file_is_left(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
     filled = Lake(str(lake))
     table = filled.bronze("shop")
-    head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
+    head = table.unwritten_head(bronze.COLUMNS, bronze.PROPERTIES)
     all_rows = bronze_rows("b.000001", CONTENT, target=1).to_pylist()
     at = next(number for number, row in enumerate(all_rows) if row["kind"] == "rows" and row["start"] > 4)
     damaged = bytearray(all_rows[at]["payload"])

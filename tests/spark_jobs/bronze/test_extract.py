@@ -138,7 +138,7 @@ def test_files_that_share_a_task_are_whole_and_in_order(spark: SparkSession, lak
         (folder / f"b.{number:06d}").write_bytes(spec.to_bytes())
     extracted = extract(spark, Lake(str(lake)), Files("shop", folder), "earliest")
     bronze_table = Lake(str(lake)).bronze("shop")
-    assert (extracted.files, len(bronze_table.files())) == (20, 8)
+    assert (extracted.files, len(bronze_table.file_sizes())) == (20, 8)
     rows = bronze_table.read(spark, extracted.head.version).orderBy("number", "start").collect()
     for number in range(1, 21):
         file_bytes = b"".join(bytes(row["payload"]) for row in rows if row["number"] == number)

@@ -45,7 +45,7 @@ def log(chance: Random, transactions: int = 12) -> bytes:
 
 @pytest.fixture
 def files() -> dict[tuple[int, str], bytes]:
-    """Five binlog files in two log generations."""
+    """Five binlog files in two stretches of the log."""
     chance = Random(5)
     positions = [(1, "b.999999"), (1, "b.1000000"), (1, "b.1000001"), (2, "b.000001"), (2, "b.000002")]
     return {position: log(chance) for position in positions}

@@ -73,9 +73,9 @@ class Bronze:
 
 
 def write_log(spark: SparkSession, lake: Path, chance: Random, *, marks: bool) -> Bronze:
-    """Six files in two log generations, in three commits, without the first file. marks: it has a deletion vector."""
+    """Six files in two stretches, in three commits, without the first file. marks: it has a deletion vector."""
     table = Lake(str(lake)).bronze("shop")
-    head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
+    head = table.unwritten_head(bronze.COLUMNS, bronze.PROPERTIES)
     positions = [(1, "b.999998"), (1, "b.999999"), (1, "b.1000000"), (2, "b.000001"), (2, "b.000002"), (2, "b.000003")]
     open_: list[bytes] = []
     bounds: list[Position] = []
@@ -142,9 +142,11 @@ def _same_look(spark: SparkSession, bronze_log: Bronze, log_range: Range, cuts: 
     rows = slices_by_spark.cut(bronze.read_all(spark, bronze_log.table, bronze_log.version), cuts | {log_range.stop})
     in_range = rows.where(bronze.inside(log_range))
     uncut = read_index(bronze_log.table, bronze_log.version, log_range).cut(cuts | {log_range.stop}).within(log_range)
-    assert uncut.spans() == slices_by_spark.spans(in_range)
-    notable = slices_by_spark.notable(in_range)
-    assert [{name: row[name] for name in notable[0]} for row in uncut.notable(with_xa=True)] == notable
+    assert uncut.extent_by_table() == slices_by_spark.extent_by_table(in_range)
+    notable = slices_by_spark.statements_and_table_maps(in_range)
+    assert [
+        {name: row[name] for name in notable[0]} for row in uncut.statements_and_table_maps(with_xa=True)
+    ] == notable
 
     before = bronze.read(spark, bronze_log.table, bronze_log.version, Range(bronze_log.bounds[0], log_range.stop))
     committed = slices_by_spark.committed(before, log_range)

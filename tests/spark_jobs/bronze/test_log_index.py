@@ -19,10 +19,10 @@ SECOND = Stretch(
 
 
 @pytest.mark.parametrize(
-    "generation", [FIRST, SECOND, Stretch(1, Position("a.000001", 4)), Stretch(3, FIRST.begin, gtids=MysqlGtids())]
+    "stretch", [FIRST, SECOND, Stretch(1, Position("a.000001", 4)), Stretch(3, FIRST.begin, gtids=MysqlGtids())]
 )
-def test_a_stretch_reads_back(generation: Stretch) -> None:
-    assert Stretch.from_note(json.loads(json.dumps(generation.to_note()))) == generation
+def test_a_stretch_reads_back(stretch: Stretch) -> None:
+    assert Stretch.from_note(json.loads(json.dumps(stretch.to_note()))) == stretch
 
 
 def test_the_transactions_before_a_stretch_are_kept_for_the_last_one() -> None:

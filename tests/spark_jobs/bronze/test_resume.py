@@ -12,7 +12,7 @@ import pytest
 from spark_jobs.binlog import FormatDescription, read_commits
 from spark_jobs.bronze.commit import BronzeCommit, stretches
 from spark_jobs.bronze.gtid_state import held_gtids
-from spark_jobs.bronze.resume import Relation, glance, onward
+from spark_jobs.bronze.resume import Relation, current_log_in_stretch, next_log
 from spark_jobs.errors import AnotherLog, SourceError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
@@ -80,7 +80,7 @@ def test_a_source_goes_on_from_its_replica_and_back_from_its_primary(tmp_path: P
     assert moved.range.start == Position("b.000002", moved.range.start.offset)
     assert moved.range.stop == replica.log().within(2).end
     assert gtids_of(bronze) == gtids("a:1-6")
-    next_range = onward(replica, bronze, bronze.head())  # type: ignore[arg-type]
+    next_range = next_log(replica, bronze, bronze.head())  # type: ignore[arg-type]
     assert (next_range.parts, next_range.relation) == ((), Relation.SAME)
     land(bronze, server(tmp_path, "two", [*REPLICA[:1], ("a:1-3", ["a:4", "a:5", "a:6", "b:1"])]))
     back = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5", "a:6", "b:1", "a:7"])])
@@ -178,7 +178,7 @@ def test_numbers_that_began_again_are_an_error(
     with pytest.raises(AnotherLog) as refused:
         land(bronze, server_folder)
     assert message in str(refused.value)
-    assert glance(server_folder, bronze.head()).end.stretch == 2
+    assert current_log_in_stretch(server_folder, bronze.head()).end.stretch == 2
 
 
 def later(server_folder: ServerFolder) -> None:
@@ -239,8 +239,8 @@ def test_a_lake_from_before_the_index_goes_on(tmp_path: Path, bronze: Table) -> 
     assert head is not None
     assert head.checkpoint is not None
     head = replace(head, checkpoint=replace(BronzeCommit.of(head.checkpoint), stretches=()))
-    assert onward(ServerFolder(server_folder.directory, A, "one", ALONE), bronze, head).relation is Relation.SAME
-    moved = onward(server(tmp_path, "two", REPLICA), bronze, head)
+    assert next_log(ServerFolder(server_folder.directory, A, "one", ALONE), bronze, head).relation is Relation.SAME
+    moved = next_log(server(tmp_path, "two", REPLICA), bronze, head)
     assert moved.relation is Relation.ENDPOINT
     assert moved.stretches[-1].gtids == gtids("a:1-4")
 
@@ -249,7 +249,7 @@ def test_servers_without_uuid_are_told_by_address_and_by_when_the_file_was_begun
     land(bronze, server(tmp_path, "three", PRIMARY))
     assert land(bronze, server(tmp_path, "three", PRIMARY)).relation is Relation.SAME
     elsewhere = server(tmp_path, "four", PRIMARY, switch=ALONE)
-    assert glance(elsewhere, bronze.head()).end.stretch == 1, "the same server at another address"
+    assert current_log_in_stretch(elsewhere, bronze.head()).end.stretch == 1, "the same server at another address"
     later(elsewhere)
-    assert glance(elsewhere, bronze.head()).end.stretch == 2
+    assert current_log_in_stretch(elsewhere, bronze.head()).end.stretch == 2
     assert land(bronze, server(tmp_path, "five", REPLICA)).relation is Relation.ENDPOINT

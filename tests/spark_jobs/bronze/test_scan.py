@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence, agreed, scan_metadata
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence, common_definition, scan_metadata
 from spark_jobs.ddl.classify import Effect, classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position, Range
@@ -66,7 +66,7 @@ ID = Column("id", 3)
 
 
 def test_rows_of_one_definition_agree() -> None:
-    assert agreed(NAME, [(at(4), definition(ID)), (at(9), definition(ID))]) == definition(ID)
+    assert common_definition(NAME, [(at(4), definition(ID)), (at(9), definition(ID))]) == definition(ID)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_rows_of_one_definition_agree() -> None:
 )
 def test_rows_of_two_definitions_stop_the_table(second: TableDefinition, expected: str) -> None:
     with pytest.raises(TableStopped) as stopped:
-        agreed(NAME, [(at(4), definition(ID)), (at(9), second)])
+        common_definition(NAME, [(at(4), definition(ID)), (at(9), second)])
     assert str(stopped.value) == (
         f"shop.t: its columns differ between b.000001:4 (id int) and b.000001:9 ({expected}), "
         "and no statement between them says why"
@@ -105,7 +105,7 @@ def test_bronze_tells_tables_definitions_and_statements(tmp_path: Path) -> None:
     ] == [("TRUNCATE u", True)]
     occurrence = range_scan.tables[NAME]
     assert occurrence.first < range_scan.statements[0].position < occurrence.last
-    assert agreed(NAME, occurrence.definitions).column_names() == ["id"]
+    assert common_definition(NAME, occurrence.definitions).column_names() == ["id"]
     (logged,) = range_scan.about(TableName("shop", "u"), at(4))
     assert (logged.database, logged.position < logged.stop <= occurrence.last) == ("shop", True)
     assert range_scan.about(NAME, at(4)) == range_scan.about(TableName("shop", "u"), logged.stop) == []

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
@@ -105,6 +106,14 @@ def with_gtids(folder: Path, kinds: Sequence[str] = ("rows",) * 5) -> bronze.Bro
     return bronze.BronzeSnapshot("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
 
 
+def test_log_beyond_a_snapshot_is_that_of_another_run(tmp_path: Path) -> None:
+    checkpoint = BronzeCommit(Position("b.000002", 100), new_batch())
+    snapshot = bronze.BronzeSnapshot("shop", Lake(str(tmp_path)).bronze("shop"), Head(0, 1, checkpoint), checkpoint)
+    snapshot.require_log(Position("b.000002", 100))
+    with pytest.raises(LostRace, match=r"^shop: another run has extracted more log; planned again$"):
+        snapshot.require_log(Position("b.000002", 101))
+
+
 @pytest.mark.spark
 def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake: Path) -> None:
     names = [[("s", "t")], [("s", "u"), ("s", "t")], None, [], [("t", "s")]]
@@ -119,7 +128,9 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
     ]
     columns = "stretch INT, number BIGINT, start BIGINT, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
     table = Lake(str(lake)).bronze("shop")
-    head = table.new({k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES)
+    head = table.unwritten_head(
+        {k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES
+    )
     arrow = spark.createDataFrame(rows, columns).toArrow()
     head = table.append_rows(arrow, head, Checkpoint(Position("b.1000000", 4), new_batch()))
 

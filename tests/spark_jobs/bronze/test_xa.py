@@ -45,9 +45,9 @@ FOUND = xa_of((ORDERS, at(10), at(50)), (LINES, at(10), at(50)), (ORDERS, at(90)
 
 def test_by_table() -> None:
     assert FOUND.commits() == {ORDERS: (at(50), at(7, 12), 200), LINES: (at(50), at(50), 100)}
-    assert FOUND.of(ORDERS).spans() == [Range(at(10), at(50)), Range(at(90), at(7, 12))]
+    assert FOUND.of(ORDERS).row_ranges() == [Range(at(10), at(50)), Range(at(90), at(7, 12))]
     assert FOUND.extent() == Range(at(10), at(7, 12))
-    assert (NO_XA.extent(), NO_XA.commits(), NO_XA.of(ORDERS).spans()) == (None, {}, [])
+    assert (NO_XA.extent(), NO_XA.commits(), NO_XA.of(ORDERS).row_ranges()) == (None, {}, [])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_transaction_is_passed_over_by_its_beginning_or_its_commit(
 
 @pytest.mark.parametrize("since, spans", [(at(40), 1), (at(10), 0), (at(50), 0), (at(3, 9), 1), (at(60), 0)])
 def test_a_name_that_is_given_to_a_table_between_rows_and_commit(since: Position, spans: int) -> None:
-    assert len(FOUND.also(NEW, ORDERS, since).of(NEW).spans()) == spans
+    assert len(FOUND.also(NEW, ORDERS, since).of(NEW).row_ranges()) == spans
 
 
 @pytest.mark.parametrize(

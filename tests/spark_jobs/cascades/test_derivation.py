@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, Ties, Weights
+from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, RowLookups, Weights
 from spark_jobs.ddl.foreign_keys import declared_keys
 from spark_jobs.errors import TableStopped
 
@@ -25,7 +25,7 @@ class Tables:
             for child, _, clause in (text.partition(" ") for text in keys)
             for key in declared_keys(f"ALTER TABLE {child} ADD {clause}", "shop")
         ]
-        self.derivation = Derivation(references, Ties(identity, weights, self._located))
+        self.derivation = Derivation(references, RowLookups(identity, weights, self._located))
 
     def _located(self, reference: Reference, key_weights: Weights) -> Iterable[Row]:
         self.lookups.append((reference.child.table, key_weights))

@@ -14,7 +14,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, Ties, Weights
+from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, RowLookups, Weights
 from spark_jobs.cascades.weights import weigher_of
 from spark_jobs.ddl.foreign_keys import declared_keys
 from spark_jobs.demo.server import MySQLServer
@@ -90,7 +90,7 @@ def identity(_table: TableName, row: Row) -> Key:
 
 def ties(
     definitions: dict[TableName, TableDefinition], weigher_of_column: Callable[[Column], Callable[[Any], Hashable]]
-) -> Ties:
+) -> RowLookups:
     """Those of tables that begin in the log."""
 
     @cache
@@ -107,7 +107,7 @@ def ties(
     def located(_reference: Reference, _weights: Weights) -> Iterable[Row]:
         return ()
 
-    return Ties(identity, weights, located)
+    return RowLookups(identity, weights, located)
 
 
 @pytest.mark.parametrize("server, collation, seed, transactions, size", cases())

@@ -36,7 +36,9 @@ def mirror(folder: Path, rows: list[tuple[object, ...]], raw: object = None) -> 
     table = Table(str(folder / "c"), plain=True)
     cells = [dict(zip(COLUMNS, (*row, raw), strict=True)) for row in rows]
     head = table.append_rows(
-        pa.Table.from_pylist(cells, _ARROW), table.new(COLUMNS, {}), Checkpoint(Position("b.000001", 4), new_batch())
+        pa.Table.from_pylist(cells, _ARROW),
+        table.unwritten_head(COLUMNS, {}),
+        Checkpoint(Position("b.000001", 4), new_batch()),
     )
     return MirrorRows(snapshot_of(table.path, head.version))
 

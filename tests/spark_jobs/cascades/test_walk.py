@@ -14,7 +14,7 @@ from spark_jobs.bronze.scan import scan_effective, scan_metadata
 from spark_jobs.cascades.mirror_rows import MirrorRows
 from spark_jobs.cascades.walk import ChildTable, Derived, JoinedLog, Walk
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.log.position import Position, Range
 from tests.segment_spec import Change, Commit, Delete, Insert, Query, Rows, SegmentSpec, Statement, Table, Update
 from tests.segment_types import DATE, INT, VARCHAR
@@ -37,7 +37,7 @@ def derive(tmp_path: Path, changes: Sequence[Change], joined: Sequence[Table] | 
     index = log(tmp_path, changes, tables=joined or tables())
     statements = [(logged, C) for logged in scan_metadata(index).about(C, ALL.start)]
     child = ChildTable(C, None, MirrorRows(None), None)
-    keys = [LogGap(C, inputs.pop("key", KEY))]
+    keys = [UnloggedChanges(C, inputs.pop("key", KEY))]
     walked = JoinedLog(index, "lake/bronze/shop", ALL, ALL.start, {C: child}, keys, statements=statements)
     return Walk(replace(walked, **inputs)).derive()
 
@@ -122,7 +122,7 @@ def derive_effective(tmp_path: Path, changes: Sequence[Change]) -> Derived:
     within = Range(Position(FILE, 4), Position(FILE, len(content)))
     bronze = bronze_of(tmp_path / "bronze", [bronze_rows(FILE, content, target=1 << 20)])
     index, _ = scan_effective(*bronze, within, within.start)
-    child, keys = ChildTable(C, None, MirrorRows(None), None), [LogGap(C, replace(KEY, on_delete="SET NULL"))]
+    child, keys = ChildTable(C, None, MirrorRows(None), None), [UnloggedChanges(C, replace(KEY, on_delete="SET NULL"))]
     return Walk(JoinedLog(index, "lake/bronze/shop", within, within.start, {C: child}, keys)).derive()
 
 

@@ -203,7 +203,7 @@ def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda *_, **__: nullcontext())
     monkeypatch.setattr(
         "spark_jobs.checks.verify.verify_source",
-        lambda _s, _p, _n, in_scope: (verdict for verdict in listed if in_scope(verdict.table)),
+        lambda _s, _p, _n, in_scope, since: (verdict for verdict in listed if in_scope(verdict.table)),
     )
     path = tmp_path / "pipeline.yaml"
     path.write_text("lake: ./lake\nsources:\n  shop: {mysql: {user: repl}}\n")

@@ -239,7 +239,7 @@ def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.Capt
         "  log     b.000002:900",
         "  bronze  b.000001:4, behind by 1.5 kB, 3 minutes",
         "  margin  1.5 MB of log, 2 days, read already, still at the source",
-        "  server  db1:3306, log generation 2",
+        "  server  db1:3306, stretch 2 of the log",
         "  tables  1 current, 1 stopped",
     ]
     assert err == "a.b stopped: an ALTER\n"

@@ -1,9 +1,9 @@
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.ddl.alter import moved
+from spark_jobs.ddl.alter import altered_definition
 from spark_jobs.ddl.default_values import Fill
-from spark_jobs.ddl.parse_alter import created, operations
+from spark_jobs.ddl.parse_alter import created_definition, operations
 from spark_jobs.errors import Unsupported
 
 NAME = TableName("shop", "t")
@@ -13,7 +13,7 @@ SAME = ["id", "a", "b"]
 
 def columns(text: str) -> list[str]:
     """The columns behind an ALTER, each with the column that it was."""
-    after = moved(BEFORE, operations(text))
+    after = altered_definition(BEFORE, operations(text))
     was = [None if origin is None else BEFORE.column_names()[origin] for origin in after.origins]
     return [
         f"{name}<{old}" if name != old else name for name, old in zip(after.definition.column_names(), was, strict=True)
@@ -83,12 +83,12 @@ def test_columns_come_go_and_move_as_on_the_server(text: str, expected: list[str
 )
 def test_what_is_not_handled_is_named(text: str, reason: str) -> None:
     with pytest.raises(Unsupported) as refused:
-        moved(BEFORE, operations(text))
+        altered_definition(BEFORE, operations(text))
     assert reason in str(refused.value)
 
 
 def test_the_key_follows_its_columns() -> None:
-    after = moved(BEFORE, operations("ALTER TABLE t ADD c INT FIRST, RENAME COLUMN id TO k"))
+    after = altered_definition(BEFORE, operations("ALTER TABLE t ADD c INT FIRST, RENAME COLUMN id TO k"))
     assert [after.definition.column_names()[at] for at in after.definition.key or ()] == ["k"]
 
 
@@ -133,7 +133,7 @@ PAIR = TableDefinition(NAME, BEFORE.columns, (0, 1), "PRIMARY")
 def test_what_tells_rows_apart_behind_a_statement(
     before: TableDefinition, text: str, key: list[str] | None, index: str | None
 ) -> None:
-    after = moved(before, operations(f"ALTER TABLE t {text}")).definition
+    after = altered_definition(before, operations(f"ALTER TABLE t {text}")).definition
     key_names = None if after.key is None else [after.column_names()[at] for at in after.key]
     assert (key_names, after.index) == (key, index)
 
@@ -141,7 +141,7 @@ def test_what_tells_rows_apart_behind_a_statement(
 def test_a_second_primary_key_is_refused() -> None:
     for text in ("ADD PRIMARY KEY (a)", "ADD c INT PRIMARY KEY"):
         with pytest.raises(Unsupported, match="adds a primary key to a table that has one, as far as is known"):
-            moved(PRIMARY, operations(f"ALTER TABLE t {text}"))
+            altered_definition(PRIMARY, operations(f"ALTER TABLE t {text}"))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_second_primary_key_is_refused() -> None:
     ],
 )
 def test_the_key_is_the_first_unique_index_without_null(inside: str, key: tuple[int, ...], index: str | None) -> None:
-    definition = created(NAME, f"CREATE TABLE t ({inside})")
+    definition = created_definition(NAME, f"CREATE TABLE t ({inside})")
     assert definition is not None
     assert (definition.key, definition.index) == (key, index)
 
@@ -194,43 +194,45 @@ def test_what_an_insert_leaves_out_is_the_default_of_its_time(text: str, changed
         assert definition
         return {column.name: column.default for column in definition.columns if column.default is not None}
 
-    before = created(NAME, MADE)
+    before = created_definition(NAME, MADE)
     assert defaults(before) == DEFAULTS
     assert before
     assert {column.name: column.computed for column in before.columns if column.computed} == {"g": True}
-    after = moved(before, operations(text)).definition
+    after = altered_definition(before, operations(text)).definition
     assert defaults(after) == {name: default for name, default in (DEFAULTS | changed).items() if default is not None}
 
 
 @pytest.mark.parametrize("text", ["MODIFY a BIGINT", "CHANGE a a BIGINT NULL"])
 def test_a_column_of_the_primary_key_stays_not_null(text: str) -> None:
-    before = created(NAME, "CREATE TABLE t (a INT PRIMARY KEY, b INT)")
+    before = created_definition(NAME, "CREATE TABLE t (a INT PRIMARY KEY, b INT)")
     assert before
-    after = moved(before, operations(f"ALTER TABLE t {text}")).definition
+    after = altered_definition(before, operations(f"ALTER TABLE t {text}")).definition
     assert [column.nullable for column in after.columns] == [False, True]
 
 
 @pytest.mark.parametrize("key", ["PRIMARY KEY (a, p WITHOUT OVERLAPS)", "UNIQUE (a, zz)"])
 def test_a_key_of_what_is_no_column_is_refused(key: str) -> None:
     with pytest.raises(Unsupported, match="which a key is made of, is no column"):
-        created(NAME, f"CREATE TABLE t (a INT NOT NULL, s DATE, e DATE, PERIOD FOR p (s, e), {key})")
+        created_definition(NAME, f"CREATE TABLE t (a INT NOT NULL, s DATE, e DATE, PERIOD FOR p (s, e), {key})")
 
 
 def test_the_ends_of_a_period_are_not_null() -> None:
-    definition = created(NAME, "CREATE TABLE t (a INT, s DATE, e DATE, PERIOD FOR p (s, E))")
+    definition = created_definition(NAME, "CREATE TABLE t (a INT, s DATE, e DATE, PERIOD FOR p (s, E))")
     assert definition
     assert [column.nullable for column in definition.columns] == [True, False, False]
 
 
 def test_text_into_wider_characters_becomes_a_longer_text() -> None:
-    before = created(NAME, "CREATE TABLE t (a INT, b TEXT, c TINYTEXT, d LONGTEXT, e BLOB) CHARSET latin1")
+    before = created_definition(NAME, "CREATE TABLE t (a INT, b TEXT, c TINYTEXT, d LONGTEXT, e BLOB) CHARSET latin1")
     assert before
-    after = moved(before, operations("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4")).definition
+    after = altered_definition(before, operations("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4")).definition
     assert [column.sql_type for column in after.columns] == ["int", "mediumtext", "text", "longtext", "blob"]
-    back = moved(after, operations("ALTER TABLE t CONVERT TO CHARACTER SET latin1")).definition
+    back = altered_definition(after, operations("ALTER TABLE t CONVERT TO CHARACTER SET latin1")).definition
     assert [column.sql_type for column in back.columns] == ["int", "mediumtext", "text", "longtext", "blob"]
 
 
 def test_new_columns_are_filled_by_name() -> None:
-    after = moved(BEFORE, operations("ALTER TABLE t ADD c INT DEFAULT 5, ADD d INT, ADD e CHAR(3) NOT NULL"))
+    after = altered_definition(
+        BEFORE, operations("ALTER TABLE t ADD c INT DEFAULT 5, ADD d INT, ADD e CHAR(3) NOT NULL")
+    )
     assert after.fills == {"c": Fill("5"), "e": Fill("''")}

@@ -1,13 +1,13 @@
 import pytest
 
 from spark_jobs.binlog import Session
-from spark_jobs.ddl.columns import DeclaredColumn, converted, declared, require_plain, words_of
+from spark_jobs.ddl.columns import DeclaredColumn, column_in_charset, declared_column, require_plain, words_of
 from spark_jobs.errors import Unsupported
 
 
 def column(text: str) -> DeclaredColumn:
     name, *rest = words_of(text)
-    return declared(name.text, rest)
+    return declared_column(name.text, rest)
 
 
 _UNREADABLE = "the character set of its text is not known"
@@ -131,10 +131,10 @@ def test_a_vector_says_how_many_numbers_it_has(text: str, expected: str) -> None
 
 
 def test_text_that_names_no_character_set_has_the_table_s() -> None:
-    assert declared("c", words_of("CHAR(3)"), "latin1").column.charset == 5
-    assert declared("c", words_of("CHAR(3) CHARACTER SET ascii"), "latin1").column.charset == 11
-    assert declared("c", words_of("NCHAR(3)"), "latin1").column.meta == 9
-    assert declared("c", words_of("CHAR(3)"), "binary").column.sql_type == "binary(3)"
+    assert declared_column("c", words_of("CHAR(3)"), "latin1").column.charset == 5
+    assert declared_column("c", words_of("CHAR(3) CHARACTER SET ascii"), "latin1").column.charset == 11
+    assert declared_column("c", words_of("NCHAR(3)"), "latin1").column.meta == 9
+    assert declared_column("c", words_of("CHAR(3)"), "binary").column.sql_type == "binary(3)"
 
 
 @pytest.mark.parametrize("text", ["c ENUM('a', 0xc3a6)", "c SET(_utf8'a')"])
@@ -166,7 +166,7 @@ def test_a_bare_timestamp_leaves_open_whether_it_may_be_null(text: str, is_open:
 
 def test_text_into_another_character_set_has_as_many_characters() -> None:
     latin = column("c VARCHAR(7) CHARACTER SET latin1").column
-    assert (latin.meta, converted(latin, "utf8mb4").meta, converted(latin, "utf8").meta) == (7, 28, 21)
-    assert converted(column("c BINARY(7)").column, "utf8mb4").meta == 7
-    assert converted(column("c CHAR(7)").column, "utf8mb4").meta == 28
-    assert converted(column("c INT").column, "utf8mb4") == column("c INT").column
+    assert (latin.meta, column_in_charset(latin, "utf8mb4").meta, column_in_charset(latin, "utf8").meta) == (7, 28, 21)
+    assert column_in_charset(column("c BINARY(7)").column, "utf8mb4").meta == 7
+    assert column_in_charset(column("c CHAR(7)").column, "utf8mb4").meta == 28
+    assert column_in_charset(column("c INT").column, "utf8mb4") == column("c INT").column

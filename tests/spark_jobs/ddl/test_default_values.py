@@ -13,7 +13,7 @@ import pytest
 from pymysql.cursors import Cursor
 
 from spark_jobs.binlog import Column, Moment
-from spark_jobs.ddl.columns import DeclaredColumn, declared, words_of
+from spark_jobs.ddl.columns import DeclaredColumn, declared_column, words_of
 from spark_jobs.ddl.default_values import Fill, fill_of, on_server_default, with_default
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import Unsupported
@@ -22,7 +22,7 @@ from tests.fix_servers import Servers
 
 def column(text: str) -> DeclaredColumn:
     name, *rest = words_of(text)
-    return declared(name.text, rest)
+    return declared_column(name.text, rest)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def lines(cursor: Cursor, definition: str, *, is_mariadb: bool, counts: Counter[
         counts["the server refuses"] += 1
         return
     try:
-        parsed = declared("c", words_of(definition), "utf8mb4")
+        parsed = declared_column("c", words_of(definition), "utf8mb4")
         fill = fill_of(parsed, NOW)
     except Unsupported:
         counts["refused"] += 1

@@ -6,12 +6,12 @@ from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.ddl import definitions
 from spark_jobs.ddl.definitions import (
     HistoryAnswer,
-    completed,
     completed_by_history,
-    fitted,
+    declared_as_logged,
     from_json,
-    numbered,
     to_json,
+    with_numbered_columns,
+    with_server_definition,
 )
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
@@ -24,21 +24,26 @@ MISSING = "shop: shop.t: the log does not name its columns (binlog_row_metadata 
 
 
 def test_a_log_that_names_its_columns_needs_nobody() -> None:
-    assert completed("shop", KNOWN, None, None) is KNOWN
+    assert with_server_definition("shop", KNOWN, None, None) is KNOWN
 
 
 @pytest.mark.parametrize("change", [None, "mysql-bin.000003:500", "mysql-bin.000002:9999"])
 def test_a_definition_read_after_the_last_change_is_believed(change: str | None) -> None:
-    assert completed("shop", UNNAMED, (READ_AT, KNOWN), Position.parse(change) if change else None) == KNOWN
+    assert (
+        with_server_definition("shop", UNNAMED, (READ_AT, KNOWN), Position.parse(change) if change else None) == KNOWN
+    )
 
 
 def test_whether_a_column_may_be_null_is_what_the_log_says() -> None:
-    assert [column.nullable for column in completed("shop", UNNAMED, (READ_AT, KNOWN), None).columns] == [True, True]
+    assert [column.nullable for column in with_server_definition("shop", UNNAMED, (READ_AT, KNOWN), None).columns] == [
+        True,
+        True,
+    ]
 
 
 def test_a_change_after_the_reading_stops_the_table() -> None:
     with pytest.raises(TableStopped) as refused:
-        completed("shop", UNNAMED, (READ_AT, KNOWN), Position("mysql-bin.000003", 501))
+        with_server_definition("shop", UNNAMED, (READ_AT, KNOWN), Position("mysql-bin.000003", 501))
     assert str(refused.value) == (
         f"{MISSING}, and the server's definition was read at {READ_AT}, before a change at mysql-bin.000003:501"
     )
@@ -46,7 +51,7 @@ def test_a_change_after_the_reading_stops_the_table() -> None:
 
 def test_a_table_without_a_definition_stops() -> None:
     with pytest.raises(TableStopped) as refused:
-        completed("shop", UNNAMED, None, None)
+        with_server_definition("shop", UNNAMED, None, None)
     assert str(refused.value) == (
         f"{MISSING}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL', or name a "
         "schema dump of known position (schema_dump: of a source of files)"
@@ -56,7 +61,7 @@ def test_a_table_without_a_definition_stops() -> None:
 def test_a_type_that_is_not_known_is_named_with_its_column() -> None:
     strange = replace(KNOWN, columns=(KNOWN.columns[0], Column("place", -1)))
     with pytest.raises(TableStopped) as refused:
-        completed("shop", UNNAMED, (READ_AT, strange), None)
+        with_server_definition("shop", UNNAMED, (READ_AT, strange), None)
     assert str(refused.value) == f"{MISSING}, and the type of its column place is not known; leave the table out"
 
 
@@ -93,7 +98,7 @@ DECLARED = TableDefinition(
 @pytest.mark.parametrize("has_names", [True, False])
 def test_what_the_log_writes_as_another_type_is_taken_from_the_definition(has_names: bool) -> None:
     unnamed = replace(LOGGED, columns=tuple(replace(column, name=None) for column in LOGGED.columns), key=None)
-    definition = completed("shop", LOGGED if has_names else unnamed, (READ_AT, DECLARED), None)
+    definition = with_server_definition("shop", LOGGED if has_names else unnamed, (READ_AT, DECLARED), None)
     assert definition.column_names() == ["id", "u", "v", "b", "t"]
     assert [column.sql_type for column in definition.columns] == ["int", "uuid", "vector(3)", "binary(16)", "time(3)"]
     assert [column.type_code for column in definition.columns] == [3, 254, 15, 254, 11]
@@ -103,13 +108,13 @@ def test_what_the_log_writes_as_another_type_is_taken_from_the_definition(has_na
 def test_declared_types_from_before_a_change_are_not_believed() -> None:
     later = Position(READ_AT.file, READ_AT.offset + 1)
     with pytest.raises(TableStopped, match=r"does not tell UUID, INET and VECTOR from BINARY, and .* run again"):
-        completed("shop", LOGGED, (READ_AT, DECLARED), later)
+        with_server_definition("shop", LOGGED, (READ_AT, DECLARED), later)
 
 
 @pytest.mark.parametrize("definition", [None, replace(DECLARED, columns=DECLARED.columns[:2]), LOGGED])
 def test_a_log_with_names_goes_without_a_definition(definition: TableDefinition | None) -> None:
     answer = None if definition is None else (READ_AT, definition)
-    assert completed("shop", LOGGED, answer, None) == LOGGED
+    assert with_server_definition("shop", LOGGED, answer, None) == LOGGED
 
 
 @pytest.mark.parametrize(
@@ -193,7 +198,9 @@ def test_a_default_comes_by_name_and_never_as_a_label_that_values_have_not() -> 
     ],
 )
 def test_a_declaration_fits_a_log_by_what_its_bytes_depend_on(logged: Column, declared: Column, expected: bool) -> None:
-    definition = fitted(*(TableDefinition(TableName("shop", "t"), (column,)) for column in (logged, declared)))
+    definition = declared_as_logged(
+        *(TableDefinition(TableName("shop", "t"), (column,)) for column in (logged, declared))
+    )
     assert (definition is not None) == expected
     if definition:
         assert (definition.columns[0].name, definition.columns[0].meta) == ("v", logged.meta)
@@ -209,7 +216,7 @@ def test_text_of_unknown_character_set_stops_a_table() -> None:
 def test_columns_without_names_have_their_numbers_and_nothing_that_is_not_told() -> None:
     open_, price = Column(None, 3, unsigned=None), Column(None, 246, 1794, unsigned=None)
     logged = TableDefinition(NAME, (open_, Column(None, 3), price, Column(None, 15, 9)))
-    definition = numbered(logged)
+    definition = with_numbered_columns(logged)
     assert [column.name for column in definition.columns] == ["@1", "@2", "@3", "@4"]
     assert [column.declared for column in definition.columns] == ["either sign", None, None, None]
     assert (definition.key, definition.numbered, definition.has_names()) == ((), True, True)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.ddl.alter import altered
-from spark_jobs.ddl.inverse import exact, inverted, settled
+from spark_jobs.ddl.alter import definition_after_clauses
+from spark_jobs.ddl.inverse import exact, inverted, matching_definition
 from spark_jobs.ddl.operations import Add, AddUnique, Change, Default, Operation, Visible
-from spark_jobs.ddl.parse_alter import created, operations
+from spark_jobs.ddl.parse_alter import created_definition, operations
 from spark_jobs.errors import Unsupported
 from tests.ddl_stream import KINDS
 from tests.fix_hypothesis import examples
@@ -26,7 +26,7 @@ TYPES = [
 
 
 def table_of(text: str) -> TableDefinition:
-    definition = created(NAME, f"CREATE TABLE t ({text})")
+    definition = created_definition(NAME, f"CREATE TABLE t ({text})")
     assert definition is not None
     return definition
 
@@ -118,20 +118,20 @@ def test_what_is_inverted_is_what_was_there(seed: int, logs_full_metadata: bool)
     before = table_of(text)
     clauses = operations(random_alter(generator, columns, [0]))
     try:
-        after = altered(before, clauses)
+        after = definition_after_clauses(before, clauses)
     except Unsupported:
         return
     if after.key is None:  # which key takes the place of the one that went, a server tells
         return
     try:
         candidates = inverted([exact(after)], clauses)
-        was = settled(candidates, rows_of(before, logs_full_metadata=logs_full_metadata))
+        was = matching_definition(candidates, rows_of(before, logs_full_metadata=logs_full_metadata))
     except Unsupported:
         assert not must_be_inverted(clauses, before)
         return
     assert was.is_named
     assert was.definition == before
-    assert altered(was.definition, clauses) == after
+    assert definition_after_clauses(was.definition, clauses) == after
 
 
 T = "id INT PRIMARY KEY, a INT UNSIGNED, b VARCHAR(9) CHARACTER SET latin1, e ENUM('x') CHARACTER SET latin1"
@@ -175,10 +175,10 @@ def test_what_one_statement_leaves_of_what_was_there(
     before: str, alter: str, logs_full_metadata: bool, reason: str | None
 ) -> None:
     was, clauses = table_of(before), operations(f"ALTER TABLE t {alter}")
-    after = altered(was, clauses)
+    after = definition_after_clauses(was, clauses)
     if reason is None:
         candidates = inverted([exact(after)], clauses)
-        definition = settled(candidates, rows_of(was, logs_full_metadata=logs_full_metadata)).definition
+        definition = matching_definition(candidates, rows_of(was, logs_full_metadata=logs_full_metadata)).definition
         labels = [column.labels for column in was.columns]
         assert (definition.column_names(), [column.labels for column in definition.columns]) == (
             was.column_names(),
@@ -189,7 +189,7 @@ def test_what_one_statement_leaves_of_what_was_there(
         ]
         return
     with pytest.raises(Unsupported, match=reason):
-        settled(inverted([exact(after)], clauses), rows_of(was, logs_full_metadata=logs_full_metadata))
+        matching_definition(inverted([exact(after)], clauses), rows_of(was, logs_full_metadata=logs_full_metadata))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_statement_that_does_not_lead_to_what_is_known_is_not_inverted(alter: 
 def test_rows_that_are_not_of_what_was_found_are_refused() -> None:
     definition = rows_of(table_of("id INT PRIMARY KEY, a BIGINT"))
     with pytest.raises(Unsupported, match=r"which .* is not"):
-        settled([exact(table_of("id INT PRIMARY KEY, a INT"))], definition)
+        matching_definition([exact(table_of("id INT PRIMARY KEY, a INT"))], definition)
 
 
 def test_what_is_open_waits_for_rows_over_several_statements() -> None:
@@ -217,9 +217,9 @@ def test_what_is_open_waits_for_rows_over_several_statements() -> None:
     statements = [operations(f"ALTER TABLE t {text}") for text in texts]
     after = before
     for clauses in statements:
-        after = altered(after, clauses)
+        after = definition_after_clauses(after, clauses)
     candidates = [exact(after)]
     for clauses in reversed(statements):
         candidates = inverted(candidates, clauses)
     assert not candidates[0].is_named
-    assert settled(candidates, rows_of(before, logs_full_metadata=True)).definition == before
+    assert matching_definition(candidates, rows_of(before, logs_full_metadata=True)).definition == before

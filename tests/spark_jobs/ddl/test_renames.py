@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl.renames import like, renamed
+from spark_jobs.ddl.renames import earlier_names, like
 from spark_jobs.errors import Unsupported
 
 
@@ -35,13 +35,13 @@ def test_which_table_has_which_name(text: str, expected: str) -> None:
     def text_of(name: TableName | None) -> str:
         return "-" if name is None else name.table if name.schema == "db" else str(name)
 
-    assert " ".join(f"{text_of(new)}<{text_of(old)}" for new, old in renamed(text, "db").items()) == expected
+    assert " ".join(f"{text_of(new)}<{text_of(old)}" for new, old in earlier_names(text, "db").items()) == expected
 
 
 @pytest.mark.parametrize("text", ["RENAME TABLE a", "RENAME TABLE a TO", "RENAME TABLE TO b"])
 def test_what_names_no_table_is_refused(text: str) -> None:
     with pytest.raises(Unsupported, match="names no table"):
-        renamed(text, "db")
+        earlier_names(text, "db")
 
 
 @pytest.mark.parametrize(

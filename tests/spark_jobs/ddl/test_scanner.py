@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Session
-from spark_jobs.ddl.scanner import Gap, Token, TokenScanner, scan
+from spark_jobs.ddl.scanner import Token, TokenScanner, VersionedCommentMark, scan
 from spark_jobs.errors import Unsupported
 
 ANSI, NO_BACKSLASHES = Session(sql_mode=4), Session(sql_mode=1 << 20)
@@ -68,5 +68,6 @@ def test_tokens_and_what_is_between_them_are_the_text(text: str) -> None:
     assert all(a[1] <= b[0] for a, b in pairwise(offsets))
     assert all(text[piece.start : piece.stop] for piece in pieces)
     assert all(
-        isinstance(piece, Gap) or piece.is_double or piece.kind != "word" or piece.text.strip() for piece in pieces
+        isinstance(piece, VersionedCommentMark) or piece.is_double or piece.kind != "word" or piece.text.strip()
+        for piece in pieces
     )

@@ -37,12 +37,12 @@ def test_no_statement_ends_in_another_error(text: str) -> None:
     for interpret in (
         lambda: parse_alter.operations(text),
         lambda: parse_alter.target(text, "s"),
-        lambda: parse_alter.dropped(text, "s"),
-        lambda: parse_alter.created(name, text),
+        lambda: parse_alter.dropped_tables(text, "s"),
+        lambda: parse_alter.created_definition(name, text),
         lambda: parse_alter.new_name(text),
         lambda: parse_alter.index_changes(text, "s"),
         lambda: parse_alter.storage_action(text, "s"),
-        lambda: renames.renamed(text, "s"),
+        lambda: renames.earlier_names(text, "s"),
         lambda: renames.like(text, "s"),
         lambda: foreign_keys.declared_keys(text, "s"),
         lambda: foreign_keys.dropped_keys(text),
@@ -55,11 +55,19 @@ def test_no_statement_ends_in_another_error(text: str) -> None:
 
 def test_the_functions_that_interpret_statements_are_guarded() -> None:
     guarded = {
-        alter: ("moved",),
-        parse_alter: ("operations", "new_name", "target", "dropped", "created", "index_changes", "storage_action"),
+        alter: ("altered_definition",),
+        parse_alter: (
+            "operations",
+            "new_name",
+            "target",
+            "dropped_tables",
+            "created_definition",
+            "index_changes",
+            "storage_action",
+        ),
         effects: ("effects",),
-        renames: ("renamed", "like"),
-        inverse: ("exact", "inverted", "settled"),
+        renames: ("earlier_names", "like"),
+        inverse: ("exact", "inverted", "matching_definition"),
         foreign_keys: ("declared_keys", "dropped_keys"),
     }
     assert [f"{module.__name__}.{name}" for module, names in guarded.items() for name in names

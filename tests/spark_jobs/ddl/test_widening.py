@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.ddl.columns import declared, words_of
+from spark_jobs.ddl.columns import declared_column, words_of
 from spark_jobs.ddl.widening import keeps_values
 
 
 def keeps(old: str, new: str) -> bool:
-    before, after = (declared("c", words_of(text)).column for text in (old, new))
+    before, after = (declared_column("c", words_of(text)).column for text in (old, new))
     return keeps_values(before, after)
 
 
@@ -74,6 +74,6 @@ def test_what_may_change_a_value_or_how_it_reads_does_not(old: str, new: str) ->
 
 @pytest.mark.parametrize("kind", ["JSON", "POINT", "TEXT CHARACTER SET latin1"])
 def test_a_log_that_leaves_a_character_set_out_makes_no_other_type(kind: str) -> None:
-    column = declared("c", words_of(kind)).column
+    column = declared_column("c", words_of(kind)).column
     assert keeps_values(replace(column, charset=None), column)
     assert keeps_values(column, replace(column, charset=None))

@@ -111,7 +111,7 @@ def test_a_locked_table_is_waited_for(database: Database, login: MySQL, kind: st
     with Connection("copy", login) as connection:
         progress.create(connection)
         row = progress.claim(connection, TABLE)
-        statement = progress.complete(TABLE, row, STEP, 1)
+        statement = progress.complete_version_sql(TABLE, row, STEP, 1)
         insert = RowStatement(f"INSERT INTO `{database.name}`.t VALUES (1)".encode(), "t", "inserted", 1)
         work = TargetTransaction(TABLE, [insert], statement, lambda stored: stored.version == STEP.version)
         with locked(database, f"LOCK TABLES t {kind}", seconds=5):
@@ -131,12 +131,12 @@ def test_the_first_statements_wait_for_locks_too(database: Database, login: MySQ
         row = progress.claim(connection, TABLE)
         plan = WindowPlan("digest")
         opened = TargetTransaction(
-            TABLE, (), progress.opened(TABLE, row, STEP, plan), lambda stored: stored.plan == plan
+            TABLE, (), progress.open_window_sql(TABLE, row, STEP, plan), lambda stored: stored.plan == plan
         )
         statements: dict[str, Callable[[], object]] = {
             "create": lambda: progress.create(connection),
             "claim": lambda: progress.claim(connection, TABLE),
-            "listed": lambda: progress.listed(connection, "copy"),
+            "listed": lambda: progress.progress_by_table(connection, "copy"),
             "opened": lambda: commit(connection, opened, row.fence),
         }
         with locked(database, "LOCK TABLES stratalog.checkpoint WRITE", seconds=4):

@@ -11,7 +11,7 @@ from spark_jobs.delta.deletion_vectors import (
     Descriptor,
     framed,
     read,
-    stored,
+    stored_vectors,
     to_bytes,
     write,
     z85_decode,
@@ -156,11 +156,11 @@ def test_z85(data: bytes) -> None:
 def test_vectors_are_given_as_they_are_stored(tmp_path: Path) -> None:
     vectors = [BitMap64([1, 5]), BitMap64(range(70_000))]
     descriptors = write(str(tmp_path), vectors)
-    assert stored(str(tmp_path), descriptors) == [framed(to_bytes(vector)) for vector in vectors]
+    assert stored_vectors(str(tmp_path), descriptors) == [framed(to_bytes(vector)) for vector in vectors]
     data = to_bytes(vectors[0])
     inline = Descriptor("i", z85_encode(data + bytes(-len(data) % 4)), None, len(data), 2)
-    assert stored(str(tmp_path), [inline]) == [framed(data)]
+    assert stored_vectors(str(tmp_path), [inline]) == [framed(data)]
     file = Path(str(descriptors[0].location(str(tmp_path))))
     file.write_bytes(file.read_bytes()[:-1] + b"\x00\x01")
     with pytest.raises(LakeError, match="are damaged"):
-        stored(str(tmp_path), descriptors)
+        stored_vectors(str(tmp_path), descriptors)

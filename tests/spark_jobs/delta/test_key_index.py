@@ -36,7 +36,7 @@ def build(folder: Path, file: DataFile, keys: list[int]) -> None:
 
 
 def looked_up(folder: Path, file: DataFile, keys: list[int]) -> list[tuple[int, int]]:
-    index = key_index.opened(folder, file, ["id"])
+    index = key_index.stored_index(folder, file, ["id"])
     assert index
     rows, ordinals = index.lookup(*hashed(keys))
     return sorted(zip(rows.tolist(), (keys[at] for at in ordinals.tolist()), strict=True))
@@ -71,7 +71,7 @@ def test_every_damaged_byte_is_seen_before_a_row_is_named(tmp_path: Path) -> Non
     harmless = range(44, 64)  # the header's filling
     for at in (at for at in range(0, len(content), 61) if at not in harmless):
         path.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
-        index = key_index.opened(tmp_path, file, ["id"])
+        index = key_index.stored_index(tmp_path, file, ["id"])
         if index is not None:
             with pytest.raises(Damaged):
                 index.lookup(*hashed(keys))
@@ -85,14 +85,14 @@ def test_what_is_no_index_is_none(content: bytes, tmp_path: Path) -> None:
     build(tmp_path, file, [1, 2])
     (path,) = (tmp_path / FOLDER).iterdir()
     path.write_bytes(content)
-    assert key_index.opened(tmp_path, file, ["id"]) is None
+    assert key_index.stored_index(tmp_path, file, ["id"]) is None
 
 
 def test_an_index_of_another_key_or_file_is_none(tmp_path: Path) -> None:
     file = file_of(tmp_path, [1, 2])
     build(tmp_path, file, [1, 2])
-    assert key_index.opened(tmp_path, file, ["id", "more"]) is None
-    assert key_index.opened(tmp_path, DataFile(dict(file.action) | {"size": file.size + 1}), ["id"]) is None
+    assert key_index.stored_index(tmp_path, file, ["id", "more"]) is None
+    assert key_index.stored_index(tmp_path, DataFile(dict(file.action) | {"size": file.size + 1}), ["id"]) is None
 
 
 def test_locating_keys_by_index_and_by_reading_the_file_is_the_same(
@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_written_has_no_index(tmp_path: Path) -> None:
     file = file_of(tmp_path, [1, 2])
     tmp_path.chmod(0o555)
     build(tmp_path, file, [1, 2])
-    assert key_index.opened(tmp_path, file, ["id"]) is None
+    assert key_index.stored_index(tmp_path, file, ["id"]) is None
 
 
 def test_a_place_that_is_taken_has_no_index(tmp_path: Path) -> None:
@@ -132,5 +132,5 @@ def test_indexes_go_with_their_data_files(tmp_path: Path) -> None:
         build(tmp_path, file, keys)
     first.location(str(tmp_path)).unlink()
     assert index_files.remove_stale(str(tmp_path)) == 1
-    assert key_index.opened(tmp_path, first, ["id"]) is None
+    assert key_index.stored_index(tmp_path, first, ["id"]) is None
     assert looked_up(tmp_path, second, [2]) == [(0, 2)]

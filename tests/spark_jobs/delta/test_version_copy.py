@@ -30,7 +30,7 @@ def ids(version: Snapshot) -> list[int]:
     found_ids: list[int] = []
     for file in version.files:
         rows = data_files.read_columns(version.path, file, ["id"], version.schema)
-        living = deletion_vectors.living(version.path, file.deletion_vector, len(rows))
+        living = deletion_vectors.living_rows_mask(version.path, file.deletion_vector, len(rows))
         found_ids += rows.filter(pa.array(living)).column(0).to_pylist()
     return sorted(found_ids)
 

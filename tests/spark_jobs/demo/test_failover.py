@@ -19,7 +19,7 @@ def test_a_replica_takes_the_address_over_and_nothing_is_lost(spark: SparkSessio
     assert report.equal, report.text()
     assert sum(comparison.rows for comparison in report.compared.values()) > 1_000
     assert (report.log.differences, "transactions in bronze" in report.log.text) == ((), True)
-    # The log of both servers is in bronze, each in a generation of its own.
+    # The log of both servers is in bronze, each in a stretch of its own.
     pipeline = load(tmp_path / "demo" / "pipeline.yaml")
     head = lake_of(pipeline).bronze("shop").head()
     assert head is not None

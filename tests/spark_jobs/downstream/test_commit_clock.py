@@ -166,7 +166,7 @@ def test_late_slices_and_an_idle_source_are_committed_without_a_jvm(tmp_path: Pa
     assert late.are_any
     table = lake.clock("shop")
     commit = ClockCommit(end, new_batch(), begin=Position("bin.000001", 4), has_late=True)
-    late.appended(table, table.new(commit_clock.COLUMNS, {}), commit)
+    late.appended(table, table.unwritten_head(commit_clock.COLUMNS, {}), commit)
     (row,) = table.rows()
     assert row == cells | {"order_at": datetime.fromtimestamp(1_600_000_000, UTC)}
     # An idle source moves on by its own clock.
@@ -184,7 +184,7 @@ def test_transactions_of_mixed_slices_are_written_by_tasks(spark: SparkSession, 
     base = 1_600_000_000_000_000
     files = [[base + at for at in times] for times in ([5, 3, 6, 2, 9, 9], [1, 2, 3], [7, 10, 8, 11])]
     lake = Lake(str(tmp_path))
-    head = lake.bronze("shop").new(bronze.COLUMNS, bronze.PROPERTIES)
+    head = lake.bronze("shop").unwritten_head(bronze.COLUMNS, bronze.PROPERTIES)
     late: list[Late] = []
     before: int | None = None
     # A run a file; those of the second are late as a whole, of the others some.

@@ -44,7 +44,7 @@ def test_a_merge_takes_what_the_target_has_not(
 
 
 MERGED = Head(3, 4, DownstreamCommit(at(10), "b", silver_version=2))
-NEW = Table("none", plain=False).new({"id": "INT"}, {})
+NEW = Table("none", plain=False).unwritten_head({"id": "INT"}, {})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from spark_jobs.downstream.publication import (
     amend,
     consistent,
     read,
-    surveyed,
+    surveyed_to,
     versions,
     write,
 )
@@ -133,7 +133,7 @@ def test_targets_are_read_as_they_were_written_beside_rows_from_before_there_wer
     old = {name: kind for name, kind in COLUMNS.items() if name != "targets"}
     table = filled.published()
     row = pa.Table.from_pylist([{name: getattr(FULL, name) or None for name in old}], schema=schema_of(old))
-    table.append_rows(row, table.new(old, {}), PublishedCommit(AT, new_batch(), source="shop"))
+    table.append_rows(row, table.unwritten_head(old, {}), PublishedCommit(AT, new_batch(), source="shop"))
     assert read(filled, "shop") == [FULL]
     entry = replace(FULL.with_targets([replace(HERE, keys_never_whole=1), replace(THERE, reason="why")]), source="crm")
     write(filled, "crm", [entry, replace(BARE, source="crm")], AT)
@@ -145,13 +145,13 @@ def test_targets_are_read_as_they_were_written_beside_rows_from_before_there_wer
 @pytest.mark.spark
 def test_a_source_without_tables_is_published_too(spark: SparkSession, lake: Path) -> None:
     filled = Lake(str(lake))
-    assert surveyed(filled, "shop") is None
+    assert surveyed_to(filled, "shop") is None
     with pytest.raises(LakeError, match="shop: nothing was published yet"):
         consistent(spark, filled, "shop")
     write(filled, "shop", [], AT)
     write(filled, "crm", [replace(FULL, source="crm")], Position("b.1000000", 4))
-    assert (read(filled, "shop"), surveyed(filled, "shop")) == ([], AT)
-    assert surveyed(filled, "crm") == Position("b.1000000", 4)
+    assert (read(filled, "shop"), surveyed_to(filled, "shop")) == ([], AT)
+    assert surveyed_to(filled, "crm") == Position("b.1000000", 4)
     consistent_set = consistent(spark, filled, "shop")
     assert (consistent_set.position, consistent_set.tables, consistent_set.behind) == (AT, {}, {})
 

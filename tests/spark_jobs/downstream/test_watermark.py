@@ -38,7 +38,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.setattr(
         commit_clock, "reached", lambda lake, source, position: at(position.offset // 10) if position.offset else None
     )
-    monkeypatch.setattr(publication, "surveyed", lambda lake, source: Position("bin.000001", 90))
+    monkeypatch.setattr(publication, "surveyed_to", lambda lake, source: Position("bin.000001", 90))
     return load(path, {})
 
 
@@ -54,7 +54,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         ([entry("eu", "people", 0), entry("us", "people", 90)], None),
     ],
 )
-def test_a_table_is_settled_up_to_the_least_of_its_sources_times(
+def test_a_table_is_complete_up_to_the_least_of_its_sources_times(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, entries: list[Entry], minute: int | None
 ) -> None:
     def of(source: str) -> list[Entry]:

@@ -22,7 +22,7 @@ from spark_jobs.delta import commits, data_files, schema_changes
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.engine import change_job, downstream_job, fills, silver_job, spark_job
-from spark_jobs.engine.change_course import ChangedLog
+from spark_jobs.engine.column_history import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.lake.commit import APPLICATION, CommitKind, Head, new_batch
@@ -216,7 +216,7 @@ class ChangedLake:
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(spark_job, "run", run)
-            patched.setattr(fills, "evaluated", lambda texts: dict.fromkeys(texts, pa.scalar(7, pa.int32())))
+            patched.setattr(fills, "values_by_expression", lambda texts: dict.fromkeys(texts, pa.scalar(7, pa.int32())))
             results = downstream_job.run(None, units, capacity, self.changed_log)  # type: ignore[arg-type]
         for result in (result for unit_results in results.values() for result in unit_results):
             assert (result.error, result.stopped) == (None, None)

@@ -23,7 +23,7 @@ from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.engine import silver_job
-from spark_jobs.engine.change_course import ChangedLog
+from spark_jobs.engine.column_history import ChangedLog
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.log.position import Position, Range

@@ -20,7 +20,7 @@ from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.engine import downstream_job, fills, spark_job
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.fills import ColumnFill, refilled
+from spark_jobs.engine.fills import ColumnFill, rewritten_with_fills
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
@@ -86,7 +86,7 @@ class Silver:
             filled = ColumnFill(design.schema.column(name), f"{number}", pa.scalar(number, pa.int32()))
             removed = [*snapshot.files]
             for file in removed:
-                added += refilled(snapshot.path, file, snapshot.schema, snapshot.configuration, [filled])
+                added += rewritten_with_fills(snapshot.path, file, snapshot.schema, snapshot.configuration, [filled])
             steps = [*steps, f"UPDATE SET `{name}` = CAST({number} AS INT)"]
         commits.commit(
             snapshot,
@@ -279,7 +279,7 @@ def in_this_process(units: list[PreparedMerge], capacity: Capacity) -> dict[int,
 
     with (
         patch.object(spark_job, "run", run),
-        patch.object(fills, "evaluated", evaluated),
+        patch.object(fills, "values_by_expression", evaluated),
         patch.object(downstream_job, "_LEAST_TASK_BYTES", 1),
     ):
         return downstream_job.run(None, units, capacity)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def test_a_merge_takes_what_is_new_what_was_replayed_or_all() -> None:
     assert taken_from(loaded) == ([0], [0])
     mended = Extent.of(WORK, merged_before, replace(NEWS, from_server=MENDED))
     assert (mended.is_restated, taken_from(mended)) == (True, ([6, 7], [6, 7]))
-    for head, news in ((TARGET.new({}, {}), NEWS), (MERGED, replace(NEWS, is_renewed=True))):
+    for head, news in ((TARGET.unwritten_head({}, {}), NEWS), (MERGED, replace(NEWS, is_renewed=True))):
         complete = Extent.of(WORK, head, news)
         assert (complete.ranges, complete.is_all) == ((), True)
         assert taken_from(complete)[1] == [0, 3, 6, 7]

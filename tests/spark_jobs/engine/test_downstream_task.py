@@ -18,7 +18,7 @@ from spark_jobs.delta.snapshot import Snapshot, new_table
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine import downstream_task
 from spark_jobs.engine.deleted_rows import Truncations
-from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, pending, work
+from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, newest_rows_to_merge, work
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.silver.table import Columns, Op
 from tests.fix_hypothesis import examples
@@ -203,7 +203,7 @@ def test_a_sample_of_keys_parts_the_rows_evenly(
     keys = [[*range(3000)], [*range(10**6, 10**9, 333_000)], [*range(10**6 + 7, 10**9, 333_000)]]
     windows = [[Row((key,), 1, WINDOW * at + 1) for key in part] for at, part in enumerate(keys)]
     unit = unit_of(tmp_path, Case([], {}, windows, None, None, False), ("id",))
-    counted = [len(pending(replace(unit, part=part, parts=4), Truncations())) for part in range(4)]
+    counted = [len(newest_rows_to_merge(replace(unit, part=part, parts=4), Truncations())) for part in range(4)]
     assert sum(counted) == 9000
     assert all(minimum <= count <= maximum for count in counted), counted
 
@@ -213,7 +213,7 @@ CASE = Case([[Row((1,), 5, 50), Row((2,), 6, 60)]], {}, [[Row((1,), 10, 100, "up
 
 def test_a_unit_without_new_files_changes_nothing(tmp_path: Path) -> None:
     unit = replace(unit_of(tmp_path, CASE, ("id",)), pending=())
-    assert pending(unit, Truncations()).column_names == ["id", "v", *ADDED, "_op"]
+    assert newest_rows_to_merge(unit, Truncations()).column_names == ["id", "v", *ADDED, "_op"]
     assert merged(unit) == MergedFiles(7, {})
     emptied = merged(replace(unit, floor=at(55), empties=True))
     assert (emptied.deleted, emptied.added) == (1, ())

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.ddl.default_values import Fill
-from spark_jobs.engine.exact_texts import ExactTextChange, change_of, changed
+from spark_jobs.engine.exact_texts import ExactTextChange, change_of, with_text_changes
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.schema_evolution import OF_ABSENT, steps
 from tests.fix_hypothesis import examples
@@ -58,7 +58,7 @@ def test_rows_after_changes(rows: list[dict[str, str] | None], changes: list[Exa
     expected = rows[start:]
     for change in changes:
         expected = [after(row, change) for row in expected]
-    result = changed(table, changes)
+    result = with_text_changes(table, changes)
     assert result.schema == table.schema
     cells_after = [None if cell is None else dict(cell) for cell in result.column("_raw").to_pylist()]
     assert cells_after == expected
@@ -74,4 +74,4 @@ def test_names_of_absent_columns_are_the_inverse_of_their_step(names: list[str],
     assert change == ExactTextChange(absent={old: new for old, new in renamed.items() if old != new})
     rows = pa.table({"_raw": pa.nulls(1, KIND), "_absent": pa.array([names], pa.list_(pa.string()))})
     expected = [new for new in renamed.values() if new is not None] or None
-    assert changed(rows, [change]).column("_absent").to_pylist() == [expected]
+    assert with_text_changes(rows, [change]).column("_absent").to_pylist() == [expected]

@@ -14,7 +14,7 @@ from spark_jobs.delta import schema_changes
 from spark_jobs.delta.schema import column_of
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.engine import fills
-from spark_jobs.engine.fills import ColumnFill, refilled, with_fills
+from spark_jobs.engine.fills import ColumnFill, rewritten_with_fills, with_fills
 from spark_jobs.errors import LakeError
 from spark_jobs.silver.schema_evolution import assignments, steps
 from spark_jobs.text.sql import literal
@@ -98,12 +98,12 @@ def test_a_file_is_written_again_without_the_rows_that_a_vector_marks(tmp_path: 
     all_rows = [
         row
         for file in marked.files
-        for new in refilled(marked.path, file, marked.schema, marked.configuration, (fill,))
+        for new in rewritten_with_fills(marked.path, file, marked.schema, marked.configuration, (fill,))
         for row in alive(marked.path, new, behind.schema)
     ]
     assert sorted((row["id"], row["w"], row["v"]) for row in all_rows) == [(1, 7, 2), (3, 7, 6), (4, 7, 8)]
     empty = stored(table_at(tmp_path / "other"), [rows[0]], {0: [0, 1]})
-    assert len([*refilled(empty.path, empty.files[0], empty.schema, empty.configuration, (fill,))]) == 1
+    assert len([*rewritten_with_fills(empty.path, empty.files[0], empty.schema, empty.configuration, (fill,))]) == 1
 
 
 def table_at(folder: Path) -> Any:
@@ -139,7 +139,7 @@ WIDENED = [
 @pytest.mark.spark
 def test_values_are_those_that_spark_gives(spark: SparkSession) -> None:
     texts = [f"CAST({sql} AS {kind})" for kind, literals in LITERALS.items() for sql in literals] + WIDENED
-    values = fills.evaluated([*texts, texts[0]])
+    values = fills.values_by_expression([*texts, texts[0]])
     assert [*values] == texts
     row = spark.range(1).selectExpr(*(f"{sql} AS c{at}" for at, sql in enumerate(texts))).toArrow()
     for at, sql in enumerate(texts):
@@ -152,11 +152,11 @@ def test_values_are_those_that_spark_gives(spark: SparkSession) -> None:
 @given(TEXTS)
 def test_a_text_is_its_own_value(text: str) -> None:
     sql = f"CAST({literal(text)} AS STRING)"
-    assert fills.evaluated([sql])[sql].as_py() == text
+    assert fills.values_by_expression([sql])[sql].as_py() == text
 
 
 def test_another_expression_is_refused() -> None:
     for sql in ("now()", "CAST(uuid('secret') AS STRING)", "'a' || 'b'"):
         with pytest.raises(LakeError, match="is no literal that is known") as refused:
-            fills.evaluated([sql])
+            fills.values_by_expression([sql])
         assert "secret" not in str(refused.value)

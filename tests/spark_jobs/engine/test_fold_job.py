@@ -46,7 +46,7 @@ def fold(table: Table, until: Position) -> tuple[int, int] | None:
         runs.SPARK, snapshot, columns, windows, _CAPACITY, floor=floor, emptied=emptied[0] if emptied else None
     )
     folding = replace(commit, batch=new_batch(), kind=CommitKind.MAINTENANCE, folded_to=floor)
-    table.land(snapshot, head, folding, **fold_job.replacing(runs.SPARK, snapshot, folded))
+    table.land(snapshot, head, folding, **fold_job.arguments_of_fold(runs.SPARK, snapshot, folded))
     return windows.rows, folded.rows
 
 

@@ -181,7 +181,7 @@ def test_columns_may_have_any_name_that_a_silver_table_may_have(kind: str) -> No
         row |= {silver.ABSENT: ["Left"], "Left": None} if kind == "partial" and op == "update" else {}
         rows.append({name: _cell(row.get(name)) for name in columns.stored})
     schema = from_spark_types(columns.stored, column_mapping=False).arrow(physical=False)
-    folded_rows = fold_task.folded(pa.Table.from_pylist(rows, schema), columns, ((1, 1, 0), (1, 1, 200)))
+    folded_rows = fold_task.rows_of_one_window(pa.Table.from_pylist(rows, schema), columns, ((1, 1, 0), (1, 1, 200)))
     (one_row_cells,) = (_silver_row(row) for row in folded_rows.to_pylist())
     last = dict.fromkeys(NAMES, "new" if kind == "bag" else "newer") | ({"Left": "new"} if kind == "partial" else {})
     assert {name: one_row_cells[name] for name in types} == {"k": 1} | last

@@ -1,4 +1,4 @@
-"""Rows that come with a name, settled from parts in any order. Put here: parts of a few rows and the plain model."""
+"""Rows that come with a name, reduced from parts in any order. Put here: parts of a few rows and the plain model."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -265,7 +265,7 @@ def test_what_a_row_lacks_has_the_value_that_a_statement_filled(tmp_path: Path) 
     lake.alter("DROP COLUMN `b`", "ADD COLUMN (`b` INT)", "UPDATE SET `b` = CAST(7 AS INT)")
     lake.window([minimal(1, a=5)])
     unit = lake.prepared()
-    fills = fill_values.valued(unit.unit.fills, {"CAST(7 AS INT)": pa.scalar(7)})
+    fills = fill_values.fills_with_values(unit.unit.fills, {"CAST(7 AS INT)": pa.scalar(7)})
     assert len(fills) == 1
     lake.merge(replace(unit, unit=replace(unit.unit, fills=fills)))
     rows = {row["id"]: (row["a"], row["b"]) for row in rows_of(newest(lake.target.path))}

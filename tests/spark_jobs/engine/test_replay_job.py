@@ -80,7 +80,7 @@ class Lake:
             return False
         file = chance.choice(snapshot.files)
         rows = data_files.read_columns(table.path, file, snapshot.schema.names, snapshot.schema)
-        rows = rows.filter(pa.array(deletion_vectors.living(table.path, file.deletion_vector, len(rows))))
+        rows = rows.filter(pa.array(deletion_vectors.living_rows_mask(table.path, file.deletion_vector, len(rows))))
         is_marker = pc.equal(rows.column("_op"), "truncate")
         changed = rows.filter(pc.invert(is_marker))
         if not len(changed):

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta import commits, data_files, deletion_vectors
-from spark_jobs.engine.restatement import unchanged
+from spark_jobs.engine.restatement import equal_rows_mask
 from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.log.position import Range
 from spark_jobs.silver.table import Op
@@ -137,4 +137,4 @@ def test_values_are_compared_through_structures_and_maps() -> None:
         [None, entry, None, [("a", "c")], None, None],
         [{"a": 1, "b": 2}] * 2 + [{"a": 1, "b": 3}] + [{"a": 1, "b": 2}] * 2 + [{"a": None, "b": None}],
     )
-    assert unchanged(first, second).tolist() == [True, True, False, False, False, False]
+    assert equal_rows_mask(first, second).tolist() == [True, True, False, False, False, False]

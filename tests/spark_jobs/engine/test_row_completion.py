@@ -15,7 +15,7 @@ from spark_jobs.delta.snapshot import new_table
 from spark_jobs.engine.change_extent import Extent
 from spark_jobs.engine.partial_merge import SilverLookup
 from spark_jobs.engine.restatement import SilverSource
-from spark_jobs.engine.row_completion import KEY_NUMBER, EarlierRows, MergedChanges, completed
+from spark_jobs.engine.row_completion import KEY_NUMBER, EarlierRows, MergedChanges, whole_changes_and_never_whole_count
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver.row_overlay import ABSENT
@@ -127,7 +127,7 @@ def test_changes_are_told_apart_by_the_key_of_their_time(tmp_path: Path) -> None
     earlier = EarlierRows(SilverLookup(source, (), None, at(30)))
     columns = Columns(COLUMNS.types, ("a",), has_partial=True)
     changes = MergedChanges(pa.Table.from_pylist(rows, schema), statements, Extent(is_all=True), (("a",), ("id",)))
-    rows_completed, _ = completed(changes, earlier, columns, lambda keys: keys)
+    rows_completed, _ = whole_changes_and_never_whole_count(changes, earlier, columns, lambda keys: keys)
     whole_rows = [(row["_position"]["offset"], row["id"], row["a"], row["b"]) for row in rows_completed.to_pylist()]
     assert sorted(whole_rows) == [
         (10, 1, 5, 7),
@@ -138,4 +138,4 @@ def test_changes_are_told_apart_by_the_key_of_their_time(tmp_path: Path) -> None
         (40, 1, 5, 9),
     ]
     with pytest.raises(TableStopped, match="offset 20: a row image leaves columns out, and a statement has taken the"):
-        completed(replace(changes, keys=(("a",), None)), earlier, columns, lambda keys: keys)
+        whole_changes_and_never_whole_count(replace(changes, keys=(("a",), None)), earlier, columns, lambda keys: keys)

@@ -60,7 +60,7 @@ def table(tmp_path: Path) -> Table:
 
 @pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}])
 def test_rows_are_appended_and_replaced(table: Table, properties: dict[str, str]) -> None:
-    first = table.append_rows(rows_of(), table.new(COLUMNS, properties), checkpoint(1))
+    first = table.append_rows(rows_of(), table.unwritten_head(COLUMNS, properties), checkpoint(1))
     assert first == table.head()
     second = table.append_rows(rows_of(row("a", "x"), row("b", "y"), row(None, "z")), first, checkpoint(2))
     third = table.replace_rows(rows_of(row("a", "x2"), row("a", "x3")), {"source": "a"}, second, checkpoint(3))
@@ -68,14 +68,14 @@ def test_rows_are_appended_and_replaced(table: Table, properties: dict[str, str]
     assert sources(table) == [("a", "x2"), ("a", "x3"), ("b", "y"), (None, "z")]
     fourth = table.replace_rows(rows_of(row("a", "x4")), {"source": "a", "name": "x2"}, third, checkpoint(4))
     assert sources(table) == [("a", "x3"), ("a", "x4"), ("b", "y"), (None, "z")]
-    assert len(table.files()) == 1, "files that lose rows are written anew"
+    assert len(table.file_sizes()) == 1, "files that lose rows are written anew"
     fifth = table.replace_rows(rows_of(), {}, fourth, checkpoint(5))
     assert (sources(table), table.head()) == ([], fifth)
     assert (fifth.version, fifth.counter) == (4, 5)
 
 
 def test_whoever_planned_on_an_older_version_loses(table: Table) -> None:
-    new = table.new(COLUMNS, {})
+    new = table.unwritten_head(COLUMNS, {})
     first = table.append_rows(rows_of(row("a", "x")), new, checkpoint(1))
     with pytest.raises(LostRace, match="another writer committed first"):
         table.append_rows(rows_of(row("a", "y")), new, checkpoint(1))
@@ -86,7 +86,7 @@ def test_whoever_planned_on_an_older_version_loses(table: Table) -> None:
 
 
 def test_rows_that_a_vector_deletes_do_not_come_back(table: Table) -> None:
-    new = table.new(COLUMNS, PROPERTIES | {"delta.columnMapping.mode": "none"})
+    new = table.unwritten_head(COLUMNS, PROPERTIES | {"delta.columnMapping.mode": "none"})
     table.append_rows(rows_of(row("a", "x"), row("a", "gone"), row("b", "y")), new, checkpoint(1))
     snapshot = snapshot_of(table.path)
     assert snapshot
@@ -99,7 +99,7 @@ def test_rows_that_a_vector_deletes_do_not_come_back(table: Table) -> None:
 
 
 def test_a_column_that_the_rows_lack_is_null(table: Table) -> None:
-    head = table.append_rows(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
+    head = table.append_rows(rows_of(row("a", "x")), table.unwritten_head(COLUMNS, {}), checkpoint(1))
     table.append_rows(rows_of(row("b", "y")).drop_columns(["at"]), head, checkpoint(2))
     assert [fields["at"] for fields in sorted(table.rows(), key=lambda fields: str(fields["source"]))] == [NOON, None]
 
@@ -114,7 +114,7 @@ def test_a_column_that_the_rows_lack_is_null(table: Table) -> None:
 def test_a_table_with_another_tool_s_feature_is_refused_by_its_name(
     table: Table, feature: dict[str, str], reason: str
 ) -> None:
-    head = table.append_rows(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
+    head = table.append_rows(rows_of(row("a", "x")), table.unwritten_head(COLUMNS, {}), checkpoint(1))
     deltalake.DeltaTable(table.path).alter.set_table_properties(feature, raise_if_not_exists=False)
     upon = replace(head, version=1)
     for write in (table.append_rows, partial(table.replace_rows, cells={})):
@@ -126,7 +126,7 @@ def test_a_table_with_another_tool_s_feature_is_refused_by_its_name(
 
 
 def test_a_version_that_is_gone_is_named(table: Table) -> None:
-    head = table.append_rows(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
+    head = table.append_rows(rows_of(row("a", "x")), table.unwritten_head(COLUMNS, {}), checkpoint(1))
     with pytest.raises(LakeError, match="has no version 7 any more; restore the table's _delta_log"):
         table.append_rows(rows_of(), replace(head, version=7), checkpoint(2))
 
@@ -137,7 +137,7 @@ def test_columns_that_a_table_lacks_are_added_by_the_commit_that_needs_them(
 ) -> None:
     narrow = {name: kind for name, kind in COLUMNS.items() if name not in ("at", "parts")}
     old_rows = rows_of(row("a", "x"), row("b", "y")).drop_columns(["at", "parts"])
-    head = table.append_rows(old_rows, table.new(narrow, properties), checkpoint(1))
+    head = table.append_rows(old_rows, table.unwritten_head(narrow, properties), checkpoint(1))
     snapshot = snapshot_upon(table.path, head)
     assert with_columns(snapshot, narrow) == (snapshot, {}), "it lacks none"
     head = table.replace_rows(rows_of(row("b", "z")), {"source": "b"}, head, checkpoint(2), columns=COLUMNS)
@@ -150,7 +150,9 @@ def test_columns_that_a_table_lacks_are_added_by_the_commit_that_needs_them(
 
 @pytest.mark.spark
 def test_spark_reads_what_the_driver_wrote(spark: SparkSession, table: Table) -> None:
-    head = table.append_rows(rows_of(row("a", "x"), row("b", "y")), table.new(COLUMNS, PROPERTIES), checkpoint(1))
+    head = table.append_rows(
+        rows_of(row("a", "x"), row("b", "y")), table.unwritten_head(COLUMNS, PROPERTIES), checkpoint(1)
+    )
     table.replace_rows(rows_of(row("b", "y2")), {"source": "b"}, head, checkpoint(2))
     all_rows = sorted((row.source, row.name, row.at, row.parts[0].text) for row in table.read(spark).collect())
     assert [(source, name, text) for source, name, _, text in all_rows] == [("a", "x", "x"), ("b", "y2", "y2")]
@@ -160,7 +162,7 @@ def test_spark_reads_what_the_driver_wrote(spark: SparkSession, table: Table) ->
 def test_a_file_that_another_machine_has_is_not_committed(tmp_path: Path) -> None:
     """A task on a machine without the lake's file system writes the file into a folder of its own."""
     table = Table(str(tmp_path / "table"), plain=False)
-    head = table.append_rows(rows_of(row("shop", "a")), table.new(COLUMNS, PROPERTIES), checkpoint(4))
+    head = table.append_rows(rows_of(row("shop", "a")), table.unwritten_head(COLUMNS, PROPERTIES), checkpoint(4))
     upon = snapshot_upon(table.path, head)
     file = data_files.write(table.path, rows_of(row("shop", "b")), upon.schema, upon.configuration)
     require_shared(upon, {"adds": [file]})

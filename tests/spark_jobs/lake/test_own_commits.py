@@ -104,7 +104,7 @@ def test_the_newest_commits_say_the_head_and_no_table_is_opened(
         )
     opened = Table(path, plain=False)
     by_whole_log = own_commits._head_by_whole_log(path)
-    monkeypatch.setattr(own_commits, "opened", lambda _: pytest.fail("the table was opened"))
+    monkeypatch.setattr(own_commits, "deltalake_table", lambda _: pytest.fail("the table was opened"))
     head = opened.head()
     assert head == by_whole_log
     assert head is not None

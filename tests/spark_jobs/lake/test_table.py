@@ -7,6 +7,7 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -57,7 +58,7 @@ def ids_of(table: Table) -> list[int]:
 def table(lake: Path) -> Table:
     """A table with one commit of ours: rows 1 and 2 at the first position."""
     lake_table = Lake(str(lake)).silver("shop", "shop", "t")
-    lake_table.append_rows(rows(1, 2), lake_table.new(COLUMNS, {}), checkpoint(0))
+    lake_table.append_rows(rows(1, 2), lake_table.unwritten_head(COLUMNS, {}), checkpoint(0))
     return lake_table
 
 
@@ -79,7 +80,7 @@ def head_of(table: Table) -> Head:
 )
 def test_spark_and_deltalake_find_the_same_table_whatever_its_name(spark: SparkSession, lake: Path, name: str) -> None:
     lake_table = Lake(str(lake)).downstream(name, name)
-    head = lake_table.new({"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
+    head = lake_table.unwritten_head({"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
     landed = lake_table.append_rows(pa.table({"id": pa.array([1], pa.int32()), name: ["x"]}), head, checkpoint(0))
     assert lake_table.head() == landed
     assert lake_table.columns() == {"id": "INT", name: "STRING"}
@@ -154,6 +155,15 @@ def test_of_writers_at_the_same_time_one_wins(table: Table) -> None:
     assert head_of(table).counter == 2
 
 
+def test_a_version_that_cannot_be_read_is_an_error_of_the_lake(table: Table) -> None:
+    condition = pc.field("id") > 0
+    assert sum(batch.num_rows for batch in table.scan(0, ["id"], condition, rows=1)) == 2
+    for file in Path(table.path).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LakeError, match=str(table.path)):
+        list(table.scan(0, ["id"], condition, rows=1))
+
+
 def test_rows_of_other_columns_are_an_error_of_the_lake(table: Table) -> None:
     with pytest.raises(LakeError) as refused:
         table.append_rows(pa.table({"id": [["x"]], "note": ["x"]}), head_of(table), checkpoint(1))
@@ -164,7 +174,7 @@ def test_rows_of_other_columns_are_an_error_of_the_lake(table: Table) -> None:
 def test_a_table_is_made_by_its_first_commit_with_just_its_columns(lake: Path) -> None:
     lake_table = Lake(str(lake)).bronze("shop")
     columns = {"id": "BIGINT", "at": "STRUCT<n: INT>"}
-    head = lake_table.new(columns, {"delta.dataSkippingNumIndexedCols": "1"})
+    head = lake_table.unwritten_head(columns, {"delta.dataSkippingNumIndexedCols": "1"})
     assert lake_table.head() is None
     wider = pa.Table.from_pylist([{"more": "x", "at": {"n": 5}, "id": number} for number in (1, 2)])
     landed = lake_table.replace_rows(wider, {}, head, checkpoint(0))
@@ -176,7 +186,7 @@ def test_a_table_is_made_by_its_first_commit_with_just_its_columns(lake: Path) -
 
 def test_of_two_that_make_a_table_one_loses(lake: Path) -> None:
     lake_table = Lake(str(lake)).bronze("shop")
-    head = lake_table.new(COLUMNS, {})
+    head = lake_table.unwritten_head(COLUMNS, {})
     with ThreadPoolExecutor(2) as racers:
         running = [racers.submit(lake_table.append_rows, rows(value), head, checkpoint(0)) for value in (1, 2)]
     errors = [future.exception() for future in running]

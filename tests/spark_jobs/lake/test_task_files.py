@@ -30,7 +30,7 @@ def test_each_task_that_has_rows_writes_a_file_of_all_its_batches(spark: SparkSe
                 yield cells if ids[0].as_py() >= 5 else cells.slice(0, 0)
 
     table = Table(str(lake / "t"), plain=True)
-    head = table.new(COLUMNS, {})
+    head = table.unwritten_head(COLUMNS, {})
     files = write_in_tasks(spark.range(0, 12, 1, 4), halves, new_table(table.path, COLUMNS, {}))
     assert sorted(file.num_records or 0 for file in files) == [1, 3, 3], "the first task's rows are all left out"
     assert table.head() is None, "no commit names them yet"

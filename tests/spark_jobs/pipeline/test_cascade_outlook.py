@@ -7,12 +7,12 @@ import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.pipeline.cascade_outlook import _logged_outlook, _outlook
-from tests.spark_jobs.pipeline.test_log_gaps import pipeline
+from tests.spark_jobs.pipeline.test_unlogged_changes import pipeline
 
 CHILD, PARENT = TableName("shop", "c"), TableName("shop", "p")
-GAP = LogGap(CHILD, ForeignKey("f", PARENT, "CASCADE", columns=("pid",), parent_columns=("id",)))
+GAP = UnloggedChanges(CHILD, ForeignKey("f", PARENT, "CASCADE", columns=("pid",), parent_columns=("id",)))
 INT, DATE = 3, 10
 
 

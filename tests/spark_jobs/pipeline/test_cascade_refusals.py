@@ -7,12 +7,12 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.pipeline.cascade_refusals import refusals
-from tests.spark_jobs.pipeline.test_log_gaps import pipeline
+from tests.spark_jobs.pipeline.test_unlogged_changes import pipeline
 
 P, C, G = (TableName("shop", name) for name in ("p", "c", "g"))
-KEYS = [LogGap(C, ForeignKey("f", P, "CASCADE")), LogGap(G, ForeignKey("h", C, "SET NULL"))]
+KEYS = [UnloggedChanges(C, ForeignKey("f", P, "CASCADE")), UnloggedChanges(G, ForeignKey("h", C, "SET NULL"))]
 SERVER = {"host": "h", "user": "u", "password": "p"}
 
 

@@ -2,12 +2,14 @@
 
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import LogGap
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.pipeline.cascade_step import _table_groups
 
 
-def key(child: str, parent: str) -> LogGap:
-    return LogGap(TableName("shop", child), ForeignKey(f"{child}_{parent}", TableName("shop", parent), "CASCADE"))
+def key(child: str, parent: str) -> UnloggedChanges:
+    return UnloggedChanges(
+        TableName("shop", child), ForeignKey(f"{child}_{parent}", TableName("shop", parent), "CASCADE")
+    )
 
 
 def test_keys_are_grouped_by_the_tables_that_they_join() -> None:

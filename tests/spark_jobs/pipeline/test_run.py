@@ -53,7 +53,7 @@ def test_a_table_without_news_is_not_opened_and_is_published_as_complete(
 
         return run
 
-    for function in (own_commits.head_of, own_commits.opened):
+    for function in (own_commits.head_of, own_commits.deltalake_table):
         monkeypatch.setattr(own_commits, function.__name__, counted(function))
     for number in (2, 3):
         logs.write(number, Insert("shop.orders", (number, "b")), Commit())

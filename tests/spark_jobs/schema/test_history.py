@@ -290,7 +290,7 @@ def land_file(lake: Lake, number: int, **answers: Any) -> None:
     )
     assert last
     commit = BronzeCommit(max(last, end), new_batch(), start=begin, begin=begin, **answers)
-    table.append_rows(rows, head or table.new(bronze.COLUMNS, bronze.PROPERTIES), commit)
+    table.append_rows(rows, head or table.unwritten_head(bronze.COLUMNS, bronze.PROPERTIES), commit)
 
 
 def history_rows_of(lake: Lake) -> list[dict[str, Any]]:

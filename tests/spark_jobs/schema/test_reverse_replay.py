@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
 from spark_jobs.config.servers import MySQL
-from spark_jobs.ddl.alter import altered
+from spark_jobs.ddl.alter import definition_after_clauses
 from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.diff import differences
 from spark_jobs.ddl.parse_alter import operations
@@ -78,7 +78,7 @@ def test_what_is_found_is_what_was_there(seed: int, logs_full_metadata: bool) ->
         alter = random_alter(generator, columns, names)
         clauses = operations(alter)
         try:
-            after = altered(definitions[-1], clauses)
+            after = definition_after_clauses(definitions[-1], clauses)
         except Unsupported:
             return
         if after.key is None:
@@ -178,7 +178,7 @@ def test_a_character_set_that_a_statement_leaves_to_the_table_is_led_back() -> N
 
 
 def test_a_log_that_names_its_columns_tells_them_itself() -> None:
-    after = altered(ONE, operations("ALTER TABLE t ADD z INT"))
+    after = definition_after_clauses(ONE, operations("ALTER TABLE t ADD z INT"))
     unrelated = ddl_at(60, "ALTER TABLE other ADD x INT")  # of which something lacks
     facts: list[Fact] = [
         LoggedTable(at(50), ONE),

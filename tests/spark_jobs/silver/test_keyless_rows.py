@@ -12,7 +12,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.silver.keyless_rows import content, counted, distinct, numbered, ordered
+from spark_jobs.silver.keyless_rows import (
+    content,
+    distinct,
+    numbers_of_equal_rows,
+    sorted_by_bounded_column,
+    summed_copies,
+)
 
 _RAW = pa.map_(pa.string(), pa.string())
 _POSITION = pa.struct({"stretch": pa.int32(), "number": pa.int64(), "offset": pa.int64(), "row": pa.int32()})
@@ -81,7 +87,7 @@ def _bits(value: Any) -> Any:
 @given(ROWS)
 def test_copies_are_counted_by_window_and_content(rows: Drawn) -> None:
     table = table_of(rows)
-    result = counted(table, list(FIELDS))
+    result = summed_copies(table, list(FIELDS))
     copies, changes, micros = Counter[Any](), Counter[Any](), dict[Any, int]()
     last: dict[Any, tuple[int, int]] = {}
     for at, row in enumerate(rows):
@@ -103,8 +109,8 @@ def test_copies_are_counted_by_window_and_content(rows: Drawn) -> None:
 @given(ROWS, st.integers(0, 30))
 def test_sums_of_parts_are_the_sum_of_all(rows: Drawn, at: int) -> None:
     table, names = table_of(rows), list(FIELDS)
-    parts = pa.concat_tables([counted(table.slice(0, at), names), counted(table.slice(at), names)])
-    assert _sorted(counted(parts, names)) == _sorted(counted(table, names))
+    parts = pa.concat_tables([summed_copies(table.slice(0, at), names), summed_copies(table.slice(at), names)])
+    assert _sorted(summed_copies(parts, names)) == _sorted(summed_copies(table, names))
 
 
 def _sorted(rows: pa.Table) -> list[str]:
@@ -114,7 +120,7 @@ def _sorted(rows: pa.Table) -> list[str]:
 @given(ROWS)
 def test_equal_rows_have_one_number(rows: Drawn) -> None:
     table = table_of([(0, *row[1:]) for row in rows])
-    numbers = numbered(table, list(FIELDS))
+    numbers = numbers_of_equal_rows(table, list(FIELDS))
     identities = [identity(row) for row in rows]
     for first in range(len(rows)):
         for second in range(first):
@@ -124,14 +130,14 @@ def test_equal_rows_have_one_number(rows: Drawn) -> None:
 
 def test_rows_of_nulls_alone_are_equal() -> None:
     rows = table_of([(0, 1, dict.fromkeys(FIELDS), None)] * 3)
-    (row,) = counted(rows, list(FIELDS)).to_pylist()
+    (row,) = summed_copies(rows, list(FIELDS)).to_pylist()
     assert row["_copies"] == 3
 
 
 def test_rows_are_put_into_the_order_of_the_first_column_with_bounds() -> None:
     rows = pa.table({"f": [1.0, 2.0, 3.0], "n": [3, None, 1]})
-    assert ordered(rows, ["f", "n"]).column("n").to_pylist() == [1, 3, None]
-    assert ordered(rows, ["f"]).column("f").to_pylist() == [1.0, 2.0, 3.0]
+    assert sorted_by_bounded_column(rows, ["f", "n"]).column("n").to_pylist() == [1, 3, None]
+    assert sorted_by_bounded_column(rows, ["f"]).column("f").to_pylist() == [1.0, 2.0, 3.0]
 
 
 def test_a_slice_of_lists_is_compared_by_its_own_items() -> None:
@@ -144,4 +150,4 @@ def test_a_slice_of_lists_is_compared_by_its_own_items() -> None:
 
 def test_not_a_number_is_equal_to_itself() -> None:
     rows = pa.table({"f": pa.array([math.nan, math.nan]), "_raw": pa.nulls(2, _RAW)})
-    assert np.array_equal(numbered(rows, ["f"]), [0, 0])
+    assert np.array_equal(numbers_of_equal_rows(rows, ["f"]), [0, 0])

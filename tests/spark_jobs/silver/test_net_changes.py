@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Changes
 from spark_jobs.errors import Unsupported
-from spark_jobs.silver.net_changes import DELETE, INSERT, UPDATE, SliceOrigin, image_rows, net_rows, reduce, settle
+from spark_jobs.silver.net_changes import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    SliceOrigin,
+    first_and_last_rows,
+    image_rows,
+    net_rows,
+    one_row_per_key,
+)
 from tests.fix_hypothesis import examples
 
 Row = dict[str, Any]
@@ -142,10 +151,10 @@ def runs(changes: Sequence[Change], cuts: Sequence[bool]) -> Iterator[Sequence[C
 def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts: list[bool], chance: Any) -> None:
     pieces = [table for run in runs(changes, cuts) for table in decoded(run)]
     chance.shuffle(pieces)
-    assert state_of(reduce(pa.concat_tables(pieces), KEY)) == simulated(changes)
-    settled = settle(pa.concat_tables(pieces), KEY)
-    assert state_of(settled) == simulated(changes)
-    assert len(settled) == len(simulated(changes))
+    assert state_of(first_and_last_rows(pa.concat_tables(pieces), KEY)) == simulated(changes)
+    rows_by_key = one_row_per_key(pa.concat_tables(pieces), KEY)
+    assert state_of(rows_by_key) == simulated(changes)
+    assert len(rows_by_key) == len(simulated(changes))
 
 
 @examples(20)
@@ -153,17 +162,19 @@ def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts:
 def test_reducing_in_any_grouping_is_reducing_all(changes: list[Change], cuts: list[bool], chance: Any) -> None:
     """A task's slices need not be neighbours in the log: files are handed to tasks by size."""
     pieces = [table for run in runs(changes, cuts) for table in decoded(run)]
-    all_rows = reduce(pa.concat_tables(pieces), KEY)
+    all_rows = first_and_last_rows(pa.concat_tables(pieces), KEY)
     while len(pieces) > 1:
         chance.shuffle(pieces)
-        pieces = [reduce(pa.concat_tables(pieces[:2]), KEY), *pieces[2:]]
-    assert ordered(reduce(pieces[0], KEY)) == ordered(all_rows)
+        pieces = [first_and_last_rows(pa.concat_tables(pieces[:2]), KEY), *pieces[2:]]
+    assert ordered(first_and_last_rows(pieces[0], KEY)) == ordered(all_rows)
 
 
 @examples(20)
 @given(histories())
 def test_at_most_the_first_and_the_last_row_of_a_key_are_kept(changes: list[Change]) -> None:
-    reduced = reduce(pa.concat_tables([table for run in runs(changes, [False]) for table in decoded(run)]), KEY)
+    reduced = first_and_last_rows(
+        pa.concat_tables([table for run in runs(changes, [False]) for table in decoded(run)]), KEY
+    )
     key_list = [(row["_window"], row["id"], row["part"]) for row in reduced.to_pylist()]
     assert max(map(key_list.count, key_list)) <= 2
 
@@ -224,7 +235,7 @@ def row_of(id_: int, note: str) -> Row:
 def test_what_a_window_leaves_of_a_key(changes: list[Any], expected: dict[int, tuple[bool, str | None]]) -> None:
     """By key, whether it was there before the window, and its row behind it; None for a key that is gone."""
     log = [Change(at, 0, *(row_image and row_of(*row_image) for row_image in pair)) for at, pair in enumerate(changes)]
-    state = state_of(reduce(pa.concat_tables(decoded(log)), KEY))
+    state = state_of(first_and_last_rows(pa.concat_tables(decoded(log)), KEY))
     assert {
         key: (existed, note if exists else None) for (_, key, _), (existed, exists, note, *_) in state.items()
     } == expected
@@ -241,15 +252,15 @@ def test_the_position_orders_by_stretch_then_number_then_offset_then_row() -> No
     for column, values in {"_position": position, "note": pa.array(["million", "a", "b", "second"])}.items():
         rows = rows.set_column(rows.schema.get_field_index(column), column, values)
     for size, last in [(4, "second"), (3, "million")]:
-        assert reduce(rows.slice(0, size), KEY).column("note").to_pylist() == ["a", last]
-    assert reduce(rows.slice(1, 2), KEY).column("note").to_pylist() == ["a", "b"]
+        assert first_and_last_rows(rows.slice(0, size), KEY).column("note").to_pylist() == ["a", last]
+    assert first_and_last_rows(rows.slice(1, 2), KEY).column("note").to_pylist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", ["_at", "_exact"])
 def test_a_column_may_have_the_name_that_a_reduction_uses(name: str) -> None:
     rows = pa.concat_tables(change_rows(None, row_of(1, "a")) + change_rows(row_of(1, "a"), row_of(1, "b")))
     rows = rows.rename_columns([name if column == "note" else column for column in rows.column_names])
-    assert settle(rows, KEY).column(name).to_pylist() == ["b"]
+    assert one_row_per_key(rows, KEY).column(name).to_pylist() == ["b"]
 
 
 def test_exact_texts_go_with_their_row() -> None:
@@ -257,7 +268,10 @@ def test_exact_texts_go_with_their_row() -> None:
     raw = pa.array([[("note", "ff")], None], pa.map_(pa.string(), pa.string()))
     exact = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | {"raw": raw})
     (table,) = net_rows(exact, SliceOrigin("mysql-bin.000008", 1, 8, 0), list(COLUMNS), KEY)
-    assert {row["id"]: row["_raw"] for row in reduce(table, KEY).to_pylist()} == {1: [("note", "ff")], 2: None}
+    assert {row["id"]: row["_raw"] for row in first_and_last_rows(table, KEY).to_pylist()} == {
+        1: [("note", "ff")],
+        2: None,
+    }
 
 
 def keyed(
@@ -270,8 +284,8 @@ def keyed(
         raw_columns = dict(zip(("before_raw", "raw"), raws, strict=True))
         changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
     rows = pa.concat_tables(net_rows(changes, SliceOrigin("b.000001", 1, 8, 0), ["k"], ["k"]))
-    settled = settle(rows, ["k"]).to_pylist()
-    all_rows = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in settled]
+    rows_by_key = one_row_per_key(rows, ["k"]).to_pylist()
+    all_rows = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in rows_by_key]
     return sorted(all_rows, key=repr)
 
 
@@ -314,8 +328,10 @@ def test_a_column_of_a_composite_key_and_its_exact_text() -> None:
     raw_columns = {"raw": pa.array(raws, RAW)}
     changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
     rows = pa.concat_tables(net_rows(changes, SliceOrigin("b.000001", 1, 8, 0), ["a", "b"], ["a", "b"]))
-    assert len(settle(rows, ["a", "b"])) == 4
-    assert len(reduce(pa.concat_tables([rows.slice(1), rows.slice(1)]), ["a", "b"])) == 6, "slices of them, too"
+    assert len(one_row_per_key(rows, ["a", "b"])) == 4
+    assert len(first_and_last_rows(pa.concat_tables([rows.slice(1), rows.slice(1)]), ["a", "b"])) == 6, (
+        "slices of them, too"
+    )
 
 
 @pytest.mark.parametrize("before, after", [(None, {"day": None}), ({"day": None}, {"day": date(2026, 1, 1)})])

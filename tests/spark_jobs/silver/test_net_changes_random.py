@@ -9,7 +9,15 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Changes
-from spark_jobs.silver.net_changes import DELETE, INSERT, UPDATE, SliceOrigin, net_rows, reduce, settle
+from spark_jobs.silver.net_changes import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    SliceOrigin,
+    first_and_last_rows,
+    net_rows,
+    one_row_per_key,
+)
 
 OPERATIONS = int(os.environ.get("STRATALOG_OPERATIONS", "20000"))
 """A million takes a minute; so many are made where the variable says so."""
@@ -73,7 +81,9 @@ def compacted(log: Log, start: int, stop: int, window: int, generator: random.Ra
     origin = SliceOrigin("b.000001", 1, 1, window)
     pieces = [pa.concat_tables(net_rows(log.changes(*log_slice), origin, ["k", "v"], ["k"])) for log_slice in slices]
     tasks = [pieces[at::3] for at in range(3) if pieces[at::3]]
-    return settle(pa.concat_tables([reduce(pa.concat_tables(task), ["k"]) for task in tasks]), ["k"])
+    return one_row_per_key(
+        pa.concat_tables([first_and_last_rows(pa.concat_tables(task), ["k"]) for task in tasks]), ["k"]
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import Unsupported
 from spark_jobs.silver.net_changes import SliceOrigin, net_rows
-from spark_jobs.silver.partial_images import ImageContext, completed
+from spark_jobs.silver.partial_images import ImageContext, changes_and_absent_columns
 from tests.partial_changes import COLUMNS, NAMES, PARTS, ROW_CHANGES, TABLE, changes_of, texts_of
 from tests.plain_layers import RowChange
 
@@ -17,7 +17,7 @@ PARTIAL_CHANGES = st.one_of(ROW_CHANGES, st.builds(lambda rest: RowChange({"id":
 
 @given(st.lists(PARTIAL_CHANGES, min_size=1, max_size=9))
 def test_an_update_has_what_its_before_image_holds_and_the_rest_is_absent(rows: list[RowChange]) -> None:
-    changes, absent = completed(changes_of(rows), ImageContext(TABLE, "b.000001", is_mariadb=False))
+    changes, absent = changes_and_absent_columns(changes_of(rows), ImageContext(TABLE, "b.000001", is_mariadb=False))
     assert changes.present is None
     full_rows = [{**(row.before or {}), **(row.after or {})} for row in rows]
     assert changes.after.to_pylist() == [
@@ -38,7 +38,9 @@ def refused(
     row: RowChange, table: TableDefinition = TABLE, *, is_mariadb: bool = False, unseen: str = ""
 ) -> str | None:
     try:
-        completed(changes_of([row]), ImageContext(table, "b.000001", is_mariadb, frozenset(unseen.split())))
+        changes_and_absent_columns(
+            changes_of([row]), ImageContext(table, "b.000001", is_mariadb, frozenset(unseen.split()))
+        )
     except Unsupported as error:
         return str(error)
     return None
@@ -113,7 +115,7 @@ def test_what_mariadb_does_not_log_is_refused(
 def test_an_insert_has_the_defaults_of_what_it_leaves_out() -> None:
     table = replace(TABLE, columns=(*COLUMNS[:2], replace(COLUMNS[2], default="7")))
     rows = [RowChange(None, {"id": 1}), RowChange(None, {"id": 2, "b": 3}), RowChange({"id": 3}, {"a": 4})]
-    changes, absent = completed(changes_of(rows), ImageContext(table, "b.000001", is_mariadb=False))
+    changes, absent = changes_and_absent_columns(changes_of(rows), ImageContext(table, "b.000001", is_mariadb=False))
     assert changes.after.to_pylist() == [
         {"id": 1, "a": None, "b": 7}, {"id": 2, "a": None, "b": 3}, {"id": 3, "a": 4, "b": None},
     ]  # fmt: skip
@@ -122,7 +124,7 @@ def test_an_insert_has_the_defaults_of_what_it_leaves_out() -> None:
 
 def test_a_change_of_the_key_names_the_old_key_where_its_image_lacks_columns() -> None:
     changes = changes_of([RowChange({"id": 1}, {"id": 2, "a": 1}), RowChange(WHOLE, {"id": 2})])
-    decoded, absent = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
+    decoded, absent = changes_and_absent_columns(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
     new, old = net_rows(decoded, SliceOrigin("b.000001", 1, 1, 0), NAMES, ["id"], absent)
     assert new.select([*NAMES, "_existed", "_absent", "_moved_from", "_moved"]).to_pylist() == [
         {"id": 2, "a": 1, "b": None, "_existed": False, "_absent": ["b"], "_moved_from": ["v1"], "_moved": True},
@@ -137,7 +139,7 @@ def test_a_change_of_the_key_names_the_old_key_where_its_image_lacks_columns() -
 
 def test_the_old_key_of_a_row_lacks_what_its_image_leaves_out() -> None:
     changes = changes_of([RowChange({"id": 1, "b": 3}, WHOLE | {"id": 2})])
-    whole_changes, absent = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
+    whole_changes, absent = changes_and_absent_columns(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
     _, old = net_rows(whole_changes, SliceOrigin("b.000001", 1, 1, 0), NAMES, ["id"], absent)
     assert old.select([*NAMES, "_exists", "_absent"]).to_pylist() == [
         {"id": 1, "a": None, "b": 3, "_exists": False, "_absent": ["a"]}

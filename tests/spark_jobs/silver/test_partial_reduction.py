@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import PartialKeyChange, TableStopped
 from spark_jobs.silver.net_changes import SliceOrigin, net_rows, position_order
-from spark_jobs.silver.partial_images import ImageContext, completed
-from spark_jobs.silver.partial_reduction import reduce, settle
+from spark_jobs.silver.partial_images import ImageContext, changes_and_absent_columns
+from spark_jobs.silver.partial_reduction import needed_net_rows, one_row_per_key
 from tests.fix_hypothesis import examples
 from tests.partial_changes import NAMES, ROW_CHANGES, SHAPE, TABLE, changes_of, texts_of
 from tests.plain_layers import Key, NetRow, OldKeyGone, RowChange, silver_rows
@@ -22,7 +22,7 @@ CONTEXT = ImageContext(TABLE, "b.000001", is_mariadb=False)
 
 def net_of(changes: list[RowChange], window: int = 0, first: int = FIRST) -> pa.Table:
     """Every net row of some changes of a window."""
-    completed_changes, absent = completed(changes_of(changes, first), CONTEXT)
+    completed_changes, absent = changes_and_absent_columns(changes_of(changes, first), CONTEXT)
     origin = SliceOrigin("b.000001", 1, 1, window)
     return pa.concat_tables(net_rows(completed_changes, origin, NAMES, SHAPE.key, absent))
 
@@ -35,8 +35,8 @@ def reduced(rows: pa.Table, chance: Random) -> pa.Table:
     for task in range(tasks):
         part = rows.filter(pa.array([home == task for home in homes]))
         cut = chance.randint(0, len(part))
-        pieces = [reduce(piece, SHAPE.key) for piece in (part.slice(0, cut), part.slice(cut)) if len(piece)]
-        parts += [reduce(pa.concat_tables(pieces), SHAPE.key)] if chance.random() < 0.5 and pieces else pieces
+        pieces = [needed_net_rows(piece, SHAPE.key) for piece in (part.slice(0, cut), part.slice(cut)) if len(piece)]
+        parts += [needed_net_rows(pa.concat_tables(pieces), SHAPE.key)] if chance.random() < 0.5 and pieces else pieces
     chance.shuffle(parts)
     return pa.concat_tables(parts)
 
@@ -50,7 +50,7 @@ def reduced_in_order(rows: pa.Table, chance: Random) -> pa.Table:
         while 0 < count < len(rows) and offsets[count - 1] == offsets[count]:
             count += 1
         gathered, rows = pa.concat_tables([gathered, rows.slice(0, count)]), rows.slice(count)
-        gathered = reduce(gathered, SHAPE.key, is_all=True) if chance.random() < 0.5 else gathered
+        gathered = needed_net_rows(gathered, SHAPE.key, is_all=True) if chance.random() < 0.5 else gathered
     return gathered
 
 
@@ -91,28 +91,28 @@ def test_rows_are_the_net_changes_in_any_grouping(changes: list[RowChange], cut:
     is_moved = any(all_rows.column("_moved").to_pylist())
     if is_moved:
         with pytest.raises(PartialKeyChange):
-            settle(reduced(all_rows, chance), SHAPE.key)
+            one_row_per_key(reduced(all_rows, chance), SHAPE.key)
         all_rows = all_rows.take(pa.array(position_order(all_rows)))
 
-    def settled_rows() -> pa.Table:
+    def rows_by_key() -> pa.Table:
         reduced_rows = reduced_in_order(all_rows, chance) if is_moved else reduced(all_rows, chance)
-        return settle(reduced_rows, SHAPE.key, is_all=is_moved)
+        return one_row_per_key(reduced_rows, SHAPE.key, is_all=is_moved)
 
     if is_stopped:
         with pytest.raises(TableStopped, match="of a row that was deleted before it, and its INSERT is quarantined"):
-            settled_rows()
+            rows_by_key()
         return
-    settled = settled_rows().drop_columns(["_committed_at", "_micros", "_moved"])
-    assert settled.sort_by([("_window", "ascending"), ("id", "ascending")]).to_pylist() == sorted(
+    final_rows = rows_by_key().drop_columns(["_committed_at", "_micros", "_moved"])
+    assert final_rows.sort_by([("_window", "ascending"), ("id", "ascending")]).to_pylist() == sorted(
         expected, key=lambda row: (row["_window"], row["id"])
     )
 
 
 def test_a_key_that_is_changed_often_leaves_few_rows() -> None:
     changes = [RowChange({"id": 1}, {"ab"[at % 2]: at}) for at in range(1000)]
-    rows = reduce(net_of(changes), SHAPE.key)
+    rows = needed_net_rows(net_of(changes), SHAPE.key)
     assert rows.column("_position").combine_chunks().field("offset").to_pylist() == [100, 1098, 1099]
     assert rows.column("_changes").to_pylist() == [0, 0, 1000]
-    assert settle(rows, SHAPE.key).select([*NAMES, "_absent"]).to_pylist() == [
+    assert one_row_per_key(rows, SHAPE.key).select([*NAMES, "_absent"]).to_pylist() == [
         {"id": 1, "a": 998, "b": 999, "_absent": None}
     ]

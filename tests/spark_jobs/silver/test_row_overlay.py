@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.silver.positions import newest
-from spark_jobs.silver.row_overlay import ABSENT, ENDED, KeyRuns, completed, with_names
+from spark_jobs.silver.row_overlay import ABSENT, ENDED, KeyRuns, completed_rows_and_whole_flags, with_names
 from tests.fix_hypothesis import examples
 
 POSITION_TYPE = pa.struct(
@@ -105,7 +105,7 @@ def test_each_row_takes_what_it_lacks_from_the_life_of_its_key(cells: list[Any],
     schema = pa.schema([*numbers, *(SCHEMA.field(name) for name in ("_op", "_position", ABSENT, "_raw"))])
     shuffled = pa.Table.from_pylist([rows[at] for at in order], schema)
     runs = KeyRuns.of(shuffled, ["id"], pc.equal(shuffled.column("_op"), "delete"))
-    laid, is_whole = completed(shuffled, runs, ["id", "a", "b"], periods[order])
+    laid, is_whole = completed_rows_and_whole_flags(shuffled, runs, ["id", "a", "b"], periods[order])
     assert laid.schema == shuffled.schema
     laid_rows = [
         (row["_position"]["offset"], row["a"], row["b"], is_row_whole, row["_raw"])

@@ -253,7 +253,9 @@ def test_every_added_type_is_one_that_spark_reads_back_the_same(spark: SparkSess
     table = Lake(str(lake)).silver("shop", "shop", "t")
     columns = {"id": "INT"} | ADDED
     at = Checkpoint(Position("b.000001", 4), new_batch())
-    table.append_rows(pa.Table.from_pylist([{"id": 1}], schema=schema_of(columns)), table.new(columns, {}), at)
+    table.append_rows(
+        pa.Table.from_pylist([{"id": 1}], schema=schema_of(columns)), table.unwritten_head(columns, {}), at
+    )
     (row,) = table.read(spark).collect()
     assert row.asDict() == dict.fromkeys(columns) | {"id": 1}
     assert table.columns() == {"id": "INT"} | ADDED

@@ -11,8 +11,8 @@ from spark_jobs.checks.verify.server_rows import ServerSession
 from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl import definitions
 from spark_jobs.ddl.default_values import on_server_default
-from spark_jobs.ddl.definitions import completed
-from spark_jobs.ddl.parse_alter import created
+from spark_jobs.ddl.definitions import with_server_definition
+from spark_jobs.ddl.parse_alter import created_definition
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
@@ -198,7 +198,8 @@ def test_the_key_without_a_primary_one_is_the_server_s_choice(server: MySQLServe
         cursor.execute(f"INSERT INTO {name} (a{', b' * (name != 'computed')}) VALUES (1{', 1' * (name != 'computed')})")
     log, declared = logged(server, cursor), definitions_of_server(server)
     by_statement = {
-        name: created(TableName("d", name), f"CREATE TABLE {name} ({inside})") for name, inside in UNIQUE.items()
+        name: created_definition(TableName("d", name), f"CREATE TABLE {name} ({inside})")
+        for name, inside in UNIQUE.items()
     }
     expected = {"z_then_a": (1,), "nullable_first": (1,), "pair": (1, 0), "primary_too": (1,)}
     for name in UNIQUE:
@@ -287,7 +288,7 @@ def test_a_server_names_the_logs_columns(server: MySQLServer, cursor: Cursor) ->
     filled(cursor, "t", "`größe` ENUM('klein', 'groß'), n BIGINT UNSIGNED DEFAULT 7")
     log = logged(server, cursor)["t"]
     assert not log.has_names()
-    definition = completed("shop", log, (READ_AT, answers(server)["t"]), None)
+    definition = with_server_definition("shop", log, (READ_AT, answers(server)["t"]), None)
     assert definition.column_names() == ["id", "größe", "n"]
     assert definition.key == (0,)
     assert [column.labels for column in definition.columns] == [None, ("klein", "groß"), None]
@@ -317,7 +318,7 @@ def test_a_definition_that_does_not_fit_the_log_is_not_believed(
     log = logged(server, cursor)["t"]
     altered(cursor, f"MODIFY COLUMN {after}")
     with pytest.raises(TableStopped) as refused:
-        completed("shop", log, (READ_AT, answers(server)["t"]), None)
+        with_server_definition("shop", log, (READ_AT, answers(server)["t"]), None)
     assert str(refused.value).startswith(
         "shop: d.t: the log does not name its columns (binlog_row_metadata is not FULL), and the server's definition "
         f"does not fit: the log has {log}, the server {definitions_of_server(server)['t']}"

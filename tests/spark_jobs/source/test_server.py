@@ -68,7 +68,7 @@ def test_all_is_committed_before_the_servers_newest_file(database: Database) -> 
     database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     source = source_of(database.server)
     file, _, _, _, executed = database.execute("SHOW MASTER STATUS")[0]
-    assert source.settled() == Position(file, 4)
+    assert source.position_visible_to_readers() == Position(file, 4)
     assert str(source.committed()) == executed.replace("\n", "")
 
 
@@ -78,7 +78,7 @@ def test_mariadb_tells_the_place_of_a_snapshot(servers: Servers) -> None:
     source = source_of(server)
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE settled")
-        assert source.settled() == source.log().end
+        assert source.position_visible_to_readers() == source.log().end
         cursor.execute("DROP DATABASE settled")
     assert not source.committed()
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import ConfigError, StratalogError
-from spark_jobs.subscriptions.changes import moved, removed
+from spark_jobs.subscriptions.changes import move_group, remove_group
 from spark_jobs.subscriptions.records import Records
 from tests.consumers import SOURCE, Shop, ids, order
 
@@ -18,18 +18,18 @@ def shop(tmp_path: Path) -> Shop:
 
 
 def test_a_group_is_moved(shop: Shop) -> None:
-    before, after = moved(shop.lake, SOURCE, "g", "earliest", is_done=False)
+    before, after = move_group(shop.lake, SOURCE, "g", "earliest", is_done=False)
     assert before > after
-    assert moved(shop.lake, SOURCE, "g", "earliest") == (before, after)
+    assert move_group(shop.lake, SOURCE, "g", "earliest") == (before, after)
     with shop.subscription() as subscription:
         assert ids(subscription.get(9)) == [1, 2]
         with pytest.raises(StratalogError, match=r"group g has a consumer, .*; end that one first"):
-            moved(shop.lake, SOURCE, "g", "latest")
+            move_group(shop.lake, SOURCE, "g", "latest")
 
 
 def test_a_group_is_removed(shop: Shop) -> None:
-    removed(shop.lake, SOURCE, "g", is_done=False)
+    remove_group(shop.lake, SOURCE, "g", is_done=False)
     assert Records(shop.lake, SOURCE).groups() == ["g"]
-    removed(shop.lake, SOURCE, "g")
+    remove_group(shop.lake, SOURCE, "g")
     with pytest.raises(ConfigError, match="shop has no group 'g'; it has none"):
-        removed(shop.lake, SOURCE, "g")
+        remove_group(shop.lake, SOURCE, "g")

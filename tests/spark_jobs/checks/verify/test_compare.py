@@ -53,7 +53,7 @@ class CountedRows:
     def buckets(self, count: int) -> Buckets:
         result = Buckets.empty(count)
         for text, digest in self._digests():
-            result.add(*(np.array([number], np.int64) for number in (zlib.crc32(text) % count, 1, digest)))
+            result.add_rows(np.array([zlib.crc32(text) % count]), np.array([digest]))
         return result
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
@@ -184,7 +184,7 @@ def test_many_suspects_are_read_again_by_their_digests_first(monkeypatch: pytest
 
 
 def test_what_is_too_much_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_READ_AGAIN", 10)
+    monkeypatch.setattr(module, "READ_AGAIN", 10)
     monkeypatch.setattr(module, "_LOOKED_INTO", 100)
     result = World(ROWS, missing=range(300)).compared()
     assert result.missing == 10

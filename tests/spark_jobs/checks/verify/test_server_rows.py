@@ -1,22 +1,26 @@
 """What the server answers, beside a plain twin of the texts and digests."""
 
 import hashlib
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import server_rows
+from spark_jobs.checks.verify.bucket_sums import HashedColumns
+from spark_jobs.checks.verify.protocol import Buckets
 from spark_jobs.checks.verify.row_digest import DIGITS, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
 from spark_jobs.config.servers import MySQL
-from spark_jobs.errors import SourceError
+from spark_jobs.engine.spark_job import TASKS_HERE
+from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
 
 pytestmark = pytest.mark.mysql
 LAKE = {"a%b": "STRING", "id": "INT", "note": "STRING"}
+TYPES = (pa.string(), pa.int32(), pa.string())
 ROWS = [(f"É{n % 37}", n, None if n % 3 else f"note {n}") for n in range(2500)]
 
 
@@ -46,31 +50,39 @@ def rows(database: Database, session: ServerSession) -> ServerRows:
     listed = ", ".join(f"('{word}', {n}, {'NULL' if note is None else repr(note)})" for word, n, note in ROWS)
     database.execute(f"INSERT INTO t VALUES {listed}")
     name = TableName(database.name, "t")
-    return ServerRows(session, layout(name, session.columns(database.name, "t"), LAKE, ("a%b", "id")))
+    return ServerRows(TASKS_HERE, session, layout(name, session.columns(database.name, "t"), LAKE, ("a%b", "id")))
+
+
+def arrow(rows: Sequence[tuple[str, int, str | None]]) -> pa.Table:
+    """The rows as the lake has them."""
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), TYPES, strict=True)]
+    return pa.table([*columns, pa.nulls(len(rows), pa.map_(pa.string(), pa.string()))], names=[*LAKE, "_raw"])
 
 
 def test_a_walk_in_ranges_sees_every_row_once(rows: ServerRows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_rows, "_FIRST", 100)
     monkeypatch.setattr(server_rows, "_LEAST", 100)
     monkeypatch.setattr(server_rows, "_MOST", 100)
     buckets = rows.buckets(64)
     assert buckets.rows.sum() == rows.count() == len(ROWS)
-    expected = [0] * 64
-    for row in ROWS:
-        expected[zlib.crc32(key(row)) % 64] ^= digest(row)
-    assert list(buckets.digests) == expected
+    expected, columns, table = Buckets.empty(64), HashedColumns.of(rows.layout, 64), arrow(ROWS)
+    expected.add_rows(columns.buckets_of(table), columns.digests_of(table))
+    assert list(buckets.unlike(expected)) == []
 
 
-def test_rows_of_buckets_and_of_keys(rows: ServerRows) -> None:
-    expected = {key(row): digest(row) for row in ROWS if zlib.crc32(key(row)) % 64 in (3, 5)}
-    table = rows.digests_in([3, 5], 64)
-    assert dict(zip(table["key"].to_pylist(), table["digest"].to_pylist(), strict=True)) == expected
+def test_rows_of_keys(rows: ServerRows) -> None:
     keys = [key(ROWS[7]), key(ROWS[8]), key(("é7", 7, None)), b"1:x5,"]
     table = rows.digests_of(keys)
     assert sorted(table["key"].to_pylist()) == sorted(keys[:2]), "é7 is É7 to the collation, and another key"
+    assert sorted(table["digest"].to_pylist()) == sorted(digest(row) for row in ROWS[7:9])
     word, n, note = ROWS[9]
     assert rows.values_of([key(ROWS[9])]) == {key(ROWS[9]): [(word.encode(), b"%d" % n, str(note).encode())]}
     assert rows.digests_of([]).num_rows == 0
+
+
+def test_a_table_that_was_altered_meanwhile_is_not_compared(rows: ServerRows, database: Database) -> None:
+    database.execute("ALTER TABLE t DROP COLUMN note")
+    with pytest.raises(TableStopped, match="was altered while it was compared; verify again"):
+        rows.buckets(64)
 
 
 def test_a_session_only_reads(session: ServerSession, database: Database) -> None:

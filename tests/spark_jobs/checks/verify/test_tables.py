@@ -12,9 +12,11 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.checks.verify import Verdict, verify_source
+from spark_jobs.checks.verify.tables import LAST
 from spark_jobs.config.loader import load
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
+from spark_jobs.operations.observation.verified import read
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers
 
@@ -73,7 +75,8 @@ def damage(shop: Shop, statement: str, table: str) -> None:
     shop.spark.sql(statement.format(downstream(shop, table).sql))
 
 
-def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) -> None:
+def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "spark_jobs.checks.verify")
     shop.execute("SET SESSION sql_mode = ''", EVERY_TYPE)
     flipped = {100 + at: name for at, name in enumerate(FLIPPED)}
     for key in [(1, "a"), (2, "A"), *((at, "flip") for at in flipped)]:
@@ -91,6 +94,7 @@ def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) ->
     verdict = verified(shop)["every"]
     assert (verdict.state, *verdict.lines(values=True)) == ("equal",)
     assert verdict.source_rows == verdict.lake_rows == verdict.equal == len(flipped) + 11
+    assert "1 of 64 buckets differ" in caplog.text, "that of the row whose bytes are no text, and of no other"
 
     cases = ", ".join(f"{name} = IF(id = {at}, {FLIPPED[name]}, {name})" for at, name in flipped.items())
     damage(
@@ -132,6 +136,39 @@ def test_base64_with_line_ends_and_bytes_without_a_character_are_equal(shop: Sho
         ("1", ["doc"]),
         ("2", ["thai"]),
     ]
+
+
+@pytest.mark.thorough
+def test_only_rows_with_changes_since_are_compared(shop: Shop) -> None:
+    def verified_since(since: str) -> Verdict:
+        (verdict,) = verify_source(shop.spark, shop.pipeline(live=True), SOURCE, since=since)
+        return verdict
+
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+    complete = verified_since(LAST)
+    assert (complete.state, complete.source_rows, complete.changes_since) == ("equal", 4, None), (
+        "nothing was compared before"
+    )
+    shop.execute("UPDATE t SET n = 20 WHERE id = 2", "DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (5, 5)")
+    damage(shop, "UPDATE {} SET n = 10 WHERE id = 1", "t")
+    changed = verified_since(LAST)
+    assert (changed.state, changed.source_rows, changed.changes_since) == ("equal", 3, complete.position)
+    last = read(lake_of(shop.pipeline(live=True)), SOURCE)[str(complete.table)]
+    assert (last.position, last.equal_to) == (str(complete.position), changed.position)
+
+    shop.execute("UPDATE t SET n = 40 WHERE id = 4")
+    damage(shop, "DELETE FROM {} WHERE id = 5", "t")
+    third = verified_since(LAST)
+    assert (third.state, third.source_rows, third.changes_since) == ("equal", 1, changed.position)
+    damage(shop, "UPDATE {} SET n = 41 WHERE id = 4", "t")
+    damaged = verified_since(str(changed.position))
+    assert (damaged.state, damaged.different, damaged.missing) == ("differs", 1, 0)
+    assert [difference.key for difference in damaged.differences] == [{"id": "4"}]
+    complete = verified_since(LAST)
+    assert (complete.changes_since, complete.different, complete.missing) == (None, 2, 1), "it is not known to be equal"
+    shop.execute("TRUNCATE t", "INSERT INTO t VALUES (1, 1)")
+    emptied = verified_since(str(changed.position))
+    assert (emptied.state, emptied.source_rows, emptied.changes_since) == ("equal", 1, None)
 
 
 @contextmanager

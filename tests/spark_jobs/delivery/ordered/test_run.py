@@ -103,7 +103,7 @@ def test_where_a_log_is_delivered(
         raise LakeError("claimed")
 
     rows = {("shop", "orders"): (stored, None)} if stored else {}
-    monkeypatch.setattr(progress, "listed", lambda *_: rows)
+    monkeypatch.setattr(progress, "progress_by_table", lambda *_: rows)
     monkeypatch.setattr(progress, "claim", claim)
     lake = published_lake(tmp_path, kind)
     with Workers("copy", SETTINGS) as workers:
@@ -137,7 +137,7 @@ def test_log_that_a_delivery_needs(
 ) -> None:
     lake = published_lake(tmp_path, CommitKind.LIVE)
     rows = {("shop", "orders"): (table, None)} | ({("", SOURCE): (log, None)} if log else {})
-    monkeypatch.setattr(progress, "listed", lambda *_: rows)
+    monkeypatch.setattr(progress, "progress_by_table", lambda *_: rows)
     monkeypatch.setattr(progress, "exists", lambda *_: True)
     monkeypatch.setattr(log_tables, "Connection", lambda *_: NoServer())
     delivering = lake.pipeline.model_copy(update={"deliveries": {"copy": SETTINGS}})

@@ -89,23 +89,23 @@ OTHER = Entry("shop", "shop", "rare", "current", position=AT_END, surveyed=AT_EN
         ([Entry("shop", "shop", "orders", "current", position=str(OLD), surveyed=str(OLD))], False),
     ],
 )
-def test_a_source_is_settled_when_every_table_has_all(
+def test_a_source_is_current_when_every_table_has_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[Entry], expected: bool
 ) -> None:
     furthest = max((Position.parse(entry.surveyed or "") for entry in entries), default=None)
     monkeypatch.setattr(publication, "read", lambda *_: entries)
-    monkeypatch.setattr(publication, "surveyed", lambda *_: furthest)
+    monkeypatch.setattr(publication, "surveyed_to", lambda *_: furthest)
     monkeypatch.setattr(backlog_module, "bronze_position", lambda *_: END)
     monkeypatch.setattr(backlog_module, "heads", lambda tables: [Version(3) for _ in tables])
-    assert backlog_module.settled(a_pipeline(tmp_path, "shop.*"), "shop") is expected
+    assert backlog_module.is_every_table_current(a_pipeline(tmp_path, "shop.*"), "shop") is expected
 
 
 def test_silver_done_again_elsewhere_is_still_to_be_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publication, "read", lambda *_: [WHOLE])
-    monkeypatch.setattr(publication, "surveyed", lambda *_: END)
+    monkeypatch.setattr(publication, "surveyed_to", lambda *_: END)
     monkeypatch.setattr(backlog_module, "bronze_position", lambda *_: END)
     monkeypatch.setattr(backlog_module, "heads", lambda tables: [Version(4) for _ in tables])
-    assert not backlog_module.settled(a_pipeline(tmp_path), "shop")
+    assert not backlog_module.is_every_table_current(a_pipeline(tmp_path), "shop")
 
 
 class Version:

@@ -79,7 +79,7 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
             1,
             7 * 24,
         ), table.path
-        assert len(table.files()) == 1
+        assert len(table.file_sizes()) == 1
         assert marked_rows(table) == 0
     assert all_contents(logs) == before
     assert start.tables["shop", "orders"].rows is not None
@@ -92,9 +92,9 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
     assert [lake_table.version_before == lake_table.version_after for lake_table in second.tables] == [True] * len(
         second.tables
     )
-    from spark_jobs.operations.observation.backlog import settled
+    from spark_jobs.operations.observation.backlog import is_every_table_current
 
-    assert settled(logs.pipeline(), SOURCE), "the next run has nothing to do"
+    assert is_every_table_current(logs.pipeline(), SOURCE), "the next run has nothing to do"
     logs.write(4, Insert("shop.orders", (4, "4")), Update("shop.orders", (1, "3"), (1, "4")), Commit())
     assert logs.run().stopped == {}
     assert logs.rows("orders") == [(1, "4"), (2, "2"), (3, "3"), (4, "4")]
@@ -174,7 +174,7 @@ def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_f
 
     monkeypatch.setattr(rewrite, "land", slow)
     upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert (upkeep.stopped, len(table.files()), raced) == ({}, 1, [table.path])
+    assert (upkeep.stopped, len(table.file_sizes()), raced) == ({}, 1, [table.path])
     with pytest.raises(LostRace):
         table.append_rows(no_rows(table), planned, late)
 
@@ -196,7 +196,7 @@ def test_what_lands_while_files_are_written_together_stays_the_newest_that_a_tab
     assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
     head = table.head()
     assert head is not None
-    assert ([head.position], len(table.files())) == (landed, 2)
+    assert ([head.position], len(table.file_sizes())) == (landed, 2)
     assert table.history(1)[0]["operation"] == "REWRITE", "behind the extraction"
     slices = table.read(logs.spark).count()
     assert logs.run().stopped == {}

@@ -14,7 +14,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import anchor
-from spark_jobs.pipeline.initial_load.anchor import Anchor, Outrun, settled_position
+from spark_jobs.pipeline.initial_load.anchor import Anchor, Outrun, position_covering_load
 from spark_jobs.pipeline.initial_load.commit import READ, LoadCommit
 from spark_jobs.source.protocol import FilePart, Switch
 from spark_jobs.source.server import Server
@@ -68,12 +68,12 @@ def test_what_was_read_is_in_bronze_or_never_will_be(
     monkeypatch.setattr(anchor, "held_gtids", lambda *_: MysqlGtids.parse(held_set or ""))
     bronze = cast(Table, Bronze(reached, *log_stretches))
     if isinstance(expected, Position):
-        assert settled_position("shop", read(gtids), bronze, reached) == expected
+        assert position_covering_load("shop", read(gtids), bronze, reached) == expected
     else:
         with pytest.raises(LakeError if "shorter" in expected else Outrun, match=expected):
-            settled_position("shop", read(gtids), bronze, reached)
+            position_covering_load("shop", read(gtids), bronze, reached)
     with pytest.raises(LakeError, match=r"no commit of bronze's that ended at bin\.000009:4 is there any more"):
-        settled_position("shop", read(gtids), bronze, Position("bin.000009", 4))
+        position_covering_load("shop", read(gtids), bronze, Position("bin.000009", 4))
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_of_mariadb_the_very_transactions_count_and_not_their_numbers(
     reached = Position("bin.000008", 4, 2)
     bronze = cast(Table, Bronze(reached, replace(ONE, uuid=None), replace(TWO, uuid=None)))
     if missing is None:
-        assert settled_position("shop", read(executed), bronze, reached) == reached
+        assert position_covering_load("shop", read(executed), bronze, reached) == reached
     else:
         with pytest.raises(Outrun, match=f"which had {missing}, and bronze has gone on"):
-            settled_position("shop", read(executed), bronze, reached)
+            position_covering_load("shop", read(executed), bronze, reached)
 
 
 class QueriedServer:
@@ -106,11 +106,11 @@ class QueriedServer:
     endpoint = "two:3306"
     switch = Switch(has_several=True)
 
-    def __init__(self, settled: Position, *, has_committed: bool) -> None:
-        self._settled, self._has = settled, has_committed
+    def __init__(self, visible: Position, *, has_committed: bool) -> None:
+        self._visible, self._has = visible, has_committed
 
-    def settled(self) -> Position:
-        return self._settled
+    def position_visible_to_readers(self) -> Position:
+        return self._visible
 
     def has_committed(self, _gtids: MysqlGtids) -> bool:
         return self._has
@@ -120,7 +120,7 @@ END = Position("bin.000007", 5000, 2)
 
 
 @pytest.mark.parametrize(
-    "stretch, settled, committed, restarted, expected",
+    "stretch, visible, committed, restarted, expected",
     [
         (TWO, Position("bin.000008", 4), False, False, Position("bin.000008", 4, 2)),
         (TWO, Position("bin.000007", 1200), False, False, Position("bin.000007", 1200, 2)),  # as MariaDB tells it
@@ -134,13 +134,13 @@ END = Position("bin.000007", 5000, 2)
 def test_where_rows_count_from_in_a_later_stretch(
     monkeypatch: pytest.MonkeyPatch,
     stretch: Stretch,
-    settled: Position,
+    visible: Position,
     committed: bool,
     restarted: bool,
     expected: Position | None,
 ) -> None:
     monkeypatch.setattr(anchor, "held_gtids", lambda *_: MysqlGtids.parse(f"{A}:1-5"))
-    server = cast(Server, QueriedServer(settled, has_committed=committed))
+    server = cast(Server, QueriedServer(visible, has_committed=committed))
     checkpoint = Checkpoint(END, "batch")
     load_anchor = Anchor(server, stretch, ("server_uuid", B), is_restarted=restarted)
     if expected:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_jobs.binlog import Changes, Column, Decoder, Slicer, TableDefinition, TableName
-from spark_jobs.ddl.definitions import completed
+from spark_jobs.ddl.definitions import with_server_definition
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.log.position import Position
@@ -193,7 +193,7 @@ def as_logged(log: Log, declared: TableDefinition) -> TableDefinition:
             for row in batch.to_pylist():
                 for definition in definitions_of(name, row["start"], row["context"], row["payload"]):
                     if definition.name == declared.name:
-                        return completed("shop", definition, (Position("log", 4), declared), None)
+                        return with_server_definition("shop", definition, (Position("log", 4), declared), None)
     raise AssertionError(f"{declared.name} is not in the log")
 
 

@@ -53,7 +53,7 @@ def end(database: Database) -> Position:
 
 def test_rows_are_those_of_the_position(database: Database) -> None:
     log_position = end(database)
-    with snapshot.opened(selecting(database)) as (position, changes):
+    with snapshot.open_snapshot(selecting(database)) as (position, changes):
         assert position == log_position
         database.execute("INSERT INTO bag VALUES (2, 'later')")
         rows = [row for change in changes for row in change.after.to_pylist()]
@@ -70,7 +70,7 @@ def test_statements_that_change_the_table_wait_for_its_end(database: Database) -
         ended.set()
 
     thread = threading.Thread(target=alter)
-    with snapshot.opened(selecting(database)) as (_, changes):
+    with snapshot.open_snapshot(selecting(database)) as (_, changes):
         thread.start()
         assert not ended.wait(0.3)
         assert sum(map(len, changes)) == 3
@@ -116,7 +116,7 @@ def test_writers_that_do_not_end_are_not_waited_for_long(
     with database.server.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {database.name}.bag")
         if is_mariadb:
-            with snapshot.opened(selecting(database)) as (_, changes):
+            with snapshot.open_snapshot(selecting(database)) as (_, changes):
                 assert sum(map(len, changes)) == 3
         else:
             with pytest.raises(SourceError, match="a transaction that wrote to it has not ended within"):

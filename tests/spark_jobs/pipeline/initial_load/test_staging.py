@@ -19,7 +19,7 @@ def test_rows_wait_with_their_exact_texts_beside_the_columns() -> None:
 def test_a_load_that_is_given_up_leaves_no_row_and_its_reason(tmp_path: Path) -> None:
     table = Lake(str(tmp_path)).load("shop", NAME.schema, NAME.table)
     progress = LoadCommit(at(4), "batch", state=READING, read_from=at(4), definition=OLD, chunk_rows=10)
-    head = table.new(columns_of(OLD), {})
+    head = table.unwritten_head(columns_of(OLD), {})
     stage, late = (StagedTable(NAME, table, head, progress, columns_of(OLD)) for _ in range(2))
     stage.begin()
     with pytest.raises(LostRace):
@@ -44,7 +44,7 @@ def append(stage: StagedTable, progress: LoadCommit) -> None:
 def test_a_load_begins_with_the_columns_that_the_table_has_now(tmp_path: Path) -> None:
     table = Lake(str(tmp_path)).load("shop", NAME.schema, NAME.table)
     progress = LoadCommit(at(4), "batch", state=READING, read_from=at(4), definition=OLD, chunk_rows=10)
-    first = StagedTable(NAME, table, table.new(columns_of(OLD), {}), progress, columns_of(OLD))
+    first = StagedTable(NAME, table, table.unwritten_head(columns_of(OLD), {}), progress, columns_of(OLD))
     first.begin()
     append(first, progress)
     second = StagedTable(NAME, table, first.head, progress, {"id": "BIGINT", "w": "STRING"})
@@ -57,7 +57,9 @@ def test_a_load_begins_with_the_columns_that_the_table_has_now(tmp_path: Path) -
 def test_a_table_that_another_tool_changed_is_refused(tmp_path: Path) -> None:
     table = Lake(str(tmp_path)).load("shop", NAME.schema, NAME.table)
     progress = LoadCommit(at(4), "batch", state=READING, read_from=at(4), definition=OLD, chunk_rows=10)
-    stage = StagedTable(NAME, table, table.new(columns_of(OLD), {"delta.constraints.c": "v > 1"}), progress, {})
+    stage = StagedTable(
+        NAME, table, table.unwritten_head(columns_of(OLD), {"delta.constraints.c": "v > 1"}), progress, {}
+    )
     stage.begin()
     with pytest.raises(LakeError, match="Stratalog does not write such a table"):
         stage.note(progress)

@@ -103,7 +103,7 @@ class Silver(Table):
     def __init__(self) -> None:
         super().__init__("", plain=False)
 
-    def files(self) -> list[int]:
+    def file_sizes(self) -> list[int]:
         return [3, 4]
 
 

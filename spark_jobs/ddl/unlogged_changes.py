@@ -1,14 +1,14 @@
-"""Gaps of a log: changes of a table's rows that it does not tell although it has rows of the table.
+"""Unlogged changes: those of a table's rows that the log does not tell although it has rows of the table.
 
-There are two such gaps. What a server does to child rows by a foreign key (ON DELETE CASCADE and the like) is done
-inside the storage engine, and is not logged. MariaDB logs the historical rows of a system-versioned table among the
-current ones, and does not mark them. Both follow from what statements and servers declare.
+There are two kinds, each a gap of the log. What a server does to child rows by a foreign key (ON DELETE CASCADE and the
+like) is done inside the storage engine, and is not logged. MariaDB logs the historical rows of a system-versioned table
+among the current ones, and does not mark them. Both follow from what statements and servers declare.
 
 Source: MySQL manual, "InnoDB and MySQL Replication", "FOREIGN KEY Constraints"; MariaDB Knowledge Base,
 "System-Versioned Tables".
 
 Put here: from where to where in the log a table has such a gap. Not here: reading clauses (foreign_keys.py), asking
-servers (server_facts.py), what a run does about it (spark_jobs/pipeline/log_gaps.py).
+servers (server_facts.py), what a run does about it (spark_jobs/pipeline/unlogged_changes.py).
 """
 
 import re
@@ -39,7 +39,7 @@ class DdlStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class LogGap:
+class UnloggedChanges:
     """A part of the log in which it does not tell a table's rows.
 
     Attributes:
@@ -80,8 +80,8 @@ class _TableKeys:
     """Since when the table is system-versioned; empty where it is not."""
 
 
-def log_gaps(statements: Iterable[DdlStatement], facts: ServerFacts | None = None) -> list[LogGap]:
-    """The gaps of all tables.
+def unlogged_changes(statements: Iterable[DdlStatement], facts: ServerFacts | None = None) -> list[UnloggedChanges]:
+    """The unlogged changes of all tables.
 
     Args:
         statements: those about tables, in any order.
@@ -104,7 +104,7 @@ def log_gaps(statements: Iterable[DdlStatement], facts: ServerFacts | None = Non
     return [gap for gap in follower.gaps() if _counts(gap, facts)]
 
 
-def _counts(gap: LogGap, facts: ServerFacts | None) -> bool:
+def _counts(gap: UnloggedChanges, facts: ServerFacts | None) -> bool:
     return gap.key is None or facts is None or facts.has_inline_keys or not gap.key.is_inline
 
 
@@ -119,10 +119,10 @@ class _Follower:
 
     def __init__(self) -> None:
         self._tables: dict[TableName, _TableKeys] = {}
-        self._ended: list[LogGap] = []
+        self._ended: list[UnloggedChanges] = []
 
-    def gaps(self) -> list[LogGap]:
-        open_ = [gap for name, state in self._tables.items() for gap in _gaps_of(name, state)]
+    def gaps(self) -> list[UnloggedChanges]:
+        open_ = [gap for name, state in self._tables.items() for gap in _unlogged_changes_of(name, state)]
         return sorted([*self._ended, *open_], key=lambda gap: (gap.table, gap.since is not None, gap.since or _FIRST))
 
     def take_in(self, facts: ServerFacts) -> None:
@@ -179,13 +179,13 @@ class _Follower:
             entry for entry in state.keys if {entry[0].name.casefold(), entry[0].index.casefold()} & dropped
         ]:
             state.keys.remove((key, since))
-            self._note(LogGap(name, key, since, ddl.at))
+            self._note(UnloggedChanges(name, key, since, ddl.at))
         self._rename_columns(name, ddl, effect)
         self._add_keys(name, ddl)
         if is_versioned(words) and not state.versioned:
             state.versioned = [ddl.at]
         if "DROP SYSTEM VERSIONING" in " ".join(word.text.upper() for word in words if word.kind == "word"):
-            self._ended += [LogGap(name, None, since, ddl.at) for since in state.versioned]
+            self._ended += [UnloggedChanges(name, None, since, ddl.at) for since in state.versioned]
             state.versioned = []
 
     def _rename(self, ddl: DdlStatement, renames: Sequence[Rename]) -> None:
@@ -193,7 +193,7 @@ class _Follower:
         moved = {rename.was: self._tables.pop(rename.was) for rename in renames if rename.was in self._tables}
         for entry in renames:
             if entry.was in moved:
-                self._ended += _gaps_of(entry.was, moved[entry.was], ddl.at)
+                self._ended += _unlogged_changes_of(entry.was, moved[entry.was], ddl.at)
                 self._tables[entry.table] = _renamed(moved[entry.was], entry.was, entry.table, ddl.at)
         names = {rename.was: rename.table for rename in renames}
         if names:
@@ -225,7 +225,7 @@ class _Follower:
                 new = restated(name, key)
                 if new != key:
                     if since != at:
-                        self._note(LogGap(name, key, since, at))
+                        self._note(UnloggedChanges(name, key, since, at))
                     state.keys[number] = (new, at)
 
     def _add_keys(self, name: TableName, ddl: DdlStatement) -> None:
@@ -236,9 +236,9 @@ class _Follower:
                 state.keys.append((with_name, ddl.at))
 
     def _end_definition(self, name: TableName, at: Position) -> None:
-        self._ended += _gaps_of(name, self._tables.pop(name, _TableKeys()), at)
+        self._ended += _unlogged_changes_of(name, self._tables.pop(name, _TableKeys()), at)
 
-    def _note(self, gap: LogGap) -> None:
+    def _note(self, gap: UnloggedChanges) -> None:
         self._ended += [gap] if gap.key is None or gap.key.is_cascading else []
 
 
@@ -246,9 +246,9 @@ _FIRST = Position("", 0)
 _NO_MODE = Session()
 
 
-def _gaps_of(name: TableName, state: _TableKeys, until: Position | None = None) -> list[LogGap]:
-    keys = [LogGap(name, key, since, until) for key, since in state.keys if key.is_cascading]
-    return [*(LogGap(name, None, since, until) for since in state.versioned), *keys]
+def _unlogged_changes_of(name: TableName, state: _TableKeys, until: Position | None = None) -> list[UnloggedChanges]:
+    keys = [UnloggedChanges(name, key, since, until) for key, since in state.keys if key.is_cascading]
+    return [*(UnloggedChanges(name, None, since, until) for since in state.versioned), *keys]
 
 
 def _renamed(state: _TableKeys, old: TableName, new: TableName, at: Position) -> _TableKeys:

@@ -36,7 +36,7 @@ class DestinationLeg:
         return TableName(*self.entry.name), self.into.name
 
 
-def settled(
+def targets_without_new_rows(
     lake: Lake, source: str, legs: Iterable[DestinationLeg], published: Iterable[Entry]
 ) -> dict[tuple[TableName, Name], Target]:
     """Those that have nothing to merge, with what is published of their downstream tables."""

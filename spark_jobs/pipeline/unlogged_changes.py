@@ -1,7 +1,7 @@
 """The tables of a source whose rows the log does not tell, and what a run does about them.
 
 Put here: reading the gaps off the lake's schema history, and which of them stop a table. Not here: how they follow from
-statements and servers (ddl/log_gaps.py), or how they are printed (spark_jobs/cli).
+statements and servers (ddl/unlogged_changes.py), or how they are printed (spark_jobs/cli).
 
 The statements are in the schema history whoever ran when, so the same log has the same gaps in every run.
 """
@@ -16,7 +16,7 @@ from spark_jobs.cascades.parent_changes import Named, ParentChange
 from spark_jobs.config.cascades import CascadeActions, OnCascade
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import DdlStatement, LogGap, log_gaps
+from spark_jobs.ddl.unlogged_changes import DdlStatement, UnloggedChanges, unlogged_changes
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
@@ -47,8 +47,8 @@ class Cascade:
         return self.action == "apply" and self.refusal is None
 
     @property
-    def gap(self) -> LogGap:
-        return LogGap(self.table, self.key)
+    def gap(self) -> UnloggedChanges:
+        return UnloggedChanges(self.table, self.key)
 
     def __str__(self) -> str:
         return (
@@ -69,7 +69,7 @@ class Cascade:
 
 
 @dataclass(frozen=True, slots=True)
-class GapStop:
+class StopAtUnlogged:
     """Stop of a table at a gap: the boundary of transactions before it, and the reason, with what to do."""
 
     at: Position
@@ -81,30 +81,30 @@ FindCascade = Callable[[ForeignKey, Range], ParentChange | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Gaps:
-    """The gaps of a source's tables.
+class SourceUnloggedChanges:
+    """The unlogged changes of a source's tables, each a gap of the log.
 
     Attributes:
         source: its name.
-        gaps: those of all tables, in scope or not.
+        changes: those of all tables, in scope or not.
         actions: which child tables foreign keys stop (``on_cascade: stop``).
         is_logged: the server logs now what foreign keys do.
         refused: child tables with ``on_cascade: apply`` of which nothing can be derived, and why.
     """
 
     source: str
-    gaps: tuple[LogGap, ...] = ()
+    changes: tuple[UnloggedChanges, ...] = ()
     actions: CascadeActions = field(default_factory=CascadeActions)
     is_logged: bool = False
     refused: Mapping[TableName, str] = field(default_factory=dict)
 
-    def of(self, name: TableName) -> list[LogGap]:
+    def of(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a table. Some servers store names in small letters and log statements as they were typed."""
-        exact = [gap for gap in self.gaps if gap.table == name]
+        exact = [gap for gap in self.changes if gap.table == name]
         is_small = not exact and str(name).islower()
-        return [_in_small(gap) for gap in self.gaps if str(gap.table).casefold() == str(name)] if is_small else exact
+        return [_in_small(gap) for gap in self.changes if str(gap.table).casefold() == str(name)] if is_small else exact
 
-    def stopping_keys(self, name: TableName) -> list[LogGap]:
+    def stopping_keys(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a child table that a change of its parent is to stop."""
         is_stopped = name in self.refused or self.actions.of(name.schema, name.table) == "stop"
         return [gap for gap in self.of(name) if gap.key] if is_stopped else []
@@ -112,12 +112,12 @@ class Gaps:
     def children(self, parent: TableName, at: Position) -> set[TableName]:
         """The tables whose rows the server changes by those of a parent, at a position."""
         after = replace(at, offset=at.offset + 1)
-        cascading = (gap for gap in self.gaps if gap.key and gap.is_in(at, after))
+        cascading = (gap for gap in self.changes if gap.key and gap.is_in(at, after))
         return {gap.table for gap in cascading if gap.key and str(gap.key.parent).casefold() == str(parent).casefold()}
 
     def first(
         self, name: TableName, within: Range, find: FindCascade, skipped: Collection[Position] = ()
-    ) -> GapStop | None:
+    ) -> StopAtUnlogged | None:
         """Position where the first gap stops a table in a range of its log; None where none does.
 
         Args:
@@ -130,7 +130,7 @@ class Gaps:
             TableStopped: as ``find``, where no gap before it stops the table.
         """
         stops = [
-            GapStop(max(gap.since or within.start, within.start), self.refusal(gap, name))
+            StopAtUnlogged(max(gap.since or within.start, within.start), self.refusal(gap, name))
             for gap in self.of(name)
             if gap.key is None and gap.since not in skipped and gap.is_in(within.start, within.stop)
         ]
@@ -139,15 +139,15 @@ class Gaps:
             part = Range(max(gap.since or within.start, within.start), min(gap.until or limit, limit))
             change = find(gap.key, part) if gap.key and part else None
             if change:
-                stops.append(GapStop(max(change.boundary, within.start), self._refusal(gap, change, name)))
+                stops.append(StopAtUnlogged(max(change.boundary, within.start), self._refusal(gap, change, name)))
         return min(stops, key=lambda stop: stop.at, default=None)
 
-    def refusal(self, gap: LogGap, name: TableName) -> str:
+    def refusal(self, gap: UnloggedChanges, name: TableName) -> str:
         """Reason why a system-versioned table stops, and what to do."""
         label = f"at {gap.since} " if gap.since else "since before the log "
         return f'{label}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
 
-    def _refusal(self, gap: LogGap, change: ParentChange, name: TableName) -> str:
+    def _refusal(self, gap: UnloggedChanges, change: ParentChange, name: TableName) -> str:
         choice = "stop" if name not in self.refused else f"apply, which is not possible: {self.refused[name]}"
         return (
             f"{change.verb} of its parent at {change.at}: it {gap} (on_cascade: {choice}); quarantine that event for "
@@ -156,7 +156,7 @@ class Gaps:
         )
 
 
-def _in_small(gap: LogGap) -> LogGap:
+def _in_small(gap: UnloggedChanges) -> UnloggedChanges:
     """As a server has it that stores names in small letters."""
 
     def small(name: TableName) -> TableName:
@@ -165,13 +165,14 @@ def _in_small(gap: LogGap) -> LogGap:
     return replace(gap, key=replace(gap.key, parent=small(gap.key.parent)) if gap.key else None)
 
 
-NO_GAPS = Gaps("")
+NO_UNLOGGED_CHANGES = SourceUnloggedChanges("")
 
 
-def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
-    """The gaps of a source's tables, by its schema history; none where there is no history yet. Without a JVM."""
+def unlogged_changes_of(pipeline: Pipeline, lake: Lake, source: str) -> SourceUnloggedChanges:
+    """The unlogged changes of a source's tables, by its schema history; none without a history. Without a JVM."""
     table = lake.schema(source)
     rows = table.rows([("origin", "=", "ddl")], columns=_COLUMNS) if table.head() else []
+    # Each statement once: the history has a row of it for each table that it changes.
     by_position = {(row["stretch"], row["number"], row["offset"]): row for row in rows if row["statement"]}
     statements = [
         DdlStatement(
@@ -182,8 +183,10 @@ def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
         for row in by_position.values()
     ]
     facts = declared_facts(lake, source)
-    gaps = log_gaps(statements, facts)
-    return Gaps(source, tuple(gaps), pipeline.cascade_actions, is_logged=facts is not None and facts.logs_cascades)
+    gaps = unlogged_changes(statements, facts)
+    return SourceUnloggedChanges(
+        source, tuple(gaps), pipeline.cascade_actions, is_logged=facts is not None and facts.logs_cascades
+    )
 
 
 def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
@@ -191,12 +194,12 @@ def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
 
     Without those that ``on_cascade`` ignores, and those whose changes are derived.
     """
-    gaps = gaps_of(pipeline, lake, source)
-    unlogged = [] if gaps.is_logged else cascades_among(pipeline, source, gaps.gaps)
+    gaps = unlogged_changes_of(pipeline, lake, source)
+    unlogged = [] if gaps.is_logged else cascades_among(pipeline, source, gaps.changes)
     return [cascade for cascade in unlogged if not cascade.is_derived]
 
 
-def cascades_among(pipeline: Pipeline, source: str, gaps: Collection[LogGap]) -> list[Cascade]:
+def cascades_among(pipeline: Pipeline, source: str, gaps: Collection[UnloggedChanges]) -> list[Cascade]:
     """The open ones of child tables in scope that ``on_cascade`` does not ignore, by table and constraint."""
     actions, in_scope = pipeline.cascade_actions, pipeline.scope.holds
     open_ = [gap for gap in gaps if gap.key and gap.until is None]

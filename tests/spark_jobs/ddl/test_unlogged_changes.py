@@ -3,8 +3,8 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.columns import words_of
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import DdlStatement, is_versioned, log_gaps
 from spark_jobs.ddl.server_facts import ServerFacts
+from spark_jobs.ddl.unlogged_changes import DdlStatement, is_versioned, unlogged_changes
 from spark_jobs.log.position import Position
 
 FK = "FOREIGN KEY (pid) REFERENCES p (id) ON DELETE CASCADE"
@@ -23,7 +23,7 @@ def at(number: int) -> Position:
 
 def gaps(*statements: str, facts: ServerFacts | None = None) -> list[str]:
     """Table, key or versioning, parent, and from which statement to which, by their numbers from 1 on."""
-    listed = log_gaps([DdlStatement(at(n), text, "shop") for n, text in enumerate(statements, 1)], facts)
+    listed = unlogged_changes([DdlStatement(at(n), text, "shop") for n, text in enumerate(statements, 1)], facts)
     return [
         f"{gap.table.table}: {f'{gap.key.name} -> {gap.key.parent.table}' if gap.key else 'versioned'} "
         f"{gap.since.offset if gap.since else '-'}..{gap.until.offset if gap.until else ''}"
@@ -96,7 +96,7 @@ def test_a_server_that_tells_what_a_statement_told_adds_nothing() -> None:
     ],
 )
 def test_keys_have_the_columns_names_of_their_time(statement: str, expected: list[tuple[str, ...]]) -> None:
-    *_, gap = log_gaps([DdlStatement(at(1), CHILD, "shop"), DdlStatement(at(2), statement, "shop")])
+    *_, gap = unlogged_changes([DdlStatement(at(1), CHILD, "shop"), DdlStatement(at(2), statement, "shop")])
     assert gap.key
     assert [gap.key.columns, gap.key.parent_columns] == expected
 
@@ -108,7 +108,7 @@ def test_references_in_a_column_count_where_the_server_minds_them() -> None:
 
 
 def test_a_gap_is_in_the_ranges_that_its_statements_enclose() -> None:
-    (gap,) = log_gaps([DdlStatement(at(5), CHILD, "shop"), DdlStatement(at(8), "DROP TABLE c", "shop")])
+    (gap,) = unlogged_changes([DdlStatement(at(5), CHILD, "shop"), DdlStatement(at(8), "DROP TABLE c", "shop")])
     assert [gap.is_in(at(a), at(b)) for a, b in ((1, 5), (1, 6), (6, 7), (7, 9), (8, 9))] == [
         False,
         True,

@@ -1,4 +1,4 @@
-"""A source table on its way to each of its downstream tables, and what became of it.
+"""The merge of a source table into each of its downstream tables, and its result.
 
 Put here: which merge is taken for a table, what is published of the table after it. Not here: the merges
 (engine/downstream_job.py), or which tables a run merges (run.py).
@@ -21,7 +21,7 @@ from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import SharedSources
 from spark_jobs.engine import downstream_job
-from spark_jobs.engine.change_course import ChangedLog
+from spark_jobs.engine.column_history import ChangedLog
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import PlannedTables
 from spark_jobs.engine.spark_job import Capacity
@@ -49,7 +49,7 @@ _CONFLICT_WAIT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryResult:
+class TableMergeResult:
     """A table after a merge into one downstream table: the heads of both layers, and what was merged if anything."""
 
     name: TableInto
@@ -65,7 +65,7 @@ class DeliveryResult:
 
 @dataclass(frozen=True, slots=True)
 class TableMerge:
-    """A source table on its way to one downstream table."""
+    """The merge of a source table into one downstream table."""
 
     spark: SparkSession
     lake: Lake
@@ -92,7 +92,7 @@ class TableMerge:
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
         if self.into.mode.has_every_change and log is None:
-            return None  # it is said where the table is brought
+            return None  # the merge of the table says so
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
@@ -100,7 +100,7 @@ class TableMerge:
         sources = SharedSources(self.spark, self.lake)
         return downstream_job.prepared(number, self._work(origin, pinned, into), planned_tables, log, sources)
 
-    def merge(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:
+    def merge(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> TableMergeResult:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
         merge = partial(self._committed, *unit) if unit else self._merge
         if not self.is_one_of_several:
@@ -111,7 +111,7 @@ class TableMerge:
             raise self._with_names(error) from error
         return replace(result, stopped=self._with_names(result.stopped)) if result.stopped else result
 
-    def _with_comments(self, result: DeliveryResult) -> DeliveryResult:
+    def _with_comments(self, result: TableMergeResult) -> TableMergeResult:
         """After a merge, with the comments of the source's table; a table of several has none."""
         if result.merged is None or result.stopped or result.downstream is None or self.into.is_merged:
             return result
@@ -126,7 +126,7 @@ class TableMerge:
         prefix = f"{self.source}: {self.origin}"
         return type(error)(f"{prefix} into {self.into}: {str(error).removeprefix(f'{prefix}: ')}")
 
-    def _merge(self) -> DeliveryResult:
+    def _merge(self) -> TableMergeResult:
         into = downstream_of(self.lake, self.source, self.origin, self.into)
         if not isinstance(into, PartTable):
             return self._merged_into(into)
@@ -134,11 +134,11 @@ class TableMerge:
             # Other sources merge into it too, by plans of their own.
             return retry_on_conflict(lambda: self._merged_into(into), wait=_CONFLICT_WAIT)
 
-    def _merged_into(self, into: Table) -> DeliveryResult:
+    def _merged_into(self, into: Table) -> TableMergeResult:
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
-            return DeliveryResult(self.name, into, None, None, None)
+            return TableMergeResult(self.name, into, None, None, None)
         # A table that stops still gets what lies before its stop.
         stopped: TableStopped | None = None
         try:
@@ -152,9 +152,9 @@ class TableMerge:
         unseen = commit.keys_never_whole or None if commit else None
         into_name = str(self.into) if self.is_one_of_several else None
         merged = replace(merged, into=into_name) if merged else None
-        return DeliveryResult(self.name, into, pinned, head, merged, unseen, stopped)
+        return TableMergeResult(self.name, into, pinned, head, merged, unseen, stopped)
 
-    def _committed(self, unit: downstream_job.PreparedMerge, results: Sequence[MergedFiles]) -> DeliveryResult:
+    def _committed(self, unit: downstream_job.PreparedMerge, results: Sequence[MergedFiles]) -> TableMergeResult:
         stopped = next((result.stopped for result in results if result.stopped), None)
         if stopped:
             return self._before_stop(unit.work, stopped)
@@ -168,16 +168,18 @@ class TableMerge:
                 except LostRace:  # another part or maintenance was first: planned again, by a job of its own
                     return self._merge()
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
-        return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged, merged.unseen or None)
+        return TableMergeResult(
+            self.name, unit.work.target, unit.work.pinned, merged.head, merged, merged.unseen or None
+        )
 
-    def _before_stop(self, work: MergeJob, stopped: TableStopped) -> DeliveryResult:
+    def _before_stop(self, work: MergeJob, stopped: TableStopped) -> TableMergeResult:
         """Delta of silver before a stop; raises TableStopped where none of it can be merged."""
         with self.locks[work.target.path]:
             merged = self._merged_before(work.origin, work.pinned, work.target)
         if merged is None:
             raise stopped
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
-        return DeliveryResult(self.name, work.target, work.pinned, merged.head, merged, stopped=stopped)
+        return TableMergeResult(self.name, work.target, work.pinned, merged.head, merged, stopped=stopped)
 
     def _work(self, origin: Table, pinned: Head, into: Table) -> MergeJob:
         columns = silver.stored_columns(origin, pinned)
@@ -236,7 +238,7 @@ def by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:
     return reasons
 
 
-def newest_versions(results: Iterable[DeliveryResult]) -> dict[str, int]:
+def newest_versions(results: Iterable[TableMergeResult]) -> dict[str, int]:
     """The newest version of each downstream table that results are about, by path."""
     newest: dict[str, int] = {}
     for result in results:
@@ -245,7 +247,7 @@ def newest_versions(results: Iterable[DeliveryResult]) -> dict[str, int]:
     return newest
 
 
-def at_one_version(results: dict[TableInto, DeliveryResult]) -> dict[TableInto, DeliveryResult]:
+def at_one_version(results: dict[TableInto, TableMergeResult]) -> dict[TableInto, TableMergeResult]:
     """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
     newest = newest_versions(results.values())
     return {
@@ -263,11 +265,11 @@ class MergeSummary:
     lake: Lake
     legs: Mapping[TableName, tuple[Destination, ...]]
     """By source table all the downstream tables that it goes to."""
-    results: Mapping[TableInto, DeliveryResult]
+    results: Mapping[TableInto, TableMergeResult]
     stopped_into: Mapping[TableInto, str]
     stopped: Mapping[TableName, str]
     unchanged: Mapping[TableInto, Target] = field(default_factory=dict)
-    """Of the deliveries that had nothing to merge what is published."""
+    """What is published of the downstream tables that had nothing to merge."""
 
     @cached_property
     def versions(self) -> dict[str, int]:
@@ -283,7 +285,7 @@ class MergeSummary:
             is_ended = bool(legs) and all((name, leg.name) in self.results for leg in legs)
             if not is_ended and (not legs[1:] or all((name, leg.name) not in self.stopped_into for leg in legs)):
                 return replace(entry, targets=tuple(replace(target, reason=None) for target in entry.targets))
-        # What the deliveries wrote counts; without any, the entry stays as it is.
+        # What the merges wrote counts; without any, the entry stays as it is.
         landed = [self.results.get((name, leg.name)) for leg in legs]
         pinned = next((result.silver for result in landed if result and result.silver and result.downstream), None)
         if pinned and not _is_beyond(pinned, entry):
@@ -313,7 +315,7 @@ def _is_beyond(head: Head, entry: Entry) -> bool:
     return head.position is not None and entry.checkpoint is not None and head.position > entry.checkpoint
 
 
-def _reached(target: Target, entry: Entry, result: DeliveryResult | None, mode: Mode) -> Target:
+def _reached(target: Target, entry: Entry, result: TableMergeResult | None, mode: Mode) -> Target:
     if result is None or result.downstream is None or _is_beyond(result.downstream, entry):
         return target
     merged = str(result.downstream.position) if result.stopped else entry.position

@@ -1,4 +1,4 @@
-"""Gaps of tables, read off a schema history that stands in a lake."""
+"""Unlogged changes of tables, read off a schema history that stands in a lake."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.log_gaps import cascades, gaps_of
+from spark_jobs.pipeline.unlogged_changes import cascades, unlogged_changes_of
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.history_rows import ARROW, row_of
@@ -91,7 +91,7 @@ def test_system_versioning_stops_a_table_whatever_the_choice_and_a_key_by_itself
     lake, log_range = Lake(str(tmp_path / "lake")), Range(at(4), at(900))
     store(lake, (100, CREATE), (200, "CREATE TABLE v (id INT) WITH SYSTEM VERSIONING"))
     versioned = TableName("shop", "v")
-    gaps = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
+    gaps = unlogged_changes_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
     assert gaps.first(CHILD, log_range, no_change) is None
     stop = gaps.first(versioned, log_range, no_change)
     assert stop is not None
@@ -110,7 +110,7 @@ def test_a_change_of_the_parent_stops_a_child_where_the_choice_says_so(tmp_path:
         return ParentChange(at(340), at(300), "DELETE")
 
     rules = [{"tables": "*.*", "action": "stop"}, {"tables": ["crm.*", "shop.old"], "action": "warn"}]
-    gaps = gaps_of(pipeline(tmp_path, on_cascade=rules), lake, "shop")
+    gaps = unlogged_changes_of(pipeline(tmp_path, on_cascade=rules), lake, "shop")
     stop = gaps.first(CHILD, Range(at(4), at(900)), find)
     assert parts == [("f", Range(at(100), at(500)))], "the key is there between its statements alone"
     assert stop is not None
@@ -125,7 +125,7 @@ def test_a_change_of_the_parent_stops_a_child_where_the_choice_says_so(tmp_path:
 def test_a_key_that_is_older_than_the_log_counts_from_its_beginning(tmp_path: Path) -> None:
     lake, within, parts = Lake(str(tmp_path / "lake")), Range(at(300), at(900)), []
     store(lake, facts=ServerFacts(at(50), ((OLD, ForeignKey("g", CHILD, "CASCADE")),)))
-    stops = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
+    stops = unlogged_changes_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
     assert stops.first(OLD, within, lambda _, part: parts.append(part)) is None
     assert parts == [within]
 
@@ -133,7 +133,7 @@ def test_a_key_that_is_older_than_the_log_counts_from_its_beginning(tmp_path: Pa
 def test_children_of_a_parent_are_those_of_the_position(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     store(lake, (100, CREATE), (500, "ALTER TABLE c DROP FOREIGN KEY f"))
-    gaps = gaps_of(pipeline(tmp_path), lake, "shop")
+    gaps = unlogged_changes_of(pipeline(tmp_path), lake, "shop")
     assert [gaps.children(PARENT, at(offset)) for offset in (50, 200, 500)] == [set(), {CHILD}, set()]
     assert gaps.children(CHILD, at(200)) == set()
 
@@ -147,6 +147,6 @@ def test_a_server_that_logs_cascades_has_no_child_to_tell_of(tmp_path: Path) -> 
 def test_names_in_small_letters_are_met_by_statements_as_they_were_typed(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     store(lake, (100, CREATE.replace("TABLE c", "TABLE Shop.C").replace("REFERENCES p", "REFERENCES Shop.P")))
-    gaps = gaps_of(pipeline(tmp_path), lake, "shop")
+    gaps = unlogged_changes_of(pipeline(tmp_path), lake, "shop")
     assert [(gap.table, gap.key and gap.key.parent) for gap in gaps.of(CHILD)] == [(TableName("Shop", "C"), PARENT)]
     assert gaps.of(TableName("SHOP", "C")) == []

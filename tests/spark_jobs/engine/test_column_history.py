@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.config.modes import Mode
 from spark_jobs.downstream.merge_job import MergeJob
-from spark_jobs.engine import change_course, downstream_job
+from spark_jobs.engine import column_history, downstream_job
 from spark_jobs.engine.change_units import ChangeUnit
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LakeError
@@ -81,7 +81,7 @@ def test_windows_are_the_logs_where_silvers_commits_are_gone(
 ) -> None:
     lake = ChangedLake(tmp_path, mode, CUTS, seed=8, count=20)
     lake.merge(2, Capacity(2))
-    monkeypatch.setattr(change_course, "_commits", lambda *_: None)
+    monkeypatch.setattr(column_history, "_commits", lambda *_: None)
     lake.merge(4, Capacity(2))
     for name in NAMES:
         assert lake.rows(name) == lake.expected(name, 4)

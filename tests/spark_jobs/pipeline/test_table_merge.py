@@ -8,7 +8,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.delivery import DeliveryResult, MergeSummary
+from spark_jobs.pipeline.table_merge import MergeSummary, TableMergeResult
 from spark_jobs.silver.commit import SilverCommit
 
 ORDERS = TableName("shop", "orders")
@@ -26,7 +26,7 @@ def merge_summary(destinations: list[Destination], stopped: dict[Destination, st
     pinned, landed = Head(5, 2, SilverCommit(END, "batch", is_complete=True)), Head(7, 4, None)
     lake = Lake("lake")
     results = {
-        (ORDERS, destination.name): DeliveryResult(
+        (ORDERS, destination.name): TableMergeResult(
             (ORDERS, destination.name), lake.downstream(*destination.name), pinned, landed, None
         )
         for destination in destinations

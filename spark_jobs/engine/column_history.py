@@ -28,7 +28,6 @@ from spark_jobs.engine.change_extent import Extent
 from spark_jobs.engine.change_units import ChangeWindow
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
 from spark_jobs.engine.fills import ColumnFill
-from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.log.position import Range
 from spark_jobs.silver import masking
@@ -67,7 +66,7 @@ class ChangedLog:
 
 
 @dataclass(slots=True)
-class Course:
+class ColumnHistory:
     """A target's columns through windows and statements: where it begins, what each window has, how it is after."""
 
     begin: Snapshot
@@ -107,7 +106,7 @@ class Course:
         self.design = schema_changes.apply(self.design, plain) if plain else self.design
         self.fills += fills.fills_of(self.design, filled)
 
-    def settled(self) -> "Course":
+    def add_later_changes(self) -> "ColumnHistory":
         """With what later statements do to each window's rows, by the names that columns have at the end."""
         names = {column.physical_name: column for column in self.design.schema.columns}
         now = [names.get(fill.column.physical_name) for fill in self.fills]
@@ -122,26 +121,26 @@ class Course:
         return self
 
 
-def course_of(
+def column_history_of(
     work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, extent: Extent, log: ChangedLog
-) -> Course:
+) -> ColumnHistory:
     """The windows of an extent, and the target's columns. Raises TableStopped, LakeError, LostRace."""
     head, snapshot = upon
     # Windows that were folded into one are refused where the log is planned: nothing tells them apart any more.
     is_untold = delta.is_renewed or (extent.is_all and silver.folded(work.pinned) is not None)
-    course = None if is_untold else _by_commits(work, upon, log.filters(work.name))
+    history = None if is_untold else _by_commits(work, upon, log.filters(work.name))
     is_new = not delta.redone and not extent.begins_before(head.position)
-    if course and is_new and not _is_older_needed(course, head, log.snapshot):
-        silver.require_equal_columns(work.target.path, course.design.schema.spark_types, work.stored, str(work.name))
-        return course
+    if history and is_new and not _is_older_needed(history, head, log.snapshot):
+        silver.require_equal_columns(work.target.path, history.design.schema.spark_types, work.stored, str(work.name))
+        return history
     # What the target's own rows become is as before; the windows are the log's.
-    if course is None:
+    if history is None:
         design = _design(work, upon, delta)
-        course = Course(design if head.design else snapshot, design)
-    silver.require_equal_columns(work.target.path, course.design.schema.spark_types, work.stored, str(work.name))
+        history = ColumnHistory(design if head.design else snapshot, design)
+    silver.require_equal_columns(work.target.path, history.design.schema.spark_types, work.stored, str(work.name))
     job = log.replayed(work, extent.hull) if extent.is_all or extent.ranges else None
-    course.windows = _by_log(work, job, extent, course.design.schema) if job else ()
-    return course
+    history.windows = _by_log(work, job, extent, history.design.schema) if job else ()
+    return history
 
 
 def _design(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta) -> Snapshot:
@@ -154,18 +153,17 @@ def _design(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta) -> 
     return snapshot
 
 
-def _is_older_needed(course: Course, head: Head, bronze: BronzeSnapshot) -> bool:
+def _is_older_needed(history: ColumnHistory, head: Head, bronze: BronzeSnapshot) -> bool:
     """True if the windows of commits are not all that bronze has, or had, of the table. Raises LostRace."""
-    if not course.windows:
+    if not history.windows:
         return False
-    start, stop = course.windows[0].ranges[0].start, course.windows[-1].ranges[-1].stop
-    if bronze.end < stop:  # another run has extracted and compacted more since bronze was looked at
-        raise LostRace(f"{bronze.source}: another run has extracted more log; planned again")
+    start, stop = history.windows[0].ranges[0].start, history.windows[-1].ranges[-1].stop
+    bronze.require_log(stop)
     has_older = head.design is not None and bronze.oldest < bronze.begin
     return start < bronze.complete_from or has_older
 
 
-def _by_commits(work: MergeJob, upon: tuple[Head, Snapshot], rules: TableFilters) -> Course | None:
+def _by_commits(work: MergeJob, upon: tuple[Head, Snapshot], rules: TableFilters) -> ColumnHistory | None:
     """Rows that the target lacks by silver's commits; None where they do not tell it. Raises LakeError."""
     head, snapshot = upon
     commits = _commits(work, head)
@@ -175,19 +173,22 @@ def _by_commits(work: MergeJob, upon: tuple[Head, Snapshot], rules: TableFilters
         first = next((commit for commit in commits if commit.kind in (CommitKind.LIVE, CommitKind.CHANGE)), None)
         if first is None or first.kind != CommitKind.LIVE:
             snapshot = new_table(work.target.path, work.stored, head.design.properties)
-            return Course(snapshot, snapshot) if first is None else None
+            return ColumnHistory(snapshot, snapshot) if first is None else None
         snapshot = _first_snapshot(work, head, first, rules)
     # Each commit is a window, or a statement that leaves other columns to the windows after it.
-    course, known_columns = Course(snapshot, snapshot), {*(commits[-1].known_columns or ())} if commits else set()
+    history, known_columns = (
+        ColumnHistory(snapshot, snapshot),
+        {*(commits[-1].known_columns or ())} if commits else set(),
+    )
     for commit in commits:
         if commit.kind == CommitKind.LIVE:
             assert commit.definition
             assert commit.start
             known_columns |= {str(column.name).casefold() for column in commit.definition.columns}
-            course.add_window(commit.definition, Range(commit.start, commit.position), rules, known_columns)
+            history.add_window(commit.definition, Range(commit.start, commit.position), rules, known_columns)
         for step in commit.steps or () if commit.kind == CommitKind.CHANGE else ():
-            course.add_step(step)
-    return course.settled()
+            history.add_step(step)
+    return history.add_later_changes()
 
 
 def _commits(work: MergeJob, head: Head) -> list[SilverCommit] | None:
@@ -223,40 +224,40 @@ def _by_log(work: MergeJob, job: CompactionJob, extent: Extent, target: TableSch
     """
     # Each part of the log has the columns that the statements before it left.
     changes = [step for step in job.steps if isinstance(step, SchemaChange) and step.state.definition]
-    course: Course | None = None
+    history: ColumnHistory | None = None
     columns, applied = work.columns, 0
     for part in parts_of(job, work.columns):
         at = len(changes) - sum(change.state.definition is not None for change in part.later)
-        if course is None:
+        if history is None:
             columns = job.columns_of(part.state)
             types = {**columns.types, **ADDED, **MODE_COLUMNS[work.mode]}
             design = new_table(work.target.path, types, silver.PROPERTIES)
-            course, applied = Course(design, design), at
-        columns = _carried_out(course, job, columns, changes[applied:at])
+            history, applied = ColumnHistory(design, design), at
+        columns = _carried_out(history, job, columns, changes[applied:at])
         applied = at
         for log_range in filter(extent.overlaps, part.window.ranges):
             assert part.state.definition
-            course.add_window(part.state.definition, log_range, job.filters, job.known_columns)
-    if course is None:
+            history.add_window(part.state.definition, log_range, job.filters, job.known_columns)
+    if history is None:
         return ()
-    _carried_out(course, job, columns, changes[applied:])
-    course.settled()
+    _carried_out(history, job, columns, changes[applied:])
+    history.add_later_changes()
     physical = {
         column.physical_name: target.column(column.name).physical_name
-        for column in course.design.schema.columns
+        for column in history.design.schema.columns
         if column.name in target.names
     }
-    return tuple(replace(window, schema=_renamed(window.schema, physical)) for window in course.windows)
+    return tuple(replace(window, schema=_renamed(window.schema, physical)) for window in history.windows)
 
 
 def _carried_out(
-    course: Course, job: CompactionJob, columns: silver.Columns, changes: Sequence[SchemaChange]
+    history: ColumnHistory, job: CompactionJob, columns: silver.Columns, changes: Sequence[SchemaChange]
 ) -> silver.Columns:
-    """The columns after statements, each of which is a part of the course. Raises TableStopped, LakeError."""
+    """The columns after statements, each of which is a part of the history. Raises TableStopped, LakeError."""
     for change in changes:
         reshaped = reshaping(job, columns, change)
         for step in reshaped.steps:
-            course.add_step(step)
+            history.add_step(step)
         columns = reshaped.after
     return columns
 

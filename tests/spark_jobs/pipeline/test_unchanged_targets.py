@@ -15,7 +15,7 @@ from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.settled import DestinationLeg, settled
+from spark_jobs.pipeline.unchanged_targets import DestinationLeg, targets_without_new_rows
 
 NAME = TableName("shop", "orders")
 INTO = ("shop", "orders")
@@ -43,13 +43,13 @@ def published(lake: Lake, **keys: Any) -> Entry:
     return replace(entry, downstream=lake.downstream(*INTO).path, downstream_version=1, **keys)
 
 
-def settled_targets(lake: Lake, before: Entry, **now: Any) -> set[tuple[TableName, tuple[str, str]]]:
+def unchanged_targets(lake: Lake, before: Entry, **now: Any) -> set[tuple[TableName, tuple[str, str]]]:
     entry = replace(before, position="b.000002:4", **now)
-    return set(settled(lake, "source", [DestinationLeg(entry, Destination(*INTO))], [before]))
+    return set(targets_without_new_rows(lake, "source", [DestinationLeg(entry, Destination(*INTO))], [before]))
 
 
 def test_a_table_of_which_no_layer_moved_is_not_opened(lake: Lake) -> None:
-    assert settled_targets(lake, published(lake)) == {(NAME, INTO)}
+    assert unchanged_targets(lake, published(lake)) == {(NAME, INTO)}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_table_of_which_no_layer_moved_is_not_opened(lake: Lake) -> None:
 def test_one_is_opened_where_what_is_published_says_less(
     lake: Lake, before: dict[str, Any], now: dict[str, Any]
 ) -> None:
-    assert settled_targets(lake, published(lake, **before), **now) == set()
+    assert unchanged_targets(lake, published(lake, **before), **now) == set()
 
 
 @pytest.mark.parametrize("layer", ["silver", "downstream"])
@@ -83,23 +83,23 @@ def test_one_is_opened_where_a_layer_moved_or_its_log_does_not_say(lake: Lake, l
         (Path(table.path) / "_delta_log" / f"{newest:020}.json").unlink()
     else:
         commit(table.path)
-    assert settled_targets(lake, published(lake)) == set()
+    assert unchanged_targets(lake, published(lake)) == set()
 
 
 def test_of_several_into_one_table_those_are_opened_that_have_something_to_merge(lake: Lake) -> None:
     entries = [published(lake), published(lake, merged=None, table="archive")]
     commit(lake.silver("source", "shop", "archive").path, 3)
     into: Callable[[Entry], DestinationLeg] = lambda entry: DestinationLeg(entry, Destination(*INTO))  # noqa: E731
-    assert set(settled(lake, "source", map(into, entries), entries)) == {(NAME, INTO)}
+    assert set(targets_without_new_rows(lake, "source", map(into, entries), entries)) == {(NAME, INTO)}
 
 
-@pytest.mark.parametrize("offset, is_settled", [(80, True), (90, True), (120, False)])
+@pytest.mark.parametrize("offset, is_unchanged", [(80, True), (90, True), (120, False)])
 def test_one_is_opened_whose_silver_was_restored_and_has_the_same_number_again(
-    lake: Lake, offset: int, is_settled: bool
+    lake: Lake, offset: int, is_unchanged: bool
 ) -> None:
     checkpoint = Checkpoint(Position("b.000001", offset), "batch")
     properties = deltalake.CommitProperties(custom_metadata={"userMetadata": checkpoint.to_json()})
     path = lake.silver("source", NAME.schema, NAME.table).path
     deltalake.write_deltalake(path, ROWS, mode="append", commit_properties=properties)
     before = published(lake, silver_version=3)
-    assert bool(settled_targets(lake, before)) == is_settled
+    assert bool(unchanged_targets(lake, before)) == is_unchanged

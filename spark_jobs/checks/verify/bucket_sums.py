@@ -1,0 +1,151 @@
+"""Rows of either side of a comparison, hashed by tasks: sums of hashes by bucket, and the rows of some buckets.
+
+Put here: the hash of a row, and the tasks. Not here: which ranges and files a table has (server_rows.py, lake_rows.py),
+or comparing (compare.py).
+
+Both sides are columns of Arrow, of the types that the lake has them in. Rows of the server come as a load reads them,
+by the binary protocol, but for text, of which the server itself makes UTF-8: the decoder's tables of characters are not
+compared with themselves. Hashes only decide which rows are looked at: whether these differ is judged by texts that both
+sides' SQL makes (value_text.py).
+
+A bucket is a hash of the key, never a range of keys: the server orders keys by their collation, the lake by their
+bytes. Hashes are added, not joined by XOR: of a row that stands twice both would vanish.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_jobs.checks.verify.protocol import Buckets
+from spark_jobs.checks.verify.row_digest import DigestLayout
+from spark_jobs.delta.schema import TableSchema, from_spark_types
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.downstream.merge_job import ADDED
+from spark_jobs.engine.inherited_rows import row_groups
+from spark_jobs.engine.key_hash import hashes, hashes_of
+from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
+from spark_jobs.pipeline.initial_load.selecting import Selecting
+from spark_jobs.silver.keyless_rows import content
+
+RAW = "_raw"
+DIGEST = "digest"
+
+
+@dataclass(frozen=True, slots=True)
+class HashedColumns:
+    """Columns that rows are hashed over, the key's, and the number of buckets.
+
+    schema: names and Arrow types as the lake has them, the exact texts (RAW) last.
+    """
+
+    schema: pa.Schema
+    key: tuple[str, ...]
+    buckets: int
+
+    @classmethod
+    def of(cls, layout: DigestLayout, buckets: int) -> "HashedColumns":
+        types = {column.name: column.lake_type for column in layout.columns} | {RAW: ADDED[RAW]}
+        schema = from_spark_types(types, column_mapping=False).arrow(physical=False)
+        return cls(schema, tuple(column.name for column in layout.key), buckets)
+
+    def buckets_of(self, rows: pa.Table) -> NDArray[np.int64]:
+        """The bucket of each row."""
+        return (hashes(rows, self.key) % np.uint64(self.buckets)).astype(np.int64)
+
+    def digests_of(self, rows: pa.Table) -> NDArray[np.int64]:
+        """The hash of each row, over all columns."""
+        names = [name for name in self.schema.names if name != RAW]
+        return hashes_of(content(rows, names), len(rows)).view(np.int64)
+
+    def converted(self, rows: pa.Table) -> pa.Table:
+        """Rows in the schema's types. A column that has a value which its type cannot hold stays what it is."""
+        columns = [_cast(rows.column(field.name), field.type) for field in self.schema]
+        return pa.table(columns, names=self.schema.names)
+
+
+def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return values.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # its rows have other hashes, and are looked at one by one
+        return values
+
+
+class HashTask(Protocol):
+    """Rows of one side that a task reads."""
+
+    @property
+    def columns(self) -> HashedColumns: ...
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows in pieces, with the columns of the schema and perhaps of other types."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRanges:
+    """Ranges of the server's rows, read one after the other on a connection for each."""
+
+    selecting: Selecting
+    parts: tuple[KeyRange, ...]
+    columns: HashedColumns
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Raises SourceError, and what the decoder raises."""
+        for part in self.parts:
+            for changes in self.selecting.read(part):
+                yield pa.Table.from_batches([changes.with_exact_texts()])
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFiles:
+    """Data files of a table of the lake. current: the flag that rows have which count, and its value."""
+
+    path: str
+    schema: TableSchema
+    files: tuple[DataFile, ...]
+    current: tuple[str, bool] | None
+    columns: HashedColumns
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Raises LakeError."""
+        names = [*self.columns.schema.names, *([self.current[0]] if self.current else [])]
+        for file in self.files:
+            for _, living, rows in row_groups(self.path, self.schema, file, names):
+                is_counted = living
+                if self.current:
+                    name, value = self.current
+                    is_counted = living & (np.asarray(rows.column(name), np.bool_) == value)
+                yield rows.filter(pa.array(is_counted))
+
+
+def sums(task: HashTask) -> Iterator[Buckets]:
+    """The sums of a task's rows."""
+    columns = task.columns
+    result = Buckets.empty(columns.buckets)
+    for rows in map(columns.converted, task.tables()):
+        result.add_rows(columns.buckets_of(rows), columns.digests_of(rows))
+    yield result
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRowsTask:
+    """A task, and the buckets whose rows it gives."""
+
+    task: HashTask
+    buckets: tuple[int, ...]
+
+
+def bucket_rows(work: BucketRowsTask) -> Iterator[pa.Table]:
+    """The key's columns, the exact texts and the hash (DIGEST, int64) of the rows in some buckets, in pieces."""
+    columns = work.task.columns
+    is_chosen = np.zeros(columns.buckets, np.bool_)
+    is_chosen[list(work.buckets)] = True
+    for table in work.task.tables():
+        rows = columns.converted(table)
+        rows = rows.filter(pa.array(is_chosen[columns.buckets_of(rows)]))
+        if len(rows):
+            yield rows.select([*columns.key, RAW]).append_column(DIGEST, pa.array(columns.digests_of(rows)))
