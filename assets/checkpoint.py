@@ -54,6 +54,7 @@ INSERTED = "rows/inserted"
 UPDATED = "rows/updated"
 DELETED = "rows/deleted"
 LEFT_OUT = "rows/left_out"
+DERIVED = "rows/derived"
 """Changes and statements that rules left out; after it, one key a rule with its name."""
 NEVER_WHOLE = "rows/keys_never_whole"
 """Keys that a table lacks because row images left columns out and none held the row whole."""
@@ -259,8 +260,11 @@ def _redacted(extracted: "Extracted") -> Metadata:
     return {REDACTED_EVENTS: number(extracted.redacted_events), REDACTED_BYTES: number(extracted.redacted_bytes)}
 
 
-def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
-    """Metadata of a silver commit: its rows are keys, by net operation in the window."""
+def of_compacted(compacted: "Compacted", table: "Table", derived: int = 0) -> Metadata:
+    """Metadata of a silver commit: its rows are keys, by net operation in the window.
+
+    derived: changes of the run that were derived from foreign keys.
+    """
     return {
         **of_range(compacted.range),
         CHANGES: number(compacted.changes),
@@ -268,6 +272,7 @@ def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
         UPDATED: number(compacted.updates),
         DELETED: number(compacted.deletes),
         **_left_out(compacted.left_out),
+        **({DERIVED: number(derived)} if derived else {}),
         **lag(compacted.committed_at),
         **_log_bytes(compacted.head),
         **_pace(CHANGES_PER_SECOND, compacted.changes, compacted.seconds),

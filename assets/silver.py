@@ -78,7 +78,8 @@ def _steps(pipeline: Pipeline, lineage: Lineage, outcome: "Outcome | None") -> d
     steps, particulars = {}, particulars_of(pipeline, source)
     for compacted in outcome.compacted:
         name = (compacted.name.schema, compacted.name.table)
-        metadata = checkpoint.of_compacted(compacted, lake_of(pipeline).silver(source, *name))
+        derived = outcome.derived.get(compacted.name, 0)
+        metadata = checkpoint.of_compacted(compacted, lake_of(pipeline).silver(source, *name), derived)
         steps[lineage.catalog.silver(source, name)] = StepResult(
             compacted.range.stop, metadata | particulars(compacted.name, compacted.range)
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks import (
+    cascades,
     catchup,
     cliffs,
     decoding,
@@ -62,6 +63,7 @@ PARTS = (
     "store",
     "cliffs",
     "follow",
+    "cascades",
 )
 
 
@@ -96,6 +98,9 @@ def main() -> None:
     )
     arguments.add_argument("--seconds", type=float, default=60.0, help="follow: of load that is measured (default 60)")
     arguments.add_argument("--interval", type=float, default=0.0, help="follow: run --interval (default 0)")
+    arguments.add_argument(
+        "--children", type=int, default=1_000_000, help="cascades: rows of the child table (default 1000000)"
+    )
     options = arguments.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
@@ -130,6 +135,7 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         "cliffs": lambda: cliffs.measure(
             session, folder, options.cases, options.rounds, (options.rows, options.transactions)
         ),
+        "cascades": lambda: cascades.measure(session(), folder, options.children),
         "follow": lambda: freshness.measure(folder, options.seconds, options.interval),
         "store": lambda: store.measure(folder, options.tables),
         "replay": lambda: replay.measure(session(), folder, options.folded),

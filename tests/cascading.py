@@ -6,6 +6,7 @@ Put here: making them, and reading what the server logged of them. Not here: wha
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,7 +30,8 @@ PAIRS = (
 )
 """Columns of a child, and those of a parent that they may refer to."""
 TEXTS = ("a", "A", "á", "b", "B", "b ", "ß", "ss", "s", "z", "Z", "", " ", "æ", "ae", "ñ", "n", "ö", "Ö")
-NUMBERS = range(1, 25)
+FEW = 24
+"""Numbers that keys are of: so many rows a table has at most, nearly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class After:
     rows: dict[str, set[tuple[Any, ...]]]
 
 
-@dataclass(slots=True)
+@dataclass
 class RandomTables:
     """Tables of a schema with foreign keys among them, in all shapes that the server takes."""
 
@@ -58,10 +60,27 @@ class RandomTables:
     text: str
     """Type of the columns of text, with its collation."""
     tables: int = 4
+    size: int = FEW
+    """Numbers that keys are of; texts are longer where there are more."""
+    shares: bool = False
+    """True if keys of a child may have columns in common, whose order of effects the log does not tell."""
     columns: dict[str, list[str]] = field(default_factory=dict)
     references: list[Reference] = field(default_factory=list)
     start: "After | None" = None
     """Before the first key, and the first row."""
+
+    @cached_property
+    def _server_version(self) -> str:
+        return str(self.database.execute("SELECT VERSION()")[0][0])
+
+    @property
+    def is_mariadb(self) -> bool:
+        return "MariaDB" in self._server_version
+
+    @property
+    def _log_statement(self) -> str:
+        is_renamed = not self.is_mariadb and int(self._server_version.partition(".")[0]) > 8
+        return "BINARY LOG" if is_renamed else "MASTER"
 
     def create(self) -> None:
         """Makes the tables, then keys between any two of them, cycles and self-references included."""
@@ -72,27 +91,38 @@ class RandomTables:
                 " UNIQUE (n, x), UNIQUE (n), UNIQUE (x), KEY (r, s), KEY (s)) ENGINE=InnoDB"
             )
         self.start = self.after()
-        for number in range(self.tables + 2):
+        for number in range((1 if self.shares else 4) * (self.tables + 2)):
             self._try_key(f"f{number}")
         for _ in range(4):
             for table in self.columns:
-                self._try(f"INSERT IGNORE INTO {table} VALUES {', '.join(self._row() for _ in NUMBERS)}")
+                self._try(f"INSERT IGNORE INTO {table} VALUES {', '.join(self._row() for _ in range(self.size))}")
 
     def _try_key(self, name: str) -> None:
         """Adds a key, unless the server has reasons against it."""
         child, parent = (f"t{self.chance.randrange(self.tables)}" for _ in range(2))
         columns, parent_columns = self.chance.choice(PAIRS)
+        # MySQL refuses a column that refers to itself, and 8.0 leaves other keys out of force then.
+        if (child, columns) == (parent, parent_columns) and not self.is_mariadb:
+            return
         on_delete, on_update = (self.chance.choice(RULES) for _ in range(2))
         statement = (
             f"ALTER TABLE {child} ADD CONSTRAINT {name} FOREIGN KEY ({columns}) REFERENCES {parent} ({parent_columns}) "
             f"ON DELETE {on_delete} ON UPDATE {on_update}"
         )
+        taken = {name for known in self.references if known.child.table == child for name in known.key.columns}
+        if not self.shares and taken & {*columns.split(", ")}:
+            return
         try:
             self.database.execute(statement)
         except pymysql.Error:
             return
         (key,) = declared_keys(statement, self.database.name)
         self.references.append(Reference(TableName(self.database.name, child), key))
+
+    @property
+    def is_large(self) -> bool:
+        """True if statements are to change many rows, few of which the server refuses."""
+        return self.size > FEW
 
     def transaction(self) -> None:
         """Some statements, of which the server refuses what breaks a key."""
@@ -102,25 +132,39 @@ class RandomTables:
             self._try(self._statement())
         self.database.execute("COMMIT" if self.chance.random() < 0.9 else "ROLLBACK")
 
+    def alter(self, number: int) -> None:
+        """A statement about a table, or its keys. number: of the statement, for names of keys."""
+        kind = self.chance.randrange(3)
+        if kind == 0:
+            self._try(f"ALTER TABLE t{self.chance.randrange(self.tables)} MODIFY v BIGINT")
+        elif kind == 1 and len(self.references) > 1:
+            reference = self.references.pop(self.chance.randrange(len(self.references)))
+            self.database.execute(f"ALTER TABLE {reference.child.table} DROP FOREIGN KEY {reference.key.name}")
+        else:
+            self._try_key(f"g{number}")
+
     def _try(self, statement: str) -> None:
         with suppress(pymysql.Error):  # the server has taken back what the statement did
             self.database.execute(statement)
 
     def _statement(self) -> str:
         kinds = (self._insert, self._insert_or_update, self._referral, self._of_parents, self._delete, self._update)
-        (kind,) = self.chance.choices(kinds, (3, 1, 3, 3, 2, 3))
+        (kind,) = self.chance.choices(kinds, (5, 1, 9, 9, 1, 2) if self.is_large else (3, 1, 3, 3, 2, 3))
         return kind(f"t{self.chance.randrange(self.tables)}")
 
     def _insert(self, table: str) -> str:
-        rows = ", ".join(self._row() for _ in range(8))
-        verb = self.chance.choice(["INSERT INTO", "INSERT IGNORE INTO", "INSERT IGNORE INTO", "REPLACE INTO"])
+        rows = ", ".join(self._row() for _ in range(self.size if self.is_large else self.size // 3))
+        verbs = ["INSERT INTO", "INSERT IGNORE INTO", "INSERT IGNORE INTO", "REPLACE INTO"]
+        verb = self.chance.choice(verbs[1:3] if self.is_large else verbs)
         return f"{verb} {table} VALUES {rows}"
 
     def _insert_or_update(self, table: str) -> str:
-        return f"INSERT INTO {table} VALUES {self._row()} ON DUPLICATE KEY UPDATE id = id + 30, n = n + 30"
+        return (
+            f"INSERT INTO {table} VALUES {self._row()} ON DUPLICATE KEY UPDATE {self._later('id')}, {self._later('n')}"
+        )
 
     def _delete(self, table: str) -> str:
-        few_rows = f"id IN ({self._number()}, {self._number()}, {self._number()})"
+        few_rows = f"id IN ({', '.join(self._number() for _ in range(self.size // 8))})"
         many_rows = f"{self._part('id')} AND id > {self._number()}"
         return self.chance.choice(
             [f"DELETE IGNORE FROM {table} WHERE {few_rows}", f"DELETE FROM {table} WHERE {many_rows}"]
@@ -143,9 +187,13 @@ class RandomTables:
             f"c.{column} = {'UPPER' if column in 'xs' and self.chance.random() < 0.3 else ''}(p.{parent_column})"
             for column, parent_column in zip(reference.key.columns, reference.key.parent_columns, strict=True)
         ]
+        # Of few rows one parent gets the children, of many each parent some.
+        parents = f"p.id = {self._number()}"
+        if self.is_large:
+            parents = f"p.id BETWEEN c.id - {self.chance.randrange(20)} AND c.id"
         return (
             f"UPDATE IGNORE {reference.child.table} c, {reference.key.parent.table} p SET {', '.join(values)} "
-            f"WHERE {self._part('c.id')} AND p.id = {self._number()}"
+            f"WHERE {self._part('c.id')} AND {parents}"
         )
 
     def _of_parents(self, table: str) -> str:
@@ -159,33 +207,39 @@ class RandomTables:
         rows = f"{equal} WHERE {self._part('c.id')}"
         if self.chance.random() < 0.5:
             return f"DELETE p FROM {parent} p JOIN {child} c ON {rows}"
-        setting = self.chance.choice(["id = p.id + 30", "n = p.n + 30", "x = UPPER(p.x)", "x = CONCAT('q', p.x)"])
+        moved = [f"{name} = p.{name} + {self.size + 6}" for name in ("id", "n")]
+        setting = self.chance.choice([*moved, "x = UPPER(p.x)", "x = CONCAT('q', p.x)"])
         return f"UPDATE IGNORE {parent} p JOIN {child} c ON {rows.replace(' WHERE', f' SET p.{setting} WHERE')}"
+
+    def _later(self, column: str) -> str:
+        return f"{column} = {column} + {self.size + 6}"
 
     def _setting(self) -> str:
         """A change of a column that keys may refer to."""
         column = self.chance.choice(["id", "n", "x"])
         if column == "x":
             return f"x = {self.chance.choice([self._text(), 'UPPER(x)', 'LOWER(x)'])}"
-        return f"{column} = {self.chance.choice([f'{column} + 30', f'{column} % 30', f'{column} + 1', self._number()])}"
+        value = self.chance.choice([f"{column} % {self.size + 6}", f"{column} + 1", self._number()])
+        return self.chance.choice([self._later(column), *[f"{column} = {value}"] * 3])
 
     def _row(self) -> str:
-        numbers = self._maybe(self._number(), 0.8), self._maybe(self._number(), 0.2)
-        texts = self._maybe(self._text(), 0.8), self._maybe(self._text(), 0.2)
+        refers = 0.01 if self.is_large else 0.2
+        numbers = self._maybe(self._number(), 0.8), self._maybe(self._number(), refers)
+        texts = self._maybe(self._text(), 0.8), self._maybe(self._text(), refers)
         return f"({self._number()}, {numbers[0]}, {texts[0]}, {numbers[1]}, {texts[1]}, {self._number()})"
 
     def _maybe(self, value: str, chance: float) -> str:
         return value if self.chance.random() < chance else "NULL"
 
     def _number(self) -> str:
-        return str(self.chance.choice(NUMBERS))
+        return str(self.chance.randrange(1, self.size * (4 if self.is_large else 1) + 1))
 
     def _text(self) -> str:
-        return f"'{self.chance.choice(TEXTS)}{self.chance.choice(TEXTS)}'"
+        return f"'{''.join(self.chance.choice(TEXTS) for _ in range(4 if self.is_large else 2))}'"
 
     def after(self) -> After:
         """What the server has now."""
-        file, end = self.database.execute("SHOW MASTER STATUS")[0][:2]
+        file, end = self.database.execute(f"SHOW {self._log_statement} STATUS")[0][:2]
         rows = {table: set(self.database.execute(f"SELECT * FROM {table}")) for table in self.columns}
         return After((file, end), rows)
 

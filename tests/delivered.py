@@ -55,7 +55,7 @@ class Copy:
             login |= {"port": port, "tls": {"enabled": False}}
         routes = [{"from": f"{self.shop.database.name}.*", "to": f"{self.schema}.{{1}}"}]
         routes = keys.pop("routes", routes)
-        names = ("columns", "filters", "row_filters", "downstream", "retention", "on_drop")
+        names = ("columns", "filters", "row_filters", "downstream", "retention", "on_drop", "on_cascade")
         rules = {name: keys.pop(name) for name in names if name in keys}
         return self.shop.pipeline(live=live, routes=routes, deliveries={"copy": {"mysql": login} | keys}, **rules)
 

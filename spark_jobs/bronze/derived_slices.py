@@ -11,19 +11,21 @@ of silver or downstream tells that it was derived.
 Put here: the table's format, and reading it. Not here: what the changes are (spark_jobs/cascades/).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from spark_jobs.binlog import Changes, TableDefinition, TableName
-from spark_jobs.bronze.index import DERIVED
+from spark_jobs.bronze.index import DERIVED, SliceIndex
 from spark_jobs.ddl.definitions import from_json, to_json
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Checkpoint, member
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 
 FIRST_DERIVED_ROW = 1 << 30
@@ -35,6 +37,7 @@ COLUMNS = {
     "number": "BIGINT",
     "file": "STRING",
     "start": "BIGINT",
+    "transaction_start": "BIGINT",
     "committed_at": "TIMESTAMP",
     "changes": "BIGINT",
     "bytes": "BIGINT",
@@ -43,7 +46,8 @@ COLUMNS = {
     "context": "BINARY",
     "payload": "BINARY",
 }
-"""Of the table. start: the first event that changes were derived from. bytes: of ``payload``. definition: the child's.
+"""Of the table. start: the first event that changes were derived from, of an XA transaction its XA COMMIT;
+transaction_start: where its transaction begins. bytes: of ``payload``. definition: the child's.
 context: empty."""
 _TIME = pa.timestamp("us", "UTC")
 _ARROW = pa.schema(
@@ -53,14 +57,20 @@ _ARROW = pa.schema(
         ("number", pa.int64()),
         ("file", pa.string()),
         ("start", pa.int64()),
+        ("transaction_start", pa.int64()),
         ("committed_at", _TIME),
         *((name, pa.int64()) for name in ("changes", "bytes")),
         *((name, pa.string()) for name in ("definition", "gtid")),
         *((name, pa.binary()) for name in ("context", "payload")),
     ]
 )
-_LOCATED = ("schema", "table", "stretch", "number", "file", "start", "committed_at", "bytes", "definition")
+_LOCATED = (
+    *("schema", "table", "stretch", "number", "file", "start", "transaction_start", "committed_at", "bytes"),
+    "definition",
+)
 _RAW = pa.map_(pa.string(), pa.string())
+_NAME = ("schema", "table")
+_FIRST = Position("log.0", 0)
 _OUTSIDE = "../../cascades/"
 """What the paths of its data files begin with, from bronze's folder."""
 
@@ -70,18 +80,26 @@ class CascadesCommit(Checkpoint):
     """A commit of derived changes, complete up to its position for the tables that it names.
 
     positions: by child table up to where all changes of its rows are derived. changes: how many this commit has.
+    removed: by child table up to where changes of it were removed, with the log that they stood in.
     """
 
     positions: Mapping[str, str] = field(default_factory=dict, metadata=member("positions"))
     changes: int = field(default=0, metadata=member("changes"))
+    removed: Mapping[str, str] = field(default_factory=dict, metadata=member("removed"))
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedSlice:
-    """Changes of a child table, derived from the events of one transaction; ``at`` is the first event's position."""
+    """Changes of a child table, derived from the events of one transaction.
+
+    Attributes:
+        at: the first event's position; of an XA transaction that of its XA COMMIT.
+        transaction: where the transaction begins.
+    """
 
     name: TableName
     at: Position
+    transaction: Position
     definition: TableDefinition
     changes: Changes
 
@@ -95,6 +113,7 @@ class DerivedSlice:
             "number": self.at.number,
             "file": self.at.file,
             "start": self.at.offset,
+            "transaction_start": self.transaction.offset,
             "committed_at": self.changes.committed_at[0].as_py(),
             "changes": len(self.changes),
             "definition": to_json(self.definition),
@@ -125,14 +144,39 @@ def _lake_of(bronze: str) -> str:
     return bronze.rsplit("/", 2)[0]
 
 
+def removed_to(bronze: str) -> dict[TableName, Position]:
+    """By child table of bronze's source up to where its derived changes were removed. Raises LakeError."""
+    commit = CascadesCommit.of_head(_table(bronze).head())
+    removed = commit.removed if commit else {}
+    return {TableName(*name.split(".", 1)): Position.parse(position) for name, position in removed.items()}
+
+
+def tables_before(bronze: str, oldest: Position) -> set[TableName]:
+    """The child tables with derived changes in files of the log before a position's. Raises LakeError."""
+    slices = read(bronze, Range(_FIRST, replace(oldest, offset=0)))
+    return {TableName(*pair) for pair in zip(*(slices.column(name).to_pylist() for name in _NAME), strict=True)}
+
+
+def _table(bronze: str) -> Table:
+    lake, source = _lake_of(bronze), bronze.rsplit("/", 1)[1]
+    return Table(f"{lake}/cascades/{source}", plain=False)
+
+
 def _derived_snapshot(bronze: str) -> Snapshot | None:
     """The newest version of the derived changes of bronze's source; None where there are none."""
-    return snapshot_of(f"{_lake_of(bronze)}/cascades/{bronze.rsplit('/', 1)[1]}")
+    return snapshot_of(_table(bronze).path)
 
 
 def _data_file(snapshot: Snapshot, file: DataFile) -> str:
     """The path of a data file, from bronze's folder."""
     return f"{_OUTSIDE}{snapshot.path.rsplit('/', 1)[1]}/{unquote(file.path)}"
+
+
+def with_derived(index: SliceIndex, bronze: str, within: Range) -> SliceIndex:
+    """The slices of a part of the log with the derived ones. bronze: the bronze table's path. Raises LakeError."""
+    if _derived_snapshot(bronze) is None:
+        return index
+    return replace(index, derived=read(bronze, within), derived_removed_to=removed_to(bronze))
 
 
 def read(bronze: str, within: Range) -> pa.Table:
@@ -175,7 +219,6 @@ def _located(snapshot: Snapshot, file: DataFile) -> Iterator[pa.Table]:
                 "row_group": pa.repeat(pa.scalar(group, pa.int32()), count),
                 "row": pa.array(range(count), pa.int32()),
                 "offset": pa.repeat(pa.scalar(0, pa.int64()), count),
-                "transaction_start": stored.column("start"),
             }
             nulls = pa.nulls(count)
             yield pa.table([cells.get(name, nulls) for name in DERIVED.names], names=DERIVED.names).cast(DERIVED)
@@ -191,21 +234,42 @@ def definitions_in(slices: pa.Table) -> dict[TableName, list[tuple[Position, Tab
     return by_table
 
 
-def stored_changes(bronze: str, slices: pa.Table) -> Iterator[tuple[TableName, Position, pa.Table]]:
-    """Derived changes as they are stored, slice by slice. slices: rows of DERIVED. Raises LakeError."""
+@dataclass(frozen=True, slots=True)
+class DerivedChanges:
+    """A stored slice. definition: of the child table, as its log has it."""
+
+    definition: TableDefinition
+    at: Position
+    payload: bytes
+
+    def batch(self) -> pa.Table:
+        """The changes as they are stored."""
+        return _batch_of(self.payload)
+
+    def changes(self, definition: TableDefinition) -> Changes:
+        """The changes by a definition. Raises LakeError where it has other columns."""
+        return changes_of(self.payload, definition)
+
+
+def stored_changes(bronze: str, slices: pa.Table) -> Iterator[DerivedChanges]:
+    """Derived changes, slice by slice. slices: rows of DERIVED. Raises LakeError."""
     if not len(slices):
         return
     snapshot = _derived_snapshot(bronze)
     assert snapshot is not None, "its slices were read"
     files = {_data_file(snapshot, file): file for file in snapshot.files}
+    group: tuple[str, int] | None = None
+    payloads = pa.chunked_array([], pa.binary())
     for row in slices.to_pylist():
-        file = files[row["data_file"]]
-        with data_files.reading(snapshot.path, file):
-            opened = data_files.open_file(snapshot.path, file)
-            stored = data_files.read_row_group(opened, row["row_group"], ["payload"], snapshot.schema)
-        payload = stored.column("payload")[row["row"]].as_py()
-        at = Position(row["file"], row["start"], row["stretch"])
-        yield TableName(row["schema"], row["table"]), at, _batch_of(payload)
+        # Slices that follow each other lie in one row group as a rule.
+        if (row["data_file"], row["row_group"]) != group:
+            group = row["data_file"], row["row_group"]
+            file = files[group[0]]
+            with data_files.reading(snapshot.path, file):
+                opened = data_files.open_file(snapshot.path, file)
+                payloads = data_files.read_row_group(opened, group[1], ["payload"], snapshot.schema).column("payload")
+        payload = payloads[row["row"]].as_py()
+        yield DerivedChanges(from_json(row["definition"]), Position(row["file"], row["start"], row["stretch"]), payload)
 
 
 def _payload_of(changes: Changes) -> bytes:
@@ -218,12 +282,21 @@ def _payload_of(changes: Changes) -> bytes:
     )
     columns = [changes.op, changes.offset, changes.row, changes.committed_at, after, before, raw, before_raw]
     names = ["op", "offset", "row", "committed_at", "after", "before", "raw", "before_raw"]
-    batch = pa.RecordBatch.from_arrays(columns, names=names)
+    return _written(pa.RecordBatch.from_arrays(columns, names=names))
+
+
+def _written(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def payload_of_some(payload: bytes, is_kept: pa.Array) -> bytes:
+    """A slice's payload with some of its changes, at least one. is_kept: mask of them."""
+    (batch,) = _batch_of(payload).filter(is_kept).combine_chunks().to_batches()
+    return _written(batch)
 
 
 def _batch_of(payload: bytes | memoryview | pa.Buffer) -> pa.Table:
@@ -265,6 +338,9 @@ def _image_of(cells: pa.ChunkedArray, definition: TableDefinition) -> pa.RecordB
     return pa.RecordBatch.from_arrays([flat[field.name].cast(field.type) for field in schema], schema=schema)
 
 
-def count(slices: Sequence[DerivedSlice]) -> int:
-    """The changes of slices."""
-    return sum(len(part.changes) for part in slices)
+def counts(slices: Sequence[DerivedSlice]) -> Counter[TableName]:
+    """By child table the changes of slices."""
+    changes = Counter[TableName]()
+    for part in slices:
+        changes[part.name] += len(part.changes)
+    return changes

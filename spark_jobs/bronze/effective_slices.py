@@ -62,12 +62,15 @@ class EffectiveSlices:
         there (``Position.order``). selected: of each data file only these, and those of XA transactions. Payloads of
         no others are read.
         """
-        outer = Range(self._transaction_begin(within.start), self._transaction_end(within.stop))
-        for part in self._parts(outer):
+        for part in self._parts(self.outer(within)):
             index = self._slices(part, selected)
             xa = committed(self._files, part, self._snapshot.oldest)
             effective = taking_effect(index, xa)
             yield from (self._located_slices(effective, row) for row in _rows_of(effective, tables, positions))
+
+    def outer(self, within: Range) -> Range:
+        """A range with the whole transactions that it touches. Raises LakeError."""
+        return Range(self._transaction_begin(within.start), self._transaction_end(within.stop))
 
     def logged(self, part: Range) -> Iterator[pa.RecordBatch]:
         """The slices whose bytes lie in a part of the log, where they were logged, as rows of bronze.

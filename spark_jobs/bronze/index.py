@@ -22,6 +22,7 @@ from spark_jobs.binlog import MAGIC, TableName
 from spark_jobs.bronze.boundaries import CELLS, parts_of
 from spark_jobs.bronze.data_files import ChosenRows, DataFiles
 from spark_jobs.bronze.table import ARROW, COLUMNS
+from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 
@@ -105,6 +106,8 @@ class SliceIndex:
     """Of slices that are parts of what is stored the columns of bronze, by data file, row group, row and offset."""
     derived: pa.Table = field(default_factory=DERIVED.empty_table)
     """Slices of derived changes in the same part of the log, which are no slices of it: rows of DERIVED."""
+    derived_removed_to: Mapping[TableName, Position] = field(default_factory=dict)
+    """By table up to where derived changes of it were removed, so that its rows cannot be made from there."""
 
     def __len__(self) -> int:
         return len(self.slices)
@@ -157,8 +160,16 @@ class SliceIndex:
         """Slices that a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
 
         Where a range begins or ends inside a slice, the index has to be cut there. quarantined: positions of events; XA
-        transactions that begin or are committed at one are left out as a whole.
+        transactions that begin or are committed at one are left out as a whole. Raises TableStopped for log whose
+        derived changes were removed.
         """
+        # Log that lacks a part of the changes is refused before anything is read.
+        removed_to = self.derived_removed_to.get(name)
+        if removed_to and any(part and part.start < removed_to for part in ranges):
+            raise TableStopped(
+                f"{name}: changes that foreign keys made to its rows before {removed_to} were removed with that log "
+                f"(stratalog gc), and what is read again from before has not all of its changes; begin at {removed_to}"
+            )
         rows, windows = self.in_ranges(self.rows_of(name), ranges)
         slices = self.slices.take(pa.array(rows))
         if quarantined:
@@ -171,7 +182,9 @@ class SliceIndex:
             "bytes": pc.subtract(slices.column("stop"), slices.column("start")),
         }
         logged = pa.table([cells[name] if name in cells else slices[name] for name in OF_TABLE.names], schema=OF_TABLE)
-        return pa.concat_tables([logged, *self._derived_of(name, ranges)])
+        # Slices of derived changes are not in the log's order yet.
+        derived = [*self._derived_of(name, ranges)]
+        return _by_effect(pa.concat_tables([logged, *derived])) if derived else logged
 
     def _derived_of(self, name: TableName, ranges: Sequence[Range]) -> Iterator[pa.Table]:
         """The slices of derived changes of a table in each of some ranges, as OF_TABLE."""
@@ -422,6 +435,12 @@ def read_slices(
         slices = pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
         tables.append(slices.filter(_lies_in(within, kind)))
     return SliceIndex(files, ordered(pa.concat_tables(tables)))
+
+
+def _by_effect(slices: pa.Table) -> pa.Table:
+    """Rows of OF_TABLE in the order in which they take effect; of one position as they are."""
+    effect = [pc.coalesce(slices[f"effect_{name}"], slices[name]).to_numpy() for name in ("stretch", "number", "start")]
+    return slices.take(pa.array(np.lexsort([*reversed(effect)])))
 
 
 def ordered(slices: pa.Table) -> pa.Table:

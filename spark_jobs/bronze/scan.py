@@ -206,7 +206,7 @@ def scan_effective(
     """
     inside = [cut for cut in cuts if within.start <= cut <= within.stop]
     index = read_index(table, version, within).cut(inside).within(within)
-    index = replace(index, derived=derived_slices.read(table.path, within))
+    index = derived_slices.with_derived(index, table.path, within)
     range_scan = scan_metadata(index)
     if not range_scan.has_xa:
         return index, _with_derived(range_scan, index)

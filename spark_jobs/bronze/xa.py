@@ -219,7 +219,7 @@ def read_effective(
     """
     inside = [cut for cut in cuts if within.start <= cut <= within.stop]
     index = read_index(table, version, within).cut(inside).within(within)
-    index = replace(index, derived=derived_slices.read(table.path, within))
+    index = derived_slices.with_derived(index, table.path, within)
     return taking_effect(index, committed(index.files, within, oldest)) if index.flags("is_xa").any() else index
 
 

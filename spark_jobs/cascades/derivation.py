@@ -12,13 +12,14 @@ Put here: the rules, and the rows that they were met by. Not here: where rows an
 (parent_changes.py), or when values are equal (weights.py).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.foreign_keys import ForeignKey
+from spark_jobs.errors import TableStopped
 
 Row = Mapping[str, Any]
 """A row's values by column."""
@@ -34,6 +35,13 @@ class Reference:
 
     child: TableName
     key: ForeignKey
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.child, self.key)))
+
+    def __hash__(self) -> int:
+        return self._hash  # rows are looked up by it, several times each
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +83,69 @@ class RowLookups:
     located: Callable[[Reference, Weights], Iterable[Row]]
 
 
+@dataclass(slots=True)
+class Copies:
+    """Rows of a table without a key, equal ones counted: by identity, which is of all values.
+
+    Attributes:
+        counts: of copies now, and of copies that came less copies that went where ``located`` does not have the row.
+        located: of which the copies before all changes are counted.
+    """
+
+    rows: dict[Key, Row] = field(default_factory=dict)
+    counts: Counter[Key] = field(default_factory=Counter)
+    located: set[Key] = field(default_factory=set)
+
+    def note(self, identity: Key, row: Row, copies: int) -> None:
+        self.rows[identity] = row
+        self.counts[identity] += copies
+
+
+Effect = tuple[tuple[str, Any], ...] | None
+"""New values of columns by a foreign key, None of a delete."""
+
+
+@dataclass(slots=True)
+class _SharedColumns:
+    """What follows from one change, of children with several keys that share columns.
+
+    InnoDB goes through the children of a row in the order of an index, which no log tells. Where one key's effect on a
+    row decides whether another key finds it, so does the order.
+
+    Attributes:
+        met: by child and row how it was, with the key by which it was changed first, that key's effect, and its cause.
+        searches: by child the keys whose children were looked for, with weights, effect and cause.
+    """
+
+    met: dict[tuple[TableName, Key], tuple[Row, Reference, Effect, int]] = field(default_factory=dict)
+    searches: dict[TableName, list[tuple[Reference, Weights, Effect, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def require_any_order(self, weights: Callable[[TableName, Sequence[str], Row], Weights | None]) -> None:
+        """Raises TableStopped where another order would have had another result."""
+        for (table, _), (row, first, effect, cause) in self.met.items():
+            for second, wanted, second_effect, second_cause in self.searches[table]:
+                is_alike = second is first or effect == second_effect or cause == second_cause
+                if is_alike or not {*second.key.columns} & {*first.key.columns}:
+                    continue
+                if weights(table, second.key.columns, row) == wanted:
+                    names = " and ".join(sorted(key.name or ", ".join(key.columns) for key in (first.key, second.key)))
+                    raise TableStopped(
+                        f"{table}: its foreign keys {names} have columns in common and change the same row at once, "
+                        "and in which order they do is not known"
+                    )
+
+
 class Derivation:
     """Goes through changes in the order of the log."""
 
-    def __init__(self, references: Iterable[Reference], lookups: RowLookups) -> None:
-        self._lookups = lookups
+    def __init__(
+        self, references: Iterable[Reference], ties: RowLookups, copies: Mapping[TableName, Copies] | None = None
+    ) -> None:
+        """copies: the rows of the children that have no key, as they are; they are changed."""
+        self._lookups = ties
+        self._copies = {} if copies is None else copies
         self._by_parent: dict[TableName, list[Reference]] = defaultdict(list)
         self._by_child: dict[TableName, list[Reference]] = defaultdict(list)
         for reference in references:
@@ -91,23 +157,36 @@ class Derivation:
         self._referring: dict[tuple[Reference, Weights], dict[Key, None]] = defaultdict(dict)
         """By weights of a key's columns the rows that have them, or had."""
         self._fetched: set[tuple[Reference, Weights]] = set()
+        self._sharing = {table for table, keys in self._by_child.items() if _share_columns(keys)}
+        self._shared, self._causes = _SharedColumns(), 0
+        for table, counted in self._copies.items():
+            for identity, row in counted.rows.items():
+                self._refer(table, identity, row)
 
     def rows_met(self) -> Mapping[TableName, Mapping[Key, Row | None]]:
         """Rows of children as they are now, of those that were met; None where one is gone."""
         return self._rows
 
     def follow(self, change: ImagePair, *, cascades: bool = True) -> list[DerivedChange]:
-        """A change of the log, and the changes that the server made by it, in the order in which it made them.
+        """The changes that the server made by one of the log, in an order in which it may have made them.
 
-        cascades: whether the server carries out foreign keys at this change, and does not log that.
+        cascades: whether the server carries out foreign keys at this change, and does not log that. Raises TableStopped
+        where they are not known.
         """
         self._note(change.table, change.before, change.after)
         if not cascades or change.before is None:
             return []
-        return list(self._consequences(change.table, change.before, change.after))
+        derived = list(self._consequences(change.table, change.before, change.after))
+        if self._sharing:
+            self._shared.require_any_order(self._lookups.weights)
+            self._shared = _SharedColumns()
+        return derived
 
     def _consequences(self, table: TableName, before: Row, after: Row | None) -> Iterator[DerivedChange]:
         """Changes of child rows that follow from a change of a parent's row."""
+        # What follows from one change of a row has one cause, by whichever key.
+        self._causes += 1
+        cause = self._causes
         for reference in self._by_parent.get(table, ()):
             key = reference.key
             rule = key.on_delete if after is None else key.on_update
@@ -120,37 +199,72 @@ class Derivation:
                 continue
             new_values: Mapping[str, Any] = dict.fromkeys(key.columns) if rule == "SET NULL" else changed
             is_deleted = after is None and rule == "CASCADE"
-            for identity in self._children(reference, before):
-                row = self._rows[reference.child][identity]
-                if row is None or not self._refers(reference, row, before):
-                    continue  # what followed from this change before has met it
+            # A row with a NULL in the key is referred to by nothing.
+            weights = self._lookups.weights(key.parent, key.parent_columns, before)
+            if weights is None:
+                continue
+            effect = None if is_deleted else tuple(new_values.items())
+            if reference.child in self._sharing:
+                self._shared.searches[reference.child].append((reference, weights, effect, cause))
+            for row in self._referring_rows(reference, weights):
+                if reference.child in self._sharing:
+                    met = reference.child, self._lookups.identity(reference.child, row)
+                    self._shared.met.setdefault(met, (row, reference, effect, cause))
                 new_row = None if is_deleted else {**row, **new_values}
                 self._note(reference.child, row, new_row)
                 yield DerivedChange(reference, row, new_row)
                 yield from self._consequences(reference.child, row, new_row)
 
-    def _children(self, reference: Reference, parent: Row) -> list[Key]:
+    def _referring_rows(self, reference: Reference, weights: Weights) -> Iterator[Row]:
+        """The rows of a child that refer to a parent's row, each as it is when its turn comes.
+
+        weights: of the parent's values.
+        """
+        copies, referring = self._copies.get(reference.child), self._referring[reference, weights]
+        for identity in self._children(reference, weights):
+            row = copies.rows[identity] if copies else self._rows[reference.child][identity]
+            if row is None or identity not in referring:
+                continue  # what followed from this change before has met it
+            for _ in range(copies.counts[identity] if copies else 1):
+                yield row
+
+    def _children(self, reference: Reference, weights: Weights) -> list[Key]:
         """The rows of a child that refer to a parent's row, or did."""
-        weights = self._lookups.weights(reference.key.parent, reference.key.parent_columns, parent)
-        if weights is None:
-            return []
         if (reference, weights) not in self._fetched:
             self._fetched.add((reference, weights))
             # A row that was met before is what it is now, and not what it was before all changes.
-            rows = self._rows[reference.child]
-            for row in self._lookups.located(reference, weights):
-                if self._lookups.identity(reference.child, row) not in rows:
-                    self._note(reference.child, None, row)
+            located = self._lookups.located(reference, weights)
+            if reference.child in self._copies:
+                self._count_located(reference.child, located)
+            else:
+                rows = self._rows[reference.child]
+                for row in located:
+                    if self._lookups.identity(reference.child, row) not in rows:
+                        self._note(reference.child, None, row)
         return list(self._referring[reference, weights])
 
-    def _refers(self, reference: Reference, row: Row, parent: Row) -> bool:
-        child_weights = self._lookups.weights(reference.child, reference.key.columns, row)
-        return child_weights == self._lookups.weights(reference.key.parent, reference.key.parent_columns, parent)
+    def _count_located(self, table: TableName, located: Iterable[Row]) -> None:
+        """Counts copies that a table without a key had before all changes."""
+        copies, new = self._copies[table], set[Key]()
+        for row in located:
+            identity = self._lookups.identity(table, row)
+            if identity not in copies.located:
+                new.add(identity)
+                copies.note(identity, row, 1)
+                self._refer(table, identity, row)
+        copies.located |= new
 
     def _note(self, table: TableName, before: Row | None, after: Row | None) -> None:
         """Has the rows of a child as a change leaves them."""
         # A row is found by the weights that it has now, and by no others.
         references = self._by_child.get(table)
+        if table in self._copies:
+            for row, count in ((before, -1), (after, 1)):
+                if row is not None:
+                    identity = self._lookups.identity(table, row)
+                    self._copies[table].note(identity, row, count)
+                    self._refer(table, identity, row)
+            return
         if references is None:
             return
         rows = self._rows[table]
@@ -164,7 +278,17 @@ class Derivation:
         if after is not None:
             identity = self._lookups.identity(table, after)
             rows[identity] = after
-            for reference in references:
-                weights = self._lookups.weights(table, reference.key.columns, after)
-                if weights is not None:
-                    self._referring[reference, weights][identity] = None
+            self._refer(table, identity, after)
+
+    def _refer(self, table: TableName, identity: Key, row: Row) -> None:
+        """Has a row found by the weights of its foreign keys' columns."""
+        for reference in self._by_child.get(table, ()):
+            weights = self._lookups.weights(table, reference.key.columns, row)
+            if weights is not None:
+                self._referring[reference, weights][identity] = None
+
+
+def _share_columns(references: Sequence[Reference]) -> bool:
+    """True if a column is of several keys of a child."""
+    columns = [column for reference in references for column in reference.key.columns]
+    return len({*columns}) < len(columns)

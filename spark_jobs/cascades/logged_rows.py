@@ -14,7 +14,7 @@ from spark_jobs.binlog import Decoder, TableDefinition, TableName, definitions_o
 from spark_jobs.binlog.events.types import CASCADES_LOGGED, NO_FOREIGN_KEY_CHECKS
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.cascades.derivation import ImagePair
-from spark_jobs.cascades.mirror_rows import row_of
+from spark_jobs.cascades.key_columns import row_of
 from spark_jobs.cascades.parent_changes import Named, boundary_before
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position
@@ -36,9 +36,9 @@ class LoggedRow:
     """
 
     at: Position
+    committed_at: datetime
     event: Position
     row: int
-    committed_at: datetime
     change: ImagePair
     cascades: bool
 
@@ -80,6 +80,7 @@ def _slice(
     index: SliceIndex, number: int, cells: dict[str, Any], tables: Collection[TableName], named: Named
 ) -> LoggedSlice:
     at, begin, is_moved = index.position(number), index.begin(number), index.is_moved(number)
+    committed_at = index.slices.column("committed_at")[number].as_py()
     content = cells["context"], cells["payload"]
     pairs, rows = [], list[LoggedRow]()
     try:
@@ -92,7 +93,7 @@ def _slice(
             for changes in decoder.decode(
                 begin.file, begin.offset, *content, transaction_start=cells["transaction_start"]
             ):
-                rows.extend(_rows(changes, definition, begin, at if is_moved else None))
+                rows.extend(_rows(changes, definition, begin, (at, committed_at) if is_moved else None))
     except (DecodeError, TableStopped) as error:
         boundary = at if is_moved else boundary_before(index, number, begin.offset)
         raise TableStopped(str(error), boundary) from error
@@ -101,7 +102,10 @@ def _slice(
     return LoggedSlice(number, at, is_moved, tuple(pairs), tuple(rows))
 
 
-def _rows(changes: Any, definition: TableDefinition, begin: Position, effect: Position | None) -> Iterator[LoggedRow]:
+def _rows(
+    changes: Any, definition: TableDefinition, begin: Position, effect: tuple[Position, datetime] | None
+) -> Iterator[LoggedRow]:
+    """effect: of an XA transaction where and when it was committed."""
     names = definition.column_names()
     raws = [
         [None] * len(changes) if texts is None else texts.to_pylist() for texts in (changes.raw, changes.before_raw)
@@ -115,4 +119,4 @@ def _rows(changes: Any, definition: TableDefinition, begin: Position, effect: Po
         event = Position(begin.file, offset, begin.stretch)
         is_unlogged = not flags & (NO_FOREIGN_KEY_CHECKS | CASCADES_LOGGED)
         change = ImagePair(definition.name, old, None if op == _DELETE else image)
-        yield LoggedRow(effect or event, event, row, committed_at, change, is_unlogged)
+        yield LoggedRow(*((event, committed_at) if effect is None else effect), event, row, change, is_unlogged)

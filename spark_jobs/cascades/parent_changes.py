@@ -10,7 +10,8 @@ Source: storage/innobase/row/row0ins.cc (``row_ins_foreign_check_on_constraint``
 Put here: reading these events. Not here: what they do to which rows.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -164,11 +165,32 @@ def _changed(changes: Changes, ordinals: list[int]) -> NDArray[np.bool_]:
 
 def boundary_before(slices: SliceIndex, row: int, offset: int) -> Position:
     """The boundary of transactions before an event of a slice."""
-    starts = _starts(slices, row)
-    return replace(slices.begin(row), offset=max(start for event, start in starts if event <= offset))
+    return Boundaries.of(slices, row).before(offset)
 
 
-def _starts(slices: SliceIndex, row: int) -> Iterator[tuple[int, int]]:
-    """Position where each transaction of a slice begins in it, and where it begins."""
-    for piece in split(slices.record(row)):
-        yield piece.column("start")[0].as_py(), piece.column("transaction_start")[0].as_py()
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """The boundaries of transactions in a slice.
+
+    Attributes:
+        begin: of the slice.
+        events: offsets where its transactions begin in it, in order.
+        starts: those where they begin.
+    """
+
+    begin: Position
+    events: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, slices: SliceIndex, row: int) -> "Boundaries":
+        """Raises LakeError."""
+        pieces = [*split(slices.record(row))]
+        events, starts = (
+            tuple(piece.column(name)[0].as_py() for piece in pieces) for name in ("start", "transaction_start")
+        )
+        return cls(slices.begin(row), events, starts)
+
+    def before(self, offset: int) -> Position:
+        """The boundary before an event."""
+        return replace(self.begin, offset=self.starts[bisect_right(self.events, offset) - 1])

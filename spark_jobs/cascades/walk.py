@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW, DerivedSlice, st
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.cascades.derivation import (
+    Copies,
     Derivation,
     DerivedChange,
     ImagePair,
@@ -34,9 +36,10 @@ from spark_jobs.cascades.derivation import (
     RowLookups,
     Weights,
 )
+from spark_jobs.cascades.key_columns import RAW, KeyColumns, row_of
 from spark_jobs.cascades.logged_rows import LoggedRow, LoggedSlice, logged_slices
-from spark_jobs.cascades.mirror_rows import RAW, KeyColumns, MirrorRows, row_of
-from spark_jobs.cascades.parent_changes import Named, boundary_before
+from spark_jobs.cascades.mirror_rows import MirrorRows
+from spark_jobs.cascades.parent_changes import Boundaries, Named, boundary_before
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.errors import TableStopped
@@ -143,6 +146,7 @@ class Walk:
         bounds = {bound for gap in joined.keys for bound in (gap.since, gap.until) if bound}
         self._bounds = sorted(bounds, key=lambda bound: bound.order)
         self._part = -1
+        self._copies: dict[TableName, Copies] = {}
         self._derivation = Derivation((), self._lookups())
         self._met: dict[TableName, dict[Key, Row | None]] = defaultdict(dict)
         self._met_by: dict[Reference, dict[Weights, list[Row]]] = {}
@@ -152,16 +156,17 @@ class Walk:
         self._slices: list[DerivedSlice] = []
         self._pending: list[_Pending | None] = []
         self._counts: dict[Position, int] = {}
-        self._by_row: dict[tuple[TableName, Position, Key], list[int]] = defaultdict(list)
+        self._by_row: dict[tuple[TableName, Key], list[int]] = defaultdict(list)
 
     def derive(self) -> Derived:
         """Raises LakeError."""
         within = self._log.within
         try:
             self._find_first()
-            for part in logged_slices(self._log.index, self._log.tables, self._log.named, self._log.since):
-                self._pass_statements(part.at)
-                self._follow(part)
+            slices = logged_slices(self._log.index, self._log.tables, self._log.named, self._log.since)
+            # The slices of an XA transaction have their effect in one place.
+            for _, parts in groupby(slices, key=lambda part: part.at if part.is_moved else part.number):
+                self._follow([*parts])
             self._pass_statements(within.stop)
         except _Limit as limit:
             return Derived(tuple(self._slices), max(limit.end, within.start))
@@ -181,6 +186,7 @@ class Walk:
             name: child.definition for name, child in self._log.children.items() if child.definition is not None
         }
         self._logged, self._columns = {}, {}
+        self._copies |= {name: Copies() for name, known in self._definitions.items() if known.key == ()}
 
     def _find_all(self) -> None:
         # By what the log has of parents.
@@ -228,7 +234,9 @@ class Walk:
             if child.has(statement.position) or self._log.same_columns(statement, name):
                 continue
             self._take_over()
-            is_empty = self._rows[name].is_empty and not any(self._met[name].values())
+            copies = self._copies.pop(name, Copies())
+            has_met = any(self._met[name].values()) or any(count > 0 for count in copies.counts.values())
+            is_empty = self._rows[name].is_empty and not has_met
             if not is_empty:
                 raise _Limit(statement.stop if statement.position >= self._log.within.start else self._log.within.start)
             self._met[name] = {}
@@ -237,19 +245,28 @@ class Walk:
             self._forget_columns(name)
             self._part = -1
 
-    def _follow(self, part: LoggedSlice) -> None:
-        """The changes of a slice. Raises TableStopped with the boundary of transactions before what stops."""
-        self._learn(part)
-        for row in part.rows:
-            try:
-                self._follow_row(row, part)
-            except TableStopped as error:
-                at = row.at if part.is_moved else boundary_before(self._log.index, part.number, row.event.offset)
-                self._flush(part, at)
-                raise TableStopped(str(error), at) from error
-        self._flush(part)
+    def _follow(self, parts: Sequence[LoggedSlice]) -> None:
+        """The changes of a slice, or of all of an XA transaction.
 
-    def _follow_row(self, row: LoggedRow, part: LoggedSlice) -> None:
+        Raises TableStopped with the boundary of transactions before what stops.
+        """
+        self._pass_statements(parts[0].at)
+        for part in parts:
+            self._learn(part)
+            for row in part.rows:
+                try:
+                    self._follow_row(row)
+                except TableStopped as error:
+                    at = self._boundary(part, row.at)
+                    self._flush(part, at)
+                    raise TableStopped(str(error), at) from error
+        self._flush(parts[-1])
+
+    def _boundary(self, part: LoggedSlice, at: Position) -> Position:
+        """The boundary of transactions before a change of a slice."""
+        return part.at if part.is_moved else boundary_before(self._log.index, part.number, at.offset)
+
+    def _follow_row(self, row: LoggedRow) -> None:
         self._pass_stored(row.at, row.row)
         self._begin_part(row.at)
         name, skips = row.change.table, self._log.skips
@@ -257,26 +274,26 @@ class Walk:
         if child and (child.has(row.at) or row.at in skips.get(name, ())):
             return
         for image in (row.change.before, row.change.after):
-            if child and image is not None:
+            if child and image is not None and name not in self._copies:
                 self._supersede(row, self._identity_of(name, image))
         # Changes that are stored are followed as they are, and those of a quarantined event derive nothing.
         is_skipped = any(row.at in positions for positions in skips.values())
         cascades = row.cascades and row.at >= self._log.within.start and not is_skipped
         changes = self._derivation.follow(row.change, cascades=cascades)
-        if changes and part.is_moved:
-            raise TableStopped(
-                f"{changes[0].table}: foreign keys change rows of it by an XA transaction, which is not derived"
-            )
-        for derived in changes:
-            number = self._counts[row.at] = self._counts.get(row.at, FIRST_DERIVED_ROW - 1) + 1
+        first = self._counts.get(row.at, FIRST_DERIVED_ROW)
+        for number, derived in enumerate(changes, first):
             identity = self._identity_of(derived.table, derived.before)
-            self._by_row[derived.table, row.at, identity].append(len(self._pending))
+            self._by_row[derived.table, identity].append(len(self._pending))
             self._pending.append(_Pending(derived, row.at, number, row.committed_at))
+        if changes:
+            self._counts[row.at] = first + len(changes)
 
     def _supersede(self, row: LoggedRow, identity: Key) -> None:
         """Leaves out derived changes of a row that a later change of the same event has."""
-        for number in self._by_row.pop((row.change.table, row.at, identity), ()):
-            self._pending[number] = None
+        for number in self._by_row.pop((row.change.table, identity), ()):
+            pending = self._pending[number]
+            if pending and pending.at == row.at:
+                self._pending[number] = None
 
     def _flush(self, part: LoggedSlice, end: Position | None = None) -> None:
         """Derived changes of a slice as slices, one for each transaction and child; those before ``end``."""
@@ -284,13 +301,15 @@ class Walk:
         self._pending = []
         self._by_row.clear()
         grouped: dict[tuple[TableName, Position], list[_Pending]] = defaultdict(list)
-        for change in pending:
-            start = boundary_before(self._log.index, part.number, change.at.offset)
-            grouped[change.derived.table, start].append(change)
-        self._slices += [self._derived_slice(name, changes) for (name, _), changes in grouped.items()]
+        boundaries = Boundaries.of(self._log.index, part.number) if pending and not part.is_moved else None
+        for at, changes in groupby(pending, key=lambda change: change.at):
+            start = boundaries.before(at.offset) if boundaries else part.at
+            for change in changes:
+                grouped[change.derived.table, start].append(change)
+        self._slices += [self._derived_slice(name, start, changes) for (name, start), changes in grouped.items()]
         self._counts = {}
 
-    def _derived_slice(self, name: TableName, pending: Sequence[_Pending]) -> DerivedSlice:
+    def _derived_slice(self, name: TableName, start: Position, pending: Sequence[_Pending]) -> DerivedSlice:
         definition = self._definitions[name]
         derived = [change.derived for change in pending]
         # Images as the decoder has them: of a delete the row as it was.
@@ -307,7 +326,7 @@ class Walk:
             raw=_raw(after),
             before_raw=_raw(before),
         )
-        return DerivedSlice(name, pending[0].at, self._logged.get(name, definition), changes)
+        return DerivedSlice(name, pending[0].at, start, self._logged.get(name, definition), changes)
 
     def _learn(self, part: LoggedSlice) -> None:
         """Has the definitions of a slice's tables."""
@@ -315,6 +334,8 @@ class Walk:
             if self._definitions.get(definition.name) != definition:
                 self._forget_columns(definition.name)
             self._definitions[definition.name], self._logged[definition.name] = definition, logged
+            if definition.name in self._log.children and definition.key == ():
+                self._copies.setdefault(definition.name, Copies())
 
     def _forget_columns(self, name: TableName) -> None:
         self._columns = {key: columns for key, columns in self._columns.items() if key[0] != name}
@@ -331,7 +352,7 @@ class Walk:
         references = [
             Reference(gap.table, _in_small(gap.key)) for gap in self._log.keys if gap.key and gap.is_in(at, after)
         ]
-        self._derivation = Derivation(references, self._lookups())
+        self._derivation = Derivation(references, self._lookups(), self._copies)
 
     def _take_over(self) -> None:
         """Keeps what is known of rows when the keys become others."""
@@ -345,12 +366,15 @@ class Walk:
     def _identity_of(self, name: TableName, row: Row) -> Key:
         """A row's key, with the exact texts that its columns have."""
         names = self._identities.get(name)
+        if names is not None and not row[RAW]:
+            return tuple([row[column] for column in names])
         if names is None:
             definition = self._definitions[name]
-            if not definition.key:
-                raise TableStopped(f"{name}: it has no key, so that its rows cannot be followed")
+            if definition.key is None:
+                raise TableStopped(f"{name}: nothing tells its key, so that its rows cannot be followed")
             all_names = definition.column_names()
-            names = self._identities[name] = tuple(all_names[at].casefold() for at in definition.key)
+            key = definition.key or range(len(all_names))
+            names = self._identities[name] = tuple(all_names[at].casefold() for at in key)
         texts = tuple((column, text) for column, text in row[RAW] or () if column.casefold() in names)
         return (*(row[column] for column in names), *texts)
 
@@ -387,10 +411,11 @@ class Walk:
     def _stored_changes(self) -> Iterator[tuple[Position, int, ImagePair]]:
         """Changes that were derived before, in order, as far as mirrors do not have them."""
         changes: list[tuple[Position, int, ImagePair]] = []
-        for name, at, batch in stored_changes(self._log.bronze, self._log.index.derived):
+        for part in stored_changes(self._log.bronze, self._log.index.derived):
+            name, at = part.definition.name, part.at
             if name not in self._log.children or at >= self._log.within.start:
                 continue
-            for row in batch.to_pylist():
+            for row in part.batch().to_pylist():
                 position = replace(at, offset=row["offset"])
                 after = row_of([*row["after"]], row["after"], row["raw"])
                 before = after if row["op"] == _DELETE else row_of([*row["before"]], row["before"], row["before_raw"])

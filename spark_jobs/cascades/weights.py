@@ -6,6 +6,7 @@ with or without spaces at its end (PAD SPACE). A collation is known by its id, a
 Put here: what is compared in a value's position. Not here: which characters weigh alike (collation_tables.py).
 """
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
@@ -55,11 +56,35 @@ def weigher_of(column: Column) -> Callable[[Any], Hashable]:
     Raises Unsupported for a collation that is not known. The function raises it itself, for text with a character that
     the collation's table does not have.
     """
-    is_text = column.type_code in _VARYING | _FIXED and column.charset != _BYTES
     if column.labels is not None:
         raise Unsupported("ENUM and SET are compared by number, whatever their labels are")
-    if not is_text:
+    if not _is_text(column):
         return lambda value: value
+    # Spaces count after the weights: others may weigh what a space does.
+    table, pads = _collation_of(column)
+
+    def weight(value: str) -> str:
+        text = value if table is None else value.translate(_classes(table))
+        return text.rstrip(" ") if pads else text
+
+    return weight
+
+
+def comparison_of(column: Column) -> str:
+    """What the weights of a column's values follow from, besides the values: a digest. Raises Unsupported."""
+    if not _is_text(column):
+        return ""
+    table, pads = _collation_of(column)
+    parts = (*(table or ()), str(pads))
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def _is_text(column: Column) -> bool:
+    return column.type_code in _VARYING | _FIXED and column.charset != _BYTES
+
+
+def _collation_of(column: Column) -> Collation:
+    """Raises Unsupported for one that is not known."""
     if column.charset is None:
         raise Unsupported("its collation is not known")
     collation = KNOWN.get(column.charset)
@@ -67,14 +92,7 @@ def weigher_of(column: Column) -> Callable[[Any], Hashable]:
         collation = KNOWN[column.charset - NOPAD]._replace(pads=False)
     if collation is None:
         raise Unsupported(f"collation {column.charset} is not one whose comparison is known")
-    # Spaces count after the weights: others may weigh what a space does.
-    table, pads = collation
-
-    def weight(value: str) -> str:
-        text = value if table is None else value.translate(_classes(table))
-        return text.rstrip(" ") if pads else text
-
-    return weight
+    return collation
 
 
 def characters_of(table: CollationTable) -> list[str]:

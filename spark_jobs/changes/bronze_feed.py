@@ -6,7 +6,7 @@ Put here: which slices a range has, and which of their transactions. Not here: c
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -14,9 +14,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.derived_slices import DerivedChanges, stored_changes
 from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
 from spark_jobs.bronze.seek import LocationText, range_in
 from spark_jobs.bronze.xa import EFFECT, LOGGED, LOGGED_AT, OF_XA, by_bytes, committed
@@ -54,16 +56,33 @@ def changes_of_bronze(
     redacted = bronze.redacted_within(snapshot.table, snapshot.version, within)
     if redacted:
         logger.warning("%s: in the slices that hold this range, %s", source, redacted)
-    for _, line in lines_with_slices(encoder, EffectiveSlices(snapshot).of_range(within), within):
+    slices = EffectiveSlices(snapshot)
+    derived = _Derived(snapshot.table.path, slices.outer(within)) if output and output.cascades else None
+    for _, line in lines_with_slices(encoder, slices.of_range(within), within, derived):
         yield from line.pieces
 
 
+class _Derived:
+    """The changes that were derived from foreign keys in a part of the log, in order, each given once."""
+
+    def __init__(self, bronze_path: str, part: Range) -> None:
+        """Raises LakeError."""
+        self._parts = stored_changes(bronze_path, derived_slices.read(bronze_path, part))
+        self._next = next(self._parts, None)
+
+    def until(self, end: Position | None) -> Iterator[DerivedChanges]:
+        """Those before a position, of all that were not given yet; None: all of them."""
+        while self._next and (end is None or self._next.at < end):
+            yield self._next
+            self._next = next(self._parts, None)
+
+
 def lines_with_slices(
-    encoder: JsonChanges, slices: Iterable[LocatedSlice], within: Range
+    encoder: JsonChanges, slices: Iterable[LocatedSlice], within: Range, derived: _Derived | None = None
 ) -> Iterator[tuple[LocatedSlice, ChangeLine]]:
     """The lines of slices in order, each with its slice; of slices around an end of the range its transactions alone.
 
-    Raises DecodeError, Unsupported.
+    derived: changes that are not in the log, to be written with it. Raises DecodeError, Unsupported, LakeError.
     """
     before: LocatedSlice | None = None
     for log_slice in slices:
@@ -72,13 +91,30 @@ def lines_with_slices(
         ):  # no event ends the rows of an XA transaction
             for line in encoder.rest():
                 yield before, line
-        parts = [log_slice.cells] if log_slice.committed else _cut_transactions(log_slice.cells, within)
-        for line in chain.from_iterable(encoder.lines(part, log_slice.committed) for part in parts):
+        for line in _lines_of_slice(encoder, log_slice, within, derived):
             yield log_slice, line
         before = log_slice
     if before:
         for line in encoder.rest():
             yield before, line
+        for line in encoder.derived_lines(derived.until(None)) if derived else ():
+            yield before, line
+
+
+def _lines_of_slice(
+    encoder: JsonChanges, log_slice: LocatedSlice, within: Range, derived: _Derived | None
+) -> Iterator[ChangeLine]:
+    parts = [log_slice.cells] if log_slice.committed else _cut_transactions(log_slice.cells, within)
+    if derived is None:
+        yield from chain.from_iterable(encoder.lines(part, log_slice.committed) for part in parts)
+        return
+    for part in parts:
+        begin, end = log_slice.position, log_slice.position
+        if not log_slice.committed:
+            begin, end = (replace(begin, offset=_integer_cell(part, name)) for name in ("start", "stop"))
+        # Those of an XA transaction stand at its XA COMMIT, behind its rows, and in no slice.
+        yield from encoder.derived_lines(derived.until(begin))
+        yield from encoder.lines(part, log_slice.committed, [*derived.until(end)])
 
 
 def transactions_of_bronze(

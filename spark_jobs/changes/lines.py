@@ -6,7 +6,7 @@ Put here: which entries a slice has, and their order. Not here: lines themselves
 
 import heapq
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +23,7 @@ from spark_jobs.binlog import (
     TableName,
     read_session,
 )
+from spark_jobs.bronze.derived_slices import DerivedChanges
 from spark_jobs.changes.formats import FORMATS, ChangeLine, Format, SliceContext, StatementEntry, StratalogFormat
 from spark_jobs.changes.formats.base import BEHIND
 from spark_jobs.changes.json_encoding import bytes_at
@@ -62,15 +63,19 @@ def wanted_tables(names: Sequence[str]) -> TableFilter:
 class Output:
     """Form of entries, and which there are beside rows.
 
-    statements, transactions: DDL statements; begins and ends of transactions that have rows.
+    statements, transactions: DDL statements; begins and ends of transactions that have rows. cascades: changes that
+    were derived from foreign keys (``on_cascade: apply``).
     """
 
     form: Format = field(default_factory=StratalogFormat)
     statements: bool = False
     transactions: bool = False
+    cascades: bool = False
 
     @classmethod
-    def of(cls, name: str, *, statements: bool | None = None, transactions: bool = False) -> "Output":
+    def of(
+        cls, name: str, *, statements: bool | None = None, transactions: bool = False, cascades: bool = False
+    ) -> "Output":
         """A format by its name; statements as its tool writes them by default. Raises ConfigError."""
         if name not in FORMATS:
             raise ConfigError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
@@ -79,7 +84,9 @@ class Output:
             raise ConfigError(f"the format {name} has no DDL statements; leave --ddl out, or use {_OTHERS}")
         if transactions and not form.allows_transactions:
             raise ConfigError(f"the format {name} has no begins and ends of transactions; use stratalog")
-        return cls(form, form.has_statements if statements is None else statements, transactions)
+        if cascades and not form.allows_derived:
+            raise ConfigError(f"the format {name} has no mark for changes that were not logged; use stratalog")
+        return cls(form, form.has_statements if statements is None else statements, transactions, cascades)
 
 
 _OTHERS = " or ".join(name for name, form in FORMATS.items() if form.allows_statements)
@@ -131,15 +138,29 @@ class JsonChanges:
         changes._warned = self._warned
         return changes
 
-    def lines(self, batch: pa.RecordBatch, committed: datetime | None = None) -> Iterator[ChangeLine]:
-        """The entries of the batch's slices, in order of offset and row. Raises DecodeError, Unsupported.
+    def lines(
+        self, batch: pa.RecordBatch, committed: datetime | None = None, derived: Sequence[DerivedChanges] = ()
+    ) -> Iterator[ChangeLine]:
+        """The entries of the batch's slices, in order of offset and row. Raises DecodeError, Unsupported, LakeError.
 
-        committed: when, where it was not the transaction itself that committed its rows.
+        committed: when, where it was not the transaction itself that committed its rows. derived: changes that were
+        derived from events of the batch.
         """
         for at in range(batch.num_rows):
-            for line in self.form.arranged(self._slice(batch, at, committed)):
+            unlogged = self.derived_lines(derived) if derived else iter(())
+            for line in self.form.arranged(heapq.merge(self._slice(batch, at, committed), unlogged, key=_order)):
                 if self._transactions or line.kind in ("change", "statement"):
                     yield line
+
+    def derived_lines(self, derived: Iterable[DerivedChanges]) -> Iterator[ChangeLine]:
+        """The entries of changes that were derived from foreign keys, in order. Raises LakeError."""
+        parts = []
+        for part in derived:
+            if self.is_wanted(part.definition.name):
+                definition = self.complete(part.definition, part.at)
+                context = SliceContext(self.source, part.at.file, None, None, is_derived=True)
+                parts.append(self.form.lines(context, definition, [part.changes(definition)]))
+        return heapq.merge(*parts, key=_order)
 
     @cached_property
     def _marks(self) -> Marks | None:

@@ -16,7 +16,7 @@ from spark_jobs.checks.managed_retention import days, service_of, service_retent
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS, Pattern
 from spark_jobs.errors import SourceError
-from spark_jobs.pipeline.unlogged_changes import remarks_on
+from spark_jobs.pipeline.cascade_outlook import outlooks
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.server import Server, is_mariadb
 from spark_jobs.text.sql import identifier
@@ -327,10 +327,13 @@ def unlogged_changes(view: ServerView) -> Iterator[Check]:
     """Changes that the server declares for tables in scope and its log does not tell."""
     if not view.logs or not view.may_monitor:
         return
-    remarks = remarks_on(view.pipeline, view.server)
-    for remark in remarks:
-        yield warning("unlogged changes", remark, "what this means for the table: stratalog docs limits")
-    if not remarks:
+    found = outlooks(view.pipeline, view.server)
+    for outlook in found:
+        if outlook.is_right:
+            yield ok("unlogged changes", outlook.text)
+        else:
+            yield warning("unlogged changes", outlook.text, "what this means for the table: stratalog docs limits")
+    if not found:
         yield ok("unlogged changes", "none: no cascading foreign key, no system-versioned table")
 
 

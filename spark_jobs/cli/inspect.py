@@ -176,6 +176,12 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 @tables_option()
 @_schema_option
 @output_options
+@click.option(
+    "--with-cascades",
+    "cascades",
+    is_flag=True,
+    help='Also print the changes of child rows that were derived from foreign keys (on_cascade: apply), as "derived".',
+)
 def changes(  # noqa: PLR0913 - options
     *,
     files: tuple[Path, ...],
@@ -188,6 +194,7 @@ def changes(  # noqa: PLR0913 - options
     form: str,
     statements: bool | None,
     transactions: bool,
+    cascades: bool,
 ) -> None:
     """Print row changes as JSON lines.
 
@@ -210,8 +217,11 @@ def changes(  # noqa: PLR0913 - options
     context = click.get_current_context()
     if files and context.get_parameter_source("path") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("give binlog files, or -c FILE, and not both")
-    output = Output.of(form, statements=statements, transactions=transactions)
+    # Files have no derived changes, and a lake has no need of a dump.
+    output = Output.of(form, statements=statements, transactions=transactions, cascades=cascades)
     if files:
+        if cascades:
+            raise click.UsageError("--with-cascades is for bronze, and no binlog files go with it")
         if source or start or stop:
             raise click.UsageError("--source, --from and --to are for bronze, and no binlog files go with them")
         _print_changes_of_files(files, tables, _dumped(dump), output)

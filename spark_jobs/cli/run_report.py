@@ -75,6 +75,7 @@ class RunReport:
             "source": self.source,
             "bronze": bronze,
             "silver": [_compacted_json(table) for table in outcome.compacted] if outcome else [],
+            "derived": {str(table): count for table, count in sorted(outcome.derived.items())} if outcome else {},
             "downstream": [_merged_json(table) for table in outcome.merged] if outcome else [],
             "stopped": {str(table): reason for table, reason in outcome.stopped.items()} if outcome else {},
             "codes": stop_codes(outcome.stopped) if outcome else {},

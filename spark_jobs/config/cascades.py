@@ -15,6 +15,7 @@ from spark_jobs.config.values import ONE, SEVERAL, form_of, listed, mode_pattern
 
 OnCascade = Literal["warn", "stop", "ignore", "apply"]
 """The choice for a child table."""
+DEFAULT: OnCascade = "warn"
 
 
 class CascadeRule(BaseModel):
@@ -51,4 +52,10 @@ class CascadeActions:
 
     def of(self, schema: str, table: str) -> OnCascade:
         """The choice for a child table; ``warn`` where no line is about it."""
-        return next((action for pattern, action in reversed(self.rules) if pattern.matches(schema, table)), "warn")
+        return self.chosen(schema, table)[0]
+
+    def chosen(self, schema: str, table: str) -> tuple[OnCascade, str | None]:
+        """The choice for a child table, and the pattern that decides; None where one choice is for all tables."""
+        rules = ((pattern, action) for pattern, action in reversed(self.rules) if pattern.matches(schema, table))
+        pattern, action = next(rules, (Pattern("*", "*"), DEFAULT))
+        return action, None if (pattern.schema, pattern.table) == ("*", "*") else f"{pattern.schema}.{pattern.table}"

@@ -1,6 +1,6 @@
 """Index files beside the data files of a table: caches that anybody may remove at any time.
 
-Put here: their folder, writing and removing them. Not here: what they hold (engine/key_index.py,
+Put here: their folder, writing and removing them. Not here: what they hold (key_index.py,
 bronze/log_key_index.py).
 
 They have hashes of keys and no values. Each is of one data file, whose name its own begins with, and goes with it by

@@ -32,6 +32,12 @@ CURRENT_ROWS: Mapping[Mode, str] = {
     mode: f"{'' if flag[1] else 'NOT '}{flag[0]}" if flag else "TRUE" for mode, flag in CURRENT_FLAGS.items()
 }
 """SQL: the rows of a table that the source has now, by its mode; those of mode append do not tell by themselves."""
+CURRENT_VALUES: Mapping[Mode, Mapping[str, bool]] = {
+    Mode.MIRROR: {},
+    Mode.SOFT_DELETE: {"_deleted": False},
+    Mode.HISTORY: {"_is_current": True},
+}
+"""The same rows by the values of the mode's columns."""
 _INTERMEDIATE_COLUMNS = {"_gtid", "_lacks", "_cuts", "_named_at", "_place"}
 """Columns that rows have besides on their way into such tables."""
 

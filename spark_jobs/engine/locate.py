@@ -18,16 +18,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta import data_files, deletion_vectors, key_index
 from spark_jobs.delta.index_files import Damaged
 from spark_jobs.delta.log_files import directory
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.delta.statistics import Bounds
-from spark_jobs.engine import key_index
+from spark_jobs.delta.value_hash import SECOND_SEED, Hashes, hashes_of
 from spark_jobs.engine.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.engine.fills import ColumnFill, with_fills
-from spark_jobs.engine.key_hash import SECOND_SEED, Hashes, hashes_of
 from spark_jobs.silver.keyless_rows import bounded_column, content
 from spark_jobs.silver.net_changes import identity
 

@@ -19,7 +19,8 @@ from pyroaring import BitMap64
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine import key_hash, shuffle_blocks
+from spark_jobs.delta.value_hash import hashes_of
+from spark_jobs.engine import shuffle_blocks
 from spark_jobs.engine.inherited_rows import row_groups
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import StratalogError
@@ -128,7 +129,7 @@ def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.b
 
 
 def _blocks(task: ReplayedFiles, rows: pa.Table) -> Iterator[ShuffleBlock]:
-    hashes = key_hash.hashes_of(_hashable_columns(rows), len(rows))
+    hashes = hashes_of(_hashable_columns(rows), len(rows))
     yield from shuffle_blocks.blocks_by(0, range(task.buckets), int(task.is_new), rows, hashes)
 
 

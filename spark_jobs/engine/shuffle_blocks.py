@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.delta.value_hash import Hashes
 from spark_jobs.engine import key_hash
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.silver import table as silver
@@ -36,9 +37,7 @@ def blocks(
         yield from blocks_by(unit, buckets, window, rows, key_hash.row_hashes(rows, columns))
 
 
-def blocks_by(
-    unit: int, buckets: Sequence[int], window: int, rows: pa.Table, hashes: key_hash.Hashes
-) -> Iterator[ShuffleBlock]:
+def blocks_by(unit: int, buckets: Sequence[int], window: int, rows: pa.Table, hashes: Hashes) -> Iterator[ShuffleBlock]:
     """The same by hashes of the rows, one each."""
     if len(rows) == 0:
         return

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
-from spark_jobs.config.modes import Mode
+from spark_jobs.config.routes import Destination
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
+from spark_jobs.downstream.modes import CURRENT_ROWS
 from spark_jobs.errors import TableStopped
 from spark_jobs.pipeline.destinations import destinations_of
 from spark_jobs.silver.planning_context import filters_of
@@ -51,20 +52,26 @@ def _reasons(pipeline: Pipeline, source: str, name: TableName) -> Iterator[str]:
     filters = filters_of(pipeline.filters, source, name)
     if filters.events or filters.rows:
         yield "filters leave out rows or changes of it, so that the lake does not have its rows"
-    if filters.columns:
+    rule = filters.columns
+    if rule and (rule.exclude or rule.masks or rule.include is not None):
         yield "a rule about its columns (columns:) hides what the server has in them"
-    # Rows that are not found, or are delivered from the log.
+    # Rows that are not found.
     try:
-        destinations = destinations_of(pipeline, source, name)
+        into = destination_of_rows(pipeline, source, name)
     except TableStopped as error:
         yield str(error)
         return
-    if len(destinations) != 1 or destinations[0].is_merged or destinations[0].is_shared:
-        yield "routes merge it with others, or send it to several tables: it needs a downstream table of its own"
-    elif destinations[0].mode is not Mode.MIRROR:
-        yield f"its downstream table has mode: {destinations[0].mode}, and is no mirror"
-    if any(
-        delivery.apply == "ordered" and delivery.scope.holds(*destinations[0].name)
-        for delivery in pipeline.deliveries.values()
-    ):
-        yield "it is delivered with apply: ordered, which has the log's changes alone"
+    if into is None:
+        yield (
+            "no downstream table has its rows of now and of no other table's key: route it to one more (routes:), "
+            f"with mode: {' or '.join(CURRENT_ROWS)}"
+        )
+
+
+def destination_of_rows(pipeline: Pipeline, source: str, name: TableName) -> Destination | None:
+    """The downstream table whose rows are those of a source table, or among others say so; None where none is.
+
+    Raises TableStopped where routes do not tell.
+    """
+    listed = destinations_of(pipeline, source, name)
+    return next((into for into in listed if into.mode in CURRENT_ROWS and not into.is_shared), None)

@@ -27,13 +27,15 @@ from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.effects import AlterTable, effects
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.downstream.modes import CURRENT_VALUES
+from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import DecodeError, LakeError, TableStopped
 from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_refusals import is_applied, refusals
-from spark_jobs.pipeline.destinations import destinations_of
+from spark_jobs.pipeline.cascade_refusals import destination_of_rows, is_applied, refusals
+from spark_jobs.pipeline.destinations import downstream_of
 from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, names_by_history
 from spark_jobs.schema.history import read as read_history
 from spark_jobs.silver import table as silver
@@ -62,10 +64,12 @@ class AppliedCascades:
     Attributes:
         limits: child tables that are not to be compacted up to the log's end.
         refused: child tables of which nothing is derived, and why: they stop before a change that would have to be.
+        derived: by child table how many changes were stored.
     """
 
     limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
     refused: Mapping[TableName, str] = field(default_factory=dict)
+    derived: Mapping[TableName, int] = field(default_factory=dict)
 
 
 NOTHING_APPLIED = AppliedCascades()
@@ -121,12 +125,13 @@ class CascadeStep:
                 self.snapshot.end,
                 new_batch(),
                 positions={name: str(position) for name, position in sorted(new.items())},
-                changes=derived_slices.count(slices),
+                changes=sum(derived_slices.counts(slices).values()),
+                removed=stored.removed if stored else {},
             )
             table.append_rows(derived_slices.rows_of(slices), upon, commit)
             if slices:
                 log.info("%s: derived %s by foreign keys", self.source, counted(commit.changes, "change"))
-        return AppliedCascades(limits, refused)
+        return AppliedCascades(limits, refused, derived_slices.counts(slices))
 
     def _derived(
         self, group: Sequence[UnloggedChanges], positions: Mapping[str, Position], refused: dict[TableName, str]
@@ -137,7 +142,11 @@ class CascadeStep:
         """
         # Nothing is read where no parent has a row in the log, or none that cascades.
         names = {gap.table for gap in group}
-        children = {name: self._child(name) for name in names}
+        try:
+            children = {name: self._child(name) for name in names}
+        except TableStopped as error:
+            refused |= dict.fromkeys(names, str(error))
+            return None
         start, end = self._start(names, positions, children), self.snapshot.end
         if start >= end or not self._has_parents(group, Range(start, end)):
             return None
@@ -164,8 +173,10 @@ class CascadeStep:
         return Walk(self._with_definitions(joined, scan)).derive()
 
     def _has_parents(self, group: Sequence[UnloggedChanges], within: Range) -> bool:
-        """True if a part of the log has rows of a parent."""
+        """True if a part of the log has rows of a parent, or may commit such that were prepared before it."""
         index = read_index(self.snapshot.table, self.snapshot.version, within)
+        if index.flags("is_xa").any():
+            return True
         parents = {gap.key.parent for gap in group if gap.key}
         return any(len(index.in_ranges(index.rows_of(parent), [within])[0]) for parent in parents)
 
@@ -212,17 +223,19 @@ class CascadeStep:
         self, names: Collection[TableName], positions: Mapping[str, Position], children: Mapping[TableName, ChildTable]
     ) -> Position:
         """From where on changes are derived: where that ended before, or the lake has the children when it begins."""
+        # What every mirror has is behind them, whether a parent changed there or not.
         known = [positions[str(name)] for name in names if str(name) in positions]
         present = [child.complete_to for child in children.values() if child.complete_to]
-        begins = known or present
-        return max([self.snapshot.oldest, *begins])
+        common = [min(present)] if len(present) == len(children) else []
+        return max([self.snapshot.oldest, *(known or present), *common])
 
     def _child(self, name: TableName) -> ChildTable:
         """A child table as the lake has it."""
         entry = next((entry for entry in self.entries if entry.name == (name.schema, name.table)), None)
         silver_head = self.lake.silver(self.source, name.schema, name.table).head()
-        (into,) = destinations_of(self.pipeline, self.source, name)
-        target = self.lake.downstream(*into.name)
+        into = destination_of_rows(self.pipeline, self.source, name)
+        assert into, "a table without one is refused"
+        target = downstream_of(self.lake, self.source, name, into)
         head = target.head()
         commit = SilverCommit.of_head(silver_head)
         if head is None or head.position is None or silver_head is None:
@@ -231,9 +244,12 @@ class CascadeStep:
         position = head.position
         if head.position == silver_head.position and entry and entry.silver_version == silver_head.version:
             position = max([position, *([entry.checkpoint] if entry.checkpoint else [])])
-        return ChildTable(
-            name, commit.definition if commit else None, MirrorRows(snapshot_of(target.path, head.version)), position
+        # Of the rows of other tables, and of deleted ones and old versions, added columns tell.
+        provenance = (
+            dict(zip(PROVENANCE, (self.source, name.schema, name.table), strict=True)) if into.is_merged else {}
         )
+        rows = MirrorRows(snapshot_of(target.path, head.version), {**provenance, **CURRENT_VALUES[into.mode]})
+        return ChildTable(name, commit.definition if commit else None, rows, position)
 
     def _why_incomplete(self, name: TableName, scan: RangeScan) -> str | None:
         """Why the lake does not have all rows of a child table; None where it has."""
@@ -242,10 +258,7 @@ class CascadeStep:
         if head is not None:
             if silver.is_numbered(head):
                 return "nothing names its columns"
-            if not is_complete(head):
-                return _INCOMPLETE
-            commit = SilverCommit.of_head(head)
-            return None if commit and commit.key_columns else "it has no key"
+            return None if is_complete(head) else _INCOMPLETE
         # A table that is not in silver yet begins in the log, or had rows before.
         created = [
             logged for logged in scan.about(name, self.snapshot.oldest) if logged.statement.effect is Effect.CREATES

@@ -3,6 +3,7 @@
 Put here: the value that each layer's run returns and the next one takes. Not here: what makes it (run.py, backfill/).
 """
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableName
@@ -29,6 +30,9 @@ class Outcome:
     waiting: dict[TableName, Position] = field(default_factory=dict)
     """Child tables whose changes by foreign keys are derived up to a position, and further once that is merged."""
 
+    derived: dict[TableName, int] = field(default_factory=dict)
+    """Changes of child tables that were derived from foreign keys (``on_cascade: apply``)."""
+
     def then(self, later: "Outcome") -> "Outcome":
         """This run and the one after it as one."""
         return replace(
@@ -36,4 +40,5 @@ class Outcome:
             compacted=[*self.compacted, *later.compacted],
             merged=[*self.merged, *later.merged],
             new=self.new | later.new,
+            derived=Counter(self.derived) + Counter(later.derived),
         )

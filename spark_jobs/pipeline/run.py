@@ -8,7 +8,7 @@ Dagster's assets).
 import logging
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -146,13 +146,17 @@ def compact_source(
     again where another writer comes first.
     """
     finished: dict[TableName, Compacted] = {}
-    return retry_on_conflict(
-        lambda: _compact_tables(spark, pipeline, name, tables=tables, appeared=appeared, finished=finished),
+    derived = Counter[TableName]()
+    outcome = retry_on_conflict(
+        lambda: _compact_tables(
+            spark, pipeline, name, tables=tables, appeared=appeared, finished=finished, derived=derived
+        ),
         wait=CONFLICT_WAIT,
     )
+    return replace(outcome, derived=dict(derived))
 
 
-def _compact_tables(
+def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     spark: SparkSession,
     pipeline: Pipeline,
     name: str,
@@ -160,8 +164,9 @@ def _compact_tables(
     tables: frozenset[TableName] | None,
     appeared: Sequence[TableName],
     finished: dict[TableName, Compacted],
+    derived: Counter[TableName],
 ) -> Outcome:
-    """One try. finished: the tables that this one and those before it have compacted."""
+    """One try. finished: the tables that this one and those before it have compacted. derived: what they derived."""
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.find(lake, name)
     entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
@@ -169,6 +174,7 @@ def _compact_tables(
         return Outcome(entries, None)
     gaps = unlogged_changes_of(pipeline, lake, name)
     applied = CascadeStep(pipeline, lake, snapshot, entries, gaps).run()
+    derived.update(applied.derived)
     gaps = replace(gaps, refused=applied.refused)
     planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed_to(lake, name), gaps, applied.limits)
     planned = planner.plan(entries)
@@ -303,8 +309,8 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     position = before.position if before else publication.surveyed_to(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [merge_summary.after(entry) for entry in entries]
-    waiting = before.waiting if before else {}
-    return Outcome(after, position, compacted, merges, stopped, stopped_into, new, waiting)
+    waiting, derived = (before.waiting, before.derived) if before else ({}, {})
+    return Outcome(after, position, compacted, merges, stopped, stopped_into, new, waiting, derived)
 
 
 def _stops_of(results: Iterable[TableMergeResult]) -> dict[TableInto, str]:

@@ -22,8 +22,6 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_refusals import refusals
 from spark_jobs.schema.history import declared_facts, read
-from spark_jobs.source.server import Server
-from spark_jobs.source.server_facts import ask_facts
 
 LIMITS = "stratalog docs limits"
 """The page that says what to do about each gap."""
@@ -47,16 +45,6 @@ class Cascade:
     def is_derived(self) -> bool:
         """True if the lake has what the key does, as far as the configuration tells."""
         return self.action == "apply" and self.refusal is None
-
-    @property
-    def outcome(self) -> str:
-        """What a run does about it."""
-        if self.refusal:
-            return (
-                f"on_cascade: apply is not possible ({self.refusal}): it stops before the first change of the parent "
-                "that may change its rows"
-            )
-        return _WILL[self.action]
 
     @property
     def gap(self) -> UnloggedChanges:
@@ -209,27 +197,6 @@ def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
     gaps = unlogged_changes_of(pipeline, lake, source)
     unlogged = [] if gaps.is_logged else cascades_among(pipeline, source, gaps.changes)
     return [cascade for cascade in unlogged if not cascade.is_derived]
-
-
-def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
-    """Declarations of a live server about tables in scope that its log will not tell, a line each.
-
-    Raises SourceError.
-    """
-    with server.connect() as connection:
-        facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
-    gaps = unlogged_changes([], facts)
-    versioned = [f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})" for gap in gaps if gap.key is None]
-    unlogged = [] if facts.logs_cascades else cascades_among(pipeline, server.name, gaps)
-    lines = (f"{cascade.table}: {cascade.gap}" if cascade.is_derived else str(cascade) for cascade in unlogged)
-    return [*versioned, *(f"{line}; {cascade.outcome}" for line, cascade in zip(lines, unlogged, strict=True))]
-
-
-_WILL = {
-    "apply": "on_cascade: apply derives it",
-    "warn": "on_cascade: warn goes on, and its rows may be wrong",
-    "stop": "on_cascade: stop stops it before the first change of the parent that may change its rows",
-}
 
 
 def cascades_among(pipeline: Pipeline, source: str, gaps: Collection[UnloggedChanges]) -> list[Cascade]:

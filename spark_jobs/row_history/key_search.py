@@ -32,7 +32,7 @@ from spark_jobs.ddl.definitions import from_json, to_json
 from spark_jobs.delta import index_files
 from spark_jobs.delta.index_files import Damaged
 from spark_jobs.delta.log_files import directory
-from spark_jobs.engine.key_hash import hashes_of
+from spark_jobs.delta.value_hash import hashes_of
 from spark_jobs.errors import ConfigError, DecodeError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import FIRST_EVENT, Range

@@ -19,6 +19,7 @@ from typing import Self
 import pyarrow as pa
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
@@ -34,7 +35,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.gtid import MysqlGtids, NoGtids
-from spark_jobs.log.position import Range
+from spark_jobs.log.position import Position, Range
 from spark_jobs.row_history.column_view import ColumnView
 from spark_jobs.row_history.key_life import KeyEvent, KeyLives, Order, keys_met
 from spark_jobs.row_history.key_search import KeyIndexes, KeySearch
@@ -43,6 +44,7 @@ from spark_jobs.row_history.row_choice import ChosenLine, ChosenRows, KeyChanges
 from spark_jobs.row_history.table_life import TableLife, life_of
 from spark_jobs.schema.history import by_table
 from spark_jobs.silver.planning_context import filters_of
+from spark_jobs.text.counts import counted
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +140,19 @@ class TableTrace:
                 "%s: %s: %s changes rows of %s in statement format, which does not say which: %s",
                 source, logged.position, logged.statement.verb, self.name, logged.statement.short,
             )  # fmt: skip
+        count = self._derived_count()
+        if count:
+            log.warning(
+                "%s: foreign keys changed rows of %s in %s of this range, and the log does not have these changes: "
+                "they are not shown; stratalog at shows rows with them",
+                source, self.name, counted(count, "transaction"),
+            )  # fmt: skip
+
+    def _derived_count(self) -> int:
+        """Transactions by which foreign keys changed the table's rows, as far as that was derived."""
+        rows = derived_slices.read(self.snapshot.table.path, self.within).to_pylist()
+        positions = ((row, Position(row["file"], row["start"], row["stretch"])) for row in rows)
+        return sum(self.life.holds(TableName(row["schema"], row["table"]), at) for row, at in positions)
 
     def entries(self) -> Iterator[Traced]:
         """Changes and statements in the order in which they take effect. Raises DecodeError, ConfigError, LakeError."""

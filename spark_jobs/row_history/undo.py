@@ -13,18 +13,21 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze import derived_slices
+from spark_jobs.bronze.derived_slices import stored_changes
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.effects import AlterTable, DropSchema, DropTable, Rename, TruncateTable, UnknownChange, effects
 from spark_jobs.errors import ConfigError, DecodeError, Unsupported
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.log.position import Range
+from spark_jobs.log.position import Range, file_number
 from spark_jobs.row_history.table_life import life_of
 from spark_jobs.row_history.trace import Selection, TableTrace, TracedChange
 from spark_jobs.row_history.undo_steps import SESSION, UndoStep, steps_of
 from spark_jobs.schema.history import by_table
 from spark_jobs.schema.tracker import as_of
 from spark_jobs.silver.planning_context import filters_of
+from spark_jobs.text.counts import counted
 from spark_jobs.text.disclosure import cell, text_lines
 from spark_jobs.text.sql import standard_literal
 
@@ -48,7 +51,27 @@ class Undo:
             _require_raw(pipeline, source, name, selection)
         tables = [_Table.of(pipeline, source, name, selection) for name in names]
         steps = heapq.merge(*(table.steps() for table in tables), key=lambda step: step.traced.position)
-        return cls(source, tuple(reversed(list(steps))))
+        undo = cls(source, tuple(reversed(list(steps))))
+        if tables:
+            undo._warn_of_children(tables[0].trace)
+        return undo
+
+    def _warn_of_children(self, trace: TableTrace) -> None:
+        """Names the tables whose rows foreign keys changed by what is taken back. trace: of one of the tables."""
+        events = {
+            (step.traced.stretch, file_number(step.traced.change.file), step.traced.change.offset)
+            for step in self.steps
+        }
+        bronze = trace.snapshot.table.path
+        for part in stored_changes(bronze, derived_slices.read(bronze, trace.within)):
+            at, name = part.at, part.definition.name
+            offsets = part.batch().column("offset").to_pylist()
+            count = sum((at.stretch, at.number, offset) in events for offset in offsets)
+            if count:
+                log.warning(
+                    "%s: what foreign keys did to %s of %s by these changes is not taken back; stratalog at shows "
+                    "them as they were before", at, counted(count, "row"), name,
+                )  # fmt: skip
 
     def transactions(self) -> Iterator[list[UndoStep]]:
         """The steps by the transaction of the source that made the changes."""

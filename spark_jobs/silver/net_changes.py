@@ -13,7 +13,7 @@ counted.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import Changes
+from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW
 from spark_jobs.errors import Unsupported
 from spark_jobs.silver import moved_keys
 
@@ -122,8 +123,7 @@ def every_change(
     delete of the row before besides, which counts as no change; before images have all columns then. Raises Unsupported
     as ``net_rows`` where rows may lack columns.
     """
-    operations = pa.array(["", "insert", "update", "delete"])
-    effects = {"_op": operations.take(changes.op), "_gtid": _gtids(changes)}
+    effects = {"_op": _operations(changes), "_gtid": _gtids(changes)}
     # The changes themselves, and the deletes of rows that updates moved away from.
     is_split = key_change_mask(changes, key) if key else pc.equal(changes.op, UPDATE)
     if absent is not None:
@@ -136,9 +136,19 @@ def every_change(
     if len(indexes):
         image = {name: changes.before.column(name).take(indexes) for name in names}
         old = _select(changes, indexes)
-        effects = {"_op": _constant("delete", pa.string(), len(old)), "_gtid": _gtids(changes).take(indexes)}
+        deletes = replace(old, op=_constant(DELETE, pa.uint8(), len(old)))
+        effects = {"_op": _operations(deletes), "_gtid": _gtids(changes).take(indexes)}
         effects |= {} if absent is None else _not_moved(absent.before.take(indexes))
         yield _image_table(image, old, origin, effects, counted=0)
+
+
+_OPERATIONS = pa.array(["", "insert", "update", "delete", "", "", "cascade_update", "cascade_delete"])
+"""By ``Changes.op``, and four more where the change was derived from a foreign key."""
+
+
+def _operations(changes: Changes) -> pa.Array:
+    is_derived = np.asarray(pc.greater_equal(changes.row, FIRST_DERIVED_ROW).to_numpy(zero_copy_only=False), np.uint8)
+    return _OPERATIONS.take(pa.array(changes.op.to_numpy() + 4 * is_derived))
 
 
 def _gtids(changes: Changes) -> pa.Array:

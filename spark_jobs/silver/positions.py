@@ -21,7 +21,7 @@ FIELDS = ("stretch", "number", "offset", "row")
 """Of ``_position``, in order of weight; ``_window_start`` has the first three."""
 _ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT, MOVED_FROM)
 """Columns that rows of silver have beside the source's, as far as they are read here."""
-GONE = pa.array(["delete", "mend_delete", "truncate"])
+GONE = pa.array(["delete", "mend_delete", "cascade_delete", "truncate"])
 """``_op`` of rows that end their key: truncate is that of rows which a statement ends."""
 LOADED_ROW, STATEMENT_ROW = -2, -1
 """Row numbers in ``_position`` of what stands before all changes there: rows that a load read, then a statement."""

@@ -56,13 +56,17 @@ class Op(StrEnum):
     """It came with the table that was given this one's name, as of the statement that did it.
 
     Rows that the table had itself are such too, where a statement changed what they are identified by."""
+    CASCADE_UPDATE = "cascade_update"
+    """Of rows of every change: a foreign key changed the row, which was derived (``on_cascade: apply``)."""
+    CASCADE_DELETE = "cascade_delete"
+    """Of the same: a foreign key deleted the row."""
 
 
 MENDED = (Op.MEND, Op.MEND_DELETE)
 FROM_SERVER = (Op.LOAD, *MENDED)
 """Of rows that were read from the server: no change in the log says them, and they are in no window."""
 _FROM_SERVER = pa.array([str(kind) for kind in FROM_SERVER])
-_DELETES = pa.array([str(Op.DELETE), str(Op.MEND_DELETE)])
+_DELETES = pa.array([str(Op.DELETE), str(Op.MEND_DELETE), str(Op.CASCADE_DELETE)])
 
 
 def listed(operations: Collection[Op]) -> str:

@@ -170,7 +170,7 @@ def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
         deletes=1,
         seconds=3.0,
     )
-    silver = checkpoint.of_compacted(compacted, lake.silver("shop", "shop", "orders"))
+    silver = checkpoint.of_compacted(compacted, lake.silver("shop", "shop", "orders"), derived=4)
     merged = Merged("shop", name, "path", head(LATE), Range(EARLY, LATE), 3, 2, 1, redone=1, seconds=2.0)
     downstream = checkpoint.of_merged(
         merged, lake.downstream("shop", "orders"), (KEY, lake.silver("shop", "shop", "orders")), None
@@ -178,7 +178,7 @@ def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
     counted = {"rows/inserted": 3, "rows/updated": 2, "rows/deleted": 1, "binlog/end": str(LATE)}
     assert counted.items() <= silver.items()
     assert counted.items() <= downstream.items()
-    assert (silver["rows/changes"], silver["run/changes_per_second"]) == (9, 3.0)
+    assert (silver["rows/changes"], silver["rows/derived"], silver["run/changes_per_second"]) == (9, 4, 3.0)
     assert (downstream["delta/windows_done_again"], downstream["run/rows_per_second"]) == (1, 3.0)
     assert "binlog/lag_seconds" not in silver | downstream
 

@@ -52,7 +52,8 @@ class SliceContext:
     """Context that lines of one slice share. committed: when, where another transaction committed its rows.
 
     marks: of formats that ask for them. either_sign: ordinals of the table's integer columns of which nothing tells
-    whether they are UNSIGNED; their values are read as signed.
+    whether they are UNSIGNED; their values are read as signed. is_derived: the changes are not in the log, and follow
+    from foreign keys.
     """
 
     source: str | None
@@ -60,6 +61,7 @@ class SliceContext:
     marks: SliceMarks | None
     committed: datetime | None
     either_sign: tuple[int, ...] = ()
+    is_derived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Format(ABC):
     """True if it has a form for DDL statements."""
     allows_transactions: ClassVar[bool] = False
     """True if it has a form for begins and ends of transactions."""
+    allows_derived: ClassVar[bool] = False
+    """True if it has a mark for changes that are not in the log."""
 
     @abstractmethod
     def lines(

@@ -37,12 +37,14 @@ OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 class StratalogFormat(Format):
     """Writes ``source, file, offset, row, gtid, committed_at, schema, table, op, before, after``.
 
-    And ``unsigned``, with the other reading of values whose sign nothing tells, where there are any.
+    And ``unsigned``, with the other reading of values whose sign nothing tells, where there are any; ``derived`` is
+    true of a change that is not in the log, and follows from a foreign key.
     """
 
     needs_marks: ClassVar[bool] = False
     allows_statements: ClassVar[bool] = True
     allows_transactions: ClassVar[bool] = True
+    allows_derived: ClassVar[bool] = True
 
     def lines(
         self, context: SliceContext, definition: TableDefinition, changes: Iterable[Changes]
@@ -52,6 +54,7 @@ class StratalogFormat(Format):
         name = definition.name
         names = f'"schema": {text_of(name.schema)}, "table": {text_of(name.table)}'
         begin = _begin_line(context)
+        mark = '"derived": true, ' if context.is_derived else ""
         for part in portions(changes):
             after = images(definition, part.after, part.raw, part.present)
             before = images(definition, part.before, part.before_raw, part.before_present)
@@ -61,7 +64,7 @@ class StratalogFormat(Format):
             for (op, offset, row), (gtid, time, old, new, tail) in zip(positions, rest, strict=True):
                 head = (
                     f'{begin}{offset}, "row": {row}, "gtid": {gtid}, "committed_at": "{time}", {names}, '
-                    f'"op": "{OPERATIONS[op]}", "before": '
+                    f'"op": "{OPERATIONS[op]}", {mark}"before": '
                 )
                 pair = {INSERT: (NULL, new), UPDATE: (old, new), DELETE: (new, NULL)}[op]
                 yield ChangeLine(offset, row, _line(head, *pair, tail))

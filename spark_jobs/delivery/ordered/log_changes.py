@@ -112,22 +112,22 @@ def steps(logged: Logged, rows: int) -> Iterator[Step]:
     generators += [_pieces(logged, opened, number, job) for number, job in enumerate(logged.jobs)]
     merged = heapq.merge(*generators, key=lambda item: (item.order, isinstance(item, Piece)))
     pieces: list[Piece] = []
-    latest: list[Piece] = []
+    latest: Order = (0, 0, 0)
     count = 0
     for _, items in groupby(merged, key=lambda item: item.order):
         at_once = list(items)
         statements = tuple(item for item in at_once if isinstance(item, OrderedStatement))
         new = [item for item in at_once if isinstance(item, Piece)]
         # A portion ends between transactions: in front of a statement, or of a transaction that it has no row of.
-        is_boundary = not new or all(piece.last_transaction < new[0].begin.order for piece in latest)
+        is_boundary = not new or latest < min(piece.begin.order for piece in new)
         if pieces and (statements or (count >= rows and is_boundary)):
-            end = statements[0].step.range.start if statements else new[0].begin
+            end = statements[0].step.range.start if statements else min(piece.begin for piece in new)
             yield _portion(logged, pieces, end)
-            pieces, latest, count = [], [], 0
+            pieces, count = [], 0
         if statements:
             yield Statements(statements, max(statement.step.range.stop for statement in statements))
         pieces += new
-        latest = new or latest
+        latest = max([latest, *(piece.last_transaction for piece in new)])
         count += sum(len(piece.changes) for piece in new)
     yield _portion(logged, pieces, logged.within.stop)
 
@@ -183,7 +183,9 @@ def _piece(run: SliceRun, scans: Scans, changes: Changes, owner: tuple[int, int]
         Position(run.origin.file, offset, run.origin.stretch)
         for offset in (log_slice.transaction_start, log_slice.start)
     )
-    starts = np.concatenate([[begin.offset], transaction_starts(run.origin.file, log_slice, scans)])
+    # Changes that were derived from foreign keys are of one transaction, that of their parents' events.
+    inner = [] if run.is_derived else transaction_starts(run.origin.file, log_slice, scans)
+    starts = np.concatenate([np.array([begin.offset], np.int64), np.array(inner, np.int64)])
     transactions = starts[np.searchsorted(starts[1:], changes.offset.to_numpy(), side="right")]
     return Piece(*owner, changes, position.order, begin, transactions)
 

@@ -3,10 +3,10 @@
 Put here: what is refused, the order of the tables, and the report. Not here: what is done in a table
 (logged_rows.py, lake_rows.py), or how it is printed (cli/forget.py).
 
-Bronze goes first, in one commit, and its older files with it: from then on no replay finds the rows. Each layer above
-it gets a commit, so that what others have planned while the rows were there loses. Files of older versions go at the
-end, once every table is published without the rows. What is killed on the way is finished by doing it again: each step
-asks what its table has, and not what an earlier step has done.
+Bronze goes first, in one commit, and its older files with it, then what foreign keys did to the rows: from then on no
+replay finds them. Each layer above it gets a commit, so that what others have planned while the rows were there loses.
+Files of older versions go at the end, once every table is published without the rows. What is killed on the way is
+finished by doing it again: each step asks what its table has, and not what an earlier step has done.
 """
 
 import logging
@@ -157,7 +157,12 @@ class _Forgetting:
     def _rows_left(self) -> Iterator[ForgottenIn]:
         """The rows that each table has now. Raises TableStopped, ConfigError for what cannot be forgotten."""
         keys = self._keys()
-        yield self._in_bronze(*self._in_log())
+        logged, erased = self._in_log()
+        yield self._in_bronze(logged, erased)
+        if logged.derived.head:
+            derived = logged.derived
+            old_files = len(derived.files_that_hold())
+            yield ForgottenIn(derived.table.path, rows=len(derived.changes), old_files=old_files)
         for path, key_list in self._tables(keys):
             snapshot = snapshot_of(path)
             if snapshot is not None and {*key_list.names} <= {*snapshot.schema.names}:
@@ -205,8 +210,7 @@ class _Forgetting:
         entry = next((entry for entry in entries if entry.name == self._name), None)
         if entry is None or entry.silver_version is None:
             raise ConfigError(f"{self.source} has no table {self.name} in the lake")
-        # What no step erases is refused first: derived changes, rows on their way, keys of several sources.
-        _require_nothing_derived(self._lake, self.source, self.name)
+        # What no step erases is refused first: rows on their way, keys of several sources.
         load = progress(self._lake, self.source, self.name)
         if entry.is_reset or (load and load.is_open):
             raise TableStopped("is being rebuilt or loaded; run stratalog until it is done, and forget again")
@@ -310,6 +314,8 @@ class _Forgetting:
         snapshot = driver_commit.snapshot_upon(table.path, logged.snapshot.head)
         vacuum.remove(table.path, logged_rows.files_that_hold(logged, snapshot))
         index_files.remove_stale(table.path)
+        # What foreign keys did goes last: by it rows are known to be deleted that the log has alive.
+        logged.derived.erase()
 
     @property
     def _erasing(self) -> Erasing:
@@ -385,16 +391,6 @@ class _Forgetting:
             lake_rows.remove_old(Table(path, self._lake.plain), keys)
             if path in paths:
                 iceberg_tables.renew(self.pipeline, path)
-
-
-def _require_nothing_derived(lake: Lake, source: str, name: TableName) -> None:
-    """Raises TableStopped for a table with changes derived from foreign keys, which have values of its rows."""
-    table = lake.cascades(source)
-    if table.rows([("schema", "=", name.schema), ("table", "=", name.table)], ["changes"]):
-        raise TableStopped(
-            f"{table.path} has changes of its rows that were derived from foreign keys (on_cascade: apply), and "
-            "forget does not erase these: nothing was erased"
-        )
 
 
 def elsewhere(pipeline: Pipeline, source: str) -> Iterator[str]:

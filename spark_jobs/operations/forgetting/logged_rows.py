@@ -25,9 +25,11 @@ from spark_jobs.engine.rewrite import FileGroup
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, new_batch
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
+from spark_jobs.operations.forgetting.derived_rows import DerivedRows, KeyChange
 from spark_jobs.operations.forgetting.old_files import unnamed_files
-from spark_jobs.row_history.trace import Selection, TableTrace
+from spark_jobs.row_history.trace import Selection, TableTrace, TracedChange
 
 File = tuple[int, str]
 """Stretch and name of a binlog file."""
@@ -42,12 +44,14 @@ _SLICE = (*_COLUMNS, "context", "payload")
 class LoggedRows:
     """Changes of some keys in one version of bronze.
 
-    rows: by file the offset of each change's event and its number there. other_keys: keys that their rows had before or
-    after. living: keys whose rows are not deleted at the end. newest: where the last of the changes takes effect, as
-    ``Position.order``. by_statement: positions of statements that change rows of the table and do not say which.
+    derived: those that foreign keys made and the log does not have. rows: by file the offset of each change's event and
+    its number there. other_keys: keys that their rows had before or after. living: keys whose rows are not deleted at
+    the end. newest: where the last of the changes takes effect, as ``Position.order``. by_statement: positions of
+    statements that change rows of the table and do not say which.
     """
 
     snapshot: BronzeSnapshot
+    derived: DerivedRows
     rows: dict[File, set[tuple[int, int]]] = field(default_factory=dict)
     other_keys: set[str] = field(default_factory=set)
     living: set[str] = field(default_factory=set)
@@ -59,16 +63,23 @@ class LoggedRows:
     def find(cls, pipeline: Pipeline, source: str, name: TableName, keys: Iterable[str]) -> Self:
         """All that bronze has of keys, as users write them. Raises as ``TableTrace``."""
         trace = TableTrace.of(pipeline, source, name, Selection(keys=tuple(keys), is_raw=True))
-        logged = cls(trace.snapshot)
-        born: dict[str, tuple[int, ...]] = {}
+        changes: list[KeyChange] = []
+        rows: dict[File, set[tuple[int, int]]] = {}
         for traced in trace.changes():
             change = traced.change
-            logged.rows.setdefault((traced.stretch, change.file), set()).add((change.offset, change.row))
-            logged.other_keys |= {key for key in (change.old_key, change.new_key) if key} - trace.choice.seeds
-            born.pop(change.old_key or "", None)
-            if change.new_key:
-                born[change.new_key] = traced.position
-            logged.newest = traced.position[:3]
+            rows.setdefault((traced.stretch, change.file), set()).add((change.offset, change.row))
+            changes.append(KeyChange(_effect_of(traced), change.old_key, change.new_key))
+        table = lake_of(pipeline).cascades(source)
+        derived = DerivedRows.find(table, trace.life, trace.indexes.definitions, trace.choice)
+        logged, seeds = cls(trace.snapshot, derived, rows), trace.choice.seeds
+        # Rows begin and end by what the log has of them, and by what foreign keys did.
+        born: dict[str, tuple[int, ...]] = {}
+        for order, old, new in sorted([*changes, *derived.changes], key=lambda change: change.order):
+            logged.other_keys |= {key for key in (old, new) if key} - seeds
+            born.pop(old or "", None)
+            if new:
+                born[new] = order
+            logged.newest = order[:3]
         # A statement that empties the table deletes rows, too.
         emptied = [position.order for position in trace.life.emptied]
         logged.living = {
@@ -82,6 +93,12 @@ class LoggedRows:
     def changes(self) -> int:
         """Number of changes."""
         return sum(map(len, self.rows.values()))
+
+
+def _effect_of(traced: TracedChange) -> tuple[int, int, int, int]:
+    """Where a change takes effect: at its event, or of an XA transaction where it is committed."""
+    stretch, number, start, offset, row = traced.position
+    return stretch, number, offset if traced.facts.xa is None else start, row
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 
 from pyspark.sql import SparkSession
@@ -33,8 +34,10 @@ from spark_jobs.errors import ConfigError, DeliveryError, LostRace, about
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
+from spark_jobs.operations.retention.derived_removal import remove_derived_before
 from spark_jobs.pipeline.initial_load.commit import progress
 from spark_jobs.silver.rename_lineage import made_at
 from spark_jobs.subscriptions.lag import groups_of
@@ -202,6 +205,14 @@ class _Collection:
         planned = self.plan(now)
         if dry_run:
             return self._collected(planned, planned.going)
+        collected = self._without_old_files(planned, now)
+        # What is derived of log that is gone goes behind it, that of a gc that was killed between them too.
+        remove_derived = partial(remove_derived_before, self.spark, self.lake, self.source, collected.oldest)
+        retry_on_conflict(partial(remove_derived, self.pipeline.spark.task_bytes))
+        return collected
+
+    def _without_old_files(self, planned: _CollectionPlan, now: datetime) -> Collected:
+        """Removes the files that may go. Raises LostRace."""
         removed: list[HeldFile] = []
         for tries_left in reversed(range(_TRIES)):
             try:

@@ -189,6 +189,7 @@ def _maintained_tables(lake: Lake, source: str) -> Iterator[tuple[Table, tuple[i
     yield lake.bronze(source), ()
     yield lake.schema(source), ()
     yield lake.clock(source), ()
+    yield lake.cascades(source), ()
     yield lake.verified(source), ()
     downstream = {target.path for entry in entries for target in entry.into}
     opened = published.versions(lake)

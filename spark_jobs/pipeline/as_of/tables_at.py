@@ -14,12 +14,14 @@ import pyarrow as pa
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.boundaries import transaction_at
+from spark_jobs.bronze.derived_slices import CascadesCommit
 from spark_jobs.bronze.seek import LogSeeker
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.delta.snapshot import new_table, snapshot_of
+from spark_jobs.downstream import publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.errors import ConfigError, LakeError
@@ -148,13 +150,15 @@ class _Question:
 
     def answered(self, scratch: ScratchLake, names: Sequence[TableName]) -> SourceAt:
         """The tables, compacted and merged in a scratch lake."""
-        bases = {name: self._base(name) for name in names}
+        absent = dict(self._underived(names))
+        bases = {name: self._base(name) for name in names if name not in absent}
+        if not bases:
+            return SourceAt(self.at, (), absent)
+        # Tables without any row have no silver to merge.
         for name, base in bases.items():
             if base:
                 scratch.copy_silver(name, base.snapshot)
         replay = Replay(self.pipeline, scratch, self.snapshot, self.at)
-        # Tables without any row have no silver to merge.
-        absent: dict[TableName, str] = {}
         with_rows: list[CompactedTable] = []
         tables: list[TableAt] = []
         for table in replay.compacted(bases):
@@ -171,6 +175,19 @@ class _Question:
         replay.merge(with_rows)
         tables += [self._table_at(scratch, table) for table in with_rows]
         return SourceAt(self.at, tuple(sorted(tables, key=lambda table: table.name)), absent)
+
+    def _underived(self, names: Sequence[TableName]) -> Iterator[tuple[TableName, str]]:
+        """Child tables of which it is not known yet what foreign keys did to their rows, and up to where it is."""
+        commit = CascadesCommit.of_head(self.lake.cascades(self.source).head())
+        if commit is None:
+            return
+        compacted = {entry.name: entry.checkpoint for entry in publication.read(self.lake, self.source)}
+        for name in names:
+            if text := commit.positions.get(str(name)):
+                known = max(Position.parse(text), compacted.get((name.schema, name.table)) or Position.parse(text))
+                if self.at > known:
+                    reason = f"what foreign keys did to its rows is derived up to {known}; execute stratalog run first"
+                    yield name, self._not_known(name, reason)
 
     def _empty(self, scratch: ScratchLake, name: TableName) -> TableAt:
         """A table that has had no row yet at the position, with the columns that statements gave it."""

@@ -40,14 +40,16 @@ def part_of(position: Position, *ids: int) -> DerivedSlice:
         raw=None,
         before_raw=None,
     )
-    return DerivedSlice(NAME, position, DEFINITION, changes)
+    return DerivedSlice(NAME, position, replace(position, offset=position.offset - 9), DEFINITION, changes)
 
 
 def stored(folder: Path, *parts: DerivedSlice) -> str:
     """The path of bronze beside them."""
     lake = Lake(str(folder))
     table = lake.cascades("s")
-    commit = CascadesCommit(at(9), new_batch(), positions={"shop.c": str(at(9))}, changes=derived_slices.count(parts))
+    commit = CascadesCommit(
+        at(9), new_batch(), positions={"shop.c": str(at(9))}, changes=sum(derived_slices.counts(parts).values())
+    )
     table.append_rows(derived_slices.rows_of(parts), table.head() or table.unwritten_head(COLUMNS, {}), commit)
     return lake.bronze("s").path
 
@@ -59,7 +61,8 @@ def test_slices_are_found_by_position_and_read_back(tmp_path: Path) -> None:
     assert slices.column("start").to_pylist() == [100, 500, 50]
     assert derived_slices.read(bronze, Range(at(101), at(500))).num_rows == 0
     assert derived_slices.read(bronze, Range(at(50, 2), at(60, 2))).column("start").to_pylist() == [50]
-    images = [batch.column("after").to_pylist() for _, _, batch in derived_slices.stored_changes(bronze, slices)]
+    assert slices.column("transaction_start").to_pylist() == [91, 491, 41]
+    images = [part.batch().column("after").to_pylist() for part in derived_slices.stored_changes(bronze, slices)]
     assert images == [[{"id": 3}], [{"id": 1}, {"id": 2}], [{"id": 4}]]
     ((first, definition), *_) = derived_slices.definitions_in(slices)[NAME]
     assert (first, definition) == (at(100), DEFINITION)

@@ -8,6 +8,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.cascades.derivation import Derivation, ImagePair, Key, Reference, Row, RowLookups, Weights
 from spark_jobs.ddl.foreign_keys import declared_keys
+from spark_jobs.errors import TableStopped
 
 CHAIN = ("c FOREIGN KEY (up) REFERENCES p (id)", "g FOREIGN KEY (up) REFERENCES c (id)")
 
@@ -169,3 +170,18 @@ def test_stored_rows_are_asked_for_once_a_value_and_only_by_values_that_changes_
         tables.change("p", row(1), None)
     tables.change("p", row(2), row(3))
     assert tables.lookups == [("c", (1,)), ("g", (1,))]
+
+
+@pytest.mark.parametrize("rule", ["SET NULL", "CASCADE"])
+def test_keys_that_share_a_column_stop_their_child_where_their_order_decides(rule: str) -> None:
+    keys = [
+        f"c CONSTRAINT f1 FOREIGN KEY (up) REFERENCES c (id) ON DELETE {rule}",
+        "c CONSTRAINT f2 FOREIGN KEY (up) REFERENCES p (id) ON DELETE CASCADE",
+    ]
+    tables = Tables(*keys, c=[row(1, 12), row(12, 12)])
+    # The server deletes row 1 or sets it to NULL, by which of the two it comes to first.
+    if rule == "CASCADE":
+        assert tables.change("p", row(12), None) == ["c1", "c12"]
+        return
+    with pytest.raises(TableStopped, match="its foreign keys f1 and f2 have columns in common"):
+        tables.change("p", row(12), None)

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.cascades.mirror_rows import RAW, KeyColumns, MirrorRows
+from spark_jobs.cascades.key_columns import RAW, KeyColumns
+from spark_jobs.cascades.mirror_rows import MirrorRows
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, new_batch
@@ -62,6 +63,12 @@ def test_many_values_are_looked_up_at_once_and_each_a_single_time(tmp_path: Path
     assert rows.find(columns, [(5,), (6,)]) == []
     (row,) = rows.located(columns, (6,))
     assert row == {"id": 3, "pid": 6, "x": "b", RAW: None}
+
+
+def test_rows_that_are_not_the_child_s_now_are_left_out(tmp_path: Path) -> None:
+    rows = mirror(tmp_path, ROWS)
+    rows.current = {"id": 2}
+    assert found(rows, ["pid"], (5,)) == [2]
 
 
 def test_a_mirror_that_is_not_there_has_no_rows() -> None:

@@ -10,15 +10,17 @@ import pytest
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.binlog.events.types import CASCADES_LOGGED, NO_FOREIGN_KEY_CHECKS
 from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW
-from spark_jobs.bronze.scan import scan_metadata
+from spark_jobs.bronze.scan import scan_effective, scan_metadata
 from spark_jobs.cascades.mirror_rows import MirrorRows
 from spark_jobs.cascades.walk import ChildTable, Derived, JoinedLog, Walk
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
-from spark_jobs.log.position import Position
-from tests.segment_spec import Change, Commit, Delete, Insert, Query, Rows, Table, Update
+from spark_jobs.log.position import Position, Range
+from tests.segment_spec import Change, Commit, Delete, Insert, Query, Rows, SegmentSpec, Statement, Table, Update
 from tests.segment_types import DATE, INT, VARCHAR
+from tests.slicing import bronze_of, bronze_rows
 from tests.spark_jobs.cascades.test_parent_changes import ALL, FILE, log
+from tests.xa import XA, prepared
 
 P, C = TableName("shop", "p"), TableName("shop", "c")
 KEY = ForeignKey("f", P, "CASCADE", "SET NULL", columns=("PID",), parent_columns=("id",))
@@ -91,6 +93,39 @@ def test_what_is_stored_already_is_not_derived_again(tmp_path: Path) -> None:
     assert derive(tmp_path, changes, within=behind).slices == ()
 
 
+def test_equal_rows_of_a_child_without_a_key_are_counted(tmp_path: Path) -> None:
+    copy: Change = Insert("shop.c", (7, 1))
+    changes: list[Change] = [*CHILDREN, copy, copy, Commit(), Delete("shop.c", (7, 1)), Delete("shop.p", (1, 0))]
+    derived = derive(tmp_path, [*changes, Insert("shop.c", (7, 1)), Commit()], tables(child_key=()))
+    assert [after for _, _, after in texts(derived)] == [{"id": 7, "pid": 1}] * 2 + [{"id": 8, "pid": 1}]
+
+
+def test_changes_by_an_xa_transaction_stand_where_it_is_committed(tmp_path: Path) -> None:
+    inside: list[Change] = [
+        Update("shop.c", (8, 1), (8, None)),
+        Delete("shop.p", (1, 0)),
+        Update("shop.c", (9, 1), (9, 2)),
+    ]
+    first: list[Change] = [*CHILDREN, Insert("shop.c", (9, 1)), Commit(), *prepared(*inside)]
+    committed = [*first, Insert("shop.p", (5, 0)), Commit(), Statement("", f"XA COMMIT {XA}")]
+    assert derive_effective(tmp_path / "prepared", first).slices == ()
+    (part,) = derive_effective(tmp_path / "committed", committed).slices
+    # The last change of the child 9 is its own: what was derived before it is left out.
+    assert part.changes.after.to_pylist() == [{"id": 7, "pid": None}]
+    assert part.at == part.transaction
+    assert part.changes.offset.to_pylist() == [part.at.offset]
+
+
+def derive_effective(tmp_path: Path, changes: Sequence[Change]) -> Derived:
+    """By slices where they take effect."""
+    content = SegmentSpec(tables(), changes).to_bytes()
+    within = Range(Position(FILE, 4), Position(FILE, len(content)))
+    bronze = bronze_of(tmp_path / "bronze", [bronze_rows(FILE, content, target=1 << 20)])
+    index, _ = scan_effective(*bronze, within, within.start)
+    child, keys = ChildTable(C, None, MirrorRows(None), None), [UnloggedChanges(C, replace(KEY, on_delete="SET NULL"))]
+    return Walk(JoinedLog(index, "lake/bronze/shop", within, within.start, {C: child}, keys)).derive()
+
+
 def test_quarantined_events_derive_nothing(tmp_path: Path) -> None:
     changes: list[Change] = [*CHILDREN, Delete("shop.p", (1, 0)), Commit()]
     (part,) = derive(tmp_path / "first", changes).slices
@@ -109,13 +144,11 @@ def test_a_statement_that_changes_a_child_s_columns_ends_what_is_derived_where_i
 
 
 DATES = tables(DATE)
-KEYLESS = tables(child_key=())
 
 
 @pytest.mark.parametrize(
     "joined, changes, reason",
     [
-        (KEYLESS, CHILDREN, "shop.c: it has no key"),
         (DATES, [Delete("shop.p", ("2026-01-01", 0)), Commit()], "dates and times are not compared"),
         (tables(VARCHAR(9, 11)), [Delete("shop.p", ("a", 0)), Commit()], "collation 11 is not one whose"),
     ],

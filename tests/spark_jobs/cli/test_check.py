@@ -161,8 +161,23 @@ def test_check_with_connect_names_child_tables_that_the_server_changes_unlogged(
     changed = f"{database.name}.c: is changed by the foreign key f -> {database.name}.p {rule}, and"
     assert ran.status == 0
     assert changed in " ".join(ran.out.split())
-    pipeline_file.write_text(text + "on_cascade: ignore\n")
-    assert rule not in stratalog("check", "-c", pipeline_file, "--connect").out
+    # Each foreign key with what will be of it, and why.
+    for choice, outcome in {
+        "warn": "warn: the table continues, and its rows may be wrong (on_cascade: warn; apply is possible",
+        "ignore": "ignored: its rows may be wrong, and nothing says so (on_cascade: ignore)",
+        "apply": "apply: what it does is derived (on_cascade: apply)",
+        f"[{{tables: '{database.name}.c', action: stop}}]": "(on_cascade: stop of the line",
+    }.items():
+        pipeline_file.write_text(f"{text}on_cascade: {choice}\n")
+        ran = stratalog("check", "-c", pipeline_file, "--connect")
+        assert outcome in " ".join(ran.out.split())
+    # What the server declares may be in the way.
+    database.execute("CREATE TABLE days (day DATE PRIMARY KEY)")
+    database.execute(f"CREATE TABLE d (day DATE, CONSTRAINT g FOREIGN KEY (day) REFERENCES days (day) {rule})")
+    pipeline_file.write_text(text + "on_cascade: apply\n")
+    output = " ".join(stratalog("check", "-c", pipeline_file, "--connect").out.split())
+    reason = f"(on_cascade: apply is not possible: {database.name}.d.day: dates and times are not compared;"
+    assert f"stop: the table stops before the first change of the parent that may change its rows {reason}" in output
 
 
 def test_verify_refuses_a_source_without_a_server(stratalog: Stratalog, pipeline_file: Path) -> None:

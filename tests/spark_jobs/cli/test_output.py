@@ -84,6 +84,11 @@ def test_what_came_before_a_failure_is_out_before_its_message(capsysbinary: pyte
     "outcome, out, err",
     [
         (Outcome([], None), "shop: silver and downstream have nothing new\n", ""),
+        (
+            Outcome([], None, derived={TableName("a", "b"): 4}),
+            "silver  derived from foreign keys\na.b     4\nshop: silver and downstream have nothing new\n",
+            "",
+        ),
         (Outcome([], None, stopped={TableName("a", "b"): "shop: a.b: [red]why"}), "", "stopped: shop: a.b: [red]why\n"),
         (
             Outcome([], None, new={("shop", "a", "b")}),
@@ -91,7 +96,7 @@ def test_what_came_before_a_failure_is_out_before_its_message(capsysbinary: pyte
             "1 new tables; Dagster shows them after its code location is reloaded\n",
         ),
     ],
-    ids=["nothing", "stopped", "new"],
+    ids=["nothing", "derived", "stopped", "new"],
 )
 def test_what_became_of_tables(capsys: pytest.CaptureFixture[str], outcome: Outcome, out: str, err: str) -> None:
     print_outcome("shop", outcome)

@@ -22,6 +22,7 @@ OUTCOME = Outcome(
     compacted=[Compacted("shop", ORDERS, NEW, HEAD, changes=5, inserts=2, deletes=1, left_out={"hidden": 1})],
     merged=[Merged("shop", ORDERS, "/lake/sales", HEAD, NEW, inserted=2, deleted=1, into="sales.orders")],
     stopped={BAD: "[SL-1010] shop: shop.bad: it is wrong"},
+    derived={ORDERS: 3},
 )
 
 
@@ -53,6 +54,7 @@ def test_a_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
             "seconds": 0.25,
         },
         "silver": [{"table": "shop.orders", "changes": 5, "left_out": {"hidden": 1}} | counts],
+        "derived": {"shop.orders": 3},
         "downstream": [{"table": "shop.orders", "into": "sales.orders"} | counts],
         "stopped": {"shop.bad": "[SL-1010] shop: shop.bad: it is wrong"},
         "codes": {"shop.bad": ["SL-1010"]},
@@ -72,6 +74,7 @@ def test_a_run_without_news(capsys: pytest.CaptureFixture[str]) -> None:
         "source": "shop",
         "bronze": bronze,
         "silver": [],
+        "derived": {},
         "downstream": [],
         "stopped": {},
         "codes": {},

@@ -23,9 +23,13 @@ SERVER = {"host": "h", "user": "u", "password": "p"}
         ({"tables": ["shop.c", "shop.g"]}, None),
         ({"row_filters": {"few": {"tables": ["shop.c"], "delete-value-expr": "id > 3"}}}, "filters leave out"),
         ({"columns": {"few": {"tables": ["shop.c"], "exclude": ["x"]}}}, "hides what the server has"),
-        ({"downstream": [{"tables": "shop.c", "mode": "history"}]}, "has mode: history"),
-        ({"routes": [{"from": "shop.c", "to": ["shop.d", "shop.e"]}]}, "several tables"),
-        ({"deliveries": {"there": {"mysql": SERVER, "apply": "ordered"}}}, "apply: ordered"),
+        ({"columns": {"more": {"tables": ["shop.c"], "computed": {"y": {"sql": "id", "type": "INT"}}}}}, None),
+        ({"downstream": [{"tables": "shop.c", "mode": "history"}]}, None),
+        ({"downstream": [{"tables": "shop.c", "mode": "append"}]}, "no downstream table has its rows of now"),
+        ({"routes": [{"from": "shop.c", "to": ["shop.d", "shop.e"]}]}, None),
+        ({"routes": [{"from": "shop.?", "to": "shop.all"}]}, None),
+        ({"routes": [{"from": "shop.?", "to": "shop.all", "keys": "shared"}]}, "no downstream table has its rows"),
+        ({"deliveries": {"there": {"mysql": SERVER, "apply": "ordered"}}}, None),
     ],
 )
 def test_a_child_is_refused_with_the_reason_and_its_own_children_with_it(

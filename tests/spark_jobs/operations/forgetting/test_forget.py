@@ -3,16 +3,13 @@
 from pathlib import Path
 from typing import cast
 
-import deltalake
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
-from spark_jobs.errors import ConfigError, TableStopped
-from spark_jobs.lake.layout import lake_of
-from spark_jobs.operations.forgetting.forget import Forgotten, ForgottenIn, _require_nothing_derived, elsewhere, forget
+from spark_jobs.errors import ConfigError
+from spark_jobs.operations.forgetting.forget import Forgotten, ForgottenIn, elsewhere, forget
 
 
 def test_a_table_that_the_lake_does_not_have_is_named(tmp_path: Path) -> None:
@@ -20,19 +17,6 @@ def test_a_table_that_the_lake_does_not_have_is_named(tmp_path: Path) -> None:
     path.write_text("lake: ./lake\nsources: {shop: {files: ./binlogs}}\n")
     with pytest.raises(ConfigError, match=r"shop has no table s\.people in the lake"):
         forget(cast("SparkSession", None), load(path, {}), "shop", TableName("s", "people"), ["id=1"])
-
-
-def test_a_child_with_derived_changes_is_refused(tmp_path: Path) -> None:
-    """What was derived from foreign keys has values of rows, and is not erased."""
-    path = tmp_path / "pipeline.yaml"
-    path.write_text("lake: ./lake\nsources: {shop: {files: ./binlogs}}\n")
-    lake = lake_of(load(path, {}))
-    _require_nothing_derived(lake, "shop", TableName("s", "people"))
-    row = {"schema": "s", "table": "people", "changes": 1}
-    deltalake.write_deltalake(lake.cascades("shop").path, pa.Table.from_pylist([row]))
-    _require_nothing_derived(lake, "shop", TableName("s", "other"))
-    with pytest.raises(TableStopped, match=r"cascades/shop has changes of its rows .*: nothing was erased"):
-        _require_nothing_derived(lake, "shop", TableName("s", "people"))
 
 
 def test_what_was_forgotten_as_json() -> None:

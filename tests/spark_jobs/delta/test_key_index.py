@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.delta import data_files, index_files
+from spark_jobs.delta import data_files, index_files, key_index
 from spark_jobs.delta.index_files import FOLDER, Damaged
 from spark_jobs.delta.snapshot import DataFile, new_table
-from spark_jobs.engine import key_hash, key_index, locate
+from spark_jobs.delta.value_hash import Hashes
+from spark_jobs.engine import locate
 from spark_jobs.engine.locate import Keys, hits
 from tests.fix_hypothesis import examples
 
@@ -26,7 +27,7 @@ def file_of(folder: Path, keys: list[int]) -> DataFile:
     return data_files.write(str(folder), table(keys), new_table(str(folder), TYPES, {}).schema, {})
 
 
-def hashed(keys: list[int]) -> tuple[key_hash.Hashes, key_index.Checks]:
+def hashed(keys: list[int]) -> tuple[Hashes, key_index.Checks]:
     return Keys(table(keys), ["id"]).hashed(table(keys))
 
 

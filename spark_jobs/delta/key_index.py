@@ -1,6 +1,7 @@
 """An index of one data file: from hashes of keys to row numbers, so that few keys are found without reading the file.
 
-Put here: its format, building it, looking keys up. Not here: which files are worth one, or scanning files (locate.py).
+Put here: its format, building it, looking keys up. Not here: which files are worth one, or scanning files
+(engine/locate.py, cascades/child_index.py).
 
 It is a cache (delta/index_files.py): written beside the table's data when it is first needed, and built again where it
 is missing, damaged or of another file.
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from spark_jobs.delta import index_files
 from spark_jobs.delta.index_files import Damaged
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine.key_hash import Hashes
+from spark_jobs.delta.value_hash import Hashes
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class KeyIndex:
     def lookup(self, key_hash_array: Hashes, checks: Checks) -> tuple[Rows, Rows]:
         """Row numbers of hits, and which of the wanted keys each has.
 
-        key_hash_array, checks: as ``locate.Keys.hashed`` gives them.
+        key_hash_array, checks: two hashes of each.
         """
         # Equal hashes begin at the earliest in the block before the first one that begins with them.
         first_block = np.maximum(np.searchsorted(self.first, key_hash_array, "left") - 1, 0)
@@ -108,9 +109,12 @@ def _range_numbers(begin: Rows, end: Rows) -> Rows:
     return np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
 
 
-def stored_index(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyIndex | None:
-    """The index of a data file; None where there is none that can be used. key: names and types of its columns."""
-    path = _path(table_path, file)
+def stored_index(table_path: Path, file: DataFile, key: Sequence[str], qualifier: str = "") -> KeyIndex | None:
+    """The index of a data file; None where there is none that can be used.
+
+    key: names and types of its columns, and what else hashes follow from. qualifier: tells the file's indexes apart.
+    """
+    path = index_files.index_path(table_path, _name(table_path, file), qualifier)
     try:
         content = np.asarray(np.memmap(path, np.uint8, "r"))
         return _parse_index(content, _file_identity(file, key))
@@ -121,16 +125,19 @@ def stored_index(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyInd
         return None
 
 
-def build(table_path: Path, file: DataFile, key: Sequence[str], keys: tuple[Hashes, Checks]) -> None:
+def build(
+    table_path: Path, file: DataFile, key: Sequence[str], keys: tuple[Hashes, Checks], qualifier: str = ""
+) -> None:
     """Writes the index of a data file.
 
     Keys: of all its rows, in order. A position that cannot be written to has none.
     """
-    index_files.write(_path(table_path, file), _content(_file_identity(file, key), *keys))
+    path = index_files.index_path(table_path, _name(table_path, file), qualifier)
+    index_files.write(path, _content(_file_identity(file, key), *keys))
 
 
-def _path(table_path: Path, file: DataFile) -> Path:
-    return index_files.index_path(table_path, file.location(str(table_path)).name)
+def _name(table_path: Path, file: DataFile) -> str:
+    return file.location(str(table_path)).name
 
 
 def _file_identity(file: DataFile, key: Sequence[str]) -> bytes:

@@ -1,0 +1,102 @@
+"""What a live server declares of its tables that its log will not tell, and what a run will do about each.
+
+Put here: the outcome of each foreign key that cascades, and why, by the configuration and the server's definitions.
+Not here: what the lake lacks of a table (cascade_step.py), or how it is printed (spark_jobs/checks).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.cascades.key_columns import KeyColumns
+from spark_jobs.config.model import Pipeline
+from spark_jobs.ddl.foreign_keys import ForeignKey
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges, unlogged_changes
+from spark_jobs.errors import TableStopped
+from spark_jobs.pipeline.cascade_refusals import refusals
+from spark_jobs.pipeline.unlogged_changes import LIMITS
+from spark_jobs.source.information_schema import read_definitions
+from spark_jobs.source.server import Server
+from spark_jobs.source.server_facts import ask_facts
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What will be of one declaration. is_right: whether the lake has the server's rows, or the user waived them."""
+
+    text: str
+    is_right: bool
+
+
+def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
+    """Those of tables in scope, by table and constraint. Raises SourceError."""
+    with server.connect() as connection:
+        facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
+        gaps = unlogged_changes([], facts)
+        definitions = {}
+        if any(gap.key for gap in gaps):
+            definitions = {definition.name: definition for definition in read_definitions(server, connection)}
+    versioned = [
+        Outlook(f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})", is_right=False)
+        for gap in gaps
+        if gap.key is None
+    ]
+    keys = [gap for gap in gaps if gap.key]
+    if facts.logs_cascades:
+        return [*versioned, *(_logged_outlook(gap) for gap in _in_order(pipeline, keys))]
+    # Of the others too it is said whether apply would be possible.
+    refused = refusals(pipeline.model_copy(update={"on_cascade": "apply"}), server.name, keys)
+    return [*versioned, *(_outlook(pipeline, gap, refused, definitions) for gap in _in_order(pipeline, keys))]
+
+
+def _in_order(pipeline: Pipeline, keys: list[UnloggedChanges]) -> list[UnloggedChanges]:
+    in_scope = (gap for gap in keys if pipeline.scope.holds(gap.table.schema, gap.table.table))
+    return sorted(in_scope, key=lambda gap: (gap.table, gap.key.name if gap.key else ""))
+
+
+def _logged_outlook(gap: UnloggedChanges) -> Outlook:
+    assert gap.key
+    key = gap.key
+    return Outlook(f"{gap.table}: the foreign key {key.name} -> {key.parent} {key.rules} is logged by the server", True)
+
+
+def _outlook(
+    pipeline: Pipeline,
+    gap: UnloggedChanges,
+    refused: Mapping[TableName, str],
+    definitions: Mapping[TableName, TableDefinition],
+) -> Outlook:
+    assert gap.key
+    # What decides, and what would be in the way of deriving the changes.
+    action, line = pipeline.cascade_actions.chosen(gap.table.schema, gap.table.table)
+    origin = f"on_cascade: {action} of the line {line}" if line else f"on_cascade: {action}"
+    reason = refused.get(gap.table) or next(_declared_reasons(gap.table, gap.key, definitions), None)
+    text = f"{gap.table}: {gap}"
+    if action == "apply" and reason is None:
+        return Outlook(f"{text}; apply: what it does is derived ({origin})", is_right=True)
+    if action == "apply":
+        stops = "stop: the table stops before the first change of the parent that may change its rows"
+        return Outlook(f"{text}; {stops} ({origin} is not possible: {reason}; {LIMITS})", is_right=False)
+    if action == "ignore":
+        return Outlook(f"{text}; ignored: its rows may be wrong, and nothing says so ({origin})", is_right=True)
+    possible = f"apply is not possible: {reason}" if reason else "apply is possible"
+    outcome = {
+        "warn": "warn: the table continues, and its rows may be wrong",
+        "stop": "stop: the table stops before the first change of the parent that may change its rows",
+    }[action]
+    return Outlook(f"{text}; {outcome} ({origin}; {possible}; {LIMITS})", is_right=False)
+
+
+def _declared_reasons(
+    child: TableName, key: ForeignKey, definitions: Mapping[TableName, TableDefinition]
+) -> Iterator[str]:
+    """Why changes by a foreign key cannot be derived from tables as the server declares them."""
+    for name, columns in ((child, key.columns), (key.parent, key.parent_columns)):
+        definition = definitions.get(name)
+        if definition is None:
+            yield f"the server does not show {name}"
+            continue
+        try:
+            KeyColumns.of(definition, columns)
+        except TableStopped as error:
+            yield str(error)
