@@ -61,16 +61,15 @@ def _print_rounds(spark: SparkSession, pipeline: Pipeline, cursor: Cursor, paren
         f"| {PARENTS:,} parents and {PARENTS * CHILDREN:,} children | s | processor s | MiB of Python, JVM | ratio |\n"
         "| --- | --- | --- | --- | --- |"
     )
-    logged: list[Usage] = []
+    logged = Usage()
     for number in range(2 * ROUNDS):
         is_derived = bool(number % 2)
         print_progress(f"deleting, round {number + 1}")
         _delete(cursor, parents, number, is_logged=not is_derived)
         forget_peaks()
         usage = runs.usage_of(spark, pipeline, SOURCE)
-        logged += [] if is_derived else [usage]
-        best = min(logged_usage.seconds for logged_usage in logged)
-        ratio = f"{usage.seconds / best:.2f} (goal {GOAL})" if is_derived else "1"
+        logged = logged if is_derived else usage
+        ratio = f"{usage.seconds / logged.seconds:.2f} (goal {GOAL})" if is_derived else "1"
         label = "derived" if is_derived else "logged"
         memory = f"{usage.python:,}, {usage.jvm:,}"
         print(f"| {label} | {usage.seconds:.1f} | {usage.processor:.1f} | {memory} | {ratio} |", flush=True)
