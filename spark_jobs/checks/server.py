@@ -328,10 +328,32 @@ def unlogged_changes(view: ServerView) -> Iterator[Check]:
     if not view.logs or not view.may_monitor:
         return
     remarks = remarks_on(view.pipeline, view.server)
-    for remark in remarks:
-        yield warning("unlogged changes", remark, "what this means for the table: stratalog docs limits")
+    for text, remedy in remarks:
+        yield warning("unlogged changes", text, remedy) if remedy else ok("unlogged changes", text)
     if not remarks:
         yield ok("unlogged changes", "none: no cascading foreign key, no system-versioned table")
+    if any(remedy for _, remedy in remarks):
+        yield from lock_tables(view)
+
+
+def lock_tables(view: ServerView) -> Iterator[Check]:
+    """MySQL names no position of a snapshot, so a mend locks a table for a moment. MariaDB does."""
+    if view.is_mariadb:
+        return
+    patterns = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted] or [Pattern("*", "*")]
+    granted = view.grants.of("LOCK TABLES")
+    missing = [pattern for pattern in patterns if not any(grant.covers(_whole_schema(pattern)) for grant in granted)]
+    if not missing:
+        yield ok("LOCK TABLES", "granted")
+        return
+    objects = dict.fromkeys(_object(_whole_schema(pattern)) for pattern in missing)
+    remedy = "; ".join(f"GRANT LOCK TABLES ON {name} TO {view.account}" for name in objects)
+    yield warning("LOCK TABLES", "not granted", f"stratalog mend needs it: {remedy}")
+
+
+def _whole_schema(pattern: Pattern) -> Pattern:
+    """All tables of its schema: there is no GRANT LOCK TABLES on one."""
+    return Pattern(pattern.schema, "*")
 
 
 _SHOWN = 5

@@ -62,11 +62,14 @@ class Cascade:
     def gap(self) -> UnloggedChanges:
         return UnloggedChanges(self.table, self.key)
 
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        derived = "" if self.action == "apply" else ", or have it derived (on_cascade: apply)"
+        return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({LIMITS})"
+
     def __str__(self) -> str:
-        return (
-            f"{self.table}: {self.gap}; compare it (stratalog verify), or replace the rule by "
-            f"statements or triggers, which are logged ({LIMITS})"
-        )
+        return f"{self.table}: {self.gap}; {self.remedy}"
 
     def to_json(self) -> dict[str, str]:
         """One item of ``cascades`` in ``status --json``."""
@@ -211,23 +214,28 @@ def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
     return [cascade for cascade in unlogged if not cascade.is_derived]
 
 
-def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
-    """Declarations of a live server about tables in scope that its log will not tell, a line each.
+def remarks_on(pipeline: Pipeline, server: Server) -> list[tuple[str, str | None]]:
+    """Declarations of a live server about tables in scope that its log will not tell, each with what to do.
 
-    Raises SourceError.
+    None where there is nothing to do: the change is derived. Raises SourceError.
     """
     with server.connect() as connection:
         facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
     gaps = unlogged_changes([], facts)
-    versioned = [f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})" for gap in gaps if gap.key is None]
+    versioned = [(f"{gap.table}: {gap}; it will stop", f"leave it out ({LIMITS})") for gap in gaps if gap.key is None]
     unlogged = [] if facts.logs_cascades else cascades_among(pipeline, server.name, gaps)
-    lines = (f"{cascade.table}: {cascade.gap}" if cascade.is_derived else str(cascade) for cascade in unlogged)
-    return [*versioned, *(f"{line}; {cascade.outcome}" for line, cascade in zip(lines, unlogged, strict=True))]
+    return [
+        *versioned,
+        *(
+            (f"{cascade.table}: {cascade.gap}; {cascade.outcome}", None if cascade.is_derived else cascade.remedy)
+            for cascade in unlogged
+        ),
+    ]
 
 
 _WILL = {
     "apply": "on_cascade: apply derives it",
-    "warn": "on_cascade: warn goes on, and its rows may be wrong",
+    "warn": "on_cascade: warn continues, and its rows may be wrong",
     "stop": "on_cascade: stop stops it before the first change of the parent that may change its rows",
 }
 
