@@ -45,12 +45,13 @@ def test_init_and_the_demo_run_by_the_wheel_alone(unpacked: Path) -> None:
     assert (unpacked.parent / "elsewhere" / "demo" / "lake" / "downstream").is_dir()
 
 
-TOOLS = ("create-dagster", "dagster-dg-cli", "dagster-webserver")
+TOOLS = ("create-dagster", "dagster-dg-cli")
 """Dagster's tools as its own documentation installs them; each release of them has one version of Dagster."""
 ORDERS = {
     "the wheel first": (["WHEEL"], [*TOOLS]),
     "the wheel last": ([*TOOLS], ["WHEEL"]),
-    "the extra alone": (["WHEEL[ui]"], ["create-dagster"]),
+    "both at once": (["WHEEL", *TOOLS, "dagster-webserver"],),
+    "the extra": (["WHEEL[ui]"], ["create-dagster"]),
 }
 
 
@@ -74,13 +75,14 @@ def test_pip_installs_it_and_dagsters_tools_in_any_order(wheel: Path, tmp_path: 
     for step in ORDERS[order]:
         run("pip", "install", "-q", *(name.replace("WHEEL", str(wheel)) for name in step))
     assert "No broken requirements found." in run("pip", "check")
-    # A smoke test of each: the command line, a run in Spark, and a project of Dagster's with the component.
+    # A smoke test of each: the command line, and a project of Dagster's with the component.
+    assert run("stratalog", "--version").startswith("stratalog, version ")
     assert "Replicate MySQL and MariaDB binary logs" in run("stratalog", "--help")
-    assert "equal: 1,809 rows in 5 tables" in run("stratalog", "demo", "--files")
     run("create-dagster", "project", "acme", "--no-uv-sync")
-    project, binlogs = tmp_path / "acme", str(tmp_path / "demo" / "binlogs")
+    project, binlogs = tmp_path / "acme", str(ROOT / "docs" / "examples" / "tutorial")
     run("pip", "install", "-q", "--no-deps", "-e", ".", cwd=project)
     run("dg", "scaffold", "defs", "stratalog.StratalogComponent", "shop", "--files", binlogs, cwd=project)
     run("dg", "check", "defs", cwd=project)
     run("dagster", "definitions", "validate", "-m", "acme.definitions", cwd=project)
-    run("dagster-webserver", "--version")
+    if any("webserver" in name or "ui" in name for step in ORDERS[order] for name in step):
+        run("dagster-webserver", "--version")

@@ -31,6 +31,7 @@ from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import FilePart, PartReader, Source
 from spark_jobs.source.server import Server
+from spark_jobs.text.progress import doing
 
 MOST_AHEAD = 64 << 20
 """Bytes of log behind bronze's end that are looked through for statements; with more, nothing is compared."""
@@ -91,7 +92,8 @@ def audit_schema(pipeline: Pipeline, name: str) -> SchemaAudit | None:
 def audit_after_run(pipeline: Pipeline, name: str) -> SchemaAudit | None:
     """The same; what has kept it from being done is in ``why_not``: the run has done its work without it."""
     try:
-        return audit_schema(pipeline, name)
+        with doing(f"{name}: comparing columns with the server"):
+            return audit_schema(pipeline, name)
     except (SourceError, DecodeError) as error:
         return SchemaAudit(name, None, why_not=str(error).removeprefix(f"{name}: "))
 

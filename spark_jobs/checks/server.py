@@ -329,12 +329,34 @@ def unlogged_changes(view: ServerView) -> Iterator[Check]:
         return
     found = outlooks(view.pipeline, view.server)
     for outlook in found:
-        if outlook.is_right:
-            yield ok("unlogged changes", outlook.text)
+        if outlook.remedy:
+            yield warning("unlogged changes", outlook.text, outlook.remedy)
         else:
-            yield warning("unlogged changes", outlook.text, "what this means for the table: stratalog docs limits")
+            yield ok("unlogged changes", outlook.text)
     if not found:
         yield ok("unlogged changes", "none: no cascading foreign key, no system-versioned table")
+    if any(outlook.remedy for outlook in found):
+        yield from lock_tables(view)
+
+
+def lock_tables(view: ServerView) -> Iterator[Check]:
+    """MySQL names no position of a snapshot, so a mend locks a table for a moment. MariaDB does."""
+    if view.is_mariadb:
+        return
+    patterns = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted] or [Pattern("*", "*")]
+    granted = view.grants.of("LOCK TABLES")
+    missing = [pattern for pattern in patterns if not any(grant.covers(_whole_schema(pattern)) for grant in granted)]
+    if not missing:
+        yield ok("LOCK TABLES", "granted")
+        return
+    objects = dict.fromkeys(_object(_whole_schema(pattern)) for pattern in missing)
+    remedy = "; ".join(f"GRANT LOCK TABLES ON {name} TO {view.account}" for name in objects)
+    yield warning("LOCK TABLES", "not granted", f"stratalog mend needs it: {remedy}")
+
+
+def _whole_schema(pattern: Pattern) -> Pattern:
+    """All tables of its schema: there is no GRANT LOCK TABLES on one."""
+    return Pattern(pattern.schema, "*")
 
 
 _SHOWN = 5

@@ -33,6 +33,7 @@ from spark_jobs.errors import StratalogError
 from spark_jobs.operations.observation.backlog import nothing_new
 from spark_jobs.operations.observation.failures import noted
 from spark_jobs.text.counts import counted
+from spark_jobs.text.progress import doing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +112,8 @@ def _has_nothing_new(pipeline: Pipeline, name: str, *, as_json: bool) -> bool:
 
     _log_connecting(pipeline, name)
     try:
-        end = nothing_new(pipeline, name)
+        with doing(f"{name}: looking for new log"):
+            end = nothing_new(pipeline, name)
     except StratalogError:  # the run meets the same, and says it
         return False
     if end is None or is_pending(pipeline) or iceberg_tables.is_pending(pipeline, name):

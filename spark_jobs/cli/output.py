@@ -92,7 +92,7 @@ def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
     keys = "1 foreign key changes" if len(cascades) == 1 else f"{len(cascades)} foreign keys change"
     return (
         f"{source}: {keys} child rows, which the server does not log: {', '.join(tables)}; compare these tables "
-        "(stratalog verify), or replace the rules by statements or triggers, which are logged (on_cascade, "
+        "(stratalog verify) and mend their rows (stratalog mend), or have the changes derived (on_cascade: apply, "
         "stratalog docs limits)"
     )
 

@@ -20,12 +20,15 @@ from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts
 
 
+_MEND = f"compare it (stratalog verify) and mend its rows (stratalog mend; {LIMITS})"
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What will be of one declaration. is_right: whether the lake has the server's rows, or the user waived them."""
+    """What will be of one declaration, and what to do: None where the lake has the server's rows, or may lack them."""
 
     text: str
-    is_right: bool
+    remedy: str | None = None
 
 
 def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
@@ -37,7 +40,7 @@ def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
         if any(gap.key for gap in gaps):
             definitions = {definition.name: definition for definition in read_definitions(server, connection)}
     versioned = [
-        Outlook(f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})", is_right=False)
+        Outlook(f"{gap.table}: {gap}; it will stop", f"leave it out ({LIMITS})")
         for gap in gaps
         if gap.key is None
     ]
@@ -57,7 +60,7 @@ def _in_order(pipeline: Pipeline, keys: list[UnloggedChanges]) -> list[UnloggedC
 def _logged_outlook(gap: UnloggedChanges) -> Outlook:
     assert gap.key
     key = gap.key
-    return Outlook(f"{gap.table}: the foreign key {key.name} -> {key.parent} {key.rules} is logged by the server", True)
+    return Outlook(f"{gap.table}: the foreign key {key.name} -> {key.parent} {key.rules} is logged by the server")
 
 
 def _outlook(
@@ -73,18 +76,19 @@ def _outlook(
     reason = refused.get(gap.table) or next(_declared_reasons(gap.table, gap.key, definitions), None)
     text = f"{gap.table}: {gap}"
     if action == "apply" and reason is None:
-        return Outlook(f"{text}; apply: what it does is derived ({origin})", is_right=True)
+        return Outlook(f"{text}; apply: what it does is derived ({origin})")
     if action == "apply":
         stops = "stop: the table stops before the first change of the parent that may change its rows"
-        return Outlook(f"{text}; {stops} ({origin} is not possible: {reason}; {LIMITS})", is_right=False)
+        return Outlook(f"{text}; {stops} ({origin} is not possible: {reason})", _MEND)
     if action == "ignore":
-        return Outlook(f"{text}; ignored: its rows may be wrong, and nothing says so ({origin})", is_right=True)
+        return Outlook(f"{text}; ignored: its rows may be wrong, and nothing says so ({origin})")
     possible = f"apply is not possible: {reason}" if reason else "apply is possible"
     outcome = {
         "warn": "warn: the table continues, and its rows may be wrong",
         "stop": "stop: the table stops before the first change of the parent that may change its rows",
     }[action]
-    return Outlook(f"{text}; {outcome} ({origin}; {possible}; {LIMITS})", is_right=False)
+    remedy = _MEND if reason else f"{_MEND}, or have it derived (on_cascade: apply)"
+    return Outlook(f"{text}; {outcome} ({origin}; {possible})", remedy)
 
 
 def _declared_reasons(

@@ -43,6 +43,7 @@ from spark_jobs.silver.commit import SilverCommit, is_complete
 from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.text.counts import counted
+from spark_jobs.text.progress import doing
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,8 @@ class CascadeStep:
         limits: dict[TableName, CascadeLimit] = {}
         new = dict(positions)
         for group in _table_groups(applied):
-            derived = self._derived(group, positions, refused)
+            with doing(f"{self.source}: deriving changes by foreign keys"):
+                derived = self._derived(group, positions, refused)
             if derived is None:
                 continue
             slices += derived.slices

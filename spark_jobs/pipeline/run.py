@@ -172,12 +172,13 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
         return Outcome(entries, None)
-    gaps = unlogged_changes_of(pipeline, lake, name)
-    applied = CascadeStep(pipeline, lake, snapshot, entries, gaps).run()
-    derived.update(applied.derived)
-    gaps = replace(gaps, refused=applied.refused)
-    planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed_to(lake, name), gaps, applied.limits)
-    planned = planner.plan(entries)
+    with doing(f"{name}: planning what is to be compacted"):
+        gaps = unlogged_changes_of(pipeline, lake, name)
+        applied = CascadeStep(pipeline, lake, snapshot, entries, gaps).run()
+        derived.update(applied.derived)
+        gaps = replace(gaps, refused=applied.refused)
+        planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed_to(lake, name), gaps, applied.limits)
+        planned = planner.plan(entries)
     if planned.work:
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
         start_session(spark)  # by this thread, where it is a lazy one

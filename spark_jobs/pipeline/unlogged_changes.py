@@ -50,11 +50,14 @@ class Cascade:
     def gap(self) -> UnloggedChanges:
         return UnloggedChanges(self.table, self.key)
 
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        derived = "" if self.action == "apply" else ", or have it derived (on_cascade: apply)"
+        return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({LIMITS})"
+
     def __str__(self) -> str:
-        return (
-            f"{self.table}: {self.gap}; compare it (stratalog verify), or replace the rule by "
-            f"statements or triggers, which are logged ({LIMITS})"
-        )
+        return f"{self.table}: {self.gap}; {self.remedy}"
 
     def to_json(self) -> dict[str, str]:
         """One item of ``cascades`` in ``status --json``."""

@@ -13,6 +13,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
+from tests.fix_mysql import database_of
 from tests.fix_servers import Servers
 
 SERVERS = ["mysql-8.0", "mysql-5.7", "mariadb-11.4"]
@@ -175,6 +176,33 @@ def test_schemas_that_the_server_does_not_log_are_named(
     assert (result.status, result.value) == (status, f"{option}=shop")
     missing = "shop.t" if option == "binlog-ignore-db" else "other.t"
     assert (of_all.status, of_all.remedy.startswith(f"changes in {missing} are not logged")) == ("problem", True)
+
+
+@pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4"])
+def test_a_foreign_key_that_cascades_is_named_with_what_a_mend_needs(
+    tmp_path: Path, servers: Servers, name: str
+) -> None:
+    server = servers.get(name)
+    with database_of(server) as database:
+        database.execute("CREATE TABLE p (id INT PRIMARY KEY)")
+        database.execute(
+            "CREATE TABLE c (id INT PRIMARY KEY, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)"
+        )
+        keys = {"tables": [f"{database.name}.p", f"{database.name}.c"]}
+        warned = check(tmp_path, server, **keys)
+        unlogged = warned["unlogged changes"]
+        assert (unlogged.status, "warn: the table continues" in unlogged.value) == ("warning", True)
+        assert "or have it derived (on_cascade: apply)" in str(unlogged.remedy)
+        # MariaDB names the position of a snapshot, MySQL locks the table to have one.
+        if name == "mariadb-11.4":
+            assert "LOCK TABLES" not in warned
+        else:
+            grant = f"GRANT LOCK TABLES ON `{database.name}`.* TO '{server.user}'@'%'"
+            assert warned["LOCK TABLES"].remedy == f"stratalog mend needs it: {grant}"
+            database.execute(grant)
+            assert check(tmp_path, server, **keys)["LOCK TABLES"].status == "ok"
+        derived = check(tmp_path, server, on_cascade="apply", **keys)
+        assert (derived["unlogged changes"].status, "LOCK TABLES" in derived) == ("ok", False)
 
 
 def test_a_server_without_a_log_is_one_problem(tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.cascades.parent_changes import ParentChange
+from spark_jobs.config.cascades import OnCascade
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.unlogged_changes import cascades, unlogged_changes_of
+from spark_jobs.pipeline.unlogged_changes import Cascade, cascades, unlogged_changes_of
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.history_rows import ARROW, row_of
@@ -64,6 +65,21 @@ def test_child_tables_in_scope_are_told_with_constraint_parent_and_rule(tmp_path
         "on_delete": "SET NULL",
         "on_update": "CASCADE",
     }
+
+
+@pytest.mark.parametrize(
+    "action, refusal, remedy",
+    [
+        ("warn", None, "or have it derived (on_cascade: apply)"),
+        ("stop", None, "or have it derived (on_cascade: apply)"),
+        ("apply", "it has no primary key", "mend its rows (stratalog mend) (stratalog docs limits)"),
+    ],
+)
+def test_what_to_do_about_a_child_table(action: OnCascade, refusal: str | None, remedy: str) -> None:
+    """Derived changes are proposed where they were not tried already."""
+    cascade = Cascade(CHILD, ForeignKey("f", PARENT, "CASCADE"), action, refusal)
+    assert remedy in cascade.remedy
+    assert str(cascade).endswith(cascade.remedy)
 
 
 @pytest.mark.parametrize("keys", [{"on_cascade": "ignore"}, {"tables": ["shop.p"]}])
