@@ -264,7 +264,7 @@ def trino_by(catalog: str) -> tuple[str, Reader]:
     def read(request: Request) -> Rows:
         path = Path(request["path"])
         if path.name not in known:
-            location = f"local:///{path.name}"
+            location = f"local:///{path.name}" if catalog == "delta" else f"file://{path}"
             extra = "" if catalog == "delta" else f", '{Path(newest_metadata(str(path))).name}'"
             run(f"CALL {catalog}.system.register_table('s', '{path.name}', '{location}'{extra})")
             known.add(path.name)
@@ -307,7 +307,7 @@ def main(engine: str) -> None:
             if not request["is_count"]:
                 kinds = [kind for _, kind in request["columns"]]
                 rows = [[comparable(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in rows]
-            answer = {"rows": sorted(rows, key=json.dumps)}
+            answer: Request = {"rows": sorted(rows, key=json.dumps)}
         except Exception as error:  # noqa: BLE001 -- whatever an engine raises is its answer
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
         print(json.dumps(answer), file=answers, flush=True)

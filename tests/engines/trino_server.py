@@ -78,20 +78,21 @@ class Trino:
             "query.max-memory-per-node": "400MB",
             "memory.heap-headroom-per-node": "200MB",
         }
-        catalog = {"fs.native-local.enabled": "true", "local.location": str(lake)}
+        # Iceberg's metadata has the locations of files, which Trino knows as local: alone in its own file system.
         delta = {
             "connector.name": "delta_lake",
             "delta.register-table-procedure.enabled": "true",
             "hive.metastore": "file",
             "hive.metastore.catalog.dir": "local:///metastore_delta",
-            **catalog,
+            "fs.native-local.enabled": "true",
+            "local.location": str(lake),
         }
         iceberg = {
             "connector.name": "iceberg",
             "iceberg.catalog.type": "TESTING_FILE_METASTORE",
             "iceberg.register-table-procedure.enabled": "true",
-            "hive.metastore.catalog.dir": "local:///metastore_iceberg",
-            **catalog,
+            "hive.metastore.catalog.dir": f"file://{folder}/metastore",
+            "fs.hadoop.enabled": "true",
         }
         for name, lines in {
             "config.properties": settings,
