@@ -110,7 +110,7 @@ def _names(folder: Path) -> Question:
 
 
 def _row_count(name: str, snapshot: Snapshot) -> Question:
-    request = {"path": snapshot.path, "columns": [], "version": None, "is_count": True}
+    request: Request = {"path": snapshot.path, "columns": [], "version": None, "is_count": True}
     return Question("feature", name, request, [[sum(len(part) for part in _parts(snapshot, ["key"]))]])
 
 
@@ -129,5 +129,7 @@ def _parts(snapshot: Snapshot, columns: list[str]) -> list[pa.Table]:
     parts = []
     for file in snapshot.files:
         rows = data_files.read_columns(snapshot.path, file, columns, snapshot.schema)
-        parts.append(rows.filter(pa.array(deletion_vectors.living(snapshot.path, file.deletion_vector, rows.num_rows))))
+        parts.append(
+            rows.filter(pa.array(deletion_vectors.living_rows_mask(snapshot.path, file.deletion_vector, rows.num_rows)))
+        )
     return parts

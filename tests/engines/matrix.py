@@ -174,7 +174,8 @@ def _code(name: str, kind: str) -> str:
 def _noted(word: str, text: str, notes: dict[str, str]) -> str:
     if not text:
         return word
-    # Addresses and paths differ from run to run, and tell nothing.
+    # Paths and numbers of queries differ from run to run, and tell nothing.
+    text = re.sub(r",? query_id=\w+", "", text)
     text = re.sub(r"(?:file://)?/[^\s'\"]*/(?=[\w.-]+)", "…/", text)[:_LONGEST]
     number = notes.setdefault(text, str(len(notes) + 1))
     return f"{word} ({number})"

@@ -203,6 +203,8 @@ def spark_delta() -> tuple[str, Reader]:
     jars = os.environ["ENGINE_JARS"]
     settings = {
         "spark.jars": jars,
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "1",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
@@ -270,7 +272,8 @@ def trino_by(catalog: str) -> tuple[str, Reader]:
             known.add(path.name)
         version = request["version"]
         number = (version or 0) + (FIRST_ID if catalog == "iceberg" else 0)
-        at = "" if version is None else f" FOR VERSION AS OF {number}"
+        text = str(number) if catalog == "delta" else f"BIGINT '{number}'"
+        at = "" if version is None else f" FOR VERSION AS OF {text}"
         selection = "count(*)" if request["is_count"] else names(request)
         return [list(row) for row in run(f'SELECT {selection} FROM {catalog}.s."{path.name}"{at}')]
 

@@ -172,9 +172,10 @@ def test_maintenance_registers_before_it_removes_what_was_registered(
     tmp_path: Path, published: dict[str, Entry], server: RestCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = pipeline_of(tmp_path, server.uri)
+    path = str(published["a"].downstream)
     for _ in range(3):
         iceberg_tables.show_tables(pipeline, "shop")
-        path = advance(published, "a")
+        advance(published, "a")
     iceberg_tables.show_tables(pipeline, "shop")
     monkeypatch.setattr("spark_jobs.iceberg.expiry._AHEAD_SECONDS", 90_000)  # all is as old as that
     server.is_down = True
