@@ -92,8 +92,8 @@ def _iceberg_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if values.get("compat") != "plain":
         return
     rules = enumerate(map(_mode, _list(values.get("downstream"))))
-    is_on = values.get("iceberg") is True or any(rule.iceberg for _, rule in rules if rule)
-    if values.get("iceberg_catalog") is not None and not is_on:
+    has_tables = values.get("iceberg") is True or any(rule.iceberg for _, rule in rules if rule)
+    if values.get("iceberg_catalog") is not None and not has_tables:
         yield "iceberg_catalog", "there is no table to register: set iceberg: true, for all or under downstream:"
     flags = {f"downstream[{at}].iceberg": rule.iceberg for at, rule in rules if rule}
     for key, is_on in {"iceberg": values.get("iceberg"), **flags}.items():

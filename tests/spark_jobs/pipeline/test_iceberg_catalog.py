@@ -7,11 +7,12 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
 
+from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.iceberg import metadata_files
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline import iceberg_catalog, iceberg_tables
@@ -227,6 +228,12 @@ def test_secrets_come_from_the_environment(
 def test_settings_that_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         pipeline_of(tmp_path, iceberg=True, iceberg_catalog=settings)
+
+
+def test_a_catalog_for_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_text("lake: ./lake\nsources: {shop: {files: .}}\niceberg_catalog: {}\n")
+    with pytest.raises(ConfigError, match="there is no table to register: set iceberg: true"):
+        load(tmp_path / "pipeline.yaml")
 
 
 def test_a_catalog_without_a_type_says_how_to_give_it_one(tmp_path: Path) -> None:
