@@ -144,6 +144,12 @@ test-connect: java $(DEV) delta ## Dagster's assets and checks with a session of
 	@$(STEP) "Dagster's assets and checks by Spark Connect"
 	@$(PY) -m pytest -q --connect -m 'spark and not mysql and not long' tests/assets
 
+.PHONY: test-engines
+test-engines: java $(DEV) delta ## engines asked for every type and feature, into docs/query-engines.md (ENGINES='duckdb_delta …' for some); real catalogs: minutes
+	@$(STEP) 'Catalogs, and query engines'
+	@$(PY) -m pytest -q -n 0 tests/engines
+	@$(PY) -m tests.engines.matrix
+
 # Where make test has deltalake read, and the test's process run tasks: tests/lake_tables.py, tests/engine_tasks.py.
 READING = tests/pipeline tests/assets tests/spark_jobs/operations
 
@@ -237,9 +243,9 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	}; \
 	lock pyproject.toml requirements.in -o requirements.txt; \
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
-	lock pyproject.toml requirements.in requirements-dev.in --extra connect --extra otel -c requirements.txt -o requirements-dev.txt; \
+	lock pyproject.toml requirements.in requirements-dev.in --extra connect --extra otel --extra iceberg-catalog -c requirements.txt -o requirements-dev.txt; \
 	for extra in connect otel docs make release; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
-	lock requirements-dbt.in -o requirements-dbt.txt
+	for alone in dbt engines; do lock requirements-$$alone.in -o requirements-$$alone.txt; done
 
 .PHONY: pictures
 pictures: java $(DEV) delta ## the pictures in docs anew: those that the browser's tests take (chromium and chromium-driver)

@@ -23,6 +23,7 @@ from benchmarks import (
     freshness,
     growth,
     hot,
+    iceberg,
     keys,
     load,
     operations,
@@ -57,6 +58,7 @@ PARTS = (
     "deliver",
     "operations",
     "growth",
+    "iceberg",
     "stream",
     "load",
     "verify",
@@ -90,7 +92,7 @@ def main() -> None:
         "--delivered", type=int, default=1_000_000, help="deliver: changes a window (default 1000000)"
     )
     arguments.add_argument("--operations", type=int, default=1_000_000, help="operations: in the log (default 1000000)")
-    arguments.add_argument("--files", type=int, default=10_000, help="growth: files of the source (default 10000)")
+    arguments.add_argument("--files", type=int, default=10_000, help="growth, iceberg: at most (default 10000)")
     arguments.add_argument("--commits", type=int, default=1_000, help="growth: commits of bronze (default 1000)")
     arguments.add_argument("--gigabytes", type=int, default=2, help="stream: of log, in all (default 2)")
     arguments.add_argument(
@@ -128,6 +130,7 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         "tables": lambda: tables.measure(session(), folder, options.tables),
         "keys": lambda: keys.measure(folder, [int(rows) for rows in options.key_rows.split(",")]),
         "operations": lambda: operations.measure(session(), folder, options.operations),
+        "iceberg": lambda: iceberg.measure(folder, options.files),
         "growth": lambda: growth.measure(session(), folder, options.files, options.commits),
         "stream": lambda: stream.measure(session(), folder, options.gigabytes, options.operations),
         "load": lambda: load.measure(session, folder, options.loaded),

@@ -17,6 +17,7 @@ SLOW = {"pyspark", "py4j", "delta", "deltalake", "numba", "pyarrow", "numpy", "o
 OTHER_REASONS = {
     "spark_jobs/checks/second_reader/peer.py": "a package that is missing is a message of the check alone",
     "spark_jobs/cli/__init__.py": "an interrupt is a message while the verbs' libraries are imported, too",
+    "spark_jobs/iceberg/catalogs.py": "pyiceberg comes with an extra, and is loaded where a catalog is named",
     "spark_jobs/runtime/connect.py": "grpc comes with an extra that most installations do not have",
     "spark_jobs/runtime/executors.py": "the function travels to executors, whose code may be another or none",
     "spark_jobs/telemetry/otlp.py": "OpenTelemetry's SDK comes with an extra, and is loaded where a collector is named",

@@ -10,7 +10,7 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.checks import Check, Section, failed, ok
 from spark_jobs.checks.deliveries import check_target
 from spark_jobs.checks.files import check_files
-from spark_jobs.checks.iceberg import check_iceberg
+from spark_jobs.checks.iceberg import check_iceberg, check_iceberg_catalog
 from spark_jobs.checks.lake import check_lake
 from spark_jobs.checks.server import check_server
 from spark_jobs.checks.tables import TablesView, check_tables
@@ -44,7 +44,7 @@ def checklist(pipeline: Pipeline) -> Iterator[Section]:
     for name in pipeline.sources:
         yield from _source_sections(pipeline, name, tables)
     with doing("checking the lake"):
-        checks = (*check_lake(pipeline.lake), *check_iceberg(pipeline))
+        checks = (*check_lake(pipeline.lake), *check_iceberg(pipeline), *check_iceberg_catalog(pipeline))
     yield Section("lake", checks)
     for name in pipeline.deliveries:
         with doing(f"checking deliveries.{name}"):

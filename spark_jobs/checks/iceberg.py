@@ -1,6 +1,6 @@
-"""Checks of downstream tables that are to be Iceberg tables too: whether each can be shown as it is.
+"""Checks of downstream tables that are to be Iceberg tables too, and of their catalog.
 
-Put here: asking each table. Not here: what cannot be shown (iceberg/schema.py).
+Put here: asking each table and the catalog. Not here: what cannot be shown (iceberg/schema.py).
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,11 @@ from spark_jobs.downstream.publication import Target
 from spark_jobs.errors import StratalogError
 from spark_jobs.iceberg.schema import why_not
 from spark_jobs.lake.layout import lake_of, no_folder
+from spark_jobs.pipeline.iceberg_catalog import probe
 from spark_jobs.text.counts import counted
 
 _NAME = "iceberg"
+_CATALOG = "iceberg catalog"
 
 
 def check_iceberg(pipeline: Pipeline) -> Iterator[Check]:
@@ -38,6 +40,19 @@ def check_iceberg(pipeline: Pipeline) -> Iterator[Check]:
     yield from problems
     if not problems:
         yield ok(_NAME, f"{counted(len(targets), 'table')} in the lake can be shown")
+
+
+def check_iceberg_catalog(pipeline: Pipeline) -> Iterator[Check]:
+    """Whether the catalog answers, if there is one to register tables in."""
+    settings = pipeline.iceberg_catalog
+    if settings is None:
+        return
+    try:
+        probe(settings)
+    except StratalogError as error:
+        yield failed(_CATALOG, error)
+        return
+    yield ok(_CATALOG, f"{settings.name} answers")
 
 
 def _problem(target: Target) -> Check | None:

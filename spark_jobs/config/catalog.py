@@ -13,7 +13,7 @@ from spark_jobs.config.servers import Model
 _FIELD = re.compile(r"\{([^{}]*)\}|[{}]")
 
 
-def _database_text(allowed: tuple[str, ...], text: str) -> str:
+def database_text(allowed: tuple[str, ...], text: str) -> str:
     """A database's name with fields. Raises ValueError."""
     if not text.strip():
         raise ValueError("must not be empty")
@@ -25,13 +25,13 @@ def _database_text(allowed: tuple[str, ...], text: str) -> str:
 
 
 def _downstream_text(text: str) -> str:
-    return _database_text(("schema",), text)
+    return database_text(("schema",), text)
 
 
 def _silver_text(text: str) -> str:
     if "{source}" not in text or "{schema}" not in text:
         raise ValueError("needs {source} and {schema}: tables of two schemas or sources would have one name")
-    return _database_text(("source", "schema"), text)
+    return database_text(("source", "schema"), text)
 
 
 class Catalog(Model):

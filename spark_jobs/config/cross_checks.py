@@ -89,10 +89,13 @@ def _mode_problems(modes: Any, rules: Any) -> Iterator[tuple[str, str]]:
 
 def _iceberg_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Plain tables have no field ids in their files, by which Iceberg's readers find columns."""
+    rules = [*map(_mode, _list(values.get("downstream")))]
+    has_tables = values.get("iceberg") is True or any(rule.iceberg for rule in rules if rule)
+    if values.get("iceberg_catalog") is not None and not has_tables:
+        yield "iceberg_catalog", "there is no table to register: set iceberg: true, for all or under downstream:"
     if values.get("compat") != "plain":
         return
-    rules = enumerate(map(_mode, _list(values.get("downstream"))))
-    flags = {f"downstream[{at}].iceberg": rule.iceberg for at, rule in rules if rule}
+    flags = {f"downstream[{at}].iceberg": rule.iceberg for at, rule in enumerate(rules) if rule}
     for key, is_on in {"iceberg": values.get("iceberg"), **flags}.items():
         if is_on is True:
             yield key, "is not possible with compat: plain, whose files have no field ids; remove one of the two"

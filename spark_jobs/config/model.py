@@ -26,6 +26,7 @@ from spark_jobs.config.cascades import CascadeActions, CascadeChoices
 from spark_jobs.config.catalog import Catalog
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
+from spark_jobs.config.iceberg_catalog import IcebergCatalog
 from spark_jobs.config.modes import ModeRule, Modes
 from spark_jobs.config.routes import Route, Routes
 from spark_jobs.config.servers import Endpoint, Model, MySQL, problem_of_servers
@@ -426,6 +427,8 @@ class Pipeline(Model):
     iceberg: bool = False
     """True if downstream tables are Iceberg tables too: each version is a snapshot of the same data files. By table
     under ``downstream``."""
+    iceberg_catalog: IcebergCatalog | None = None
+    """An Iceberg catalog (REST, AWS Glue, Hive metastore) in which these tables are registered after each run."""
     on_drop: Literal["keep", "drop"] = "keep"
     """``keep``: rows downstream stay when their table is dropped, until it is created again. ``drop``: they go with
     it."""

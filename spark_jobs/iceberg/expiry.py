@@ -8,6 +8,7 @@ version is read in both formats, or in none.
 
 import time
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from spark_jobs.errors import LakeError, LostRace
@@ -21,8 +22,8 @@ _AHEAD_SECONDS = 600
 """Files are removed by the clock of a moment later."""
 
 
-def expire(path: str, hours: int, pinned: Collection[int] = ()) -> None:
-    """Removes the snapshots of versions whose files are kept no longer, and files of metadata that are not needed.
+def expire_snapshots(path: str, hours: int, pinned: Collection[int] = ()) -> None:
+    """Removes the snapshots of versions whose files are kept no longer; files of metadata stay.
 
     Args:
         path: the table's folder.
@@ -31,14 +32,31 @@ def expire(path: str, hours: int, pinned: Collection[int] = ()) -> None:
 
     Raises LostRace, LakeError.
     """
-    since = time.time() - hours * 3_600 + _AHEAD_SECONDS
     present = metadata_files.newest(path)
     if present is None:
         return
-    try:
-        present = _without_expired(path, present, int(since * 1000), pinned)
-        for file in _unneeded(path, present, since):
+    with _cleaning(path):
+        _without_expired(path, present, int(_since(hours) * 1000), pinned)
+
+
+def remove_unneeded(path: str, hours: int) -> None:
+    """Removes files of metadata that the newest metadata does not need, and that are as old. Raises LakeError."""
+    present = metadata_files.newest(path)
+    if present is None:
+        return
+    with _cleaning(path):
+        for file in _unneeded(path, present, _since(hours)):
             file.unlink(missing_ok=True)
+
+
+def _since(hours: int) -> float:
+    return time.time() - hours * 3_600 + _AHEAD_SECONDS
+
+
+@contextmanager
+def _cleaning(path: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         text = reason(error) if isinstance(error, OSError) else str(error)
         raise LakeError(f"{path}: its Iceberg metadata cannot be cleaned: {text}") from error
@@ -57,8 +75,8 @@ def remove(path: str) -> None:
         raise LakeError(f"{path}: its Iceberg metadata cannot be removed: {reason(error)}") from error
 
 
-def _without_expired(path: str, present: MetadataFile, since: int, pinned: Collection[int]) -> MetadataFile:
-    """The newest metadata, in a file of its own where snapshots were removed."""
+def _without_expired(path: str, present: MetadataFile, since: int, pinned: Collection[int]) -> None:
+    """Writes the newest metadata again, in a file of its own, where snapshots are to be removed."""
     snapshots: list[dict[str, Any]] = present.document["snapshots"]
     # A version's files are all there as long as the next version's commit is younger than what is removed.
     kept_snapshots = [
@@ -67,7 +85,7 @@ def _without_expired(path: str, present: MetadataFile, since: int, pinned: Colle
         if later is None or later["timestamp-ms"] >= since or int(snapshot["summary"][VERSION]) in pinned
     ]
     if len(kept_snapshots) == len(snapshots):
-        return present
+        return
     ids = {snapshot["snapshot-id"] for snapshot in kept_snapshots}
     schemas = {snapshot["schema-id"] for snapshot in kept_snapshots} | {present.document["current-schema-id"]}
     document = present.document | {
@@ -80,7 +98,6 @@ def _without_expired(path: str, present: MetadataFile, since: int, pinned: Colle
     if not metadata_files.create(path, number, document):
         raise LostRace(f"{path}: another writer of its Iceberg metadata came first; the next maintenance tries again")
     metadata_files.point_to(path, number)
-    return MetadataFile(number, document)
 
 
 def _with_parent(snapshot: dict[str, Any], ids: Collection[int]) -> dict[str, Any]:

@@ -37,9 +37,9 @@ def folder(path: str) -> StoredPath:
 
 
 def location(path: str) -> str:
-    """A table's location, as metadata and manifests have it."""
+    """A table's location, as metadata and manifests have it: of S3 by the scheme that all readers know."""
     at = directory(path)
-    return f"file://{at.absolute()}" if isinstance(at, Path) else str(at)
+    return f"file://{at.absolute()}" if isinstance(at, Path) else re.sub(r"^s3a://", "s3://", str(at))
 
 
 def file_name(number: int) -> str:

@@ -9,18 +9,19 @@ version leaves that to the next one.
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
-from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Target
 from spark_jobs.errors import LakeError
 from spark_jobs.iceberg import expiry
 from spark_jobs.iceberg.table_view import show
-from spark_jobs.lake.layout import Lake, downstream_name, lake_of
+from spark_jobs.lake.layout import downstream_name
+from spark_jobs.pipeline import iceberg_catalog
+from spark_jobs.pipeline.iceberg_catalog import shown_targets
 from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.telemetry.spans import span
 from spark_jobs.text.replaced import replace_text
@@ -42,18 +43,26 @@ def is_pending(pipeline: Pipeline, source: str) -> bool:
     if not pipeline.may_have_iceberg:
         return False
     versions = _read_versions(pipeline.path).get(source, {})
-    return any(versions.get(target.path) != target.version for target in _targets(pipeline, lake_of(pipeline), source))
+    is_shown = all(versions.get(target.path) == target.version for target in shown_targets(pipeline, source))
+    return not is_shown or iceberg_catalog.is_pending(pipeline, source)
 
 
 def show_tables(pipeline: Pipeline, source: str) -> None:
     """Brings those tables of a source up to date whose published version was not shown yet.
 
-    Raises LakeError with all that cannot be shown, once the others are.
+    Then the catalog is told. Raises LakeError with all that cannot be shown, once the others are.
     """
     if not pipeline.may_have_iceberg:
         return
+    try:
+        _show_behind(pipeline, source)
+    finally:
+        iceberg_catalog.register_tables(pipeline, source)
+
+
+def _show_behind(pipeline: Pipeline, source: str) -> None:
     state = _read_versions(pipeline.path)
-    targets = {target.path: target for target in _targets(pipeline, lake_of(pipeline), source)}
+    targets = {target.path: target for target in shown_targets(pipeline, source)}
     versions = {path: version for path, version in state.get(source, {}).items() if path in targets}
     behind = [target for path, target in targets.items() if versions.get(path) != target.version]
     if not behind:
@@ -89,7 +98,10 @@ def expire(pipeline: Pipeline, path: str, hours: int, pinned: tuple[int, ...]) -
         try:
             show(path)
         finally:
-            expiry.expire(path, hours, pinned)
+            expiry.expire_snapshots(path, hours, pinned)
+            # The catalog's entry names a file that may be the next to go, so it moves first.
+            if iceberg_catalog.register_path(pipeline, path):
+                expiry.remove_unneeded(path, hours)
     else:
         expiry.remove(path)
 
@@ -103,14 +115,7 @@ def renew(pipeline: Pipeline, path: str) -> None:
     expiry.remove(path)
     if pipeline.has_iceberg(*downstream_name(path)):
         show(path)
-
-
-def _targets(pipeline: Pipeline, lake: Lake, source: str) -> Iterator[Target]:
-    """The tables of a source that are shown, as they are published."""
-    for entry in publication.read(lake, source):
-        for target in entry.into:
-            if target.version is not None and pipeline.has_iceberg(*target.name):
-                yield target
+        iceberg_catalog.register_path(pipeline, path)
 
 
 @dataclass(frozen=True, slots=True)

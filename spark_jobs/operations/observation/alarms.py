@@ -11,9 +11,10 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.operations.observation import failures
 from spark_jobs.operations.observation.status import SourceStatus, TableStatus
 from spark_jobs.operations.observation.verified import NOT_COMPARED
+from spark_jobs.pipeline import iceberg_catalog
 from spark_jobs.text.counts import counted
 
-KINDS = ("unreachable", "stopped", "differs", "unverified", "retention", "lag", "failed")
+KINDS = ("unreachable", "stopped", "differs", "unverified", "retention", "lag", "failed", "catalog")
 _SHOWN = 5
 
 
@@ -57,9 +58,13 @@ def _alarms(pipeline: Pipeline, status: SourceStatus) -> Iterator[tuple[str, str
     if failure:
         times = "the last run failed" if failure.runs == 1 else f"the last {failure.runs} runs failed"
         yield "failed", f"{times}, since {failure.since}: {failure.message}"
+    refusal = iceberg_catalog.refusal(pipeline, status.source)
+    if refusal:
+        yield "catalog", f"Iceberg tables are behind in the catalog, since {refusal.since}: {refusal.reason}; {_ASK}"
 
 
 _RUN = "stratalog run reads on; let it run more often"
+_ASK = "stratalog check --connect asks the catalog, and the next run registers them"
 _RETENTION = (
     "less log is left at the source than retention.margin asks for; run more often, or have the server keep its log "
     "longer (stratalog docs howto/purge)"

@@ -51,6 +51,12 @@ def versions(path: str) -> list[int]:
     return [snapshot["snapshot-id"] - FIRST_ID for snapshot in present.document["snapshots"]]
 
 
+def expire(path: str, hours: int, pinned: tuple[int, ...] = ()) -> None:
+    """Removes snapshots, and what they alone needed, as maintenance does."""
+    expiry.expire_snapshots(path, hours, pinned)
+    expiry.remove_unneeded(path, hours)
+
+
 @pytest.mark.parametrize(
     "hours, pinned, remaining",
     [(24 * 9, (), [0, 1, 2, 3, 4, 5]), (60, (), [2, 3, 4, 5]), (1, (), [4, 5]), (1, (1,), [1, 4, 5])],
@@ -61,7 +67,7 @@ def test_snapshots_go_with_the_files_of_their_versions(
     path = str(tmp_path / "t")
     snapshot = commits(path, monkeypatch)
     expected = {version: by_delta(path, version) for version in remaining}
-    expiry.expire(path, hours, pinned)
+    expire(path, hours, pinned)
     assert versions(path) == remaining
     pinned_snapshots = [older for version in pinned if (older := snapshot_of(path, version))]
     vacuum.remove(path, vacuum.unnamed_files(snapshot, hours, pinned_snapshots))
@@ -76,9 +82,9 @@ def test_metadata_that_no_snapshot_needs_goes_once_it_is_old(tmp_path: Path, mon
     commits(path, monkeypatch)
     folder = tmp_path / "t/metadata"
     (folder / "data-0-of-1-of-a-writer-that-was-killed.avro").write_bytes(b"")
-    expiry.expire(path, 1)
+    expire(path, 1)
     aged(folder, DAY)
-    expiry.expire(path, 1)
+    expire(path, 1)
     assert versions(path) == [4, 5]
     lists = sorted(file.name.rpartition("-")[0].split("-")[1] for file in folder.glob("snap-*"))
     assert {version[:1] for version in lists} == {"4", "5"}
@@ -94,7 +100,7 @@ def test_young_files_stay_since_a_writer_may_be_about_to_name_them(tmp_path: Pat
     show(path)
     unnamed = tmp_path / "t/metadata/snap-9-x.avro"
     unnamed.write_bytes(b"")
-    expiry.expire(path, 1)
+    expire(path, 1)
     assert unnamed.exists()
 
 
@@ -103,7 +109,7 @@ def test_a_writer_that_was_first_is_not_overwritten(tmp_path: Path, monkeypatch:
     commits(path, monkeypatch)
     monkeypatch.setattr(metadata_files, "create", lambda *_: False)
     with pytest.raises(LostRace, match="came first"):
-        expiry.expire(path, 1)
+        expire(path, 1)
 
 
 def test_vacuum_leaves_metadata_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,5 +126,5 @@ def test_all_metadata_goes_of_a_table_that_is_not_shown_any_more(tmp_path: Path)
     show(path)
     expiry.remove(path)
     assert list((tmp_path / "t/metadata").iterdir()) == []
-    expiry.expire(path, 1)
+    expire(path, 1)
     assert [row["key"] for row in by_delta(path)] == [0, 1, 2]

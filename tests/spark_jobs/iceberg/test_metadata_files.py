@@ -35,7 +35,7 @@ def test_a_hint_never_goes_back(tmp_path: Path) -> None:
 def test_a_local_table_s_location_has_its_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert files.location("lake/t") == f"file://{tmp_path}/lake/t"
-    assert files.location("s3a://bucket/lake/t") == "s3a://bucket/lake/t"
+    assert files.location("s3a://bucket/lake/t") == "s3://bucket/lake/t"
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:

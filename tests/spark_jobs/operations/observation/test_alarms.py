@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -133,3 +134,21 @@ def test_runs_that_fail_are_one(tmp_path: Path) -> None:
 def test_several_conditions_are_all_told(tmp_path: Path) -> None:
     alarm_kinds = kinds(tmp_path, error="shop: gone", warning="little", tables=[table("a.a", "stopped")])
     assert [kind for kind, _ in alarm_kinds] == ["unreachable", "stopped", "retention"]
+
+
+def test_a_catalog_that_refused_tables_raises_one_until_they_are_registered(tmp_path: Path) -> None:
+    keys = "iceberg: true\niceberg_catalog: {name: lake, properties: {type: rest, uri: 'http://127.0.0.1:1'}}\n"
+    assert kinds(tmp_path, keys) == []
+    identity = ["lake", {"type": "rest", "uri": "http://127.0.0.1:1"}]
+    source = {"tables": {}, "refusal": ["2026-11-29T01:00:00+00:00", "s.a: no such token"]}
+    state = tmp_path / "pipeline.iceberg-catalog.json"
+    state.write_text(json.dumps({"catalog": identity, "sources": {"shop": source}}))
+    [(kind, message)] = kinds(tmp_path, keys)
+    assert kind == "catalog"
+    assert without_codes(message) == (
+        "shop: Iceberg tables are behind in the catalog, since 2026-11-29T01:00:00+00:00: s.a: no such token; "
+        "stratalog check --connect asks the catalog, and the next run registers them"
+    )
+    # of another catalog it says nothing
+    state.write_text(json.dumps({"catalog": ["other", {}], "sources": {"shop": source}}))
+    assert kinds(tmp_path, keys) == []
