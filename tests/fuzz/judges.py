@@ -189,7 +189,7 @@ def _read_all(snapshot: Snapshot) -> None:
             assert file.num_rows is None or file.num_rows == file.num_rows
             assert file.key == file.key
             if file.deletion_vector:
-                deletion_vectors.living(snapshot.path, file.deletion_vector, _ROWS)
+                deletion_vectors.living_rows_mask(snapshot.path, file.deletion_vector, _ROWS)
 
 
 def judge_deletion_vector(content: bytes) -> None:
@@ -216,7 +216,7 @@ def judge_deletion_vector(content: bytes) -> None:
 
 def _judge_vector(table: Path, descriptor: Descriptor) -> None:
     with _refusing(LakeError):
-        deletion_vectors.stored(str(table), [descriptor])
+        deletion_vectors.stored_vectors(str(table), [descriptor])
     # Its own count of rows is asked for first: the log's has to be the same.
     count = _rows_of(table, descriptor)
     if count is None:
@@ -229,7 +229,7 @@ def _judge_vector(table: Path, descriptor: Descriptor) -> None:
         if count < _ROWS and BitMap64.deserialize(rows.serialize()) != rows:
             raise Wrong(f"{count} rows do not read back")
         if count < _ROWS:
-            mask = deletion_vectors.living(str(table), known, _ROWS)
+            mask = deletion_vectors.living_rows_mask(str(table), known, _ROWS)
             if len(mask) != _ROWS or mask.sum() != _ROWS - count:
                 raise Wrong(f"{count} rows are deleted, and {mask.sum()} of {_ROWS} are not")
 

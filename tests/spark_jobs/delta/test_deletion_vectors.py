@@ -10,7 +10,7 @@ from pyroaring import BitMap, BitMap64
 from spark_jobs.delta.deletion_vectors import (
     Descriptor,
     framed,
-    living,
+    living_rows_mask,
     read,
     row_numbers,
     stored_vectors,
@@ -60,10 +60,10 @@ def test_rows_above_32_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("row", [100, 1 << 33, 1 << 63, (1 << 64) - 1])
 def test_a_vector_that_deletes_rows_that_a_file_does_not_have_is_refused(tmp_path: Path, row: int) -> None:
     (descriptor,) = write(str(tmp_path), [BitMap64([5, 99])])
-    assert list(living(str(tmp_path), descriptor, 100).nonzero()[0]) == [row for row in range(99) if row != 5]
+    assert list(living_rows_mask(str(tmp_path), descriptor, 100).nonzero()[0]) == [row for row in range(99) if row != 5]
     (descriptor,) = write(str(tmp_path), [BitMap64([5, row])])
     with pytest.raises(LakeError, match=rf"deletes row {row} of a file that has 100 rows; restore the table's"):
-        living(str(tmp_path), descriptor, 100)
+        living_rows_mask(str(tmp_path), descriptor, 100)
     if row >> 63:
         with pytest.raises(LakeError, match=rf"deletes row {row}, which no file has"):
             row_numbers(str(tmp_path), descriptor)
