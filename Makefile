@@ -188,22 +188,22 @@ fetch: $(DEV) s3 hadoop ## what tests of stores, clusters and dashboards need: j
 	@$(PY) -m tests.programs
 
 FUZZ_SECONDS ?= 60
+TARGETS ?= $(sort $(patsubst tests/fuzz/corpus/%_seed_corpus,%,$(wildcard tests/fuzz/corpus/*_seed_corpus)))
 .PHONY: fuzz
-fuzz: $(DEV) ## the fuzzer for FUZZ_SECONDS=60; what it learns stays in .fuzz, and what it finds as .fuzz/*/found-*
-	@$(STEP) 'Fuzzing for $(FUZZ_SECONDS) seconds'
-	@$(PY) -m tests.fuzz json $$(( $(FUZZ_SECONDS) / 4 )) .fuzz/json
-	@$(PY) -m tests.fuzz log $$(( $(FUZZ_SECONDS) * 3 / 4 )) .fuzz/log
+fuzz: $(DEV) ## each fuzzer for FUZZ_SECONDS=60 (TARGETS='log rows'); what it learns stays in .fuzz, and what it finds as .fuzz/*/found-*
+	@status=0; for target in $(TARGETS); do $(STEP) "Fuzzing $$target for $(FUZZ_SECONDS) seconds"; \
+		$(PY) -m tests.fuzz $$target $(FUZZ_SECONDS) .fuzz/$$target || status=1; done; exit $$status
 
 .PHONY: mutants
-mutants: java $(DEV) delta classes mysql s3 ## every guard of commits, gc and deliveries taken away, and the tests that notice; GUARDS='gc waits': hours
+mutants: java $(DEV) delta classes mysql s3 ## every guard of commits, gc and deliveries taken away, and the tests that notice; GUARDS='gc waits': an hour, and goes on where it was ended
 	@$(STEP) 'Mutants'
-	@$(PY) -m tests.mutants $(if $(GUARDS),'$(GUARDS)')
+	@$(PY) -m tests.evidence mutants $(if $(GUARDS),'$(GUARDS)')
 
 FAULTS ?= 10000
 .PHONY: evidence
-evidence: java $(DEV) delta classes mysql s3 ## docs/evidence.md from runs of faults (FAULTS=10000), models, mutants and fuzzers: hours
+evidence: java $(DEV) delta classes mysql s3 ## docs/evidence.md from runs of models, traces, faults (until there are FAULTS=10000), mutants, fuzzers and a soak: hours
 	@$(STEP) 'Evidence'
-	@status=0; for part in 'faults $(FAULTS)' 'models $(BOUNDS)' mutants 'fuzz $(FUZZ_SECONDS)'; do \
+	@status=0; for part in corpus 'models $(BOUNDS)' traces 'faults $(FAULTS)' mutants 'fuzz $(FUZZ_SECONDS)' 'soak $(SOAK_SECONDS)'; do \
 		$(PY) -m tests.evidence $$part || status=1; done; exit $$status
 
 SOAK_SECONDS ?= 1800

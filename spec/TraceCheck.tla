@@ -14,12 +14,13 @@ EXTENDS Lake, Traces
 
 VARIABLES trace, at,
   dead,        \* runs that were killed
-  newest       \* by run the table of its newest commit, whose answer it may lack
+  newest,      \* by run the table of its newest commit, whose answer it may lack
+  rows         \* what was published, version by version
 
-traceVars == <<trace, at, dead, newest>>
+traceVars == <<trace, at, dead, newest, rows>>
 Event == Traces[trace][at]
 Changing == {Stride * part : part \in 1 .. LogEnd \div Stride}
-Untouched == UNCHANGED <<published, run, command, upkeep, gc, group, kept, promised, left>>
+Untouched == UNCHANGED <<run, command, upkeep, gc, group, kept, promised, left>>
 Plan(e) == [upon |-> e.upon + 2, counter |-> e.counter]
 By(e) == e.run \notin dead /\ newest' = [r \in DOMAIN newest \cup {e.run} |-> IF r = e.run THEN e.do ELSE newest[r]]
          /\ UNCHANGED dead
@@ -60,6 +61,15 @@ DownOther(e) ==
   /\ down' = Append(down, [Last(down) EXCEPT !.counter = e.counter])
   /\ UNCHANGED <<written, bronze, silver>>
 
+(* What a run left is published: versions that are there and hold no more than the run's position, and never less log. *)
+Published(e) ==
+  /\ By(e) /\ published.version = e.upon + 1 /\ e.to >= published.end /\ e.to <= HeadOf(bronze).pos
+  /\ e.silver + 2 <= Len(silver) /\ silver[e.silver + 2].pos <= e.to
+  /\ e.down + 2 <= Len(down) /\ down[e.down + 2].pos <= e.to
+  /\ rows' = Append(rows, [published EXCEPT !.version = @ + 1, !.end = e.to, !.pos = e.from, !.merged = e.merged,
+                                            !.silver = e.silver + 2, !.down = e.down + 2])
+  /\ UNCHANGED <<written, bronze, silver, down>>
+
 (* A commit that was refused: the version was there. *)
 Refused(e, table) == ~Fits(table, Plan(e)) /\ UNCHANGED <<written, bronze, silver, down, dead, newest>>
 
@@ -68,8 +78,9 @@ Killed(e) == dead' = dead \cup {e.run} /\ UNCHANGED <<written, bronze, silver, d
 (* A power cut takes a commit that nobody had the answer to: the newest of its table, and of a run that it ended. *)
 Gone(e) ==
   /\ e.run \in dead /\ newest[e.run] = e.do
-  /\ IF e.do = "down" THEN Len(down) > 1 /\ down' = SubSeq(down, 1, Len(down) - 1) /\ UNCHANGED silver
-     ELSE Len(silver) > 1 /\ silver' = SubSeq(silver, 1, Len(silver) - 1) /\ UNCHANGED down
+  /\ CASE e.do = "down" -> Len(down) > 1 /\ down' = SubSeq(down, 1, Len(down) - 1) /\ UNCHANGED <<silver, rows>>
+       [] e.do = "silver" -> Len(silver) > 1 /\ silver' = SubSeq(silver, 1, Len(silver) - 1) /\ UNCHANGED <<down, rows>>
+       [] e.do = "published" -> Len(rows) > 1 /\ rows' = SubSeq(rows, 1, Len(rows) - 1) /\ UNCHANGED <<silver, down>>
   /\ UNCHANGED <<written, bronze, dead, newest>>
 
 Happens(e) ==
@@ -78,14 +89,18 @@ Happens(e) ==
     [] e.kind = "load" -> SilverLoad(e)
     [] e.kind = "merge" -> DownMerge(e)
     [] e.kind = "other" -> DownOther(e)
-    [] e.kind = "refused" -> Refused(e, IF e.do = "down" THEN down ELSE silver)
+    [] e.kind = "publish" -> Published(e)
+    [] e.kind = "refused" -> Refused(e, CASE e.do = "down" -> down [] e.do = "silver" -> silver [] e.do = "published" -> rows)
     [] e.kind = "killed" -> Killed(e)
     [] e.kind = "gone" -> Gone(e)
 
-TraceInit == Init /\ trace \in 1 .. Len(Traces) /\ at = 1 /\ dead = {} /\ newest = [r \in {} |-> ""]
+TraceInit ==
+  Init /\ trace \in 1 .. Len(Traces) /\ at = 1 /\ dead = {} /\ newest = [r \in {} |-> ""] /\ rows = <<published>>
 
 TraceNext ==
-  \/ at <= Len(Traces[trace]) /\ Happens(Event) /\ at' = at + 1 /\ UNCHANGED trace /\ Untouched
+  \/ /\ at <= Len(Traces[trace]) /\ Happens(Event) /\ at' = at + 1 /\ UNCHANGED trace /\ Untouched
+     /\ Event.kind \in {"publish", "gone"} \/ UNCHANGED rows
+     /\ published' = Last(rows')
   \/ at > Len(Traces[trace]) /\ UNCHANGED vars /\ UNCHANGED traceVars
 
 TraceSpec == TraceInit /\ [][TraceNext]_<<vars, traceVars>>

@@ -9,6 +9,8 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.with_suffix(".md")
+FINDINGS = FOLDER / "findings.json"
+"""What these tests found, written down by whoever mended it: what was wrong, what showed it, the test that has it."""
 Record = dict[str, Any]
 
 _HEAD = """# Evidence
@@ -16,21 +18,28 @@ _HEAD = """# Evidence
 <!-- Made by `make evidence` from the records in docs/evidence: nothing here is written by hand. -->
 
 What Stratalog promises, how each promise is tested, and what the last run of each test found. The records of these
-runs are in the folder `docs/evidence` of the repository; the commands repeat them.
+runs are in the folder `docs/evidence` of the repository; the commands repeat them. A commit with a plus sign had files
+that differed from it.
 
 | promise | how it is tested | the last run | |
 | --- | --- | --- | --- |
 """
 _PARTS = {
+    "models": "the protocol of commits, deliveries and consumer groups is right | [models in TLA+](spec.md), checked "
+    "by TLC in every order of steps; each guard is left out once, and TLC has to find what goes wrong",
+    "traces": "the code does what the models do | [traces](spec.md#traces-of-runs) of runs with faults, of tables and "
+    "of consumer groups, are followed by the models event by event",
     "faults": "exactly once: no change is lost or doubled, and no position moves without its data | runs of the engine "
     "on generated logs, whose calls to the file system fail, are killed, lose their answers or race, at places chosen "
     "by a seed; after each, all tables are compared with a plain model",
-    "models": "the protocol of commits, deliveries and consumer groups is right | [models in TLA+](spec.md), checked "
-    "by TLC in every order of steps; each guard is left out once, and TLC has to find what goes wrong",
+    "soak": "the same of whole processes, servers and deliveries | writers at real servers, while runs, JVMs, servers, "
+    "targets and connections die at random moments; then all rows are compared with the source's",
     "mutants": "the tests notice where a guard of the code is gone | each of the guards in `tests/mutants/guards.yaml` "
     "is removed or inverted, and tests have to fail",
-    "fuzz": "no input breaks the decoder | fuzzers guided by coverage change logs and JSON documents; every load of a "
-    "kernel is checked",
+    "fuzz": "no input breaks what reads it | fuzzers guided by coverage, each with its corpus in `tests/fuzz/corpus`; "
+    "of kernels every load is checked",
+    "corpus": "logs are read as their servers meant them | the [corpus](cases.md), which other projects can run: small "
+    "logs of real servers, with what each server said of them",
 }
 """By record the promise, and how it is tested."""
 
@@ -38,16 +47,31 @@ _PARTS = {
 def page() -> str:
     """The page's text."""
     lines = [_HEAD]
-    results = {"faults": _of_faults, "models": _of_models, "mutants": _of_mutants, "fuzz": _of_fuzz}
+    results = {
+        "faults": _of_faults,
+        "models": _of_models,
+        "traces": _of_traces,
+        "mutants": _of_mutants,
+        "fuzz": _of_fuzz,
+        "soak": _of_soak,
+        "corpus": _of_corpus,
+    }
     records = {name: record for name in _PARTS if (record := _read(name))}
     for name, record in records.items():
         minutes = max(1, round(record["seconds"] / 60))
-        run = f"{record['date']}, `{record['commit']}`, {minutes} min"
+        run = f"{record['date']}, `{record['commit']}`, {minutes:,} min"
         lines.append(f"| {_PARTS[name]} | **{results[name](record)}** ({run}) | `{record['command']}` |\n")
-    if faults := records.get("faults"):
-        lines.append(_table_of_faults(faults))
-    if mutants := records.get("mutants"):
-        lines.append(_survivors(mutants))
+    missing = [name for name in _PARTS if name not in records]
+    if missing:
+        lines.append(f"\nWithout a record so far: {', '.join(missing)}.\n")
+    details = {
+        "faults": _table_of_faults,
+        "soak": _table_of_soak,
+        "mutants": _table_of_mutants,
+        "fuzz": _table_of_fuzzers,
+    }
+    lines += [details[name](records[name]) for name in details if name in records]
+    lines.append(_findings())
     return "".join(lines)
 
 
@@ -78,29 +102,99 @@ def _of_models(record: Record) -> str:
     )
 
 
+def _of_traces(record: Record) -> str:
+    counts = " and ".join(f"{count:,} of {name}" for name, count in record["traces"].items())
+    return (
+        f"{sum(record['traces'].values()):,} traces, {counts}, with {sum(record['events'].values()):,} events: "
+        f"{len(record['wrong']) or 'none'} refused"
+    )
+
+
 def _of_mutants(record: Record) -> str:
-    killers = record["killers"]
-    return f"{len(killers) - len(record['wrong'])} of {len(killers)} mutants killed"
+    guards = record["guards"]
+    killed = sum(entry["killer"] is not None for entry in guards.values())
+    waiting = len(record["wrong"]) - (len(guards) - killed)
+    share = f"{killed} of {len(guards)} mutants killed ({100 * killed / max(1, len(guards)):.0f} %)"
+    return f"{share}, {waiting} not judged yet" if waiting else share
 
 
 def _of_fuzz(record: Record) -> str:
-    counts = ", ".join(f"{count:,} of {target}" for target, count in record["executions"].items())
-    return f"{counts}: {len(record['wrong']) or 'nothing'} found"
+    executed = sum(entry["executions"] for entry in record["targets"].values())
+    found = len(record["wrong"])
+    return f"{executed:,} executions of {len(record['targets'])} targets: {found or 'nothing'} found"
+
+
+def _of_soak(record: Record) -> str:
+    accounts = record["accounts"].values()
+    faults = sum(sum(account["faults"].values()) for account in accounts)
+    rows, lost, doubled = (sum(account[name] for account in accounts) for name in ("rows", "missing", "doubled"))
+    return (
+        f"{faults:,} faults in {len(accounts)} × {record['seconds_each'] / 60:.0f} min, seed {record['seed']}: "
+        f"{rows:,} rows compared, {lost} lost, {doubled} doubled; {len(record['wrong']) or 'none'} wrong"
+    )
+
+
+def _of_corpus(record: Record) -> str:
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in record["verdicts"].items())
+    return f"{record['cases']} cases: {counts}"
 
 
 def _table_of_faults(record: Record) -> str:
     kinds = "".join(f"| {kind} | {count:,} |\n" for kind, count in record["by_kind"].items())
     layouts = "".join(f"| {layout} | {count:,} |\n" for layout, count in record["by_layout"].items())
     wrong = "".join(f"- {text}\n" for text in record["wrong"])
+    runs = "".join(
+        f"| {run['date']} | `{run['commit']}` | {run['seeds'][0]} to {run['seeds'][1]} | {run['faults']:,} | "
+        f"{run['seconds'] / 60:.0f} |\n"
+        for run in record.get("runs", [])
+    )
     return (
         f"\n## Faults\n\n| kind | injected |\n| --- | --- |\n{kinds}\n| tables | faults |\n| --- | --- |\n{layouts}"
+        + (f"\n| run | commit | seeds | faults | minutes |\n| --- | --- | --- | --- | --- |\n{runs}" if runs else "")
         + (f"\nWrong:\n\n{wrong}" if wrong else "")
     )
 
 
-def _survivors(record: Record) -> str:
-    names = "".join(f"- {promise}\n" for promise in record["wrong"])
-    return f"\n## Mutants that no test noticed\n\n{names}" if names else ""
+def _table_of_soak(record: Record) -> str:
+    rows = "".join(
+        f"| {name} | {fault} | {count:,} |\n"
+        for name, account in record["accounts"].items()
+        for fault, count in account["faults"].items()
+    )
+    wrong = "".join(f"- {text}\n" for text in record["wrong"])
+    return f"\n## Soak\n\n| of | fault | times |\n| --- | --- | --- |\n{rows}" + (
+        f"\nWrong:\n\n{wrong}" if wrong else ""
+    )
+
+
+def _table_of_mutants(record: Record) -> str:
+    rows = "".join(
+        f"| {promise} | {_killer(entry['killer'])} | `{entry['commit']}` |\n"
+        for promise, entry in record["guards"].items()
+    )
+    return f"\n## Mutants\n\n| guard that was removed | test that failed | commit |\n| --- | --- | --- |\n{rows}"
+
+
+def _killer(test: str | None) -> str:
+    return f"`{test.removeprefix('tests/')}`".replace("|", "\\|") if test else "**none: it survived**"
+
+
+def _table_of_fuzzers(record: Record) -> str:
+    rows = "".join(
+        f"| {name} | {entry['executions']:,} | {entry['seconds']:,} | {len(entry['found']) or 'nothing'} | "
+        f"{entry['date']}, `{entry['commit']}` |\n"
+        for name, entry in record["targets"].items()
+    )
+    return f"\n## Fuzzers\n\n| target | executions | seconds | found | run |\n| --- | --- | --- | --- | --- |\n{rows}"
+
+
+def _findings() -> str:
+    findings = json.loads(FINDINGS.read_text(encoding="utf-8"))
+    rows = "".join(f"| {entry['what']} | {entry['by']} | `{entry['test']}` |\n" for entry in findings)
+    return (
+        "\n## What was found and mended\n\nEach has a test that failed before.\n\n"
+        f"| what was wrong | found by | test |\n| --- | --- | --- |\n{rows}"
+    )
 
 
 if __name__ == "__main__":

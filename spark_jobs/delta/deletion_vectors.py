@@ -24,6 +24,8 @@ from spark_jobs.errors import LakeError
 from spark_jobs.storage.files import StoredPath, content, durable, reason
 
 _MAGIC = 1681511377
+_LEAST = 12
+"""Bytes of a vector without rows: the magic number, and the count of 32-bit bitmaps."""
 _VERSION = b"\x01"
 _UUID_CHARS = 20
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -125,15 +127,29 @@ def framed(vector: bytes) -> bytes:
 
 def row_numbers(table_path: str, descriptor: Descriptor | None) -> NDArray[np.int64]:
     """The numbers of the rows that a vector deletes, in order; none without a vector. Raises LakeError."""
-    rows = [] if descriptor is None else read(table_path, descriptor).to_array()
-    return np.asarray(rows, np.int64)
+    if descriptor is None:
+        return np.empty(0, np.int64)
+    rows = read(table_path, descriptor)
+    _require_rows(rows, 1 << 63, f"{table_path}: deletion vector {descriptor.unique_id}", ", which no file has")
+    return np.asarray(rows.to_array(), np.int64)
 
 
 def living_rows_mask(table_path: str, descriptor: Descriptor | None, count: int) -> NDArray[np.bool_]:
     """Mask of a data file's rows, so many, that a vector does not delete; all without a vector. Raises LakeError."""
     mask = np.ones(count, np.bool_)
-    mask[row_numbers(table_path, descriptor)] = False
+    if descriptor is not None:
+        rows = read(table_path, descriptor)
+        label = f"{table_path}: deletion vector {descriptor.unique_id}"
+        _require_rows(rows, count, label, f" of a file that has {count} rows")
+        mask[np.asarray(rows.to_array(), np.int64)] = False
     return mask
+
+
+def _require_rows(rows: BitMap64, count: int, label: str, reason: str) -> None:
+    """Raises LakeError where a vector deletes a row behind so many. reason: as it follows on the row's number."""
+    # Before they are an array: a few bytes can stand for billions of rows.
+    if rows and rows.max() >= count:
+        raise LakeError(f"{label}: is damaged: it deletes row {rows.max()}{reason}; restore the table's _delta_log")
 
 
 def write(
@@ -223,4 +239,6 @@ def _from_bytes(data: bytes) -> BitMap64:
     magic = struct.unpack("<i", data[:4])[0]
     if magic != _MAGIC:
         raise ValueError(f"its magic number is {magic}")
+    if len(data) < _LEAST:  # pyroaring's error for no bytes is no ValueError
+        raise ValueError("its bytes end too early")
     return BitMap64.deserialize(data[4:])

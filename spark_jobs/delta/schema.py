@@ -61,6 +61,8 @@ _ARROW = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_DIGITS = 38
+"""Of a decimal at most (Delta's PROTOCOL.md, "Primitive Types")."""
 _DECIMAL = re.compile(r"decimal\((\d+), *(-?\d+)\)")
 
 DeltaType: TypeAlias = "str | StructType | ArrayType | MapType"
@@ -246,9 +248,10 @@ def arrow_type(kind: DeltaType, physical: bool) -> pa.DataType:
 
 
 def decimal_of(kind: object) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type; None for other types."""
+    """Precision and scale of a decimal type; None for other types, and for one that no table has."""
     match = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
-    return (int(match[1]), int(match[2])) if match else None
+    precision, scale = map(int, match.groups()) if match else (0, 0)
+    return (precision, scale) if 1 <= precision <= _DIGITS and scale <= precision else None
 
 
 def _nested(column: DeltaColumn) -> Iterator[DeltaColumn]:

@@ -50,6 +50,11 @@ class Cursor:
         """True if an entry was delivered before, to its end: of several rows the last one, of two lines both."""
         return self.last is not None and position.key <= self.last.key
 
+    @property
+    def order(self) -> tuple[tuple[int, int, int], tuple[int, ...]]:
+        """Order of the progress that cursors of one source stand for."""
+        return (self.last.effect.order, self.last.key) if self.last else (self.position.order, ())
+
     def to_json(self) -> dict[str, Any]:
         members: dict[str, Any] = {"position": str(self.position)}
         if self.last:

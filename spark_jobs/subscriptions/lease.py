@@ -110,13 +110,13 @@ class Lease:
     def _written_record(self, record: Record) -> Record:
         """The record as it was written. Raises LostRace where another consumer has the group."""
         try:
-            return self._records.write(record)
+            return self._records.write(_onward(record, self._record))
         except LostRace:
             newest = self._records.read(record.group)
             if newest is None or newest.consumer != self._consumer:
                 raise
-            # A write of this consumer's own whose answer was lost.
-            return self._records.write(replace(record, version=newest.version))
+            # A write of this consumer's own whose answer was lost. What it acknowledged stays: gc may know it already.
+            return self._records.write(replace(_onward(record, newest), version=newest.version))
 
     def _renew(self) -> None:
         """Writes the record again whenever a third of the lease is over."""
@@ -131,3 +131,10 @@ class Lease:
                     log.warning("%s", error)
                 except StratalogError as error:
                     log.warning("%s", error)
+
+
+def _onward(record: Record, known: Record) -> Record:
+    """A record that does not move the group back behind one that was written."""
+    if record.cursor.order >= known.cursor.order:
+        return record
+    return replace(record, cursor=known.cursor, batch=known.batch)

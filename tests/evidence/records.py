@@ -1,4 +1,7 @@
-"""What the page of evidence is about, run; each function returns a record of what came of it.
+"""What the page of evidence is about, run; each function yields the record of what came of it so far.
+
+Each takes the record that is there, as a dict that may be empty, and the commit and date of this run. The last record
+that it yields is the whole.
 
 Put here: running and counting. Not here: where records are written (__main__.py), or the page (docs/evidence).
 """
@@ -7,31 +10,49 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from corpus.judge import RIGHT, judge
+from corpus.run import Here, cases
 from spec.check import MODELS, MUTANTS, check, check_mutant
-from tests.faults import runs
+from tests.delivery_soak import soak_of_deliveries
+from tests.faults import leases, runs
 from tests.faults.campaign import play
-from tests.mutants.__main__ import killed_by, say
+from tests.faults.tracing import Trace, first_rejection
+from tests.fuzz.targets import TARGETS
+from tests.mutants.guards import GUARDS
+from tests.mutants.judging import ROOT, Judge, digest_of
+from tests.soak import soak as soak_of_runs
 
-ROOT = Path(__file__).parents[2]
 _SEEDS = 4
 """Seeds of each layout in a part of the faults."""
+_FIRST_SEED = 5000
 Record = dict[str, Any]
 
 
-def faults(count: str = "10000", seed: str = "5000") -> Record:
-    """Scenarios over all layouts, seed after seed, until so many faults were injected."""
-    layouts, first, enough = [*runs.LAYOUTS], int(seed), int(count)
-    by_layout, kinds, wrong = Counter[str](), Counter[str](), list[str]()
-    scenarios, last = 0, first
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record]:
+    """Scenarios over all layouts, seed after seed behind those of the record, until it has so many faults."""
+    layouts, enough = [*runs.LAYOUTS], int(count)
+    by_layout, kinds = Counter[str](before.get("by_layout", {})), Counter[str](before.get("by_kind", {}))
+    scenarios, wrong = before.get("scenarios", 0), list[str](before.get("wrong", []))
+    first, last = before.get("seeds", [_FIRST_SEED, _FIRST_SEED - 1])
+    runs_before, began, first_here = _runs_of(before), time.monotonic(), last + 1
+    counted_before = kinds.total()
     while kinds.total() < enough:
-        seeds = range(last, last + _SEEDS)
-        last = seeds.stop
+        seeds = range(last + 1, last + 1 + _SEEDS)
+        last = seeds.stop - 1
         played = [(layout, number) for number in seeds for layout in layouts]
         # Processes keep memory and end with each part. They are not renewed amid a part: the executor of Python 3.11
         # can wait for ever for a process that max_tasks_per_child has ended.
@@ -40,16 +61,31 @@ def faults(count: str = "10000", seed: str = "5000") -> Record:
                 scenarios += 1
                 kinds += by_kind
                 by_layout[layout] += by_kind.total()
-                wrong += texts
+                wrong += [text.partition("\n")[0] for text in texts]
         say(f"{kinds.total():,} faults in {scenarios:,} scenarios, {len(wrong)} wrong")
-    return {
-        "faults": kinds.total(),
-        "scenarios": scenarios,
-        "seeds": [first, last - 1],
-        "by_kind": dict(kinds.most_common()),
-        "by_layout": dict(by_layout.most_common()),
-        "wrong": [text.partition("\n")[0] for text in wrong],
-    }
+        this_run = run | {
+            "seeds": [first_here, last],
+            "faults": kinds.total() - counted_before,
+            "seconds": round(time.monotonic() - began),
+        }
+        yield {
+            "faults": kinds.total(),
+            "scenarios": scenarios,
+            "seeds": [first, last],
+            "by_kind": dict(kinds.most_common()),
+            "by_layout": dict(by_layout.most_common()),
+            "runs": [*runs_before, this_run],
+            "seconds_before": before.get("seconds", 0),
+            "wrong": wrong,
+        }
+
+
+def _runs_of(record: Record) -> list[Record]:
+    """The runs that a record of faults is made of."""
+    if not record:
+        return []
+    single_run = {name: record[name] for name in ("commit", "date", "command", "seeds", "faults", "seconds")}
+    return list(record.get("runs") or [single_run])
 
 
 def _played(scenario: tuple[str, int]) -> tuple[Counter[str], list[str]]:
@@ -59,14 +95,14 @@ def _played(scenario: tuple[str, int]) -> tuple[Counter[str], list[str]]:
     return by_kind, [f"{layout}: {text}" for text in wrong]
 
 
-def models(size: str = "full") -> Record:
+def models(_before: Record, _run: Record, size: str = "full") -> Iterator[Record]:
     """Distinct states of each model, and by mutant what it violated."""
     checked = {name: check(model) for name, model in MODELS[size].items()}
     refuted = {}
     for mutant in MUTANTS:
         violated = check_mutant(mutant).violated
         refuted[f"{mutant.model}: {mutant.guard}"] = violated if violated in mutant.violated else None
-    return {
+    yield {
         "bounds": size,
         "states": {name: result.states for name, result in checked.items()},
         "mutants": refuted,
@@ -77,22 +113,118 @@ def models(size: str = "full") -> Record:
     }
 
 
-def mutants(*parts: str) -> Record:
-    """By promise of a guard the test that noticed that it was gone."""
-    killers = killed_by(parts)
-    return {"killers": killers, "wrong": [promise for promise, killer in killers.items() if killer is None]}
+def mutants(before: Record, run: Record, *parts: str) -> Iterator[Record]:
+    """By promise of a guard the test that noticed that it was gone.
+
+    A guard is judged where the record does not have it, or has it as another text, or as one that no test noticed.
+    parts: of the promises of the guards that are meant; all without any.
+    """
+    known, judged = before.get("guards", {}), dict[str, Record]()
+    due = []
+    for guard in GUARDS:
+        entry = known.get(guard.promise)
+        if entry:
+            judged[guard.promise] = entry
+        is_known = entry and entry["killer"] and entry["digest"] == digest_of(guard)
+        if any(part in guard.promise for part in parts) or not (parts or is_known):
+            due.append(guard)
+    # Those that no session has judged yet come first, so that a run that is ended leaves more.
+    due.sort(key=lambda guard: guard.promise in judged)
+    seconds = before.get("seconds", 0)
+    if not due:
+        yield _of_guards(judged, seconds)
+    with tempfile.TemporaryDirectory() as folder, Judge(Path(folder)) as judge:
+        for guard in due:
+            digest = digest_of(guard)
+            try:
+                result = judge.judge(guard, known.get(guard.promise, {}).get("killer"))
+            except TimeoutError as error:  # nothing is known of this guard
+                say(f"| {guard.promise} | not judged: {error} | |")
+                continue
+            entry = {"killer": result.killer, "seconds": round(result.seconds, 1), "digest": digest}
+            judged[guard.promise] = entry | {name: run[name] for name in ("commit", "date")}
+            say(f"| {guard.promise} | {result.killer or 'SURVIVED'} | {result.seconds:.0f} s |")
+            yield _of_guards(judged, seconds)
 
 
-def fuzz(seconds: str = "600") -> Record:
-    """Executions of each fuzzer, and what it found."""
-    executions, failures = {}, list[str]()
-    for target in ("json", "log"):
+def _of_guards(judged: Record, seconds: int) -> Record:
+    guards = {guard.promise: judged[guard.promise] for guard in GUARDS if guard.promise in judged}
+    survivors = [promise for promise, entry in guards.items() if entry["killer"] is None]
+    missing = [f"not judged yet: {guard.promise}" for guard in GUARDS if guard.promise not in judged]
+    return {"guards": guards, "seconds_before": seconds, "wrong": survivors + missing}
+
+
+def traces(_before: Record, _run: Record, scenarios: str = "850", seeds: str = "2") -> Iterator[Record]:
+    """Traces of runs with faults that the models follow.
+
+    scenarios: of consumer groups. seeds: scenarios of the lake, of each layout.
+    """
+    wrong, events, counted = list[str](), Counter[str](), dict[str, int]()
+    with tempfile.TemporaryDirectory() as folder:
+        consumers = Path(folder, "consumers")
+        consumers.mkdir()
+        _, of_consumers = leases.play(range(int(scenarios)), consumers)
+        events.update(event.kind for trace in of_consumers for event in trace)
+        counted["consumer groups"] = len(of_consumers)
+        if refused := leases.first_rejection(of_consumers):
+            wrong.append(f"consumers, seed {refused[0]}, event {refused[1]}: {refused[2]}")
+        lines = Path(folder, "traces")
+        lines.mkdir()
+        for layout in runs.LAYOUTS:
+            _, _, texts = play(range(200, 200 + int(seeds)), Path(folder, layout), layout=layout, traces=lines)
+            wrong += [text.partition("\n")[0] for text in texts]
+        of_tables = [trace for file in sorted(lines.iterdir()) for trace in Trace.all_of(file.read_text().splitlines())]
+        events.update(event.kind for trace in of_tables for event in trace.events)
+        counted["tables"] = len(of_tables)
+        if rejected := first_rejection(of_tables):
+            wrong.append(str(rejected))
+    yield {"traces": counted, "events": dict(events.most_common()), "wrong": wrong}
+
+
+def soak(_before: Record, _run: Record, seconds: str = "1800", seed: str = "1") -> Iterator[Record]:
+    """A pipeline, and deliveries, under load while their processes die: the times of each fault, and rows lost."""
+    accounts, wrong = {}, list[str]()
+    for name, play_soak in (("pipeline", soak_of_runs), ("deliveries", soak_of_deliveries)):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                accounts[name] = asdict(play_soak(float(seconds), Path(folder), int(seed), say))
+            except AssertionError as error:
+                wrong.append(f"{name}: {str(error).partition(chr(10))[0]}")
+        yield {"seconds_each": int(seconds), "seed": int(seed), "accounts": accounts, "wrong": wrong}
+
+
+def corpus(_before: Record, _run: Record) -> Iterator[Record]:
+    """Cases of the corpus by what this decoder makes of them."""
+    known = cases()
+    outputs = Here().outputs(known)
+    verdicts = {name: judge(case, outputs[name]).verdict for name, case in known.items()}
+    yield {
+        "cases": len(known),
+        "verdicts": dict(Counter(verdicts.values()).most_common()),
+        "wrong": [f"{name}: {verdict}" for name, verdict in verdicts.items() if verdict != RIGHT],
+    }
+
+
+def fuzz(before: Record, run: Record, seconds: str = "600", *chosen: str) -> Iterator[Record]:
+    """Executions of each fuzzer, and what it found. chosen: targets; all without any."""
+    targets = dict(before.get("targets", {}))
+    for target in chosen or TARGETS:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "tests.fuzz", target, seconds, folder]
             ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
             counts = re.findall(r"number_of_executed_units:\s*(\d+)", ran.stderr)
-            executions[target] = int(counts[-1]) if counts else 0
-            failures += [f"{target}: {file.name}" for file in sorted(Path(folder).glob("found-*"))]
-            if ran.returncode and not failures:
-                failures.append(f"{target}: ended with {ran.returncode}")
-    return {"seconds_each": int(seconds), "executions": executions, "wrong": failures}
+            found = [file.name for file in sorted(Path(folder).glob("found-*"))]
+            if ran.returncode and not found:
+                found.append(f"ended with {ran.returncode}")
+            targets[target] = {
+                "executions": int(counts[-1]) if counts else 0,
+                "seconds": int(seconds),
+                "found": found,
+                "commit": run["commit"],
+                "date": run["date"],
+            }
+        yield {
+            "targets": {name: targets[name] for name in TARGETS if name in targets},
+            "seconds_before": before.get("seconds", 0),
+            "wrong": [f"{name}: {text}" for name, entry in targets.items() for text in entry["found"]],
+        }

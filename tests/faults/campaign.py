@@ -41,6 +41,7 @@ from tests.faults.runs import (
     LOADS,
     MERGED,
     PARTIAL,
+    PUBLISHED,
     RENAMES,
     REPLAYS,
     SHARED,
@@ -106,6 +107,7 @@ class Scenario:
         if isinstance(log.checks, Checks):
             log.checks.loads, log.checks.read_at = {}, None
         self.has_landings = layout == LANDINGS
+        self.publishes = layout == PUBLISHED
         self.staged: list[ReadTable] = []
         """Tables that a load has read, and that are landed by each run until one has done all that there was to do."""
         self.folder = folder
@@ -220,7 +222,8 @@ class Scenario:
 
     def _run_and_check(self) -> None:
         with self.disk.acting(None), self.disk.recorder.running():
-            runs.run_until_current(self.pipeline, self.random.randrange(1 << 30), staged=self._landing)
+            seed = self.random.randrange(1 << 30)
+            runs.run_until_current(self.pipeline, seed, staged=self._landing, publishes=self.publishes)
             self._landed()
             self.log.checks.check(self.pipeline, self._until())
         self.disk.forget()
@@ -272,7 +275,11 @@ class Scenario:
         try:
             with self.disk.acting(actor), self.disk.recorder.running():
                 stopped = runs.run(
-                    self.pipeline, self.random.randrange(1 << 30), replays=self.has_replays, staged=self._landing
+                    self.pipeline,
+                    self.random.randrange(1 << 30),
+                    replays=self.has_replays,
+                    staged=self._landing,
+                    publishes=self.publishes,
                 )
             if not stopped:
                 self._landed()
@@ -296,7 +303,7 @@ class Scenario:
             actor = Actor(step=lambda: interleaving.next(number))
             with self.disk.acting(actor), interleaving.taking_part(number), self.disk.recorder.running():
                 try:
-                    runs.run(self.pipeline, seeds[number])
+                    runs.run(self.pipeline, seeds[number], publishes=self.publishes)
                 except BaseException as error:  # noqa: BLE001 - raised by the thread that waits; a lost race too
                     failures.append(error)
 

@@ -82,6 +82,8 @@ FEED = "feed"
 """Mirrors with a change data feed."""
 ICEBERG = "iceberg"
 """Mirrors that are Iceberg tables too."""
+PUBLISHED = "published"
+"""Mirrors, of which runs publish what they left, and continue from what is published."""
 EVERY_CHANGE = ("append", "history")
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
@@ -108,6 +110,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     APPEND_PARTIAL: _into("append"),
     HISTORY_PARTIAL: _into("history"),
     LANDINGS: {},
+    PUBLISHED: {},
     SOFT_DELETE: _SOFT_DELETE,
     SOFT_PARTIAL: _SOFT_DELETE,
     SOFT_KEYLESS: _SOFT_DELETE,
@@ -336,14 +339,25 @@ def scheduled(seed: int) -> Iterator[None]:
         _LOCAL.schedulers.pop()
 
 
-def run(pipeline: Pipeline, seed: int, *, replays: bool = False, staged: Sequence[ReadTable] = ()) -> dict[str, str]:
+def run(
+    pipeline: Pipeline,
+    seed: int,
+    *,
+    replays: bool = False,
+    staged: Sequence[ReadTable] = (),
+    publishes: bool = False,
+) -> dict[str, str]:
     """A run of all tables through silver and downstream; why tables stopped, by name.
 
-    replays: whether windows are merged again. staged: tables that a load has read, and that are landed. Raises
-    LakeError, and whatever a fault is; LostRace where others win every time.
+    replays: whether windows are merged again. staged: tables that a load has read, and that are landed. publishes:
+    whether what the run left is published. Raises LakeError, and whatever a fault is; LostRace where others win every
+    time.
     """
     silver_task._row_group.cache_clear()  # a process of its own has nothing in memory
     with scheduled(seed):
+        if publishes:  # as run_source does
+            outcome = retry_on_conflict(lambda: pipeline_run.merge_forward(SPARK, pipeline, SOURCE))
+            return {str(name): reason for name, reason in outcome.stopped.items()}
         outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
         if staged:
             for table in staged:
@@ -393,12 +407,14 @@ def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], 
     return ReadTable(name, stage.progress, types)
 
 
-def run_until_current(pipeline: Pipeline, seed: int, tries: int = 5, *, staged: Sequence[ReadTable] = ()) -> None:
+def run_until_current(
+    pipeline: Pipeline, seed: int, tries: int = 5, *, staged: Sequence[ReadTable] = (), publishes: bool = False
+) -> None:
     """Runs until a run ends without an error; raises what the last one raised."""
     stopped: dict[str, str] = {}
     for number in range(tries):
         try:
-            stopped = run(pipeline, seed + number, staged=staged)
+            stopped = run(pipeline, seed + number, staged=staged, publishes=publishes)
         except StratalogError:
             if number == tries - 1:
                 raise

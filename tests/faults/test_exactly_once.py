@@ -28,6 +28,7 @@ from tests.faults.runs import (
     LOADS,
     MERGED,
     PARTIAL,
+    PUBLISHED,
     RENAMES,
     REPLAYS,
     SHARED,
@@ -83,7 +84,7 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, traces: Pat
     "layout",
     [
         *("modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS),
-        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL, FEED, ICEBERG),
+        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL, FEED, ICEBERG, PUBLISHED),
     ],
 )
 @pytest.mark.parametrize(

@@ -63,6 +63,32 @@ def test_the_model_follows_nothing_else(at: int, change: Change) -> None:
     assert (refused.trace, refused.at) == (changed, at), str(refused)
 
 
+_FIRST = Event("publish", "published", 2, -1, 1, 500, 500, silver=1, merged=500, down=0)
+_SECOND = Event("publish", "published", 4, 0, 2, 950, 950, silver=2, merged=950, down=1)
+PUBLISHED = replace(TRACE, events=(*TRACE.events[:5], _FIRST, *TRACE.events[5:], _SECOND))
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "at, change",
+    [
+        (4, lambda events: [*events[:4], events[5], events[4], *events[6:]]),
+        (12, lambda events: [*events[:12], replace(_SECOND, down=0)]),
+        (13, lambda events: [*events, replace(_FIRST, run=4, upon=1, counter=3)]),
+        (13, lambda events: [*events, _SECOND]),
+    ],
+    ids=[
+        *("before its merge", "an older version of a target", "published back", "published twice"),
+    ],
+)
+def test_the_model_follows_no_other_publication(at: int, change: Change) -> None:
+    changed = replace(PUBLISHED, events=tuple(change([*PUBLISHED.events])))
+    refused = first_rejection([PUBLISHED, changed])
+    assert refused is not None
+    assert (refused.trace, refused.at) == (changed, at), str(refused)
+
+
 def test_a_trace_is_lines_of_json() -> None:
     assert Trace.all_of([*TRACE.to_lines().splitlines(), *TRACE.to_lines().splitlines()]) == [TRACE, TRACE]
 

@@ -14,16 +14,19 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.log.position import Position
 from spec.check import Definition, Model, check
 
 _COMMIT = re.compile(r"(.+)/_delta_log/(\d{20})\.json")
+_PUBLISHED = "published"
 _NOT_YET = -1
 """The version of a table that is not there."""
 
@@ -32,8 +35,10 @@ _NOT_YET = -1
 class Event:
     """One abstract action.
 
-    kind: grow, window, load, merge, other, refused, killed, gone. do: the table, ``silver`` or ``down``. run: who.
-    upon: the version that the commit was planned on; start, stop: offsets of the log; silver: the version merged.
+    kind: grow, window, load, merge, other, publish, refused, killed, gone. do: the table, ``silver``, ``down`` or
+    ``published``. run: who. upon: the version that the commit was planned on; start, stop: offsets of the log; silver:
+    the version merged. Of what is published: start, merged: how far silver and downstream are; stop: the run's
+    position; silver, down: the versions.
     """
 
     kind: str
@@ -44,6 +49,8 @@ class Event:
     start: int = 0
     stop: int = 0
     silver: int = _NOT_YET
+    merged: int = 0
+    down: int = _NOT_YET
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +80,15 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """What happened, of all tables: path is the table's folder in the lake; ``of`` the source table of a merge."""
+    """What happened, of all tables: path is the table's folder in the lake; ``of`` the source table of a merge.
+
+    rows: what was published of each source table.
+    """
 
     path: str
     event: Event
     of: str = ""
+    rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Recorder:
@@ -131,8 +142,11 @@ class Recorder:
             return
         path, version, layer = match[1], int(match[2]), match[1].partition("/")[0]
         of = str(commit.get("table") or "").rpartition(".")[2]
+        rows = self._published_rows(match[1], content) if layer == _PUBLISHED and is_created else {}
         event = Event(
-            kind={"downstream": "merge"}.get(layer, "load" if commit["kind"] == "load" else "window"),
+            kind={"downstream": "merge", _PUBLISHED: "publish"}.get(
+                layer, "load" if commit["kind"] == "load" else "window"
+            ),
             do="down" if layer == "downstream" else layer,
             run=self._run_traced,
             upon=version - 1,
@@ -143,7 +157,13 @@ class Recorder:
         )
         if is_created:
             self._writers[path, version] = self._run_traced
-        self._recorded.append(_Recorded(path, event if is_created else replace(event, kind="refused"), of))
+        self._recorded.append(_Recorded(path, event if is_created else replace(event, kind="refused"), of, rows))
+
+    def _published_rows(self, path: str, content: bytes) -> dict[str, dict[str, Any]]:
+        """The rows that a commit publishes, by source table."""
+        actions = map(json.loads, content.splitlines())
+        files = [self._lake / path / action["add"]["path"] for action in actions if "add" in action]
+        return {row["table"]: row for file in files for row in pq.read_table(file).to_pylist() if row["table"]}
 
     def power_cut(self) -> None:
         """Notes the commits that are not there any more, the newest of a table first."""
@@ -158,12 +178,23 @@ class Recorder:
         table = silver.rpartition("/")[2]
         events: list[Event] = []
         for recorded in self._recorded:
-            event, is_own = recorded.event, recorded.path in ("", silver, target)
+            event, is_own = recorded.event, recorded.path in ("", silver, target, _PUBLISHED)
             if not is_own or (event.kind == "grow" and event.stop <= max((e.stop for e in events), default=0)):
                 continue
             is_other = event.kind == "merge" and recorded.of not in ("", table)
+            if event.kind == "publish":
+                event = _of_row(event, recorded.rows.get(table))
             events.append(replace(event, kind="other") if is_other else event)
         return Trace(title, tuple(changes), tuple(events))
+
+
+def _of_row(event: Event, row: Mapping[str, Any] | None) -> Event:
+    """A publication, as it is about one table; of one that has no row nothing is published."""
+    if row is None:
+        return replace(event, start=0)
+    versions = (_NOT_YET if row[name] is None else row[name] for name in ("silver_version", "downstream_version"))
+    silver, down = versions
+    return replace(event, start=_offset(row["position"]), merged=_offset(row["merged"]), silver=silver, down=down)
 
 
 def _offset(position: str | None) -> int:
@@ -186,21 +217,32 @@ class Rejected:
 def first_rejection(traces: Sequence[Trace]) -> Rejected | None:
     """The first trace that the model does not allow; None where it allows all."""
     # More than there are positions between two changes.
-    step = 1 + max(len({offset for event in trace.events for offset in (event.start, event.stop)}) for trace in traces)
+    step = 1 + max(len({*_offsets(trace)}) for trace in traces)
     numbered = [_numbered(trace, step) for trace in traces]
     end = max(event.stop for events in numbered for event in events) + step
+    refused = followed([[*map(_members, events)] for events in numbered], _model(end), f"Stride == {step}\n")
+    return Rejected(traces[refused[0]], *refused[1:]) if refused else None
+
+
+def followed(
+    traces: Sequence[Sequence[Mapping[str, Any]]], model: Model, definitions: str = ""
+) -> tuple[int, int, str] | None:
+    """The first trace that a model does not allow, its event that cannot happen, and the reason; None where it has all.
+
+    traces: events as records of TLA+; all of them are one run of TLC. definitions: what the module has besides.
+    """
     with tempfile.TemporaryDirectory(prefix="stratalog-traces-") as folder:
-        listed = ",\n".join(f"<<{', '.join(map(_tla, events))}>>" for events in numbered)
+        listed = ",\n".join(f"<<{', '.join(map(_tla, events))}>>" for events in traces)
         Path(folder, "Traces.tla").write_text(
-            f"---- MODULE Traces ----\nEXTENDS Integers\nStride == {step}\nTraces == <<\n{listed}\n>>\n====\n",
+            f"---- MODULE Traces ----\nEXTENDS Integers\n{definitions}Traces == <<\n{listed}\n>>\n====\n",
             encoding="utf-8",
         )
-        result = check(_model(end), workers=1, folder=Path(folder))
+        result = check(model, workers=1, folder=Path(folder))
     if result.violated is None:
         return None
     reason = "cannot happen" if result.violated == "Deadlock" else f"{result.violated} does not hold"
     at = result.last["at"] - 1 if result.violated == "Deadlock" else result.last["at"] - 2
-    return Rejected(traces[result.last["trace"] - 1], at, reason)
+    return result.last["trace"] - 1, at, reason
 
 
 def _model(end: int) -> Model:
@@ -213,7 +255,8 @@ def _model(end: int) -> Model:
             "Runs": {"r1"},
             **dict.fromkeys(("Faults", "Replays", "Rewrites", "Resets", "Removals", "Groups"), 0),
         },
-        ("Fenced", "Contiguous", "SilverOnce", "DownOnce", "Monotone"),
+        ("Fenced", "Contiguous", "SilverOnce", "DownOnce", "Monotone", "Committed", "Consistent"),
+        ("NeverBack",),
         specification="TraceSpec",
         is_complete=False,
     )
@@ -221,19 +264,28 @@ def _model(end: int) -> Model:
 
 def _numbered(trace: Trace, step: int) -> list[Event]:
     """The events with small numbers in the place of offsets: multiples of the step end log that changes the table."""
-    offsets = sorted({offset for event in trace.events for offset in (event.start, event.stop)} | {0})
+    offsets = sorted({*_offsets(trace), 0})
     changes, numbers = sorted(trace.changes), {0: 0}
     for before, offset in pairwise(offsets):
         is_changed = bisect_right(changes, offset) > bisect_right(changes, before)
         numbers[offset] = (numbers[before] // step + 1) * step if is_changed else numbers[before] + 1
-    return [replace(event, start=numbers[event.start], stop=numbers[event.stop]) for event in trace.events]
+    return [
+        replace(event, start=numbers[event.start], stop=numbers[event.stop], merged=numbers[event.merged])
+        for event in trace.events
+    ]
 
 
-def _tla(event: Event) -> str:
-    names: Mapping[str, Any] = {"from": event.start, "to": event.stop} | {
-        name: getattr(event, name) for name in ("kind", "do", "run", "upon", "counter", "silver")
-    }
-    cells = (
-        f'{name} |-> "{value}"' if isinstance(value, str) else f"{name} |-> {value}" for name, value in names.items()
-    )
-    return f"[{', '.join(cells)}]"
+def _offsets(trace: Trace) -> Iterator[int]:
+    for event in trace.events:
+        yield from (event.start, event.stop, event.merged)
+
+
+def _members(event: Event) -> dict[str, Any]:
+    names = ("kind", "do", "run", "upon", "counter", "silver", "merged", "down")
+    return {"from": event.start, "to": event.stop} | {name: getattr(event, name) for name in names}
+
+
+def _tla(members: Mapping[str, Any]) -> str:
+    """A record of TLA+."""
+    texts = {str: '"{}"'.format, bool: lambda value: str(value).upper()}
+    return f"[{', '.join(f'{name} |-> {texts.get(type(value), str)(value)}' for name, value in members.items())}]"

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 
 MAGIC = b"\xfebin"
-_HEADER = 19
+HEADER = 19
 _FORMAT, _TABLE_MAP = 15, 19
 _TYPES = (2, 3, 4, 15, 16, 19, 23, 24, 25, 29, 30, 31, 32, 33, 34, 35, 38, 42, 160, 162, 163, 166, 18, 40, 39, 165)
 _BYTES = (0, 1, 2, 3, 4, 7, 8, 0x10, 0x7F, 0x80, 0xF5, 0xF6, 0xF7, 0xF8, 0xFA, 0xFB, 0xFC, 0xFD, 0xFE, 0xFF)
@@ -27,7 +27,7 @@ def split(content: bytes) -> list[bytes]:
     events, offset = [], len(MAGIC)
     while offset < len(content):
         length = int.from_bytes(content[offset + 9 : offset + 13], "little")
-        length = length if _HEADER <= length <= len(content) - offset else len(content) - offset
+        length = length if HEADER <= length <= len(content) - offset else len(content) - offset
         events.append(content[offset : offset + length])
         offset += length
     return events
@@ -35,10 +35,10 @@ def split(content: bytes) -> list[bytes]:
 
 def sealed(event: bytes, *, checksum: bool) -> bytes:
     """The event with its length right, and its checksum where there is one."""
-    if len(event) < _HEADER:
+    if len(event) < HEADER:
         return event
     bare = event[:9] + struct.pack("<I", len(event)) + event[13:]
-    if not checksum or len(bare) < _HEADER + 4:
+    if not checksum or len(bare) < HEADER + 4:
         return bare
     closed = bare[:17] + bytes([bare[17] & 0xFE]) + bare[18:-4] if bare[4] == _FORMAT else bare[:-4]
     return bare[:-4] + struct.pack("<I", zlib.crc32(closed))
@@ -120,15 +120,15 @@ def mutated_log(content: bytes, max_size: int, seed: int, change: Change) -> byt
 def _change_one(events: list[bytes], chance: random.Random, room: int, change: Change) -> None:
     k = _choose(events, chance)
     kind, event = chance.random(), events[k]
-    footer = 4 if len(event) > _HEADER + 4 else 0
+    footer = 4 if len(event) > HEADER + 4 else 0
     end = len(event) - footer
     if kind < 0.5:
-        events[k] = event[:_HEADER] + changed(event[_HEADER:end], chance) + event[end:]
+        events[k] = event[:HEADER] + changed(event[HEADER:end], chance) + event[end:]
     elif kind < 0.75:
-        body = event[_HEADER:end]
-        events[k] = event[:_HEADER] + change(body, max(len(body) + min(room, 200), 1)) + event[end:]
+        body = event[HEADER:end]
+        events[k] = event[:HEADER] + change(body, max(len(body) + min(room, 200), 1)) + event[end:]
     elif kind < 0.8:
-        events[k] = changed(event[:_HEADER], chance, 1) + event[_HEADER:]
+        events[k] = changed(event[:HEADER], chance, 1) + event[HEADER:]
     elif kind < 0.84:
         events[k] = event[:4] + bytes([chance.choice(_TYPES)]) + event[5:]
     elif kind < 0.9:

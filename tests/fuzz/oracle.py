@@ -37,6 +37,7 @@ from spark_jobs.binlog.types.base import BadValue, Filled
 from spark_jobs.binlog.types.json import JSON
 from spark_jobs.errors import DecodeError
 from tests import slow_decoder
+from tests.fuzz import seeds
 from tests.segment_spec import chunked
 
 FILE = "log.000001"
@@ -71,6 +72,11 @@ def judge_log(content: bytes) -> None:
         raise Wrong(f"{peak} bytes of memory for {len(content)} bytes of log")
     if _memory() > memory:
         raise Wrong(f"{_memory() - memory} bytes of memory wait for the garbage collector")
+
+
+def judge_rows(content: bytes) -> None:
+    """As ``judge_log``, of a log with one row event that has these bytes (seeds.py)."""
+    judge_log(seeds.log_of(content))
 
 
 def _memory() -> int:

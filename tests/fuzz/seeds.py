@@ -2,7 +2,7 @@
 
 A fuzzing engine gets further from many small inputs than from a few large: recorded files are taken slice by slice.
 
-Put here: bytes that are right. Not here: how they are damaged (mutations.py).
+Put here: bytes that are right. Not here: how they are damaged (mutations.py), or texts and files (corpus/).
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from typing import Any
 
 from spark_jobs.binlog.slices.slicer import Slicer
 from tests import segment_types as types
+from tests.fuzz.mutations import HEADER, MAGIC, joined, split
 from tests.segment_spec import (
     Change,
     Commit,
@@ -29,45 +30,19 @@ from tests.segment_spec import (
     varlen,
 )
 
-MAGIC = b"\xfebin"
+ROW_EVENTS = (23, 24, 25, 30, 31, 32)
+"""WRITE_ROWS, UPDATE_ROWS and DELETE_ROWS of both versions."""
 RECORDED = sorted(Path(__file__).parents[1].joinpath("recorded").glob("*.000001"))
-FINDINGS = Path(__file__).parent / "findings"
-"""Inputs that once broke a judge, by target: ``log-…`` and ``json-…``."""
+CORPUS = Path(__file__).parent / "corpus"
+"""As OSS-Fuzz has it: a folder ``<target>_seed_corpus``, and where there are words ``<target>.dict``."""
 
-DOCUMENTS = tuple(
-    map(
-        bytes.fromhex,
-        (
-            "0400",  # null
-            "0401",  # true
-            "050100",  # 1
-            "0790eefeff",  # -70000
-            "0a0000000000000080",  # 9223372036854775808
-            "0b000000000000f83f",  # 1.5
-            "0c0474657874",
-            "0c0761225c0a01c3bc",  # to be escaped
-            "0200000400",  # []
-            "0000000400",  # {}
-            "0202001b00050100020a0002001100050200020a0001000700050300",  # [1, [2, [3]]]
-            (  # {"a": 1, "bb": [null, "x"], "ü": {"c": 2.5e300}}
-                "0003003e00190001001a0002001c000200050100021e00002a00616262c3bc02000c000400000c0a000178010014000b"
-                "0001000b0c0063039300aa4bdd4d7e"
-            ),
-            "0ff60404028c22",  # DECIMAL
-            "0f0c080000000000bab219",  # DATETIME
-            "0f0b08fbffff1188faffff",  # TIME
-            (  # a blob
-                "0f0f496279746573206f66206120626c6f622c206f66206d6f7265207468616e203537206f66207468656d20736f2074"
-                "68617420626173653634206861732061207365636f6e64206c696e65"
-            ),
-            (  # {"k": [1, "xxx", {"n": null}]}, large
-                "01010000004300000013000000010003140000006b030000002f00000005010000000c17000000011b00000003787878"
-                "010000001400000013000000010004000000006e"
-            ),
-            "03020000001400000007701101000c120000000176",  # [70000, "v"], large
-        ),
-    )
-)
+
+def corpus(target: str) -> list[bytes]:
+    """The files of a target's corpus: what a person wrote down, and what broke a judge once."""
+    return [file.read_bytes() for file in sorted((CORPUS / f"{target}_seed_corpus").iterdir())]
+
+
+DOCUMENTS = tuple(corpus("json"))
 
 JSON = types.ColumnType(245, b"\4", lambda value: struct.pack("<I", len(value)) + value)
 GEOMETRY = types.ColumnType(255, b"\4", JSON.encode)
@@ -134,7 +109,7 @@ _FAMILIES: dict[str, dict[str, tuple[types.ColumnType, Any]]] = {
         )
     },
     "nested": {
-        "a": (JSON, DOCUMENTS[11]),
+        "a": (JSON, (CORPUS / "json_seed_corpus" / "object").read_bytes()),
         "b": (JSON, b""),
         "c": (GEOMETRY, bytes(4) + bytes.fromhex("0101000000000000000000f03f0000000000000040")),
         "d": (VECTOR, struct.pack("<3f", 1.5, 2.5, -1)),
@@ -217,10 +192,20 @@ def logs() -> list[bytes]:
     return [log for log in contents if len(log) < 1 << 13]
 
 
+def log_of(content: bytes) -> bytes:
+    """A log with one row event, whose type and body the input has, behind a family's table map."""
+    events = split(_family(list(_FAMILIES)[content[0] % len(_FAMILIES)])) if content else []
+    at = next((at for at, event in enumerate(events) if event[4] in ROW_EVENTS), 0)
+    if len(content) < 2:
+        return MAGIC
+    kind = ROW_EVENTS[content[1] % len(ROW_EVENTS)] if content[1] not in ROW_EVENTS else content[1]
+    events[at] = events[at][:4] + bytes([kind]) + events[at][5:HEADER] + content[2:] + bytes(4)
+    return joined(events)
+
+
 def of(target: str) -> list[bytes]:
-    """The seeds of a target, and what was found by it before."""
-    seeds = logs() if target == "log" else list(DOCUMENTS)
-    return seeds + [file.read_bytes() for file in sorted(FINDINGS.glob(f"{target}-*"))]
+    """The seeds of a target: its corpus, and what is made of recordings."""
+    return [*(logs() if target == "log" else []), *corpus(target)]
 
 
 def write(target: str, folder: Path) -> None:

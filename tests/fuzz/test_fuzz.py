@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import mutations, oracle, seeds
+from tests.fuzz.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "30"))
@@ -33,6 +34,34 @@ def test_seeds_and_findings_of_logs() -> None:
 @pytest.mark.parametrize("content", seeds.of("json"), ids=bytes.hex)
 def test_seeds_and_findings_of_documents(content: bytes) -> None:
     oracle.judge_document(content)
+
+
+@pytest.mark.parametrize("target", [name for name, target in TARGETS.items() if not target.has_kernels])
+def test_seeds_and_findings_of_texts_and_tables(target: str) -> None:
+    judge, contents = TARGETS[target].judge(), seeds.of(target)
+    assert len(contents) > 5
+    for content in contents:
+        judge(content)
+
+
+def test_a_corpus_is_laid_out_as_oss_fuzz_has_it() -> None:
+    folders = {path.name.removesuffix("_seed_corpus") for path in seeds.CORPUS.iterdir() if path.is_dir()}
+    words = {path.stem for path in seeds.CORPUS.glob("*.dict")}
+    assert {path.name for path in seeds.CORPUS.iterdir()} == {
+        *(f"{name}_seed_corpus" for name in folders),
+        *(f"{name}.dict" for name in words),
+    }
+    assert words <= folders <= TARGETS.keys()
+    for name in words:  # as libFuzzer reads them
+        for line in (seeds.CORPUS / f"{name}.dict").read_text(encoding="utf-8").splitlines():
+            assert re.fullmatch(r'"(?:[^"\\]|\\["\\])+"', line), line
+
+
+def test_bodies_of_row_events_are_logs_again() -> None:
+    contents = seeds.corpus("rows")
+    assert len({content[0] for content in contents}) > 5
+    assert {seeds.log_of(content)[:4] for content in contents} == {mutations.MAGIC}
+    assert all(oracle.refusal(seeds.log_of(content)) is None for content in contents if content[1] == 30)
 
 
 def test_an_untouched_file_comes_together_again() -> None:
@@ -70,17 +99,22 @@ def _findings(folder: Path) -> Iterator[str]:
         yield from textwrap.wrap(base64.b85encode(zlib.compress(path.read_bytes(), 9)).decode(), 300)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("target, runs", [("log", 2000), ("json", 6000)])
+@pytest.mark.parametrize(
+    "target, runs",
+    [
+        *(pytest.param(name, runs, marks=pytest.mark.thorough) for name, runs in (("log", 2000), ("json", 6000))),
+        *(pytest.param(name, -1, marks=pytest.mark.long) for name in TARGETS if name not in ("log", "json")),
+    ],
+)
 def test_a_run_finds_nothing(target: str, runs: int, tmp_path: Path) -> None:
     """So many inputs in half a minute, or as many as the machine has time for.
 
     No run's are quite the same: what libFuzzer takes for new depends on addresses too. What is found is shown with its
-    bytes, to be put into findings/.
+    bytes, to be put into corpus/.
     """
     pytest.importorskip("atheris", reason="atheris is published for Linux on x86-64 alone")
     run = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", target, str(SECONDS), str(tmp_path), "1", str(runs * SECONDS // 30)],
+        [sys.executable, "-m", "tests.fuzz", target, str(SECONDS), str(tmp_path), "1", str(max(-1, runs * SECONDS // 30))],
         cwd=ROOT,
         env=os.environ | {"PYTHONHASHSEED": "0"},
         capture_output=True,

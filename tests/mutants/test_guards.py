@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.mutants.__main__ import ROOT
 from tests.mutants.guards import GUARDS, Guard
+from tests.mutants.judging import ROOT
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.promise)

@@ -10,7 +10,9 @@ from pyroaring import BitMap, BitMap64
 from spark_jobs.delta.deletion_vectors import (
     Descriptor,
     framed,
+    living_rows_mask,
     read,
+    row_numbers,
     stored_vectors,
     to_bytes,
     write,
@@ -53,6 +55,24 @@ def test_compressed_runs_come_back(tmp_path: Path) -> None:
 def test_rows_above_32_bits(tmp_path: Path) -> None:
     vector = BitMap64([1, 1 << 33, (1 << 40) + 5])
     assert read(str(tmp_path), write(str(tmp_path), [vector])[0]) == vector
+
+
+@pytest.mark.parametrize("row", [100, 1 << 33, 1 << 63, (1 << 64) - 1])
+def test_a_vector_that_deletes_rows_that_a_file_does_not_have_is_refused(tmp_path: Path, row: int) -> None:
+    (descriptor,) = write(str(tmp_path), [BitMap64([5, 99])])
+    assert list(living_rows_mask(str(tmp_path), descriptor, 100).nonzero()[0]) == [row for row in range(99) if row != 5]
+    (descriptor,) = write(str(tmp_path), [BitMap64([5, row])])
+    with pytest.raises(LakeError, match=rf"deletes row {row} of a file that has 100 rows; restore the table's"):
+        living_rows_mask(str(tmp_path), descriptor, 100)
+    if row >> 63:
+        with pytest.raises(LakeError, match=rf"deletes row {row}, which no file has"):
+            row_numbers(str(tmp_path), descriptor)
+
+
+def test_a_vector_that_ends_behind_its_magic_number_is_refused(tmp_path: Path) -> None:
+    descriptor = Descriptor("i", z85_encode(struct.pack("<i", 1681511377)), None, 4, 0)
+    with pytest.raises(LakeError, match="cannot be read: its bytes end too early"):
+        read(str(tmp_path), descriptor)
 
 
 def test_one_file_has_many_vectors(tmp_path: Path) -> None:

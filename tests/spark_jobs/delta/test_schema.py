@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import pyarrow as pa
@@ -160,3 +161,11 @@ def test_a_schema_that_cannot_be_read(text: str) -> None:
 def test_a_column_that_is_not_there() -> None:
     with pytest.raises(LakeError, match=r"no column 'b'; its columns are a"):
         from_spark_types({"a": "INT"}, False).column("b")
+
+
+@pytest.mark.parametrize("kind", ["decimal(39,2)", "decimal(0,0)", "decimal(3,4)"])
+def test_a_decimal_that_no_table_has_is_refused(kind: str) -> None:
+    column = {"name": "a", "type": kind, "nullable": True, "metadata": {}}
+    schema = TableSchema.from_json(json.dumps({"type": "struct", "fields": [column]}))
+    with pytest.raises(LakeError, match=re.escape(f"a column of type {kind}, which this version does not")):
+        schema.arrow(physical=False)

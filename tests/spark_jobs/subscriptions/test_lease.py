@@ -3,6 +3,7 @@
 Consumers are forks of a process that has imported what they need, so that each begins at once.
 """
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -12,10 +13,17 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from spark_jobs.errors import StratalogError
+from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.lake.layout import Lake
+from spark_jobs.log.position import Position
+from spark_jobs.storage import files
+from spark_jobs.subscriptions.cursor import Cursor
+from spark_jobs.subscriptions.lease import Lease
+from spark_jobs.subscriptions.records import Record, Records
 from tests.consumers import Shop, ids, orders
 
 Send = Callable[[str, list[int]], None]
@@ -124,3 +132,35 @@ def test_a_consumer_that_slept_beyond_its_lease_is_refused_and_nothing_is_lost(t
     assert list(dict.fromkeys(delivered + rest)) == list(range(1, 2_001)), "every change came, and in order"
     assert len(set(acknowledged + rest)) == len(acknowledged + rest), "none is acknowledged twice"
     assert len(refused) == 6, refused
+
+
+def test_an_acknowledgement_whose_answer_was_lost_is_not_undone_by_what_is_written_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, at = Records(Lake(str(tmp_path)), "shop"), [Cursor(Position("b.000001", 100 * part)) for part in range(4)]
+    lease = Lease.take(records, "g", make=lambda: Record("g", 0, at[0]), tables=(), lease=60.0, wait=0.0)
+    create = files.create
+
+    def answer_lost(target: Any, content: bytes) -> bool:
+        create(target, content)
+        raise OSError(errno.EIO, "the answer was lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "create", answer_lost)
+        with pytest.raises(LakeError, match="the answer was lost"):
+            lease.move(at[2], 1)
+    # What renews the lease writes what it knew; gc may have removed the log before the acknowledged cursor.
+    lease.move(lease.record.cursor, lease.record.batch)
+    newest = records.read("g")
+    assert newest is not None
+    assert (newest.cursor, newest.batch, lease.record.cursor) == (at[2], 1, at[2])
+    # Nor does an earlier entry that was delivered again meanwhile, and is acknowledged.
+    lease.move(at[1], 2)
+    newest = records.read("g")
+    assert newest is not None
+    assert newest.cursor == at[2]
+    lease.move(at[3], 3)
+    lease.give_up()
+    newest = records.read("g")
+    assert newest is not None
+    assert (newest.cursor, newest.batch, newest.consumer) == (at[3], 3, None)
