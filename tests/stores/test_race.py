@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.stores
 @pytest.mark.azure
+@pytest.mark.google
 def test_every_commit_of_two_racing_processes_is_there_once(
     bucket: str, store_server: Server, tmp_path: Path, summary: list[str]
 ) -> None:

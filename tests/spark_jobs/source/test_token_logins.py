@@ -21,7 +21,7 @@ from spark_jobs.source.connection import connect, log_in
 from spark_jobs.source.server import Server
 from tests.clear_password_gateway import ClearPasswordGateway
 from tests.fix_mysql import database_of
-from tests.spark_jobs.source.login.test_aws import environment
+from tests.identities import environment
 from tests.spark_jobs.source.test_binlog_dump import content_of
 from tests.spark_jobs.source.test_connection import certificate
 from tests.token_services import instance, moment, serving
