@@ -90,13 +90,14 @@ class Azurite(ServerProcess):
         return {unescape(name) for name in re.findall("<Name>([^<]+)</Name>", listed)}
 
 
-def signature_for(seconds: float, permissions: str = "racwdl") -> str:
-    """A shared access signature of the account for blobs, until so many seconds from now."""
+def signature_for(container: str, seconds: float, permissions: str = "racwdl") -> str:
+    """A shared access signature for a container, until so many seconds from now."""
     end = f"{datetime.fromtimestamp(time.time() + seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    fields = {"sp": permissions, "ss": "b", "srt": "co", "st": "", "se": end, "sip": "", "spr": "", "sv": _API}
-    text = "".join(f"{value}\n" for value in (ACCOUNT, *fields.values(), ""))
+    resource = f"/blob/{ACCOUNT}/{container}"
+    # Permissions, begin, end, resource, identifier, addresses, protocol, version, kind, and seven that are empty.
+    text = "\n".join([permissions, "", end, resource, "", "", "", _API, "c", *7 * [""]])
     signature = b64encode(hmac.new(b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest()).decode()
-    return urlencode({name: value for name, value in fields.items() if value} | {"sig": signature})
+    return urlencode({"sp": permissions, "se": end, "sv": _API, "sr": "c", "sig": signature})
 
 
 def request(url: str, method: str, path: str, query: dict[str, str], ca: Path | None = None) -> bytes:

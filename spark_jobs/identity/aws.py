@@ -202,7 +202,8 @@ def _of_process(origin: str, command: str, seconds: float) -> AwsIdentity:
             raise CredentialsError(f"{label} ended with exit status {ran.returncode}; run it by hand", True)
         names = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
         fields = service.fields_of(label, ran.stdout, *names)
-        return _lease(label, *fields[:3], fields[3] or "9999-01-01T00:00:00Z")
+        access, secret, session, expiration = fields
+        return _lease(label, access, secret, session, expiration or "9999-01-01T00:00:00Z")
 
     return _lent(origin, ("process", command), request)
 

@@ -6,15 +6,18 @@ Not here: what each service of a cloud is asked (spark_jobs/identity).
 
 import json
 import subprocess
+import sys
 import time
 from base64 import urlsafe_b64encode
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.checks.lake import check_lake
-from spark_jobs.config.store import AZURE, LakeStore, store_of
+from spark_jobs.config.store import AZURE, LakeStore, ObjectStore, store_of
+from spark_jobs.delta import data_files
 from spark_jobs.delta.commits import commit, write_checkpoint
 from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.delta.snapshot import new_table, snapshot_of
@@ -31,6 +34,7 @@ __all__ = ["environment"]
 
 pytestmark = pytest.mark.stores
 
+ROOT = Path(__file__).parents[2]
 LIFETIME, SECONDS = 2.0, 5.0
 NAMED = ("access_key_env", "secret_key_env", "session_token_env")
 
@@ -137,14 +141,20 @@ def test_a_shared_access_signature_is_enough_until_it_ends(
 ) -> None:
     lake = azurite.make_bucket("by-signature")
     reach.use(azurite.store("by-signature", account_key_env=None, sas_token_env="SIGNATURE"))
-    environment.setenv("SIGNATURE", f"?{signature_for(600)}")
+    environment.setenv("SIGNATURE", f"?{signature_for('by-signature', 600)}")
     (check,) = check_lake(lake)
     assert check.status == "ok", check
     assert check.value.endswith("by conditional puts, with the shared access signature of SIGNATURE")
     assert commit_for(f"{lake}/t", 0.5)
     for signature, problem in [
-        (signature_for(-60), "the store does not accept the shared access signature of SIGNATURE for the account test"),
-        (signature_for(600, "rl"), "the shared access signature of SIGNATURE has no permission for it; allow it to"),
+        (
+            signature_for("by-signature", -60),
+            "the store does not accept the shared access signature of SIGNATURE for the account test",
+        ),
+        (
+            signature_for("by-signature", 600, "rl"),
+            "the shared access signature of SIGNATURE has no permission for it; allow it to",
+        ),
     ]:
         environment.setenv("SIGNATURE", signature)
         with pytest.raises(LakeError) as refused:
@@ -167,9 +177,62 @@ def token_of_entra(seconds: float) -> str:
     return ".".join(urlsafe_b64encode(part).rstrip(b"=").decode() for part in (*parts, b"signature"))
 
 
+def read_by_spark(path: str, settings: ObjectStore) -> str:
+    """What a process of its own reads of a table with two rows, by the JVM's file system alone."""
+    version = commit(new_table(path, {"a": "INT"}, {}))
+    snapshot = snapshot_of(path)
+    assert snapshot
+    file = data_files.write(path, pa.table({"a": pa.array([1, 2], pa.int32())}), snapshot.schema, {})
+    assert commit(snapshot, adds=[file]) == version + 1
+    command = [sys.executable, "-m", "tests.stores.reading", path, settings.model_dump_json()]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout.strip()
+
+
+@pytest.mark.long
+def test_spark_has_the_keys_of_the_instance(
+    gateway: Gateway, store_keys: None, environment: pytest.MonkeyPatch, summary: list[str]
+) -> None:
+    tokens = Tokens(3600)
+    gateway.make_bucket("spark-by-instance")
+
+    def keys() -> dict[str, object]:
+        end = moment(3600)
+        return {"AccessKeyId": ROOT_KEY, "SecretAccessKey": ROOT_SECRET, "Token": tokens.give(), "Expiration": end}
+
+    with serving(instance(keys)) as machine, SessionGuard(gateway.port, tokens) as guard:
+        environment.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", machine.url)
+        settings = gateway.settings(endpoint=guard.url, **dict.fromkeys(NAMED))
+        reach.use(LakeStore("spark-by-instance", settings))
+        assert read_by_spark("s3a://spark-by-instance/lake/t", settings) == "[(1,), (2,)]"
+        assert guard.refused == 0
+        assert len(tokens.ends) >= 2, "the JVM asked the machine, too"
+    summary.append("S3: Spark reads by the role of an instance")
+
+
+@pytest.mark.google
+def test_spark_has_the_token_of_the_machine(
+    google_store: GoogleStore, store_keys: None, environment: pytest.MonkeyPatch, summary: list[str]
+) -> None:
+    lake, tokens = google_store.make_bucket("spark-by-machine"), Tokens(3600)
+    reach.use(google_store.store("spark-by-machine"))
+    google_store.require(tokens)
+    try:
+        with serving(google_metadata(tokens)) as machine:
+            environment.setenv("GCE_METADATA_HOST", machine.url.removeprefix("http://"))
+            assert read_by_spark(f"{lake}/t", google_store.settings()) == "[(1,), (2,)]"
+            assert google_store.refused == 0
+            assert len(tokens.ends) >= 2, "the JVM asked the machine, too"
+    finally:
+        google_store.require(None)
+    summary.append("Google: Spark reads by a machine's service account")
+
+
 @pytest.mark.azure
+@pytest.mark.parametrize("is_read_by_spark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_tokens_of_a_machine_on_azure_end_amid_commits(
-    store_keys: None, environment: pytest.MonkeyPatch, tmp_path: Path, summary: list[str]
+    is_read_by_spark: bool, store_keys: None, environment: pytest.MonkeyPatch, tmp_path: Path, summary: list[str]
 ) -> None:
     """Azurite takes tokens over TLS alone, and refuses those whose time is over."""
     require_azurite()
@@ -198,5 +261,9 @@ def test_the_tokens_of_a_machine_on_azure_end_amid_commits(
         assert check.status == "ok", check
         assert check.value.endswith("by conditional puts, with the token of the managed identity of this machine")
         commits = commit_for(f"{lake}/t", SECONDS)
-    assert len(given) >= 3
+        count = len(given)
+        assert count >= 3
+        if is_read_by_spark:
+            assert read_by_spark(f"{lake}/read", settings) == "[(1,), (2,)]"
+            assert len(given) > count, "the JVM asked the machine, too"
     summary.append(f"Azure: {commits} commits by a managed identity, {len(given)} tokens of 3 s")
