@@ -52,18 +52,24 @@ class _Interface(FaultyProxy):
         put = _OBJECT_PUT.match(head)
         if put is None or put[1] in (b"upload", b"storage"):
             return super()._passed_on(head, body, method)
-        query = {"uploadType": "media", "name": unquote(put[2].decode())}
+        query = {"uploadType": "multipart"}
         if condition := _CONDITION.search(head):
             query["ifGenerationMatch"] = condition[1].decode()
-        line = f"POST /upload/storage/v1/b/{put[1].decode()}/o?{urlencode(query)} HTTP/1.1".encode()
-        answer = super()._passed_on(line + head[head.index(b"\r\n") :], body, b"POST")
+        resource = json.dumps({"name": unquote(put[2].decode())}).encode()
+        parts = [b"application/json\r\n\r\n" + resource, b"application/octet-stream\r\n\r\n" + body]
+        related = b"".join(b"--part\r\nContent-Type: " + part + b"\r\n" for part in parts) + b"--part--\r\n"
+        passed = (
+            f"POST /upload/storage/v1/b/{put[1].decode()}/o?{urlencode(query)} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"Content-Type: multipart/related; boundary=part\r\nContent-Length: {len(related)}\r\n\r\n"
+        )
+        answer = super()._passed_on(passed.encode(), related, b"POST")
         # What an object's resource says of itself the XML interface says in headers.
         if not answer.startswith(b"HTTP/1.1 200"):
             return answer
-        resource = json.loads(answer.partition(b"\r\n\r\n")[2])
+        answered = json.loads(answer.partition(b"\r\n\r\n")[2])
         return (
-            f'HTTP/1.1 200 OK\r\nETag: "{resource["etag"].strip(chr(34))}"\r\n'
-            f"x-goog-generation: {resource['generation']}\r\nContent-Length: 0\r\n\r\n"
+            f'HTTP/1.1 200 OK\r\nETag: "{answered["etag"].strip(chr(34))}"\r\n'
+            f"x-goog-generation: {answered['generation']}\r\nContent-Length: 0\r\n\r\n"
         ).encode()
 
 
@@ -93,7 +99,7 @@ class GoogleStore(ServerProcess):
 
     def make_bucket(self, name: str) -> str:
         """Returns the address of a lake in it."""
-        self._ask("POST", "/storage/v1/b", {}, json.dumps({"name": name}).encode())
+        self._request("POST", "/storage/v1/b", {}, json.dumps({"name": name}).encode())
         return f"gs://{name}/lake"
 
     def store(self, name: str, **changes: object) -> LakeStore:
@@ -108,14 +114,14 @@ class GoogleStore(ServerProcess):
 
     def content(self, bucket: str, key: str) -> bytes:
         """An object, as the JSON interface gives it."""
-        return self._ask("GET", f"/storage/v1/b/{bucket}/o/{quote(key, safe='')}", {"alt": "media"})
+        return self._request("GET", f"/storage/v1/b/{bucket}/o/{quote(key, safe='')}", {"alt": "media"})
 
     def names(self, bucket: str, prefix: str) -> set[str]:
         """Objects, as the JSON interface lists them."""
-        listed = json.loads(self._ask("GET", f"/storage/v1/b/{bucket}/o", {"prefix": f"{prefix}/"}))
+        listed = json.loads(self._request("GET", f"/storage/v1/b/{bucket}/o", {"prefix": f"{prefix}/"}))
         return {item["name"] for item in listed.get("items", [])}
 
-    def _ask(self, method: str, path: str, query: dict[str, str], body: bytes | None = None) -> bytes:
+    def _request(self, method: str, path: str, query: dict[str, str], body: bytes | None = None) -> bytes:
         address = f"{self.server_url}{path}?{urlencode(query)}"
         request = urllib.request.Request(address, body, {"Content-Type": "application/json"}, method=method)  # noqa: S310 -- http of this machine
         with urllib.request.urlopen(request) as answer:  # noqa: S310 -- as above

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from spark_jobs.identity import service
 from spark_jobs.identity.aws_profiles import files_of, profile
-from spark_jobs.identity.aws_signature import AwsKeys, Scope, signed_headers
+from spark_jobs.identity.aws_signature import AwsKeys, SignatureScope, signed_headers
 from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.identity.leases import TimedSecret, leased
 
@@ -75,6 +75,7 @@ def identity_of(environment: Mapping[str, str], region: str, seconds: float) -> 
 
     Raises CredentialsError; where there is none, with what was looked for.
     """
+    # The order is that of the SDKs, so that Spark, which searches by itself, finds the same.
     search = _Search(environment, region, seconds)
     if environment.get("AWS_ACCESS_KEY_ID") and environment.get("AWS_SECRET_ACCESS_KEY"):
         return _of_variables(environment)
@@ -137,6 +138,7 @@ def _of_role(search: _Search, name: str, settings: Mapping[str, str], leading: t
     session = settings.get("role_session_name") or _SESSION
     if settings.get("web_identity_token_file"):
         return _by_web_identity(search, settings["web_identity_token_file"], role, session, origin)
+    # Whose keys sign is found before anything is asked, since a lease waits for no other.
     source = _source_of(search, name, settings, (*leading, name))
     url = _sts(search)
 
@@ -152,7 +154,7 @@ def _of_role(search: _Search, name: str, settings: Mapping[str, str], leading: t
         if lifetime := settings.get("duration_seconds"):
             form["DurationSeconds"] = lifetime
         headers = signed_headers(
-            source.keys, Scope(search.region, "sts", datetime.now(UTC)), url, urlencode(form).encode()
+            source.keys, SignatureScope(search.region, "sts", datetime.now(UTC)), url, urlencode(form).encode()
         )
         return _sts_lease(service.answer("AWS STS", url, seconds=search.seconds, headers=headers, form=form))
 
@@ -200,6 +202,7 @@ def _of_process(origin: str, command: str, seconds: float) -> AwsIdentity:
             raise CredentialsError(f"{label} cannot be run: {reason}", True) from None
         if ran.returncode:
             raise CredentialsError(f"{label} ended with exit status {ran.returncode}; run it by hand", True)
+        # Keys without an end are those of this process until it ends.
         names = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
         fields = service.fields_of(label, ran.stdout, *names)
         access, secret, session, expiration = fields

@@ -23,7 +23,7 @@ class AwsKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SignatureScope:
     """What a signature is for: a service in a region, at a moment (UTC)."""
 
     region: str
@@ -39,7 +39,7 @@ class Scope:
         return f"{self.now:%Y%m%dT%H%M%SZ}"
 
 
-def signature(secret: str, scope: Scope, request: str) -> str:
+def signature(secret: str, scope: SignatureScope, request: str) -> str:
     """The signature of a request in its canonical form, in hex."""
     text = f"AWS4-HMAC-SHA256\n{scope.moment}\n{scope.text}\n{hashlib.sha256(request.encode()).hexdigest()}"
     key = f"AWS4{secret}".encode()
@@ -48,7 +48,7 @@ def signature(secret: str, scope: Scope, request: str) -> str:
     return hmac.digest(key, text.encode(), "sha256").hex()
 
 
-def signed_headers(keys: AwsKeys, scope: Scope, url: str, body: bytes) -> Mapping[str, str]:
+def signed_headers(keys: AwsKeys, scope: SignatureScope, url: str, body: bytes) -> Mapping[str, str]:
     """The headers of a POST of a form to the root of a service."""
     headers = {
         "content-type": "application/x-www-form-urlencoded",

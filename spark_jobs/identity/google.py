@@ -51,6 +51,7 @@ def token(environment: Mapping[str, str], scope: str, seconds: float) -> TimedSe
     """
     if path := credentials_file(environment):
         return _of_file(path, scope, seconds)
+    # A machine's own server, which only requests with this header reach.
     label = "Google's metadata server"
     host = environment.get("GCE_METADATA_HOST") or _METADATA
     address = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"

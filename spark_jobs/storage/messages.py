@@ -50,24 +50,25 @@ def _facts(root: str, scheme: str) -> dict[str, str]:
     kind, origin = shown(root) or ("", "")
     facts = {"bucket": urlsplit(root).netloc, "region": settings.region}
     if scheme == AZURE:
-        where = settings.endpoint or f"Azure ({account_of(root)})"
+        address = settings.endpoint or f"Azure ({account_of(root)})"
         kind, origin = (kind, origin) if kind else kind_on_azure(settings, {})
         renewal = {
             "account key": f"set {origin} to a key of it",
             "shared access signature": f"set {origin} to one that is valid, for all of the container",
         }.get(kind, "give it the role Storage Blob Data Contributor for the container")
         facts |= {"account": account_of(root), "bucket": container_of(root), "kind": kind, "renewal": renewal}
-        return facts | {"identity": origin, "where": where}
+        facts["or_ended"] = ", or has ended" if kind == "shared access signature" else ""
+        return facts | {"identity": origin, "where": address}
     if scheme == GOOGLE:
-        where = settings.endpoint or "Google"
-        return facts | {"identity": origin or "this process", "where": where}
+        address = settings.endpoint or "Google"
+        return facts | {"identity": origin or "this process", "where": address}
     # Keys of variables are set; those of a role are the cloud's.
-    where = settings.endpoint or f"AWS ({settings.region})"
+    address = settings.endpoint or f"AWS ({settings.region})"
     named = (settings.access_key_env, settings.secret_key_env)
     access, secret = named if all(named) else ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     origin = origin or str(access)
     renewal = f"set {access} and {secret} to keys" if origin == access else "see that it is an identity"
-    return facts | {"identity": origin, "where": where, "renewal": f"{renewal} of {where}"}
+    return facts | {"identity": origin, "where": address, "renewal": f"{renewal} of {address}"}
 
 
 def _template(text: str, meanings: "dict[tuple[str, ...], str]") -> str | None:
@@ -128,8 +129,8 @@ _OF_AZURE = {
         "AuthorizationResourceTypeMismatch",
         "403 Forbidden",
     ): (
-        "the {kind} of {identity} has no permission for it; allow it to list the container, and to read, write and "
-        "delete its blobs (the role Storage Blob Data Contributor)"
+        "the {kind} of {identity} has no permission for it{or_ended}; allow it to list the container, and to read, "
+        "write and delete its blobs (the role Storage Blob Data Contributor)"
     ),
     ("ServerBusy", "503 Service Unavailable"): _OVERLOADED,
 }

@@ -5,6 +5,7 @@ Not here: what each service of a cloud is asked (spark_jobs/identity).
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from spark_jobs.delta.commits import commit, write_checkpoint
 from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.errors import ConfigError, LakeError
+from spark_jobs.runtime.provision import cache_dir
 from spark_jobs.storage import reach
 from tests.azurite import HOST, Azurite, signature_for
 from tests.fix_store import require_azurite
@@ -34,7 +36,7 @@ __all__ = ["environment"]
 
 pytestmark = pytest.mark.stores
 
-ROOT = Path(__file__).parents[2]
+ROOT, CACHE = Path(__file__).parents[2], cache_dir()
 LIFETIME, SECONDS = 2.0, 5.0
 NAMED = ("access_key_env", "secret_key_env", "session_token_env")
 
@@ -146,20 +148,11 @@ def test_a_shared_access_signature_is_enough_until_it_ends(
     assert check.status == "ok", check
     assert check.value.endswith("by conditional puts, with the shared access signature of SIGNATURE")
     assert commit_for(f"{lake}/t", 0.5)
-    for signature, problem in [
-        (
-            signature_for("by-signature", -60),
-            "the store does not accept the shared access signature of SIGNATURE for the account test",
-        ),
-        (
-            signature_for("by-signature", 600, "rl"),
-            "the shared access signature of SIGNATURE has no permission for it; allow it to",
-        ),
-    ]:
+    for signature in (signature_for("by-signature", -60), signature_for("by-signature", 600, "rl")):
         environment.setenv("SIGNATURE", signature)
         with pytest.raises(LakeError) as refused:
             commit(new_table(f"{lake}/other", {"a": "INT"}, {}))
-        assert problem in str(refused.value)
+        assert "signature of SIGNATURE has no permission for it, or has ended; allow it to list" in str(refused.value)
         assert signature.rpartition("sig=")[2] not in str(refused.value)
 
 
@@ -185,7 +178,9 @@ def read_by_spark(path: str, settings: ObjectStore) -> str:
     file = data_files.write(path, pa.table({"a": pa.array([1, 2], pa.int32())}), snapshot.schema, {})
     assert commit(snapshot, adds=[file]) == version + 1
     command = [sys.executable, "-m", "tests.stores.reading", path, settings.model_dump_json()]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # The home of the test has no profiles, and no jars either.
+    variables = os.environ | {"STRATALOG_CACHE": str(CACHE)}
+    ran = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return ran.stdout.strip()
 

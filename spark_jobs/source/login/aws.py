@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from spark_jobs.config.servers import MySQL
 from spark_jobs.identity.aws import identity_of
-from spark_jobs.identity.aws_signature import AwsKeys, Scope, signature
+from spark_jobs.identity.aws_signature import AwsKeys, SignatureScope, signature
 from spark_jobs.identity.errors import CredentialsError
 
 _LIFETIME_SECONDS = 900
@@ -32,7 +32,7 @@ def token(settings: MySQL) -> str:
 
 def presigned(settings: MySQL, region: str, keys: AwsKeys, now: datetime) -> str:
     """The URL of ``connect`` without its scheme, signed by Signature Version 4 in its query."""
-    scope = Scope(region, "rds-db", now)
+    scope = SignatureScope(region, "rds-db", now)
     parameters = {
         "Action": "connect",
         "DBUser": settings.user,

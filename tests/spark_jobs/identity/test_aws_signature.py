@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 
-from spark_jobs.identity.aws_signature import AwsKeys, Scope, signature
+from spark_jobs.identity.aws_signature import AwsKeys, SignatureScope, signature
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 
@@ -12,7 +12,7 @@ def test_a_signature_is_that_of_amazon_s_example() -> None:
         "host:iam.amazonaws.com\nx-amz-date:20150830T123600Z\n\ncontent-type;host;x-amz-date\n"
         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     )
-    scope = Scope("us-east-1", "iam", datetime(2015, 8, 30, 12, 36, tzinfo=UTC))
+    scope = SignatureScope("us-east-1", "iam", datetime(2015, 8, 30, 12, 36, tzinfo=UTC))
     assert signature(SECRET, scope, request) == "5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7"
 
 
