@@ -101,8 +101,8 @@ _OF_S3 = {
         "the store has no space left, or no more of it for {bucket}; free space or raise the quota, and run again"
     ),
     ("AccessDenied", "403 Forbidden", "Status Code: 403"): (
-        "{identity} has no permission for it; allow it to list the bucket (s3:ListBucket), and to read, write and "
-        "delete its objects (s3:GetObject, s3:PutObject, s3:DeleteObject)"
+        "the keys of {identity} have no permission for it; allow them to list the bucket (s3:ListBucket), and to read, "
+        "write and delete its objects (s3:GetObject, s3:PutObject, s3:DeleteObject)"
     ),
 }
 """By codes of S3, or words of clients for them; what is less specific comes last."""
@@ -143,8 +143,8 @@ _OF_GOOGLE = {
     ),
     ("SlowDown", "503 Service Unavailable", "429 Too Many Requests"): _OVERLOADED,
     ("AccessDenied", "403 Forbidden"): (
-        "{identity} has no permission for it; give it the role Storage Object User (roles/storage.objectUser) for the "
-        "bucket"
+        "the token of {identity} has no permission for it; give it the role Storage Object User "
+        "(roles/storage.objectUser) for the bucket"
     ),
 }
 """As above, of Google."""

@@ -111,7 +111,7 @@ def test_refusals_of_azure(text: str, match: str) -> None:
             "s3a://bucket",
             ("keys", "the role of this instance"),
             "<Code>AccessDenied</Code>",
-            "the role of this instance has no permission for it; allow it to list the bucket",
+            "the keys of the role of this instance have no permission for it; allow them to list the bucket",
         ),
         (
             "abfss://lake@acc.dfs.core.windows.net",
@@ -129,7 +129,7 @@ def test_refusals_of_azure(text: str, match: str) -> None:
             "gs://lake",
             ("token", "/keys/lake.json"),
             "403 Forbidden <Code>AccessDenied</Code>",
-            "/keys/lake.json has no permission for it; give it the role Storage Object User",
+            "the token of /keys/lake.json has no permission for it; give it the role Storage Object User",
         ),
         ("gs://lake", ("token", "x"), "<Code>NoSuchBucket</Code>", "there is no bucket lake at Google; create it"),
         ("gs://lake", ("token", "x"), "401 Unauthorized", "the store does not accept the token of x"),
