@@ -124,7 +124,7 @@ test-stores: java $(DEV) delta classes mysql s3 ## lakes on S3, and on Azure and
 	@$(STEP) 'Lakes on Azure: what differs there'
 	@STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=200 $(PYTEST) -m 'azure' $(STORES)
 	@$(STEP) 'Lakes on Google: what differs there'
-	@STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=100 $(PYTEST) -m 'google' $(STORES)
+	@STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=60 $(PYTEST) -m 'google' $(STORES)
 
 # The long ones, every verb and packaging, are left out: make test-cluster CLUSTER=cluster.
 CLUSTER ?= cluster and not long
@@ -161,7 +161,7 @@ test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leave
 	run 'pipelines, by Spark alone' STRATALOG_READS=spark STRATALOG_TASKS=spark $(PYTEST) -m 'spark and not long and not stores and not cluster' $(READING); \
 	run 'every verb on clusters' $(PY) -m pytest -m 'cluster and long' tests/cluster; \
 	run 'lakes on Azure' STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=1000 $(PYTEST) -m 'stores and not long' $(STORES) tests/cluster/test_stores.py; \
-	run 'lakes on Google' STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=1000 $(PYTEST) -m 'google' $(STORES); \
+	run 'lakes on Google' STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=600 $(PYTEST) -m 'google' $(STORES); \
 	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 FUZZ_SECONDS=300 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
 	rm -rf .soak && mkdir .soak; \
 	run 'half an hour of faults' $(PY) -u -m tests.soak $(SOAK_SECONDS) .soak; \
