@@ -55,6 +55,8 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[TokenService]:
                 self.send_header("Location", content.decode())
             if status == 200 and content.startswith(b"{"):
                 self.send_header("Content-Type", "application/json")
+            if "metadata-flavor" in headers:  # by which clients of Google know its metadata server
+                self.send_header("Metadata-Flavor", headers["metadata-flavor"])
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             with suppress(BrokenPipeError):  # who asked may have given up
@@ -193,6 +195,8 @@ def google_metadata(tokens: Tokens) -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
         if asked.headers.get("metadata-flavor") != "Google":
             return 403, b""
+        if asked.path == "/":
+            return 200, b"computeMetadata/"
         if urlsplit(asked.path).path != "/computeMetadata/v1/instance/service-accounts/default/token":
             return 404, b""
         return 200, {"access_token": tokens.give(), "expires_in": round(tokens.seconds), "token_type": "Bearer"}

@@ -24,6 +24,14 @@ CONNECTOR = (
     ),
 )
 """Google's own file system for Hadoop, with what it needs."""
+_SIZES = {
+    "rewrite.max.chunk.size": 512 << 20,
+    "block.size": 64 << 20,
+    "outputstream.buffer.size": 8 << 20,
+    "inputstream.inplace.seek.limit": 8 << 20,
+    "inputstream.min.range.request.size": 2 << 20,
+}
+"""Hadoop's defaults of these, in bytes: it has them as ``64m``, for a connector that is not this one."""
 
 
 def google_jars() -> list[Path]:
@@ -38,9 +46,10 @@ def google_confs(store: LakeStore) -> dict[str, str]:
         f"{google}.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
         # The library's own search, whose order is that of identity/google.py; it renews what expires.
         f"{google}.auth.type": "APPLICATION_DEFAULT",
-        # A bucket is there; a project is not needed to find objects in it.
+        # Nothing is written by Spark, not even a marker of a folder.
         f"{google}.implicit.dir.repair.enable": "false",
     }
+    confs |= {f"{google}.{name}": str(size) for name, size in _SIZES.items()}
     if store.settings.endpoint:
         confs[f"{google}.storage.root.url"] = store.settings.endpoint
     return confs

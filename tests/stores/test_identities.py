@@ -181,7 +181,7 @@ def read_by_spark(path: str, settings: ObjectStore) -> str:
     # The home of the test has no profiles, and no jars either.
     variables = os.environ | {"STRATALOG_CACHE": str(CACHE)}
     ran = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.returncode == 0, ran.stderr[:3000]
     return ran.stdout.strip()
 
 
