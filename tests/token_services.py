@@ -197,6 +197,9 @@ def google_metadata(tokens: Tokens) -> Callable[[Asked], Answer]:
             return 403, b""
         if asked.path == "/":
             return 200, b"computeMetadata/"
+        if asked.path == "/computeMetadata/v1/instance/service-accounts/?recursive=true":
+            scopes = ["https://www.googleapis.com/auth/cloud-platform"]
+            return 200, {"default": {"aliases": ["default"], "email": "lake@shop.test", "scopes": scopes}}
         if urlsplit(asked.path).path != "/computeMetadata/v1/instance/service-accounts/default/token":
             return 404, b""
         return 200, {"access_token": tokens.give(), "expires_in": round(tokens.seconds), "token_type": "Bearer"}
