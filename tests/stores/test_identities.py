@@ -206,26 +206,7 @@ def test_spark_has_the_keys_of_the_instance(
     summary.append("S3: Spark reads by the role of an instance")
 
 
-@pytest.mark.google
-def test_spark_has_the_token_of_the_machine(
-    google_store: GoogleStore, store_keys: None, environment: pytest.MonkeyPatch, summary: list[str]
-) -> None:
-    lake, tokens = google_store.make_bucket("spark-by-machine"), Tokens(3600)
-    reach.use(google_store.store("spark-by-machine"))
-    google_store.require(tokens)
-    try:
-        with serving(google_metadata(tokens)) as machine:
-            environment.setenv("GCE_METADATA_HOST", machine.url.removeprefix("http://"))
-            assert read_by_spark(f"{lake}/t", google_store.settings()) == "[(1,), (2,)]"
-            assert google_store.refused == 0
-            assert len(tokens.ends) >= 2, "the JVM asked the machine, too"
-    finally:
-        google_store.require(None)
-    summary.append("Google: Spark reads by a machine's service account")
-
-
 @pytest.mark.azure
-@pytest.mark.parametrize("is_read_by_spark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_tokens_of_a_machine_on_azure_end_amid_commits(
     is_read_by_spark: bool, store_keys: None, environment: pytest.MonkeyPatch, tmp_path: Path, summary: list[str]
 ) -> None:
@@ -258,7 +239,4 @@ def test_the_tokens_of_a_machine_on_azure_end_amid_commits(
         commits = commit_for(f"{lake}/t", SECONDS)
         count = len(given)
         assert count >= 3
-        if is_read_by_spark:
-            assert read_by_spark(f"{lake}/read", settings) == "[(1,), (2,)]"
-            assert len(given) > count, "the JVM asked the machine, too"
     summary.append(f"Azure: {commits} commits by a managed identity, {len(given)} tokens of 3 s")
