@@ -125,11 +125,13 @@ test-checked: $(DEV) ## tests of kernels and rows, and what the fuzzer found, wi
 STORES = tests/stores $(addprefix tests/spark_jobs/,runtime storage)
 
 .PHONY: test-stores
-test-stores: java $(DEV) delta classes mysql s3 ## lakes on S3, and on Azure what differs there: servers that Go builds and npm fetches: minutes
+test-stores: java $(DEV) delta classes mysql s3 ## lakes on S3, and on Azure and Google what differs there: servers that Go builds and npm fetches: minutes
 	@$(STEP) 'Lakes on S3'
 	@$(PYTEST) -m 'stores and not cluster and not long' $(STORES)
 	@$(STEP) 'Lakes on Azure: what differs there'
 	@STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=100 $(PYTEST) -m 'azure' $(STORES)
+	@$(STEP) 'Lakes on Google: what differs there'
+	@STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=60 $(PYTEST) -m 'google' $(STORES)
 
 # The long ones, every verb and packaging, are left out: make test-cluster CLUSTER=cluster.
 CLUSTER ?= cluster and not long
@@ -176,6 +178,7 @@ test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leave
 	run 'every verb on clusters' $(PY) -m pytest -m 'cluster and long' tests/cluster; \
 	run 'lakes on Azure' STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=1000 $(PYTEST) -m 'stores and not long' $(STORES) tests/cluster/test_stores.py; \
 	run 'a race on S3' STRATALOG_RACE_COMMITS=1000 $(PYTEST) -m 'stores' tests/stores/test_race.py; \
+	run 'lakes on Google' STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=600 $(PYTEST) -m 'google' $(STORES); \
 	run 'more random examples' STRATALOG_EXAMPLES=300 CI= $(PYTEST) -m '$(EXAMPLES)' tests/spark_jobs; \
 	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=100 FUZZ_SECONDS=300 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
 	rm -rf .soak && mkdir .soak; \
@@ -185,6 +188,7 @@ test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leave
 .PHONY: fetch
 fetch: $(DEV) s3 hadoop ## what tests of stores, clusters and dashboards need: jars, and programs that Go builds and npm fetches: minutes
 	@$(PY) -m spark_jobs.runtime.azure >/dev/null
+	@$(PY) -m spark_jobs.runtime.google >/dev/null
 	@$(PY) -m tests.programs
 
 FUZZ_SECONDS ?= 60

@@ -8,9 +8,12 @@ import hmac
 import os
 import re
 import shutil
+import ssl
 import subprocess
+import time
 import urllib.request
 from base64 import b64decode, b64encode
+from datetime import UTC, datetime
 from email.utils import formatdate
 from html import unescape
 from pathlib import Path
@@ -47,18 +50,19 @@ def installed() -> Path:
 class Azurite(ServerProcess):
     """A server of one folder and one account."""
 
-    def __init__(self, folder: Path, *, tls: tuple[Path, Path] | None = None) -> None:
+    def __init__(self, folder: Path, *, tls: tuple[Path, Path] | None = None, takes_tokens: bool = False) -> None:
         super().__init__(free_port(), tls=tls is not None)
         self._folder = folder / "blobs"
         options = ["--cert", str(tls[0]), "--key", str(tls[1])] if tls else []
+        options += ["--oauth", "basic"] if takes_tokens else []
         address = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self._folder)]
         quiet = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
         environment = os.environ | {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"}
         self.launch([str(installed()), *address, *quiet, *options], environment)
 
-    def make_bucket(self, name: str) -> str:
-        """Returns the address of a lake in a new container."""
-        request(self.url, "PUT", f"/{name}", {"restype": "container"})
+    def make_bucket(self, name: str, ca: Path | None = None) -> str:
+        """Returns the address of a lake in a new container. ca: certificates that the server's is signed by."""
+        request(self.url, "PUT", f"/{name}", {"restype": "container"}, ca)
         return f"{self.store(name).root}/lake"
 
     def store(self, name: str, **changes: object) -> LakeStore:
@@ -86,7 +90,17 @@ class Azurite(ServerProcess):
         return {unescape(name) for name in re.findall("<Name>([^<]+)</Name>", listed)}
 
 
-def request(url: str, method: str, path: str, query: dict[str, str]) -> bytes:
+def signature_for(container: str, seconds: float, permissions: str = "racwdl") -> str:
+    """A shared access signature for a container, until so many seconds from now."""
+    end = f"{datetime.fromtimestamp(time.time() + seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    resource = f"/blob/{ACCOUNT}/{container}"
+    # Permissions, begin, end, resource, identifier, addresses, protocol, version, kind, and seven that are empty.
+    text = "\n".join([permissions, "", end, resource, "", "", "", _API, "c", *7 * [""]])
+    signature = b64encode(hmac.new(b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest()).decode()
+    return urlencode({"sp": permissions, "se": end, "sv": _API, "sr": "c", "sig": signature})
+
+
+def request(url: str, method: str, path: str, query: dict[str, str], ca: Path | None = None) -> bytes:
     """A request without a body, signed by the account's key (Shared Key)."""
     location, date = f"/{ACCOUNT}{path}", formatdate(usegmt=True)
     signed_headers = f"x-ms-date:{date}\nx-ms-version:{_API}\n"
@@ -96,6 +110,7 @@ def request(url: str, method: str, path: str, query: dict[str, str]) -> bytes:
     headers = {"x-ms-date": date, "x-ms-version": _API, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
     address = f"{url}{location}?{urlencode(query, quote_via=quote)}"
     to_send = urllib.request.Request(address, None, headers, method=method)  # noqa: S310 -- http of this machine
-    with urllib.request.urlopen(to_send) as answer:  # noqa: S310 -- as above
+    context = ssl.create_default_context(cafile=str(ca)) if ca else None
+    with urllib.request.urlopen(to_send, context=context) as answer:  # noqa: S310 -- as above
         content: bytes = answer.read()
     return content

@@ -1,4 +1,7 @@
-"""The object stores of a run. Put here: the fixtures. Not here: the servers (gateway.py, azurite.py)."""
+"""The object stores of a run.
+
+Put here: the fixtures. Not here: the servers (gateway.py, azurite.py, google_store.py).
+"""
 
 import os
 import uuid
@@ -7,13 +10,18 @@ from collections.abc import Iterator
 import pytest
 
 from spark_jobs.errors import ConfigError
+from spark_jobs.identity import leases
 from spark_jobs.storage import reach
 from tests.azurite import ACCOUNT_KEY, KEY, Azurite, installed
 from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, TOKEN, Gateway, built
+from tests.google_store import GoogleStore
+from tests.google_store import built as google_store_program
+from tests.token_services import Tokens, google_metadata, serving
 
 KIND = os.environ.get("STRATALOG_TEST_STORE", "s3")
-"""The kind of store that tests of stores run on: ``s3`` or ``azure``. One a process, whose JVM has the jars of one."""
-Server = Gateway | Azurite
+"""The kind of store that tests of stores run on: ``s3``, ``azure`` or ``google``. One a process, whose JVM has the jars
+of one."""
+Server = Gateway | Azurite | GoogleStore
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +45,29 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 
 @pytest.fixture(scope="session")
+def google_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleStore]:
+    """The server of Google's storage, for what is of Google alone; skipped where it cannot be had."""
+    if KIND != "google":
+        pytest.skip("is of Google alone: STRATALOG_TEST_STORE=google")
+    try:
+        google_store_program()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    with GoogleStore(tmp_path_factory.mktemp("google")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def google_machine() -> Iterator[str]:
+    """Google's metadata server of a machine with a service account, by host and port."""
+    with serving(google_metadata(Tokens(3600))) as service:
+        yield service.url.removeprefix("http://")
+
+
+@pytest.fixture(scope="session")
 def store_server(request: pytest.FixtureRequest) -> Server:
     """The server of the kind that is tested."""
-    server: Server = request.getfixturevalue("azurite" if KIND == "azure" else "gateway")
+    server: Server = request.getfixturevalue({"azure": "azurite", "google": "google_store"}.get(KIND, "gateway"))
     return server
 
 
@@ -62,13 +90,18 @@ def require_azurite() -> None:
 
 
 @pytest.fixture
-def store_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def store_keys(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Keys of all kinds in the environment; settings of stores are forgotten afterwards."""
+    if KIND == "google":
+        monkeypatch.setenv("GCE_METADATA_HOST", request.getfixturevalue("google_machine"))
+        monkeypatch.setenv("CLOUDSDK_CONFIG", "/nowhere")
     monkeypatch.setenv(ACCESS, ROOT_KEY)
     monkeypatch.setenv(SECRET, ROOT_SECRET)
     monkeypatch.setenv(KEY, ACCOUNT_KEY)
     monkeypatch.delenv(TOKEN, raising=False)
     monkeypatch.setattr(reach, "_in_use", {})
+    monkeypatch.setattr(reach, "_shown", {})
+    monkeypatch.setattr(leases, "_leases", {})
 
 
 @pytest.fixture

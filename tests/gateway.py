@@ -23,12 +23,14 @@ from spark_jobs.runtime.provision import made_once
 from tests import go_programs
 from tests.proxy import Listener
 from tests.server_process import ServerProcess, free_port
+from tests.token_services import Asked, Tokens, aws_signature, signed_names
 
 VERSION = "v1.8.0"
 MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
 ROOT_KEY, ROOT_SECRET = "root-of-tests", "secret-of-tests"
 ACCESS, SECRET, TOKEN = "TEST_STORE_KEY", "TEST_STORE_SECRET", "TEST_STORE_TOKEN"
 """Variables of the environment that hold keys in tests."""
+_SESSION = "x-amz-security-token"
 
 
 def built() -> Path:
@@ -169,6 +171,43 @@ class FaultyProxy(Listener):
             if b"transfer-encoding: chunked" in answer.lower():
                 return answer + _chunks(reading.readline, reading.read)
             return answer + reading.read(_length(answer))
+
+
+class SessionGuard(FaultyProxy):
+    """Stands before a server of S3 that knows no sessions: refuses tokens that have ended, and wrong signatures.
+
+    What passes is signed again without the token, by the root's keys, which the sessions have.
+    """
+
+    def __init__(self, upstream: int, tokens: Tokens) -> None:
+        self.tokens, self.refused = tokens, 0
+        super().__init__(upstream, lambda _method, _path: None)
+
+    def _passed_on(self, head: bytes, body: bytes, method: bytes) -> bytes:
+        target = head.split(b" ", 2)[1].decode()
+        lines = [line.partition(": ") for line in head.decode().split("\r\n")[1:] if line]
+        asked = Asked(method.decode(), target, {name.lower(): value for name, _, value in lines}, body)
+        problem = self._problem(asked)
+        if problem:
+            self.refused += 1
+            return refusal("400 Bad Request", problem)
+        names = [name for name in signed_names(asked.headers) if name != _SESSION]
+        signed = aws_signature(asked, ROOT_SECRET, names, asked.headers["x-amz-content-sha256"])
+        by = re.sub("SignedHeaders=.*", "", asked.headers["authorization"])
+        kept = {name: value for name, value in asked.headers.items() if name != _SESSION}
+        kept["authorization"] = f"{by}SignedHeaders={';'.join(names)}, Signature={signed}"
+        passed = "".join(f"{name}: {value}\r\n" for name, value in kept.items())
+        return super()._passed_on(f"{asked.method} {target} HTTP/1.1\r\n{passed}\r\n".encode(), body, method)
+
+    def _problem(self, asked: Asked) -> str | None:
+        headers = asked.headers
+        if not self.tokens.is_valid(headers.get(_SESSION, "")):
+            return "ExpiredToken"
+        names = signed_names(headers)
+        signed = aws_signature(asked, ROOT_SECRET, names, headers["x-amz-content-sha256"])
+        if _SESSION not in names or headers["authorization"].rpartition("Signature=")[2] != signed:
+            return "SignatureDoesNotMatch"
+        return None
 
 
 def refusal(status: str, code: str) -> bytes:

@@ -1,15 +1,23 @@
 """Programs of the tests that are not Python's, all at once: ``python -m tests.programs``, a part of ``make fetch``.
 
-Put here: their list. Not here: how one is built or fetched (gateway.py, azurite.py, otel_collector.py,
-grafana_types.py, dbt_environment.py), nor the node of Kubernetes, which its own tests alone need (cluster/node.py).
+Put here: their list. Not here: how one is built or fetched (gateway.py, azurite.py, google_store.py,
+otel_collector.py, grafana_types.py, dbt_environment.py), nor the node of Kubernetes, which its own tests alone need
+(cluster/node.py).
 """
 
 import sys
 
 from spark_jobs.errors import ConfigError
-from tests import azurite, dbt_environment, gateway, grafana_types, otel_collector
+from tests import azurite, dbt_environment, gateway, google_store, grafana_types, otel_collector
 
-PROGRAMS = (gateway.built, azurite.installed, grafana_types.program, otel_collector.built, dbt_environment.installed)
+PROGRAMS = (
+    gateway.built,
+    azurite.installed,
+    google_store.installed,
+    grafana_types.program,
+    otel_collector.built,
+    dbt_environment.installed,
+)
 
 
 def main() -> None:

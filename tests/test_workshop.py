@@ -29,7 +29,7 @@ WITHOUT_TWIN = {
     "spark_jobs/ddl/operations.py",
     "spark_jobs/pipeline/initial_load/context.py",
     "spark_jobs/pipeline/outcome.py",
-    "spark_jobs/source/login/errors.py",
+    "spark_jobs/identity/errors.py",
 }
 """Modules without a test of their own: two lines that every test of a process runs, and values without behaviour."""
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from spark_jobs.checks import Check, ok, problem, run_checks, warning
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import local_path, no_folder
-from spark_jobs.storage.files import is_stored, names, reason, why_not_supported
+from spark_jobs.storage.files import is_stored, names, reason
 from spark_jobs.storage.objects import ObjectPath, create
+from spark_jobs.storage.reach import shown
 
 
 def check_lake(root: str) -> Iterator[Check]:
@@ -60,10 +61,6 @@ def _remote(lake: ObjectPath) -> Check:
     trial = lake / _probe_name()
     try:
         names(lake)
-        refusal = why_not_supported(lake)
-        if refusal:
-            problem_text, _, remedy = refusal.rpartition("; ")
-            return problem("writable", f"{lake}: {problem_text}", remedy)
         is_exclusive = create(trial, b"first") and not create(trial, b"second")
         trial.read_bytes()
         trial.unlink()
@@ -84,7 +81,8 @@ def _remote(lake: ObjectPath) -> Check:
         )
     if is_left:
         return problem("writable", f"{lake}: an object is there after its removal", "use a store that is consistent")
-    return ok("writable", f"{lake}, by conditional puts")
+    kind, origin = shown(lake.root) or ("", "")
+    return ok("writable", f"{lake}, by conditional puts, with the {kind} of {origin}")
 
 
 def _probe_name() -> str:

@@ -15,7 +15,7 @@ from pydantic import (
 from spark_jobs.config.model import DUMP_OF_FILES, ONE_ORIGIN, Pipeline, RouteRule, SourceSettings
 from spark_jobs.config.modes import ModeRule, Modes, problem_of_modes
 from spark_jobs.config.routes import Route, Routes, problems_of_routes
-from spark_jobs.config.store import AZURE, S3, ObjectStore, store_scheme
+from spark_jobs.config.store import AZURE, GOOGLE, S3, ObjectStore, store_scheme
 from spark_jobs.config.table_patterns import Pattern, Scope
 from spark_jobs.config.values import SOURCE_NAME, VARIABLE, pattern_text
 
@@ -173,11 +173,17 @@ def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> It
                 yield key, f"the variable {variable[1]} of the environment is empty"
 
 
-_REQUIRED_KEYS = {S3: ("access_key_env", "secret_key_env"), AZURE: ("account_key_env",)}
-"""Keys of ``store:`` that name a variable which the environment must have, by the scheme of the lake."""
+_NAMED_KEYS = {
+    S3: ("access_key_env", "secret_key_env", "session_token_env"),
+    AZURE: ("account_key_env", "sas_token_env"),
+    GOOGLE: (),
+}
+"""Keys of ``store:`` that name a variable of the environment, by the scheme of the lake."""
+_OPTIONAL_KEYS = ("session_token_env",)
 _KEYS_OF_OTHERS = {
-    S3: _REQUIRED_KEYS[AZURE],
-    AZURE: (*_REQUIRED_KEYS[S3], "session_token_env", "region", "path_style"),
+    S3: _NAMED_KEYS[AZURE],
+    AZURE: (*_NAMED_KEYS[S3], "region", "path_style"),
+    GOOGLE: (*_NAMED_KEYS[S3], *_NAMED_KEYS[AZURE], "region", "path_style"),
 }
 
 
@@ -198,9 +204,9 @@ def problems_of_store(pipeline: Pipeline | None, environment: Mapping[str, str])
             yield "store", f"is for a lake on an object store (s3a://bucket/prefix), and lake: is {pipeline.lake}"
         return
     yield from _keys_of_other_stores(pipeline.store, scheme)
-    for key in _REQUIRED_KEYS[scheme]:
+    for key in _NAMED_KEYS[scheme]:
         name = getattr(pipeline.store, key)
-        if not environment.get(name):
+        if name and key not in _OPTIONAL_KEYS and not environment.get(name):
             yield f"store.{key}", f"the environment has no variable {name}, which holds a key of the object store"
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3") if scheme == S3 else ():
         if environment.get(name) and pipeline.store.endpoint is None:

@@ -394,10 +394,10 @@ class Pipeline(Model):
 
     path: Path
     lake: Annotated[str, AfterValidator(lake_text)]
-    """Path of the tables: a local path, a bucket of S3 (``s3a://bucket/prefix``), or a container on Azure
-    (``abfss://container@account.dfs.core.windows.net/prefix``)."""
+    """Path of the tables: a local path, a bucket of S3 (``s3a://bucket/prefix``) or Google (``gs://bucket/prefix``), or
+    a container on Azure (``abfss://container@account.dfs.core.windows.net/prefix``)."""
     store: ObjectStore = ObjectStore()
-    """Access to the object store of an ``s3a://`` or ``abfss://`` lake."""
+    """Access to the object store of an ``s3a://``, ``abfss://`` or ``gs://`` lake."""
     sources: dict[str, SourceSettings] = Field(min_length=1)
     """The logs, by name; the name is part of table paths."""
     tables: tuple[Annotated[str, AfterValidator(pattern_text)], ...] = ()

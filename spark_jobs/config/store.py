@@ -5,10 +5,10 @@ Put here: addresses of lakes, and how their store is reached. Not here: requests
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from spark_jobs.config.values import LocalPath, local_path
 
@@ -16,13 +16,14 @@ S3 = "s3a"
 """The scheme that paths on S3 have throughout; ``s3://`` and ``s3n://`` are read as it."""
 AZURE = "abfss"
 """The scheme that paths on Azure have throughout; ``abfs://`` is read as it."""
-_SPELLINGS = {"s3": S3, "s3n": S3, S3: S3, "abfs": AZURE, AZURE: AZURE}
+GOOGLE = "gs"
+"""The scheme of paths on Google Cloud Storage."""
+_SPELLINGS = {"s3": S3, "s3n": S3, S3: S3, "abfs": AZURE, AZURE: AZURE, GOOGLE: GOOGLE}
 _NEVER_RUN = {
     "wasb": "Azure",
     "wasbs": "Azure",
     "az": "Azure",
     "adl": "Azure",
-    "gs": "Google Cloud Storage",
     "oss": "Alibaba Cloud",
 }
 _OF_SPARK_ALONE = {"hdfs": "HDFS"}
@@ -33,13 +34,14 @@ _BUCKETS = {
         re.compile(r"[a-z0-9][a-z0-9-]+@[a-z0-9]{3,24}\.dfs\.[a-z0-9.-]+"),
         "a container and an account, as abfss://container@account.dfs.core.windows.net/prefix, and no key",
     ),
+    GOOGLE: (re.compile(r"[a-z0-9][a-z0-9._-]+"), "a bucket, as gs://bucket/prefix, and neither keys nor a port"),
 }
-_SUPPORTED = "use a local path, s3a:// or abfss://"
+_SUPPORTED = "use a local path, s3a://, abfss:// or gs://"
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def store_scheme(path: str) -> str | None:
-    """The scheme of the store that a path is on, ``s3a`` or ``abfss``; None where it is on none."""
+    """The scheme of the store that a path is on, ``s3a``, ``abfss`` or ``gs``; None where it is on none."""
     scheme, separator, _ = path.partition("://")
     return _SPELLINGS.get(scheme.lower()) if separator else None
 
@@ -88,30 +90,45 @@ VariableName = Annotated[str, AfterValidator(variable_name)]
 
 
 class ObjectStore(BaseModel):
-    """Access to the object store of an ``s3a://`` or ``abfss://`` lake, by Spark and without it.
+    """Access to the object store of an ``s3a://``, ``abfss://`` or ``gs://`` lake, by Spark and without it.
 
-    Keys are read from the environment, of this process and of executors.
+    Keys and identities come from the environment, of this process and of executors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     endpoint: Annotated[str, AfterValidator(endpoint_text)] | None = None
     """The address of a store that is compatible with S3, like ``https://s3.internal:9000``, or of one that is
-    compatible with Azure's and has the account in the path of requests; by default AWS, or Azure."""
+    compatible with Azure's and has the account in the path of requests, or with Google's; by default AWS, Azure or
+    Google."""
     region: str = Field("us-east-1", min_length=1)
     """S3: the region that requests are signed for."""
     path_style: bool | None = None
     """S3: whether the bucket is in the path of a request in place of its host; by default with an ``endpoint``."""
     ca: LocalPath | None = None
     """A PEM file of certificates that sign the endpoint's, besides those that the system trusts."""
-    access_key_env: VariableName = "AWS_ACCESS_KEY_ID"
-    """S3: the variable of the environment with the access key."""
-    secret_key_env: VariableName = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - a name
+    access_key_env: VariableName | None = None
+    """S3: the variable of the environment with the access key, in place of the identity that AWS's own programs find;
+    with ``secret_key_env``."""
+    secret_key_env: VariableName | None = None
     """S3: the variable of the environment with the secret key."""
-    session_token_env: VariableName = "AWS_SESSION_TOKEN"  # noqa: S105 - a name
+    session_token_env: VariableName | None = None
     """S3: the variable of the environment with the token of temporary keys; it may be missing."""
-    account_key_env: VariableName = "AZURE_STORAGE_KEY"
-    """Azure: the variable of the environment with the key of the storage account."""
+    account_key_env: VariableName | None = None
+    """Azure: the variable of the environment with the key of the storage account; by default AZURE_STORAGE_KEY, and
+    where that is not set, a shared access signature or an identity."""
+    sas_token_env: VariableName | None = None
+    """Azure: the variable of the environment with a shared access signature; by default AZURE_STORAGE_SAS_TOKEN."""
+
+    @model_validator(mode="after")
+    def _whole_keys(self) -> Self:
+        if (self.access_key_env is None) != (self.secret_key_env is None):
+            raise ValueError("access_key_env and secret_key_env are named together, or neither is")
+        if self.session_token_env and not self.access_key_env:
+            raise ValueError("session_token_env is for the keys of access_key_env and secret_key_env")
+        if self.account_key_env and self.sas_token_env:
+            raise ValueError("account_key_env and sas_token_env are each a way in; keep one of them")
+        return self
 
     @property
     def is_path_style(self) -> bool:
@@ -155,8 +172,17 @@ def container_of(root: str) -> str:
 
 
 def blob_endpoint(root: str, settings: ObjectStore) -> str:
-    """The address at which an account on Azure takes requests about blobs."""
+    """The address at which an account on Azure takes requests about blobs.
+
+    Those about blobs go there in accounts with a hierarchical namespace, too.
+    """
     host = urlsplit(root).netloc.partition("@")[2]
     if settings.endpoint:
         return f"{settings.endpoint}/{account_of(root)}"
     return f"https://{host.replace('.dfs.', '.blob.', 1)}"
+
+
+def environment_names(settings: ObjectStore) -> tuple[str, ...]:
+    """The variables that a store's settings name; what else the environment has is then not looked at."""
+    fields = ("access_key_env", "secret_key_env", "session_token_env", "account_key_env", "sas_token_env")
+    return tuple(name for field in fields if (name := getattr(settings, field)))

@@ -66,7 +66,8 @@ def why_not_store(path: str) -> str | None:
     if is_stored(path):
         return None
     return (
-        f"{path}: tables on {scheme_of(path)}: are not read or written; file systems, s3a:// and abfss:// are supported"
+        f"{path}: tables on {scheme_of(path)}: are not read or written; file systems, s3a://, abfss:// and gs:// are "
+        "supported"
     )
 
 

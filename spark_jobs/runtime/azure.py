@@ -7,6 +7,7 @@ Nothing of it is fetched or set for a lake that is not on Azure. ``python -m spa
 beforehand, and prints the jars' paths.
 """
 
+import os
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from spark_jobs.config.store import LakeStore
 from spark_jobs.runtime.key_providers import key_provider_jar, print_jars
 from spark_jobs.runtime.provision import Artifact, jars
+from spark_jobs.storage.credentials import kind_on_azure
 
 HADOOP_AZURE = (
     Artifact(
@@ -33,28 +35,51 @@ def azure_jars() -> list[Path]:
 
 
 def azure_confs(store: LakeStore) -> dict[str, str]:
-    """Spark's settings for a container. No key is among them: drivers and executors read their environment."""
+    """Spark's settings for a container. No key is among them: drivers and executors read their environment.
+
+    Which kind of credential there is, the environment of this process decides.
+    """
     hadoop, settings = "spark.hadoop.fs.azure", store.settings
+    kind, variable = kind_on_azure(settings, os.environ)
     confs = {
-        f"{hadoop}.account.auth.type": "SharedKey",
-        f"{hadoop}.account.keyprovider.{store.bucket.partition('@')[2]}": "stratalog.EnvironmentKey",
-        f"{hadoop}.stratalog.account_key_env": settings.account_key_env,
-        # The endpoint of blobs; the other is of accounts with a hierarchy.
-        f"{hadoop}.account.hns.enabled": "false",
-        f"{hadoop}.fns.account.service.type": "BLOB",
         # Of Java itself: the other one is a library that is not among the jars.
         f"{hadoop}.ssl.channel.mode": "Default_JSSE",
         f"{hadoop}.io.retry.max.retries": "4",
         f"{hadoop}.io.retry.max.backoff.interval": "5000",
     }
-    if settings.endpoint:
-        address = urlsplit(settings.endpoint)
-        is_tls = address.scheme == "https"
-        confs[f"{hadoop}.abfs.endpoint"] = f"{address.hostname}:{address.port or (443 if is_tls else 80)}"
-        if not is_tls:
-            confs["spark.hadoop.fs.abfss.impl"] = "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem"
-            confs[f"{hadoop}.always.use.https"] = "false"
-            confs[f"{hadoop}.networking.library"] = "JDK_HTTP_URL_CONNECTION"
+    if kind == "account key":
+        confs |= {
+            f"{hadoop}.account.auth.type": "SharedKey",
+            f"{hadoop}.account.keyprovider.{store.bucket.partition('@')[2]}": "stratalog.EnvironmentKey",
+            f"{hadoop}.stratalog.account_key_env": variable,
+        }
+    elif kind == "token":
+        confs |= {
+            f"{hadoop}.account.auth.type": "Custom",
+            f"{hadoop}.account.oauth.provider.type": "stratalog.EnvironmentToken",
+        }
+    else:
+        confs |= {
+            f"{hadoop}.account.auth.type": "SAS",
+            f"{hadoop}.sas.token.provider.type": "stratalog.EnvironmentSignature",
+            f"{hadoop}.stratalog.sas_token_env": variable,
+        }
+    return confs | (_confs_of_endpoint(hadoop, settings.endpoint) if settings.endpoint else {})
+
+
+def _confs_of_endpoint(hadoop: str, endpoint: str) -> dict[str, str]:
+    """Settings for a server that has the endpoint of blobs alone; of Azure, ABFS finds out what an account has."""
+    address = urlsplit(endpoint)
+    is_tls = address.scheme == "https"
+    confs = {
+        f"{hadoop}.account.hns.enabled": "false",
+        f"{hadoop}.fns.account.service.type": "BLOB",
+        f"{hadoop}.abfs.endpoint": f"{address.hostname}:{address.port or (443 if is_tls else 80)}",
+    }
+    if not is_tls:
+        confs["spark.hadoop.fs.abfss.impl"] = "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem"
+        confs[f"{hadoop}.always.use.https"] = "false"
+        confs[f"{hadoop}.networking.library"] = "JDK_HTTP_URL_CONNECTION"
     return confs
 
 

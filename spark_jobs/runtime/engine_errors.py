@@ -34,7 +34,7 @@ _REMEDIES = {
     "input/output error": "look at the disk, and run again",
 }
 _ELSEWHERE = "let the user that runs this write there, or set lake: in the configuration to another place"
-_STORED_PATH = re.compile(r"(?:s3a|abfss)://[^\s:`'\"]+")
+_STORED_PATH = re.compile(r"(?:s3a|abfss|gs)://[^\s:`'\"]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GAP = re.compile(r'found gap: .*?filename: "(\d+)\.\w+".*?filename: "(\d+)\.\w+"', re.DOTALL)
 _DAMAGED = re.compile(

@@ -1,4 +1,4 @@
-"""Keys of object stores from a JVM's environment, and the certificates that a JVM trusts.
+"""What a JVM shows object stores by its environment, and the certificates that it trusts.
 
 Put here: what all kinds of object stores need of the JVM. Not here: a kind's jars and settings (s3.py, azure.py).
 
@@ -21,7 +21,7 @@ from spark_jobs.runtime import provision
 from spark_jobs.runtime.provision import made_once
 
 _FOLDER = Path(__file__).parent
-SOURCES = {"S3": _FOLDER / "EnvironmentKeys.scala", "Azure": _FOLDER / "EnvironmentKey.scala"}
+SOURCES = {"S3": _FOLDER / "AwsCredentials.scala", "Azure": _FOLDER / "AzureCredentials.scala"}
 """The file of a kind of store."""
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _TRUST_PASSWORD = "changeit"  # noqa: S105 -- of a file of public certificates, which needs one

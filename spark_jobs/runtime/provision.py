@@ -46,10 +46,11 @@ class Artifact:
     name: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file(self) -> str:
-        return f"{self.name}-{self.version}.jar"
+        return f"{self.name}-{self.version}{self.classifier and f'-{self.classifier}'}.jar"
 
 
 DELTA = (
@@ -371,9 +372,24 @@ def _ivy_command(artifact: Artifact, scratch: Path) -> list[str]:
     return [
         *(java_program(), *_proxies(), "-jar", str(ivy), *(["-settings", settings] if settings else [])),
         *("-cache", str(scratch / "ivy"), "-notransitive", "-confs", "default"),
-        *("-dependency", artifact.organisation, artifact.name, artifact.version),
-        *("-retrieve", f"{scratch}/[artifact]-[revision].[ext]"),
+        *_dependency(artifact, scratch),
+        *("-retrieve", f"{scratch}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
+
+
+def _dependency(artifact: Artifact, scratch: Path) -> list[str]:
+    """Ivy's options for an artifact; one with a classifier can only be named in a file."""
+    if not artifact.classifier:
+        return ["-dependency", artifact.organisation, artifact.name, artifact.version]
+    file = scratch / "ivy.xml"
+    file.write_text(
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="stratalog" module="fetch"/><configurations><conf name="default"/></configurations>'
+        f'<dependencies><dependency org="{artifact.organisation}" name="{artifact.name}" rev="{artifact.version}" '
+        f'conf="default->default"><artifact name="{artifact.name}" type="jar" ext="jar" '
+        f'm:classifier="{artifact.classifier}"/></dependency></dependencies></ivy-module>'
+    )
+    return ["-ivy", str(file)]
 
 
 def _proxies() -> list[str]:

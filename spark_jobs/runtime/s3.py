@@ -35,6 +35,9 @@ HADOOP_AWS = (
     ),
 )
 """S3A of the Hadoop that pyspark has, the SDK that this S3A was built with, and what it does not load without."""
+_NAMED_KEYS = "stratalog.EnvironmentKeys"
+_IDENTITY = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+"""The SDK's own search, whose order is that of identity/aws.py; it renews what expires."""
 
 
 def s3_jars() -> list[Path]:
@@ -44,11 +47,11 @@ def s3_jars() -> list[Path]:
 
 
 def s3_confs(store: LakeStore) -> dict[str, str]:
-    """Spark's settings for a bucket. No key is among them: drivers and executors read their environment."""
+    """Spark's settings for a bucket. No key is among them: drivers and executors find theirs in their environment."""
     settings, bucket = store.settings, f"spark.hadoop.fs.s3a.bucket.{store.bucket}"
     confs = {
         "spark.hadoop.fs.s3a.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-        f"{bucket}.aws.credentials.provider": "stratalog.EnvironmentKeys",
+        f"{bucket}.aws.credentials.provider": _NAMED_KEYS if settings.access_key_env else _IDENTITY,
         f"{bucket}.endpoint.region": settings.region,
         f"{bucket}.path.style.access": str(settings.is_path_style).lower(),
         # The other streams that S3A has are for AWS alone, or not final yet.
@@ -61,7 +64,7 @@ def s3_confs(store: LakeStore) -> dict[str, str]:
         confs[f"{bucket}.endpoint"] = settings.endpoint
         confs[f"{bucket}.connection.ssl.enabled"] = str(settings.endpoint.startswith("https://")).lower()
     names = ("access_key_env", "secret_key_env", "session_token_env")
-    return confs | {f"{bucket}.stratalog.{name}": getattr(settings, name) for name in names}
+    return confs | {f"{bucket}.stratalog.{name}": value for name in names if (value := getattr(settings, name))}
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, st
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java, spark_home
 from spark_jobs.runtime.standing.attach import Wish, attach
 from spark_jobs.runtime.standing.folder import Unusable
+from spark_jobs.storage.credentials import variables_of
 from spark_jobs.storage.reach import use
 
 log = logging.getLogger(__name__)
@@ -175,8 +176,8 @@ def _settings_of_spark(settings: Spark) -> dict[str, str]:
 
 
 def _key_variables(store: LakeStore | None) -> list[str]:
-    """Names of the variables that have keys of a store."""
-    return [value for key, value in store.settings if key.endswith("_env") and value] if store else []
+    """Names of the variables that decide who a process is to a store."""
+    return list(variables_of(store.scheme, store.settings)) if store else []
 
 
 def _kept_session(settings: Spark) -> SparkSession | None:

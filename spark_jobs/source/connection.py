@@ -20,8 +20,8 @@ from pymysql.cursors import DictCursor
 
 from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.errors import SourceError, about
+from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.source.login.credentials import password_of
-from spark_jobs.source.login.errors import CredentialsError
 from spark_jobs.text.server_errors import printable_answer
 
 _HINTS = {

@@ -14,9 +14,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from spark_jobs.config.store import AZURE, store_scheme
+from spark_jobs.config.store import store_scheme
 from spark_jobs.storage import local, objects
-from spark_jobs.storage.azure_account import has_hierarchy
 from spark_jobs.storage.objects import ObjectPath, StoreError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
@@ -95,29 +94,6 @@ def _bucket_keeps_first(root: str, prefix: str) -> bool:
     return objects.keeps_first(ObjectPath.parse(f"{root}/{prefix}") / f"{PROBE}{uuid.uuid4().hex}")
 
 
-@cache
-def _is_hierarchical(root: str) -> bool:
-    try:
-        return has_hierarchy(root)
-    except OSError as error:
-        raise StoreError(root, str(error)) from error
-
-
-def why_not_supported(folder: ObjectPath) -> str | None:
-    """Reason why no lake can be in a bucket, whatever its keys may do.
-
-    None where it can. Asked once of a bucket and process.
-
-    Raises OSError.
-    """
-    if folder.scheme == AZURE and _is_hierarchical(folder.root):
-        return (
-            "the storage account has a hierarchical namespace, which is not supported: it was never run; use an "
-            "account without"
-        )
-    return None
-
-
 def why_not_exclusive(folder: StoredPath) -> str | None:
     """Reasons why commits in a folder could overwrite each other.
 
@@ -127,8 +103,6 @@ def why_not_exclusive(folder: StoredPath) -> str | None:
     """
     if isinstance(folder, Path):
         return None
-    if refusal := why_not_supported(folder):
-        return refusal
     if _bucket_keeps_first(folder.root, folder.key.partition("/")[0]):
         return None
     return (

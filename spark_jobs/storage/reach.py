@@ -1,25 +1,26 @@
-"""Access to object stores: the settings in use, by the address of a bucket, and keys from the environment.
+"""Access to object stores: the settings in use, by the address of a bucket, and what is shown to each.
 
-Put here: settings and keys in the form that each library takes. Not here: requests (objects.py).
+Put here: settings and credentials in the form that each library takes. Not here: whose they are (credentials.py), or
+requests (objects.py).
 
-Settings are registered when a pipeline's lake or session is opened, and travel with Spark's tasks (``carried``); keys
-never do: every process reads them from its own environment.
+Settings are registered when a pipeline's lake or session is opened, and travel with Spark's tasks (``carried``);
+credentials never do: every process finds them in its own environment.
 """
 
-import binascii
+import errno
 import os
 import socket
-from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from obstore.store import AzureStore, S3Store
+from obstore.store import AzureStore, GCSStore, S3Store
 
 from spark_jobs.config.store import (
     AZURE,
+    GOOGLE,
     LakeStore,
     ObjectStore,
     account_of,
@@ -29,13 +30,27 @@ from spark_jobs.config.store import (
     store_scheme,
 )
 from spark_jobs.errors import ConfigError
+from spark_jobs.identity.errors import CredentialsError
+from spark_jobs.identity.google import credentials_file
+from spark_jobs.storage.credentials import Credential, credential_of, no_identity
 
 if TYPE_CHECKING:
-    from obstore.store import AzureConfig, ClientConfig, RetryConfig, S3Config, S3Credential
+    from obstore.store import (
+        AzureConfig,
+        AzureCredential,
+        ClientConfig,
+        GCSConfig,
+        GCSCredential,
+        RetryConfig,
+        S3Config,
+        S3Credential,
+    )
 
 _TIMEOUT = "60s"
 _RETRIES: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
 _in_use: dict[str, ObjectStore] = {}
+_shown: dict[str, tuple[str, str]] = {}
+Client = AzureStore | GCSStore | S3Store
 Task = TypeVar("Task")
 Part = TypeVar("Part")
 
@@ -52,7 +67,7 @@ def in_use() -> Mapping[str, ObjectStore]:
 
 
 def settings_of(root: str) -> ObjectStore:
-    """Settings of a bucket, by its address; as AWS or Azure by default."""
+    """Settings of a bucket, by its address; those of the cloud itself by default."""
     return _in_use.get(root) or ObjectStore()
 
 
@@ -74,89 +89,128 @@ def _register(settings: Mapping[str, ObjectStore]) -> None:
     _in_use.update(settings)
 
 
-def keys_of(root: str) -> tuple[str, ...]:
-    """Access key, secret key and token (or an empty text) of S3, or the account's key, from the environment.
+def credential(root: str) -> Credential:
+    """What is shown to a bucket's store now. Raises ConfigError, OSError where a service does not answer any more."""
+    try:
+        found = credential_of(root, settings_of(root))
+    except CredentialsError as error:
+        if root not in _shown:
+            raise no_identity(root, error) from None
+        raise OSError(errno.EIO, f"{error}; run again, once it answers", root) from None
+    _shown[root] = found.kind, found.origin
+    return found
 
-    Raises ConfigError where one is missing.
+
+def shown(root: str) -> tuple[str, str] | None:
+    """The kind and the origin of what was shown to a bucket's store last; None before anything was."""
+    return _shown.get(root)
+
+
+def client(root: str) -> Client:
+    """The client for a bucket's objects; a new one where settings or what is shown change.
+
+    Raises ConfigError, OSError.
     """
-    settings = settings_of(root)
-    if store_scheme(root) == AZURE:
-        key = _variable(root, settings.account_key_env)
-        try:
-            b64decode(key, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise ConfigError(f"{root}: {settings.account_key_env} is no key of a storage account: set it") from error
-        return (key,)
-    keys = (_variable(root, settings.access_key_env), _variable(root, settings.secret_key_env))
-    return (*keys, os.environ.get(settings.session_token_env) or "")
-
-
-def _variable(root: str, name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        raise ConfigError(
-            f"{root}: the environment of this process on {socket.gethostname()} has no variable {name}; "
-            "set it for the process, and on a cluster for executors"
-        )
-    return value
-
-
-def client(root: str) -> S3Store | AzureStore:
-    """The client for a bucket's objects; a new one where keys or settings change. Raises ConfigError."""
-    return _client(root, settings_of(root), keys_of(root), os.getpid())
+    return _client(root, settings_of(root), credential(root), os.getpid())
 
 
 @lru_cache(16)
-def _client(root: str, settings: ObjectStore, keys: tuple[str, ...], _process: int) -> S3Store | AzureStore:
+def _client(root: str, settings: ObjectStore, _credential: Credential, _process: int) -> Client:
     options: ClientConfig = {"timeout": _TIMEOUT, "allow_http": _is_http(settings)}
     if settings.ca:
         options["root_certificate"] = _certificates(settings)
-    if store_scheme(root) == AZURE:
-        account: AzureConfig = {
-            "account_name": account_of(root),
-            "account_key": keys[0],
-            "endpoint": blob_endpoint(root, settings),
-        }
-        return AzureStore(container_of(root), config=account, client_options=options, retry_config=_RETRIES)
-    return _amazon(urlsplit(root).netloc, settings, keys, options)
+    scheme = store_scheme(root)
+    if scheme == AZURE:
+        return _azure(root, settings, options)
+    return _google(root, settings, options) if scheme == GOOGLE else _amazon(root, settings, options)
 
 
-def _amazon(bucket: str, settings: ObjectStore, keys: tuple[str, ...], options: "ClientConfig") -> S3Store:
-    access_key, secret_key, token = keys
+def _end_of(found: Credential) -> datetime | None:
+    return None if found.end is None else datetime.fromtimestamp(found.end, UTC)
+
+
+def _azure(root: str, settings: ObjectStore, options: "ClientConfig") -> AzureStore:
+    # A client asks before each request whose time may be over, also amid a long listing.
+    def now() -> "AzureCredential":
+        found = credential(root)
+        (value,), end = found.values, _end_of(found)
+        if found.kind == "account key":
+            return {"access_key": value, "expires_at": end}
+        if found.kind == "token":
+            return {"token": value, "expires_at": end}
+        return {"sas_token": value, "expires_at": end}
+
+    account: AzureConfig = {"account_name": account_of(root), "endpoint": blob_endpoint(root, settings)}
+    return AzureStore(
+        container_of(root), config=account, client_options=options, retry_config=_RETRIES, credential_provider=now
+    )
+
+
+def _google(root: str, settings: ObjectStore, options: "ClientConfig") -> GCSStore:
+    def now() -> "GCSCredential":
+        found = credential(root)
+        return {"token": found.values[0], "expires_at": _end_of(found)}
+
+    config: GCSConfig = {"base_url": settings.endpoint} if settings.endpoint else {}
+    return GCSStore(
+        urlsplit(root).netloc, config=config, client_options=options, retry_config=_RETRIES, credential_provider=now
+    )
+
+
+def _amazon(root: str, settings: ObjectStore, options: "ClientConfig") -> S3Store:
     config: S3Config = {
         "region": settings.region,
         "virtual_hosted_style_request": not settings.is_path_style,
     }
-    keys_now: S3Credential = {
-        "access_key_id": access_key,
-        "secret_access_key": secret_key,
-        "token": token or None,
-        "expires_at": None,
-    }
     if settings.endpoint:
         config["endpoint"] = settings.endpoint
+
     # Keys in the settings would be joined by a token of the environment that belongs to others.
+    def now() -> "S3Credential":
+        found = credential(root)
+        access, secret, session = found.values
+        return {
+            "access_key_id": access,
+            "secret_access_key": secret,
+            "token": session or None,
+            "expires_at": _end_of(found),
+        }
+
     return S3Store(
-        bucket, config=config, client_options=options, retry_config=_RETRIES, credential_provider=lambda: keys_now
+        urlsplit(root).netloc, config=config, client_options=options, retry_config=_RETRIES, credential_provider=now
     )
 
 
 def deltalake_options(path: str) -> dict[str, str] | None:
-    """The ``storage_options`` for a table; None for one on a file system. Raises ConfigError."""
-    if store_scheme(path) is None:
+    """The ``storage_options`` for a table; None for one on a file system.
+
+    They have what is shown now: a table is opened for seconds. Raises ConfigError, OSError.
+    """
+    scheme = store_scheme(path)
+    if scheme is None:
         return None
     root = root_of(path)
-    settings, keys = settings_of(root), keys_of(root)
+    settings, found = settings_of(root), credential(root)
     options = {"allow_http": str(_is_http(settings)).lower(), "timeout": _TIMEOUT}
     if settings.ca:
         options["root_certificate"] = _certificates(settings)
-    if store_scheme(root) == AZURE:
-        account = {"azure_storage_account_name": account_of(root), "azure_storage_account_key": keys[0]}
+    if scheme == GOOGLE:
+        # deltalake takes no token of Google: it asks by itself, for the identity that was found here.
+        if file := credentials_file(os.environ):
+            options["google_application_credentials"] = file
+        return options | ({"google_base_url": settings.endpoint} if settings.endpoint else {})
+    if scheme == AZURE:
+        name = {
+            "account key": "azure_storage_account_key",
+            "shared access signature": "azure_storage_sas_token",
+            "token": "azure_storage_token",
+        }[found.kind]
+        account = {"azure_storage_account_name": account_of(root), name: found.values[0]}
         return options | account | {"azure_storage_endpoint": blob_endpoint(root, settings)}
     options |= {
-        "aws_access_key_id": keys[0],
-        "aws_secret_access_key": keys[1],
-        "aws_session_token": keys[2],  # else one of the environment that belongs to other keys
+        "aws_access_key_id": found.values[0],
+        "aws_secret_access_key": found.values[1],
+        "aws_session_token": found.values[2],  # else one of the environment that belongs to other keys
         "aws_region": settings.region,
         "aws_virtual_hosted_style_request": str(not settings.is_path_style).lower(),
     }

@@ -78,7 +78,7 @@ class Records:
     def __init__(self, lake: Lake, source: str) -> None:
         if not is_stored(lake.root):
             raise ConfigError(
-                f"{lake.root}: subscriptions need a lake on a file system, s3a:// or abfss://; "
+                f"{lake.root}: subscriptions need a lake on a file system, s3a://, abfss:// or gs://; "
                 f"{scheme_of(lake.root)}: is not written"
             )
         self.source = source

@@ -32,7 +32,11 @@ def require_one_message(output: str, text: str, path: str) -> None:
 @pytest.mark.parametrize(
     "key, container, text",
     [
-        (WRONG, "guarded", f"the store does not accept the key of the account teststore; set {KEY} to a key of it"),
+        (
+            WRONG,
+            "guarded",
+            f"does not accept the account key of {KEY} for the account teststore; set {KEY} to a key of it",
+        ),
         (ACCOUNT_KEY, "nowhere", "there is no container nowhere in the account teststore at http://127.0.0.1:"),
     ],
     ids=["key", "container"],
@@ -60,7 +64,7 @@ def test_one_message_says_what_to_do(
     [
         ("KeyBasedAuthenticationNotPermitted", "the account teststore does not allow requests by keys; allow them"),
         ("AccountIsDisabled", "there is no account teststore in use at http://127.0.0.1:"),
-        ("InsufficientAccountPermissions", "the key has no permission for it; allow it to list the container"),
+        ("InsufficientAccountPermissions", "has no permission for it; allow it to list the container"),
     ],
 )
 def test_answers_that_the_server_here_does_not_give(
@@ -89,11 +93,11 @@ def test_check_tries_what_runs_and_maintenance_need(
     lake = azurite.make_bucket("checked")
     reach.use(azurite.store("checked"))
     (check,) = check_lake(lake)
-    assert (check.status, check.value) == ("ok", f"{lake}, by conditional puts")
+    assert (check.status, check.value) == ("ok", f"{lake}, by conditional puts, with the account key of {KEY}")
     monkeypatch.setenv(KEY, WRONG)
     (check,) = check_lake(lake)
     assert check.status == "problem"
-    assert "does not accept the key" in check.value
+    assert "does not accept the account key" in check.value
 
 
 def test_a_certificate_that_is_not_trusted_until_it_is_named(

@@ -69,11 +69,15 @@ def answering(status: str, code: str) -> Callable[[str, str], bytes]:
         (
             (ROOT_KEY, "wrong"),
             "b",
-            "the secret key is not that of the access key; set TEST_STORE_KEY and TEST_STORE_SEC",
+            "the secret key of TEST_STORE_KEY is not that of its access key; set TEST_STORE_KEY and TEST_STORE_SEC",
         ),
-        (("nobody", "wrong"), "b", "the store does not know the access key; set TEST_STORE_KEY and TEST_STORE_SECRET"),
+        (
+            ("nobody", "wrong"),
+            "b",
+            "does not know the access key of TEST_STORE_KEY; set TEST_STORE_KEY and TEST_STORE_SEC",
+        ),
         ((ROOT_KEY, ROOT_SECRET), "nowhere", "there is no bucket nowhere at http://127.0.0.1:"),
-        (READER, "guarded", "the keys have no permission for it; allow them to list the bucket (s3:ListBucket), and"),
+        (READER, "guarded", "the keys of TEST_STORE_KEY have no permission for it; allow them to list the bucket (s3:"),
     ],
     ids=["secret", "key", "bucket", "list"],
 )
@@ -112,9 +116,9 @@ def require_one_message(output: str, text: str, path: str) -> None:
         (
             "403 Forbidden",
             "ExpiredToken",
-            "the session token has expired; set TEST_STORE_KEY and TEST_STORE_SECRET and TEST",
+            "the session token of TEST_STORE_KEY has expired; set TEST_STORE_KEY and TEST_STORE_SECRET",
         ),
-        ("403 Forbidden", "InvalidToken", "the session token is not valid"),
+        ("403 Forbidden", "InvalidToken", "the session token of TEST_STORE_KEY is not valid"),
         (
             "403 Forbidden",
             "RequestTimeTooSkewed",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePath
 
-from spark_jobs.source.login.errors import CredentialsError
+from spark_jobs.identity.errors import CredentialsError
 
 LONGEST = 65536
 """Bytes that a password has at most; tokens have a few thousand."""

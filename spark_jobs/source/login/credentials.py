@@ -5,10 +5,10 @@ Put here: the choice, and what a token demands of the connection. Not here: each
 
 from collections.abc import Callable, Mapping
 
-from spark_jobs.config.servers import MySQL, problem_of_login
+from spark_jobs.config.servers import Auth, MySQL, problem_of_login
+from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.source.login import aws, azure, google
 from spark_jobs.source.login.command import first_line
-from spark_jobs.source.login.errors import CredentialsError
 
 _TOKENS: Mapping[str, Callable[[MySQL], str]] = {
     "aws-iam": aws.token,
@@ -29,5 +29,12 @@ def password_of(settings: MySQL) -> bytes:
     if settings.password_command:
         words = [word.get_secret_value() for word in settings.password_command]
         return first_line(words, settings.connect_timeout)
-    text = _TOKENS[settings.auth](settings) if settings.auth else settings.password.get_secret_value()
+    text = _token(settings, settings.auth) if settings.auth else settings.password.get_secret_value()
     return text.encode("utf-8", "surrogateescape")
+
+
+def _token(settings: MySQL, auth: Auth) -> str:
+    try:
+        return _TOKENS[auth](settings)
+    except CredentialsError as error:
+        raise CredentialsError(f"auth: {auth}: {error}", error.is_passing) from None

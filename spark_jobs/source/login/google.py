@@ -1,111 +1,18 @@
-"""Tokens of Google for Cloud SQL's IAM authentication, by Application Default Credentials.
+"""Tokens of Google for Cloud SQL's IAM authentication.
 
-Put here: the identities and what they ask. Not here: the stores of Google.
+Put here: what the tokens are for. Not here: whose they are (identity/google.py).
 
-Sources: cloud.google.com, "Cloud SQL IAM database authentication", "Application Default Credentials"; "Using OAuth 2.0
-for server to server applications" (the assertion), RFC 7523. Federated identities are for password_command.
+Source: cloud.google.com, "Cloud SQL IAM database authentication".
 """
 
-import json
 import os
-import time
-from base64 import urlsafe_b64encode
-from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
-
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from spark_jobs.config.servers import MySQL
-from spark_jobs.source.login import service
-from spark_jobs.source.login.errors import CredentialsError
-from spark_jobs.source.login.leases import TimedSecret, leased
+from spark_jobs.identity import google
 
 SCOPE = "https://www.googleapis.com/auth/sqlservice.login"
-_TOKEN_ADDRESS = "https://oauth2.googleapis.com/token"  # noqa: S105 -- an address
-_METADATA = "metadata.google.internal"
-_ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-_LIFETIME_SECONDS = 3600
 
 
 def token(settings: MySQL) -> str:
-    """An access token for logins alone, of the first of these that is there, and else of the metadata server.
-
-    The file that GOOGLE_APPLICATION_CREDENTIALS names, the file that gcloud leaves in its folder: a service account's
-    key, or a user's. Raises CredentialsError.
-    """
-    environment, seconds = os.environ, settings.connect_timeout
-    if path := _credentials_file(environment):
-        return _of_file(path, seconds)
-    label = "Google's metadata server"
-    host = environment.get("GCE_METADATA_HOST") or _METADATA
-    address = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
-    url = f"{address}?{urlencode({'scopes': SCOPE})}"
-    headers = {"Metadata-Flavor": "Google"}
-
-    def request() -> TimedSecret:
-        return service.token_lease(label, service.answer(label, url, seconds=seconds, headers=headers))
-
-    return str(leased(("google", url), request))
-
-
-def _credentials_file(environment: Mapping[str, str]) -> str | None:
-    """Path of the file of credentials; None where there is none."""
-    if path := environment.get("GOOGLE_APPLICATION_CREDENTIALS"):
-        return path
-    folder = environment.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")  # noqa: PTH111 -- as it is without a home
-    file = Path(folder, "application_default_credentials.json")
-    return str(file) if file.is_file() else None
-
-
-def _of_file(path: str, seconds: float) -> str:
-    """A token for the identity in a file, which is read for each request."""
-    label = "Google's token endpoint"
-    text = service.file_text("the file of Google's credentials", path)
-    kind, address = service.fields_of(path, text.encode(), "type", "token_uri")
-    if kind not in ("service_account", "authorized_user"):
-        raise CredentialsError(
-            f"auth: gcp-iam: {path} is of type {kind[:40] or 'none'}, which is not read; use password_command: "
-            "[gcloud, sql, generate-login-token]"
-        )
-
-    def request() -> TimedSecret:
-        values = json.loads(text)
-        form = _assertion(path, values) if kind == "service_account" else _refresh(values)
-        return service.token_lease(label, service.answer(label, address or _TOKEN_ADDRESS, seconds=seconds, form=form))
-
-    return str(leased(("google", path, hash(text)), request))
-
-
-def _refresh(values: Mapping[str, Any]) -> dict[str, str]:
-    names = ("client_id", "client_secret", "refresh_token")
-    return {"grant_type": "refresh_token", "scope": SCOPE} | {name: str(values.get(name) or "") for name in names}
-
-
-def _assertion(path: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """What a service account says of itself for an hour, signed by its key (RS256)."""
-    now = int(time.time())
-    claims = {
-        "iss": values.get("client_email"),
-        "scope": SCOPE,
-        "aud": values.get("token_uri") or _TOKEN_ADDRESS,
-        "iat": now,
-        "exp": now + _LIFETIME_SECONDS,
-    }
-    head = {"alg": "RS256", "typ": "JWT", "kid": values.get("private_key_id")}
-    # A JSON Web Token: head and claims, and the signature of both.
-    text = b".".join(_url_base64(json.dumps(part).encode()) for part in (head, claims))
-    key = None
-    with suppress(ValueError, TypeError):
-        key = serialization.load_pem_private_key(str(values.get("private_key")).encode(), None)
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise CredentialsError(f"auth: gcp-iam: {path} has no private key of RSA")
-    signature = key.sign(text, padding.PKCS1v15(), hashes.SHA256())
-    return {"grant_type": _ASSERTION, "assertion": (text + b"." + _url_base64(signature)).decode()}
-
-
-def _url_base64(content: bytes) -> bytes:
-    return urlsafe_b64encode(content).rstrip(b"=")
+    """An access token for logins alone. Raises CredentialsError."""
+    return str(google.token(os.environ, SCOPE, settings.connect_timeout).value)

@@ -5,8 +5,8 @@ from pydantic import SecretStr, ValidationError
 
 from spark_jobs.config.model import SourceSettings
 from spark_jobs.config.servers import Endpoint, MySQL, problem_of_login
+from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.source.login.credentials import password_of
-from spark_jobs.source.login.errors import CredentialsError
 
 
 def test_an_endpoint_has_what_it_does_not_say_from_what_all_share() -> None:

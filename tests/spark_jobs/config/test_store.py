@@ -38,6 +38,11 @@ def test_requests_go_to_the_endpoint_of_blobs(endpoint: str | None, expected: st
     assert (account_of(AZURE_LAKE), container_of(AZURE_LAKE)) == ("account", "lake")
 
 
+@pytest.mark.parametrize("lake", ["s3a://bucket", AZURE_LAKE, "gs://bucket"])
+def test_an_identity_needs_no_variable(tmp_path: Path, lake: str) -> None:
+    assert from_keys({"lake": lake, **SOURCES}, tmp_path / "pipeline.yaml", {}).spark.lake_store
+
+
 @pytest.mark.parametrize("lake", ["./lake", "/lake"])
 def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
     assert from_keys({"lake": lake, **SOURCES}, tmp_path / "pipeline.yaml", {}).spark.lake_store is None
@@ -46,11 +51,9 @@ def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
 @pytest.mark.parametrize(
     "keys, environment, problem",
     [
-        (
-            {"lake": "gs://bucket/lake"},
-            {},
-            "lake: a lake on Google Cloud Storage (gs://) is not supported",
-        ),
+        ({"lake": "gs:///lake"}, {}, "must name a bucket"),
+        ({"lake": "gs://bucket", "store": {"region": "x"}}, {}, "store.region: is not for gs://"),
+        ({"lake": "gs://bucket", "store": {"sas_token_env": "X"}}, {}, "store.sas_token_env: is not for gs://"),
         (
             {"lake": "hdfs://name:8020/lake"},
             {},
@@ -60,7 +63,17 @@ def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
         ({"lake": "abfss://c@a.net/lake"}, {}, "must name a container and an account"),
         ({"lake": "abfss://account.dfs.core.windows.net/lake"}, {}, "must name a container and an account"),
         ({"lake": "abfss://c:key@acc.dfs.core.windows.net/lake"}, {}, "must name a container and an account"),
-        ({"lake": AZURE_LAKE}, KEYS, "store.account_key_env: the environment has no variable AZURE_STORAGE_KEY"),
+        (
+            {"lake": AZURE_LAKE, "store": {"account_key_env": "K"}},
+            KEYS,
+            "store.account_key_env: the environment has no variable K",
+        ),
+        (
+            {"lake": AZURE_LAKE, "store": {"sas_token_env": "K"}},
+            KEYS,
+            "store.sas_token_env: the environment has no variable K",
+        ),
+        ({"lake": AZURE_LAKE, "store": {"sas_token_env": "K", "account_key_env": "L"}}, {}, "keep one of them"),
         ({"lake": AZURE_LAKE, "store": {"region": "x"}}, KEY, "store.region: is not for abfss://"),
         ({"lake": "s3a://bucket", "store": {"account_key_env": "X"}}, KEYS, "store.account_key_env: is not for s3a://"),
         ({"lake": "s3a:///lake"}, KEYS, "must name a bucket"),
@@ -69,12 +82,13 @@ def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
             KEYS,
             "must name a bucket",
         ),
-        ({"lake": "s3a://bucket"}, {}, "store.access_key_env: the environment has no variable AWS_ACC"),
         (
-            {"lake": "s3a://bucket", "store": {"secret_key_env": "S"}},
+            {"lake": "s3a://bucket", "store": {"access_key_env": "AWS_ACCESS_KEY_ID", "secret_key_env": "S"}},
             KEYS,
             "store.secret_key_env: the environment",
         ),
+        ({"lake": "s3a://bucket", "store": {"secret_key_env": "S"}}, KEYS, "are named together, or neither is"),
+        ({"lake": "s3a://bucket", "store": {"session_token_env": "T"}}, KEYS, "is for the keys of access_key_env"),
         (
             {"lake": "s3a://bucket", "store": {"access_key_env": "$A"}},
             KEYS,

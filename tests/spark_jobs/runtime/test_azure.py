@@ -7,6 +7,9 @@ import pytest
 
 from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
 from spark_jobs.runtime.azure import HADOOP_AZURE, azure_confs
+from tests.identities import environment
+
+__all__ = ["environment"]
 
 BUCKET = "lake@account.dfs.core.windows.net"
 HADOOP = "spark.hadoop.fs.azure"
@@ -24,6 +27,22 @@ def test_settings_name_a_variable_and_hold_no_key(monkeypatch: pytest.MonkeyPatc
     assert confs[f"{HADOOP}.stratalog.account_key_env"] == "KEY"
     assert "business" not in str(confs)
     assert f"{HADOOP}.abfs.endpoint" not in confs
+    assert not [key for key in confs if "hns" in key or "fns" in key], "ABFS finds out what the account has"
+
+
+def test_each_kind_of_credential_has_its_provider(environment: pytest.MonkeyPatch) -> None:
+    store = LakeStore(BUCKET, ObjectStore(), AZURE)
+    confs = azure_confs(store)
+    assert confs[f"{HADOOP}.account.auth.type"] == "Custom"
+    assert confs[f"{HADOOP}.account.oauth.provider.type"] == "stratalog.EnvironmentToken"
+    environment.setenv("AZURE_STORAGE_SAS_TOKEN", "geheim")
+    confs = azure_confs(store)
+    assert confs[f"{HADOOP}.account.auth.type"] == "SAS"
+    assert confs[f"{HADOOP}.stratalog.sas_token_env"] == "AZURE_STORAGE_SAS_TOKEN"
+    environment.setenv("AZURE_STORAGE_KEY", "geheim")
+    confs = azure_confs(store)
+    assert confs[f"{HADOOP}.account.auth.type"] == "SharedKey"
+    assert "geheim" not in str(confs)
 
 
 @pytest.mark.parametrize(

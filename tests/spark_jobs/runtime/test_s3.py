@@ -16,7 +16,9 @@ def test_s3a_is_of_the_hadoop_that_pyspark_has() -> None:
 
 
 def test_settings_name_variables_and_hold_no_key(store_keys: None) -> None:
-    settings = ObjectStore(endpoint="https://s3.internal:9000", region="eu-west-1", access_key_env="KEY")
+    settings = ObjectStore(
+        endpoint="https://s3.internal:9000", region="eu-west-1", access_key_env="KEY", secret_key_env="SECRET"
+    )
     confs = s3_confs(LakeStore("bucket", settings))
     bucket = "spark.hadoop.fs.s3a.bucket.bucket"
     assert confs[f"{bucket}.endpoint"] == "https://s3.internal:9000"
@@ -25,7 +27,14 @@ def test_settings_name_variables_and_hold_no_key(store_keys: None) -> None:
     assert confs[f"{bucket}.endpoint.region"] == "eu-west-1"
     assert confs[f"{bucket}.stratalog.access_key_env"] == "KEY"
     assert not [key for key in confs if re.search(r"(access|secret)\.key$", key)]
-    assert f"{bucket}.endpoint" not in s3_confs(LakeStore("bucket", ObjectStore()))
+    assert confs[f"{bucket}.aws.credentials.provider"] == "stratalog.EnvironmentKeys"
+
+
+def test_without_names_of_variables_the_sdk_searches() -> None:
+    confs, bucket = s3_confs(LakeStore("bucket", ObjectStore())), "spark.hadoop.fs.s3a.bucket.bucket"
+    assert f"{bucket}.endpoint" not in confs
+    assert not [key for key in confs if ".stratalog." in key]
+    assert confs[f"{bucket}.aws.credentials.provider"].endswith(".DefaultCredentialsProvider")
 
 
 @pytest.mark.stores

@@ -24,7 +24,11 @@ def test_a_lake_in_a_folder_needs_delta_alone(pipeline_file: Path, capsys: pytes
 
 def test_a_lake_on_s3_needs_its_jars_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_KEY", "of nobody's business")
-    confs = server_confs(LakeStore("lake", ObjectStore(endpoint="https://s3.internal", access_key_env="LAKE_KEY")))
+    confs = server_confs(
+        LakeStore(
+            "lake", ObjectStore(endpoint="https://s3.internal", access_key_env="LAKE_KEY", secret_key_env="LAKE_SECRET")
+        )
+    )
     assert confs["spark.jars"] == "/jars/delta.jar,/jars/s3.jar"
     assert confs["spark.hadoop.fs.s3a.bucket.lake.stratalog.access_key_env"] == "LAKE_KEY"
     assert "business" not in str(confs)

@@ -21,7 +21,7 @@ def test_paths_of_this_process(path: str, stored: object) -> None:
     assert files.stored_path(path) == stored
 
 
-@pytest.mark.parametrize("path", ["hdfs://n/t", "gs://b/t"])
+@pytest.mark.parametrize("path", ["hdfs://n/t", "oss://b/t"])
 def test_paths_of_spark_alone(path: str) -> None:
     assert not files.is_stored(path)
 

@@ -9,16 +9,24 @@ PATH = "s3a://bucket/lake/silver/shop/shop/orders"
 
 @pytest.fixture(autouse=True)
 def store(store_keys: None) -> None:
-    reach.use(LakeStore("bucket", ObjectStore(endpoint="https://s3.internal", access_key_env="KEY")))
+    reach.use(
+        LakeStore("bucket", ObjectStore(endpoint="https://s3.internal", access_key_env="KEY", secret_key_env="SECRET"))
+    )
 
 
 @pytest.mark.parametrize(
     "text, match",
     [
-        ("403 Forbidden <Error><Code>InvalidAccessKeyId</Code>", "the store does not know the access key; set KEY and"),
+        (
+            "403 Forbidden <Error><Code>InvalidAccessKeyId</Code>",
+            "does not know the access key of KEY; set KEY and SEC",
+        ),
         ("404 Not Found <Code>XAdminUserNotFound</Code>", "the store does not know the access key"),
-        ("403 Forbidden <Error><Code>SignatureDoesNotMatch</Code>", "the secret key is not that of the access key"),
-        ("<Code>ExpiredToken</Code>", "the session token has expired"),
+        (
+            "403 Forbidden <Error><Code>SignatureDoesNotMatch</Code>",
+            "the secret key of KEY is not that of its access key",
+        ),
+        ("<Code>ExpiredToken</Code>", "the session token of KEY has expired; set KEY and SECRET"),
         ("<Code>RequestTimeTooSkewed</Code>", "the clocks of this machine and of the store"),
         (
             "404 <Code>NoSuchBucket</Code>",
@@ -38,7 +46,7 @@ def store(store_keys: None) -> None:
         ("S3Exception: of MinIO's words (Service: S3, Status Code: 507, Request ID: 1):null", "no space left"),
         (
             "java.nio.file.AccessDeniedException: s3a://b: (Service: S3, Status Code: 403):SignatureDoesNotMatch",
-            "the secret key is not that",
+            "the secret key of KEY is not that",
         ),
     ],
 )
@@ -71,11 +79,14 @@ def test_an_answer_has_a_code() -> None:
         ("Operation failed: 404, HEAD, , ContainerNotFound, ", "there is no container lake in the account acc"),
         (
             "403 Forbidden <Code>AuthenticationFailed</Code>",
-            "the store does not accept the key of the account acc; set",
+            "the store does not accept the account key of KEY for the account acc; set KEY to",
         ),
-        ("403 Forbidden <Code>AuthorizationFailure</Code>", "the store does not accept the key of the account acc"),
+        ("403 Forbidden <Code>AuthorizationFailure</Code>", "not accept the account key of KEY for the account acc"),
         ("403 Forbidden <Code>KeyBasedAuthenticationNotPermitted</Code>", "acc does not allow requests by keys"),
-        ("403 Forbidden <Code>InsufficientAccountPermissions</Code>", "the key has no permission for it"),
+        (
+            "403 Forbidden <Code>InsufficientAccountPermissions</Code>",
+            "the account key of KEY has no permission for it",
+        ),
         ("503 <Code>ServerBusy</Code>", "the store is overloaded; run again later"),
         ("error sending request", "the store does not answer at https://blobs.internal"),
     ],
@@ -84,4 +95,49 @@ def test_refusals_of_azure(text: str, match: str) -> None:
     root = "abfss://lake@acc.dfs.core.windows.net"
     settings = ObjectStore(endpoint="https://blobs.internal", account_key_env="KEY")
     reach.use(store_of(root, settings))
+    assert match in (meaning(f"{root}/t", text) or "")
+
+
+@pytest.mark.parametrize(
+    "root, shown, text, match",
+    [
+        (
+            "s3a://bucket",
+            ("keys", "the role of this instance"),
+            "<Code>InvalidAccessKeyId</Code>",
+            "not know the access key of the role of this instance; see that it is an identity of https://",
+        ),
+        (
+            "s3a://bucket",
+            ("keys", "the role of this instance"),
+            "<Code>AccessDenied</Code>",
+            "the keys of the role of this instance have no permission for it; allow them to list the bucket",
+        ),
+        (
+            "abfss://lake@acc.dfs.core.windows.net",
+            ("token", "AZURE_FEDERATED_TOKEN_FILE"),
+            "<Code>AuthorizationPermissionMismatch</Code>",
+            "the token of AZURE_FEDERATED_TOKEN_FILE has no permission for it",
+        ),
+        (
+            "abfss://lake@acc.dfs.core.windows.net",
+            ("shared access signature", "SIGNATURE"),
+            "<Code>AuthenticationFailed</Code>",
+            "not accept the shared access signature of SIGNATURE for the account acc; set SIGNATURE to one that is",
+        ),
+        (
+            "gs://lake",
+            ("token", "/keys/lake.json"),
+            "403 Forbidden <Code>AccessDenied</Code>",
+            "the token of /keys/lake.json has no permission for it; give it the role Storage Object User",
+        ),
+        ("gs://lake", ("token", "x"), "<Code>NoSuchBucket</Code>", "there is no bucket lake at Google; create it"),
+        ("gs://lake", ("token", "x"), "401 Unauthorized", "the store does not accept the token of x"),
+    ],
+)
+def test_a_refusal_names_whose_credential_it_is_about(
+    root: str, shown: tuple[str, str], text: str, match: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reach.use(store_of(root, ObjectStore(endpoint="https://s3.internal" if root.startswith("s3a") else None)))
+    monkeypatch.setitem(reach._shown, root, shown)
     assert match in (meaning(f"{root}/t", text) or "")

@@ -180,7 +180,7 @@ def test_a_refusal_is_not_asked_again(bucket: str, gateway: Gateway) -> None:
 
     with FaultyProxy(gateway.port, fault) as proxy:
         reach.use(LakeStore(path.bucket, gateway.settings(endpoint=proxy.url)))
-        with pytest.raises(StoreError, match="the session token has expired; set TEST_STORE_KEY"):
+        with pytest.raises(StoreError, match="the session token of TEST_STORE_KEY has expired; set TEST_STORE_KEY"):
             objects.create(path, b"x")
     assert len(requests) == 1
 

@@ -1,4 +1,6 @@
+import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,11 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.storage import objects, reach
 from spark_jobs.storage.objects import ObjectPath
 from tests.azurite import KEY
-from tests.gateway import ACCESS, SECRET, Gateway
+from tests.gateway import ACCESS, SECRET, TOKEN, Gateway
+from tests.identities import environment
+from tests.token_services import serving
+
+__all__ = ["environment"]
 
 SETTINGS = ObjectStore(endpoint="http://127.0.0.1:1", access_key_env=ACCESS, secret_key_env=SECRET)
 
@@ -51,8 +57,8 @@ def test_keys_that_change_make_a_new_client(store_keys: None, monkeypatch: pytes
 
 
 def test_options_of_deltalake(store_keys: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
-    reach.use(LakeStore("bucket", SETTINGS))
+    monkeypatch.setenv(TOKEN, "token")
+    reach.use(LakeStore("bucket", SETTINGS.model_copy(update={"session_token_env": TOKEN})))
     options = reach.deltalake_options("s3a://bucket/t")
     assert options is not None
     assert options["aws_endpoint_url"] == "http://127.0.0.1:1"
@@ -75,6 +81,59 @@ def test_a_key_that_is_none_of_an_account_is_named(store_keys: None, monkeypatch
     reach.use(LakeStore("lake@acc.dfs.core.windows.net", ObjectStore(account_key_env=KEY), AZURE))
     with pytest.raises(ConfigError, match="TEST_STORE_ACCOUNT_KEY is no key of a storage account: set it"):
         reach.client("abfss://lake@acc.dfs.core.windows.net")
+
+
+@pytest.mark.parametrize(
+    "variables, option",
+    [
+        ({"AZURE_STORAGE_KEY": "a2V5"}, ("azure_storage_account_key", "a2V5")),
+        ({"AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=x"}, ("azure_storage_sas_token", "sv=1&sig=x")),
+        ({}, ("azure_storage_token", "token-of-test")),
+    ],
+)
+def test_each_library_is_shown_the_same_on_azure(
+    environment: pytest.MonkeyPatch, store_keys: None, variables: dict[str, str], option: tuple[str, str]
+) -> None:
+    """Without an endpoint: an account with a hierarchical namespace is reached in the same way."""
+    root = "abfss://lake@acc.dfs.core.windows.net"
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    with serving(lambda _: (200, {"access_token": "token-of-test", "expires_in": 3600})) as machine:
+        environment.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", machine.url)
+        options = reach.deltalake_options(f"{root}/t")
+        client = reach.client(root)
+        assert reach.client(root) is client
+    assert options is not None
+    assert options[option[0]] == option[1]
+    assert options["azure_storage_endpoint"] == "https://acc.blob.core.windows.net"
+
+
+def test_a_service_that_falls_silent_is_no_wrong_configuration(
+    environment: pytest.MonkeyPatch, store_keys: None
+) -> None:
+    """What was reached before is asked again by the next run; a process that never had an identity is told so."""
+    with serving(lambda _: (200, {"access_token": "token-of-test", "expires_in": 1})) as machine:
+        environment.setenv("GCE_METADATA_HOST", machine.url.removeprefix("http://"))
+        reach.client("gs://lake")
+    time.sleep(1.1)
+    with pytest.raises(OSError, match=r"Google's metadata server cannot be reached: Connection refused; run again"):
+        reach.client("gs://lake")
+    with pytest.raises(ConfigError, match=r"gs://other: this process on .* has no identity"):
+        reach.client("gs://other")
+
+
+def test_google_is_asked_by_deltalake_for_the_same_identity(
+    environment: pytest.MonkeyPatch, store_keys: None, tmp_path: Path
+) -> None:
+    file = tmp_path / "application_default_credentials.json"
+    environment.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    values = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
+    with serving(lambda _: (200, {"access_token": "token-of-test", "expires_in": 3600})) as service:
+        file.write_text(json.dumps(values | {"token_uri": service.url}))
+        options = reach.deltalake_options("gs://lake/t")
+    assert options is not None
+    assert options["google_application_credentials"] == str(file)
+    assert reach.shown("gs://lake") == ("token", str(file))
 
 
 def test_a_file_of_certificates_that_is_missing_is_named(store_keys: None, tmp_path: Path) -> None:

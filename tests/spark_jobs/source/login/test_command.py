@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.source.login.command import LONGEST, first_line
-from spark_jobs.source.login.errors import CredentialsError
 
 
 def program(code: str, *arguments: str) -> list[str]:

@@ -1,9 +1,9 @@
 import pytest
 
 from spark_jobs.config.servers import MySQL, Tls
+from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.source.login.credentials import password_of
-from spark_jobs.source.login.errors import CredentialsError
-from tests.spark_jobs.source.login.test_aws import environment
+from tests.identities import environment
 
 __all__ = ["environment"]
 

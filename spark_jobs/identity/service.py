@@ -14,8 +14,8 @@ from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
 
-from spark_jobs.source.login.errors import CredentialsError
-from spark_jobs.source.login.leases import TimedSecret
+from spark_jobs.identity.errors import CredentialsError
+from spark_jobs.identity.leases import TimedSecret
 
 _LARGEST = 1 << 20
 _TOO_MANY = 429

@@ -2,9 +2,9 @@ import time
 
 import pytest
 
-from spark_jobs.source.login import service
-from spark_jobs.source.login.errors import CredentialsError
-from tests.spark_jobs.source.login.test_aws import environment
+from spark_jobs.identity import service
+from spark_jobs.identity.errors import CredentialsError
+from tests.identities import environment
 from tests.token_services import Asked, serving
 
 __all__ = ["environment"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.source.login.errors import CredentialsError
+from spark_jobs.identity.errors import CredentialsError
 
 _MARGIN = 300.0
 """Seconds before its end at which a lease is renewed; of a short one half its time."""
@@ -31,8 +31,8 @@ _leases: dict[Hashable, TimedSecret] = {}
 _lock = threading.Lock()
 
 
-def leased(key: Hashable, request: Callable[[], TimedSecret]) -> Any:
-    """The value of a lease that has not expired; threads that need the same one wait for one request.
+def leased(key: Hashable, request: Callable[[], TimedSecret]) -> TimedSecret:
+    """A lease that has not expired; threads that need the same one wait for one request.
 
     A service that does not answer now does no harm while the last lease has not ended. Raises CredentialsError.
     """
@@ -44,4 +44,4 @@ def leased(key: Hashable, request: Callable[[], TimedSecret]) -> Any:
             except CredentialsError as error:
                 if lease is None or not error.is_passing or time.time() >= lease.end:
                     raise
-        return lease.value
+        return lease
