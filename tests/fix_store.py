@@ -15,7 +15,7 @@ from spark_jobs.storage import reach
 from tests.azurite import ACCOUNT_KEY, KEY, Azurite, installed
 from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, TOKEN, Gateway, built
 from tests.google_store import GoogleStore
-from tests.google_store import built as google_store_program
+from tests.google_store import installed as google_store_program
 from tests.token_services import Tokens, google_metadata, serving
 
 KIND = os.environ.get("STRATALOG_TEST_STORE", "s3")

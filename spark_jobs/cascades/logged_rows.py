@@ -119,4 +119,5 @@ def _rows(
         event = Position(begin.file, offset, begin.stretch)
         is_unlogged = not flags & (NO_FOREIGN_KEY_CHECKS | CASCADES_LOGGED)
         change = ImagePair(definition.name, old, None if op == _DELETE else image)
-        yield LoggedRow(*((event, committed_at) if effect is None else effect), event, row, change, is_unlogged)
+        at, commit_time = (event, committed_at) if effect is None else effect
+        yield LoggedRow(at, commit_time, event, row, change, is_unlogged)

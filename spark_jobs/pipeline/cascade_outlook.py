@@ -19,7 +19,6 @@ from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts
 
-
 _MEND = f"compare it (stratalog verify) and mend its rows (stratalog mend; {LIMITS})"
 
 
@@ -40,9 +39,7 @@ def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
         if any(gap.key for gap in gaps):
             definitions = {definition.name: definition for definition in read_definitions(server, connection)}
     versioned = [
-        Outlook(f"{gap.table}: {gap}; it will stop", f"leave it out ({LIMITS})")
-        for gap in gaps
-        if gap.key is None
+        Outlook(f"{gap.table}: {gap}; it will stop", f"leave it out ({LIMITS})") for gap in gaps if gap.key is None
     ]
     keys = [gap for gap in gaps if gap.key]
     if facts.logs_cascades:

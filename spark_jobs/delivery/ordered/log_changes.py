@@ -184,7 +184,9 @@ def _piece(run: SliceRun, scans: Scans, changes: Changes, owner: tuple[int, int]
         for offset in (log_slice.transaction_start, log_slice.start)
     )
     # Changes that were derived from foreign keys are of one transaction, that of their parents' events.
-    inner = [] if run.is_derived else transaction_starts(run.origin.file, log_slice, scans)
+    inner: Sequence[int] | NDArray[np.int64] = (
+        [] if run.is_derived else transaction_starts(run.origin.file, log_slice, scans)
+    )
     starts = np.concatenate([np.array([begin.offset], np.int64), np.array(inner, np.int64)])
     transactions = starts[np.searchsorted(starts[1:], changes.offset.to_numpy(), side="right")]
     return Piece(*owner, changes, position.order, begin, transactions)

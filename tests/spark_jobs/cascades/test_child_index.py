@@ -60,7 +60,10 @@ def test_an_index_finds_what_a_scan_finds(tmp_path: Path, monkeypatch: pytest.Mo
     chance = Random(7)
     texts = ["a", "A", "á", "b", "ß", "ss", "", None]
     rows = mirror(tmp_path, [(at, chance.choice([None, *range(40)]), chance.choice(texts)) for at in range(3_000)])
-    wanted = {("pid",): [(at,) for at in range(45)], ("x", "pid"): [("a", at) for at in range(40)] + [("ss", 3)]}
+    wanted: dict[tuple[str, ...], list[tuple[Any, ...]]] = {
+        ("pid",): [(at,) for at in range(45)],
+        ("x", "pid"): [("a", at) for at in range(40)] + [("ss", 3)],
+    }
     by_index = {names: {key: found(rows, [*names], key) for key in keys} for names, keys in wanted.items()}
     assert len(indexes(rows)) == 2
     monkeypatch.setattr(child_index, "_INDEXED_ROWS", 1 << 40)

@@ -188,7 +188,7 @@ def test_a_foreign_key_that_cascades_is_named_with_what_a_mend_needs(
         database.execute(
             "CREATE TABLE c (id INT PRIMARY KEY, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)"
         )
-        keys = {"tables": [f"{database.name}.p", f"{database.name}.c"]}
+        keys: dict[str, Any] = {"tables": [f"{database.name}.p", f"{database.name}.c"]}
         warned = check(tmp_path, server, **keys)
         unlogged = warned["unlogged changes"]
         assert (unlogged.status, "warn: the table continues" in unlogged.value) == ("warning", True)
