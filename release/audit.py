@@ -18,14 +18,16 @@ from release.locks import merged
 ROOT = Path(__file__).parents[1]
 SECONDS = 300
 """Longest that all requests may take."""
+_APART = ("requirements-dbt.txt", "requirements-engines.txt")
+"""Locks of an environment of their own."""
 _UNREACHED = ("ConnectionError", "ServiceError", "Failed to establish", "Max retries", "timed out", "HTTPError")
 
 
 def environments(root: Path) -> list[list[Path]]:
-    """The locks, by the environment that they are installed into: dbt's is its own."""
+    """The locks, by the environment that they are installed into: dbt and the query engines have one each."""
     locks = sorted(root.glob("requirements*.txt"))
-    apart = [lock for lock in locks if lock.name == "requirements-dbt.txt"]
-    return [[lock for lock in locks if lock not in apart], apart]
+    apart = [[lock] for lock in locks if lock.name in _APART]
+    return [[lock for lock in locks if [lock] not in apart], *apart]
 
 
 def main(locks: Sequence[Path]) -> int:

@@ -76,7 +76,7 @@ def test_locks_pin_every_distribution_by_hash_and_name_no_host(lock: str) -> Non
     text = (ROOT / lock).read_text()
     requirements = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", text).strip())
     for requirement in requirements:
-        assert re.match(r"[a-z0-9._-]+(\[[a-z,-]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", requirement, re.DOTALL), (
+        assert re.match(r"[a-z0-9._-]+(\[[a-z, -]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", requirement, re.DOTALL), (
             requirement
         )
     assert not re.search(r"://|--(extra-)?index-url|--find-links|--trusted-host", text)

@@ -84,13 +84,13 @@ def state_file(config: Path) -> Path:
 def is_pending(pipeline: Pipeline, source: str) -> bool:
     """True if entries of a source may be behind; nothing is asked of the catalog. Raises LakeError."""
     return pipeline.iceberg_catalog is not None and (
-        _read(pipeline).get(source, _CatalogState()).entries != _targets(pipeline, source)
+        _stored_states(pipeline).get(source, _CatalogState()).entries != _targets(pipeline, source)
     )
 
 
 def refusal(pipeline: Pipeline, source: str) -> Refusal | None:
     """The last refusal of the catalog, if a source's entries are behind for it."""
-    return _read(pipeline).get(source, _CatalogState()).refusal if pipeline.iceberg_catalog else None
+    return _stored_states(pipeline).get(source, _CatalogState()).refusal if pipeline.iceberg_catalog else None
 
 
 def register_tables(pipeline: Pipeline, source: str) -> None:
@@ -101,7 +101,7 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
     settings = pipeline.iceberg_catalog
     if settings is None or not is_pending(pipeline, source):
         return
-    state = _read(pipeline).get(source, _CatalogState())
+    state = _stored_states(pipeline).get(source, _CatalogState())
     entries, targets = state.entries, _targets(pipeline, source)
     problems: list[str] = []
     with span("iceberg catalog", tables=len(targets)):
@@ -146,7 +146,7 @@ def register_path(pipeline: Pipeline, path: str) -> bool:
         _attempt(_register, client, path, Registered(settings.namespace_of(schema), table, 0), problems)
     if not problems:
         return True
-    states = {source: state for source, state in _read(pipeline).items() if state.entries.pop(path, None)}
+    states = {source: state for source, state in _stored_states(pipeline).items() if state.entries.pop(path, None)}
     _write(pipeline, {source: state.after(problems) for source, state in states.items()})
     log.warning("%s: Iceberg catalog %s: %s; the next run registers it", path, settings.name, _listed(problems))
     return False
@@ -259,7 +259,7 @@ def _catalog_identity(pipeline: Pipeline) -> list[Any]:
     return [settings.name, dict(sorted(settings.properties.items()))] if settings else []
 
 
-def _read(pipeline: Pipeline) -> dict[str, _CatalogState]:
+def _stored_states(pipeline: Pipeline) -> dict[str, _CatalogState]:
     """States by source. Without a file that can be read, nothing was registered: registering again is no harm."""
     path = state_file(pipeline.path)
     try:
@@ -276,7 +276,7 @@ def _read(pipeline: Pipeline) -> dict[str, _CatalogState]:
 
 def _write(pipeline: Pipeline, states: Mapping[str, _CatalogState]) -> None:
     path = state_file(pipeline.path)
-    sources = {source: state.to_json() for source, state in {**_read(pipeline), **states}.items()}
+    sources = {source: state.to_json() for source, state in {**_stored_states(pipeline), **states}.items()}
     try:
         document = {"catalog": _catalog_identity(pipeline), "sources": sources}
         replace_text(path, json.dumps(document, indent=1, sort_keys=True) + "\n")

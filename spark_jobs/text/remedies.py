@@ -88,7 +88,8 @@ KINDS: tuple[Kind, ...] = (
     # Changes that are derived from foreign keys.
     Kind(
         r"is one that no typed column holds|which a foreign key is of|foreign keys change rows of it|"
-        r"so that its rows cannot be followed|nothing tells its columns|on_cascade: apply",
+        r"so that its rows cannot be followed|nothing tells its columns|on_cascade: apply|"
+        r"and in which order they do is not known",
         "set on_cascade: warn for the table, run again and mend it (stratalog docs limits#what-apply-derives)",
     ),
     # Rules, routes, the lake's own tables.

@@ -126,7 +126,7 @@ class SilverRows:
 
     def keys_since(self, since: Position, limit: int) -> set[bytes] | None:
         """The keys that changed at or after a position; None where they are more, or the table was emptied since."""
-        rows = self._since(since)
+        rows = self._rows_since(since)
         if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
             return None
         keys = rows.selectExpr(f"{self.layout.lake_key} AS key").distinct().limit(limit + 1).toArrow()
@@ -134,11 +134,11 @@ class SilverRows:
 
     def any_since(self, since: Position) -> bool:
         """True if any row of the table changed at or after a position."""
-        return not self._since(since).isEmpty()
+        return not self._rows_since(since).isEmpty()
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
         """Those of the keys that changed at or after a position; all of them where the table was emptied since."""
-        rows = self._since(since)
+        rows = self._rows_since(since)
         if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
             return set(keys)
         return self._keys(rows, keys)
@@ -147,7 +147,7 @@ class SilverRows:
         """Those of the keys of which the log held any change."""
         return self._keys(self.table.read(self.spark), keys)
 
-    def _since(self, since: Position) -> DataFrame:
+    def _rows_since(self, since: Position) -> DataFrame:
         at = before_sql(since)
         return self.table.read(self.spark).where(f"_window_stop > {position_sql(since)} AND _position > {at}")
 

@@ -156,6 +156,7 @@ class _Forgetting:
 
     def _rows_left(self) -> Iterator[ForgottenIn]:
         """The rows that each table has now. Raises TableStopped, ConfigError for what cannot be forgotten."""
+        # The log first: what is erased there, and what was derived of it.
         keys = self._keys()
         logged, erased = self._in_log()
         yield self._in_bronze(logged, erased)
@@ -163,6 +164,7 @@ class _Forgetting:
             derived = logged.derived
             old_files = len(derived.files_that_hold())
             yield ForgottenIn(derived.table.path, rows=len(derived.changes), old_files=old_files)
+        # Silver, downstream and loads, by the columns of the key that each has.
         for path, key_list in self._tables(keys):
             snapshot = snapshot_of(path)
             if snapshot is not None and {*key_list.names} <= {*snapshot.schema.names}:
