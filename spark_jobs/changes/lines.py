@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -23,7 +24,6 @@ from spark_jobs.binlog import (
     TableName,
     read_session,
 )
-from spark_jobs.bronze.derived_slices import DerivedChanges
 from spark_jobs.changes.formats import FORMATS, ChangeLine, Format, SliceContext, StatementEntry, StratalogFormat
 from spark_jobs.changes.formats.base import BEHIND
 from spark_jobs.changes.json_encoding import bytes_at
@@ -33,6 +33,9 @@ from spark_jobs.ddl.classify import Effect, classify
 from spark_jobs.ddl.effects import effects
 from spark_jobs.errors import ConfigError, DecodeError, Unsupported
 from spark_jobs.log.position import Position
+
+if TYPE_CHECKING:  # imports pyspark, which changes of a file do without
+    from spark_jobs.bronze.derived_slices import DerivedChanges
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +142,7 @@ class JsonChanges:
         return changes
 
     def lines(
-        self, batch: pa.RecordBatch, committed: datetime | None = None, derived: Sequence[DerivedChanges] = ()
+        self, batch: pa.RecordBatch, committed: datetime | None = None, derived: "Sequence[DerivedChanges]" = ()
     ) -> Iterator[ChangeLine]:
         """The entries of the batch's slices, in order of offset and row. Raises DecodeError, Unsupported, LakeError.
 
@@ -152,7 +155,7 @@ class JsonChanges:
                 if self._transactions or line.kind in ("change", "statement"):
                     yield line
 
-    def derived_lines(self, derived: Iterable[DerivedChanges]) -> Iterator[ChangeLine]:
+    def derived_lines(self, derived: "Iterable[DerivedChanges]") -> Iterator[ChangeLine]:
         """The entries of changes that were derived from foreign keys, in order. Raises LakeError."""
         parts = []
         for part in derived:
