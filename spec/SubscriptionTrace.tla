@@ -29,10 +29,11 @@ Taken(e) ==
      ELSE UNCHANGED <<files, newest, consumer>>
   /\ UNCHANGED <<acked, seen>>
 
-(* lease.py::move and ::give_up: upon the version that the consumer knows, or its own newer one. *)
+(* lease.py::move and ::give_up: upon the version that the consumer knows, or its own newer one.  Others may have *)
+(* come after that since: such a write is refused.                                                             *)
 Moved(e) ==
   /\ Mine(e).at = "has" /\ e.ok = Fits(e.upon)
-  /\ e.upon = Mine(e).version \/ (e.upon = Top /\ files[Top].holder = e.connection)
+  /\ e.ok => e.upon = Mine(e).version \/ files[Top].holder = e.connection
   /\ e.cursor >= Mine(e).cursor
   /\ e.ok => e.cursor <= Mine(e).given \/ e.cursor <= files[e.upon].cursor   \* of its own write, whose answer was lost
   /\ IF e.ok

@@ -208,7 +208,7 @@ def test_spark_has_the_keys_of_the_instance(
 
 @pytest.mark.azure
 def test_the_tokens_of_a_machine_on_azure_end_amid_commits(
-    is_read_by_spark: bool, store_keys: None, environment: pytest.MonkeyPatch, tmp_path: Path, summary: list[str]
+    store_keys: None, environment: pytest.MonkeyPatch, tmp_path: Path, summary: list[str]
 ) -> None:
     """Azurite takes tokens over TLS alone, and refuses those whose time is over."""
     require_azurite()

@@ -166,7 +166,7 @@ def test_folders(path: str, folder: str) -> None:
     assert directory(path) == Path(folder)
 
 
-@pytest.mark.parametrize("path", ["gs://b/t", "hdfs://n/t"])
+@pytest.mark.parametrize("path", ["wasb://b/t", "hdfs://n/t"])
 def test_other_stores_are_refused(path: str) -> None:
     assert why_not_store(path)
     with pytest.raises(UnsupportedTable, match="are not read or written"):

@@ -36,7 +36,9 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     path = tmp_path / "pipeline.yaml"
     path.write_text(f"lake: ./lake\nsources: {{eu: {{files: a}}, us: {{files: b}}, asia: {{files: c}}}}\n{ROUTE}\n")
     monkeypatch.setattr(
-        commit_clock, "reached", lambda lake, source, position: at(position.offset // 10) if position.offset else None
+        commit_clock,
+        "order_time_at",
+        lambda lake, source, position: at(position.offset // 10) if position.offset else None,
     )
     monkeypatch.setattr(publication, "surveyed_to", lambda lake, source: Position("bin.000001", 90))
     return load(path, {})

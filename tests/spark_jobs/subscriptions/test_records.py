@@ -70,5 +70,5 @@ def test_names(records: Records) -> None:
 
 
 def test_a_store_that_spark_alone_writes_is_refused() -> None:
-    with pytest.raises(ConfigError, match="subscriptions need a lake on a file system, s3a:// or abfss://"):
+    with pytest.raises(ConfigError, match="subscriptions need a lake on a file system, s3a://, abfss:// or gs://"):
         Records(Lake("hdfs://name/lake"), "shop")
