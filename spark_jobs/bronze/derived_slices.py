@@ -144,11 +144,10 @@ def _lake_of(bronze: str) -> str:
     return bronze.rsplit("/", 2)[0]
 
 
-def removed_to(bronze: str) -> dict[TableName, Position]:
-    """By child table of bronze's source up to where its derived changes were removed. Raises LakeError."""
+def _removed_to(bronze: str) -> dict[str, Position]:
+    """By text of the name of a child table up to where its derived changes were removed. Raises LakeError."""
     commit = CascadesCommit.of_head(_table(bronze).head())
-    removed = commit.removed if commit else {}
-    return {TableName(*name.split(".", 1)): Position.parse(position) for name, position in removed.items()}
+    return {name: Position.parse(position) for name, position in (commit.removed if commit else {}).items()}
 
 
 def tables_before(bronze: str, oldest: Position) -> set[TableName]:
@@ -174,9 +173,10 @@ def _data_file(snapshot: Snapshot, file: DataFile) -> str:
 
 def with_derived(index: SliceIndex, bronze: str, within: Range) -> SliceIndex:
     """The slices of a part of the log with the derived ones. bronze: the bronze table's path. Raises LakeError."""
-    if _derived_snapshot(bronze) is None:
+    snapshot = _derived_snapshot(bronze)
+    if snapshot is None:
         return index
-    return replace(index, derived=read(bronze, within), derived_removed_to=removed_to(bronze))
+    return replace(index, derived=_slices_within(snapshot, within), derived_removed_to=_removed_to(bronze))
 
 
 def read(bronze: str, within: Range) -> pa.Table:
@@ -185,8 +185,10 @@ def read(bronze: str, within: Range) -> pa.Table:
     bronze: the bronze table's path, whose source it is. Raises LakeError.
     """
     snapshot = _derived_snapshot(bronze)
-    if snapshot is None:
-        return DERIVED.empty_table()
+    return _slices_within(snapshot, within) if snapshot else DERIVED.empty_table()
+
+
+def _slices_within(snapshot: Snapshot, within: Range) -> pa.Table:
     parts = [part for file in snapshot.files if _may_hold(snapshot, file, within) for part in _located(snapshot, file)]
     slices = pa.concat_tables([DERIVED.empty_table(), *parts])
     orders = zip(*(slices.column(name).to_pylist() for name in ("stretch", "number", "start")), strict=True)

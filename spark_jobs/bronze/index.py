@@ -106,8 +106,9 @@ class SliceIndex:
     """Of slices that are parts of what is stored the columns of bronze, by data file, row group, row and offset."""
     derived: pa.Table = field(default_factory=DERIVED.empty_table)
     """Slices of derived changes in the same part of the log, which are no slices of it: rows of DERIVED."""
-    derived_removed_to: Mapping[TableName, Position] = field(default_factory=dict)
-    """By table up to where derived changes of it were removed, so that its rows cannot be made from there."""
+    derived_removed_to: Mapping[str, Position] = field(default_factory=dict)
+    """By text of a table's name up to where derived changes of it were removed, so that its rows cannot be made from
+    there."""
 
     def __len__(self) -> int:
         return len(self.slices)
@@ -164,7 +165,7 @@ class SliceIndex:
         derived changes were removed.
         """
         # Log that lacks a part of the changes is refused before anything is read.
-        removed_to = self.derived_removed_to.get(name)
+        removed_to = self.derived_removed_to.get(str(name))
         if removed_to and any(part and part.start < removed_to for part in ranges):
             raise TableStopped(
                 f"{name}: changes that foreign keys made to its rows before {removed_to} were removed with that log "

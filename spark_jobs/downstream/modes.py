@@ -22,22 +22,17 @@ MODE_COLUMNS: Mapping[Mode, Mapping[str, str]] = {
     },
 }
 """Columns that a table's rows have besides a mirror's, by its mode."""
-CURRENT_FLAGS: Mapping[Mode, tuple[str, bool] | None] = {
-    Mode.MIRROR: None,
-    Mode.SOFT_DELETE: ("_deleted", False),
-    Mode.HISTORY: ("_is_current", True),
-}
-"""The flag, and its value, of the rows that the source has now, by a table's mode; None: all rows."""
-CURRENT_ROWS: Mapping[Mode, str] = {
-    mode: f"{'' if flag[1] else 'NOT '}{flag[0]}" if flag else "TRUE" for mode, flag in CURRENT_FLAGS.items()
-}
-"""SQL: the rows of a table that the source has now, by its mode; those of mode append do not tell by themselves."""
 CURRENT_VALUES: Mapping[Mode, Mapping[str, bool]] = {
     Mode.MIRROR: {},
     Mode.SOFT_DELETE: {"_deleted": False},
     Mode.HISTORY: {"_is_current": True},
 }
-"""The same rows by the values of the mode's columns."""
+"""Values of the mode's columns in the rows of a table that the source has now; rows of mode append do not tell."""
+CURRENT_ROWS: Mapping[Mode, str] = {
+    mode: " AND ".join(name if value else f"NOT {name}" for name, value in values.items()) or "TRUE"
+    for mode, values in CURRENT_VALUES.items()
+}
+"""The same rows as SQL."""
 _INTERMEDIATE_COLUMNS = {"_gtid", "_lacks", "_cuts", "_named_at", "_place"}
 """Columns that rows have besides on their way into such tables."""
 

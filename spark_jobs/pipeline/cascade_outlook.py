@@ -14,12 +14,10 @@ from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges, unlogged_changes
 from spark_jobs.errors import TableStopped
 from spark_jobs.pipeline.cascade_refusals import refusals
-from spark_jobs.pipeline.unlogged_changes import LIMITS
+from spark_jobs.pipeline.unlogged_changes import LIMITS, remedy_of_cascade
 from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts
-
-_MEND = f"compare it (stratalog verify) and mend its rows (stratalog mend; {LIMITS})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def _outlook(
         return Outlook(f"{text}; apply: what it does is derived ({origin})")
     if action == "apply":
         stops = "stop: the table stops before the first change of the parent that may change its rows"
-        return Outlook(f"{text}; {stops} ({origin} is not possible: {reason})", _MEND)
+        return Outlook(f"{text}; {stops} ({origin} is not possible: {reason})", remedy_of_cascade(can_derive=False))
     if action == "ignore":
         return Outlook(f"{text}; ignored: its rows may be wrong, and nothing says so ({origin})")
     possible = f"apply is not possible: {reason}" if reason else "apply is possible"
@@ -84,8 +82,7 @@ def _outlook(
         "warn": "warn: the table continues, and its rows may be wrong",
         "stop": "stop: the table stops before the first change of the parent that may change its rows",
     }[action]
-    remedy = _MEND if reason else f"{_MEND}, or have it derived (on_cascade: apply)"
-    return Outlook(f"{text}; {outcome} ({origin}; {possible})", remedy)
+    return Outlook(f"{text}; {outcome} ({origin}; {possible})", remedy_of_cascade(can_derive=reason is None))
 
 
 def _declared_reasons(

@@ -99,17 +99,15 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
     What the catalog refuses is a warning. Raises LakeError where the lake cannot be read.
     """
     settings = pipeline.iceberg_catalog
-    if settings is None or not is_pending(pipeline, source):
+    if settings is None:
         return
     state = _stored_states(pipeline).get(source, _CatalogState())
     entries, targets = state.entries, _targets(pipeline, source)
+    if entries == targets:
+        return
     problems: list[str] = []
     with span("iceberg catalog", tables=len(targets)):
-        try:
-            client = connect(settings.name, settings.properties)
-        except Exception as error:  # noqa: BLE001 -- each catalog's client has errors of its own; all are reported
-            problems = [_error_text(error)]
-        else:
+        if client := _connected(settings, problems):
             # Old names first: a table may have got the name of another.
             for path in [path for path, entry in entries.items() if _is_stale(targets.get(path), entry)]:
                 if _attempt(_remove_entry, client, path, entries[path], problems):
@@ -138,11 +136,7 @@ def register_path(pipeline: Pipeline, path: str) -> bool:
     if settings is None or not pipeline.has_iceberg(schema, table):
         return True
     problems: list[str] = []
-    try:
-        client = connect(settings.name, settings.properties)
-    except Exception as error:  # noqa: BLE001 -- as above
-        problems = [_error_text(error)]
-    else:
+    if client := _connected(settings, problems):
         _attempt(_register, client, path, Registered(settings.namespace_of(schema), table, 0), problems)
     if not problems:
         return True
@@ -150,6 +144,15 @@ def register_path(pipeline: Pipeline, path: str) -> bool:
     _write(pipeline, {source: state.after(problems) for source, state in states.items()})
     log.warning("%s: Iceberg catalog %s: %s; the next run registers it", path, settings.name, _listed(problems))
     return False
+
+
+def _connected(settings: IcebergCatalog, problems: list[str]) -> CatalogClient | None:
+    """A client of the catalog; None where there is none, with the reason among the problems."""
+    try:
+        return connect(settings.name, settings.properties)
+    except Exception as error:  # noqa: BLE001 -- each catalog's client has errors of its own; all are reported
+        problems.append(_error_text(error))
+        return None
 
 
 def _listed(problems: list[str]) -> str:

@@ -29,6 +29,12 @@ _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
 
 
+def remedy_of_cascade(*, can_derive: bool) -> str:
+    """What to do about rows that a foreign key changes unlogged. can_derive: whether ``on_cascade: apply`` may help."""
+    derived = ", or have it derived (on_cascade: apply)" if can_derive else ""
+    return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({LIMITS})"
+
+
 @dataclass(frozen=True, slots=True)
 class Cascade:
     """A child table that is in scope, and the foreign key by which the server changes its rows unlogged.
@@ -53,8 +59,7 @@ class Cascade:
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        derived = "" if self.action == "apply" else ", or have it derived (on_cascade: apply)"
-        return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({LIMITS})"
+        return remedy_of_cascade(can_derive=self.action != "apply")
 
     def __str__(self) -> str:
         return f"{self.table}: {self.gap}; {self.remedy}"

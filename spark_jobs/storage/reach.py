@@ -130,7 +130,7 @@ def _end_of(found: Credential) -> datetime | None:
 
 
 def _azure(root: str, settings: ObjectStore, options: "ClientConfig") -> AzureStore:
-    # A client asks before each request whose time may be over, also amid a long listing.
+    # A client asks before each request whose time may be over, also during a long listing.
     def now() -> "AzureCredential":
         found = credential(root)
         (value,), end = found.values, _end_of(found)

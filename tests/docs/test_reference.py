@@ -17,7 +17,7 @@ def test_the_pages_are_what_would_be_made() -> None:
     texts = pages()
     assert [path.name for path in texts] == ["configuration.md", "cli.md", "python.md", "messages.md", "codes.tsv"]
     outdated = [path.name for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
-    assert outdated == [], "make docs writes them anew"
+    assert outdated == [], "make docs writes them again"
 
 
 def models(of: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -10,7 +10,7 @@
 
 Each writes a record in docs/evidence, with the date, the commit and the command, and then the page: again and again
 while it runs, so that one that is ended keeps what it has. Faults and mutants go on where the record ends; a removed
-record begins anew. Exits with 1 where something was wrong, which is in the record too.
+record begins again. Exits with 1 where something was wrong, which is in the record too.
 """
 
 import json

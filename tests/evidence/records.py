@@ -54,7 +54,7 @@ def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record
         seeds = range(last + 1, last + 1 + _SEEDS)
         last = seeds.stop - 1
         played = [(layout, number) for number in seeds for layout in layouts]
-        # Processes keep memory and end with each part. They are not renewed amid a part: the executor of Python 3.11
+        # Processes keep memory and end with each part. They are not renewed during a part: the executor of Python 3.11
         # can wait for ever for a process that max_tasks_per_child has ended.
         with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
             for (layout, _), (by_kind, texts) in zip(played, pool.map(_played, played), strict=True):

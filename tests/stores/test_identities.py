@@ -1,6 +1,6 @@
 """A process without keys in its environment reaches a store by the identity that its machine has in the cloud.
 
-Put here: keys and tokens that end within seconds, amid commits and reads; each server refuses those that have ended.
+Put here: keys and tokens that end within seconds, during commits and reads; each server refuses those that have ended.
 Not here: what each service of a cloud is asked (spark_jobs/identity).
 """
 

@@ -1,7 +1,7 @@
 """Rows of either side of a comparison, hashed by tasks: sums of hashes by bucket, and the rows of some buckets.
 
-Put here: the hash of a row, and the tasks. Not here: which ranges and files a table has (server_rows.py, lake_rows.py),
-or comparing (compare.py).
+Put here: the hash of a row, the tasks, and what both sides do with their results. Not here: which ranges and files a
+table has (server_rows.py, lake_rows.py), or comparing (compare.py).
 
 Both sides are columns of Arrow, of the types that the lake has them in. Rows of the server come as a load reads them,
 by the binary protocol, but for text, of which the server itself makes UTF-8: the decoder's tables of characters are not
@@ -12,15 +12,17 @@ A bucket is a hash of the key, never a range of keys: the server orders keys by 
 bytes. Hashes are added, not joined by XOR: of a row that stands twice both would vanish.
 """
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyspark.sql import SparkSession
 
-from spark_jobs.checks.verify.protocol import Buckets
+from spark_jobs.checks.verify.protocol import DIGESTS, Buckets
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.delta.schema import TableSchema, from_spark_types
 from spark_jobs.delta.snapshot import DataFile
@@ -30,6 +32,7 @@ from spark_jobs.engine.inherited_rows import row_groups
 from spark_jobs.engine.key_hash import hashes
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.selecting import Selecting
+from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver.keyless_rows import content
 
 RAW = "_raw"
@@ -103,23 +106,22 @@ class ServerRanges:
 
 @dataclass(frozen=True, slots=True)
 class LakeFiles:
-    """Data files of a table of the lake. current: the flag that rows have which count, and its value."""
+    """Data files of a table of the lake. current: values of columns in the rows that count."""
 
     path: str
     schema: TableSchema
     files: tuple[DataFile, ...]
-    current: tuple[str, bool] | None
+    current: Mapping[str, bool]
     columns: HashedColumns
 
     def tables(self) -> Iterator[pa.Table]:
         """Raises LakeError."""
-        names = [*self.columns.schema.names, *([self.current[0]] if self.current else [])]
+        names = [*self.columns.schema.names, *self.current]
         for file in self.files:
             for _, living, rows in row_groups(self.path, self.schema, file, names):
                 is_counted = living
-                if self.current:
-                    name, value = self.current
-                    is_counted = living & (np.asarray(rows.column(name), np.bool_) == value)
+                for name, value in self.current.items():
+                    is_counted = is_counted & (np.asarray(rows.column(name), np.bool_) == value)
                 yield rows.filter(pa.array(is_counted))
 
 
@@ -150,3 +152,46 @@ def bucket_rows(work: BucketRowsTask) -> Iterator[pa.Table]:
         rows = rows.filter(pa.array(is_chosen[columns.buckets_of(rows)]))
         if len(rows):
             yield rows.select([*columns.key, RAW]).append_column(DIGEST, pa.array(columns.digests_of(rows)))
+
+
+Work = Callable[[HashTask], Iterable[Any]]
+
+
+class HashedSide(ABC):
+    """A side of a comparison whose rows are read by tasks."""
+
+    def __init__(self, spark: SparkSession, layout: DigestLayout) -> None:
+        self.spark = spark
+        self.layout = layout
+
+    @abstractmethod
+    def _results(self, columns: HashedColumns, work: Work) -> Iterable[Any]:
+        """What a function makes of each of the tasks that read all rows."""
+
+    def buckets(self, count: int) -> Buckets:
+        """All rows, over so many buckets."""
+        buckets = Buckets.empty(count)
+        for part in self._results(HashedColumns.of(self.layout, count), sums):
+            buckets.add(part)
+        return buckets
+
+    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
+        """The rows of some of the buckets, as DIGESTS, with their hashes: Spark's SQL makes the texts of their keys."""
+        chosen, columns = tuple(buckets), HashedColumns.of(self.layout, count)
+        parts = [*self._results(columns, lambda task: bucket_rows(BucketRowsTask(task, chosen)))]
+        if not parts:
+            return DIGESTS.empty_table()
+        rows = pa.concat_tables(parts, promote_options="permissive")
+        session = session_of_texts(self.spark, rows.nbytes)
+        keys = session.createDataFrame(rows).selectExpr(f"{self.layout.lake_key} AS key", DIGEST)
+        return keys.toArrow().cast(DIGESTS)
+
+
+def session_of_texts(spark: SparkSession, size: int) -> SparkSession:
+    """A session that prints numbers alike whatever the user's settings are: not ANSI, small decimals get exponents.
+
+    size: bytes that it reads.
+    """
+    session = session_over(spark, size)
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    return session

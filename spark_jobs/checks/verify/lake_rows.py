@@ -5,8 +5,7 @@ Put here: what is asked of Spark. Not here: how rows are hashed (bucket_sums.py)
 No value becomes a Python object but those of rows that differ.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,24 +13,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.checks.verify.bucket_sums import (
-    DIGEST,
-    BucketRowsTask,
     HashedColumns,
+    HashedSide,
     HashTask,
     LakeFiles,
-    bucket_rows,
-    sums,
+    Work,
+    session_of_texts,
 )
-from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
+from spark_jobs.checks.verify.protocol import DIGESTS, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta.snapshot import snapshot_of
-from spark_jobs.downstream.modes import CURRENT_FLAGS, CURRENT_ROWS
+from spark_jobs.downstream.modes import CURRENT_ROWS, CURRENT_VALUES
 from spark_jobs.engine import spark_job
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver.table import Op, before_sql, position_sql
 from spark_jobs.text.sql import identifier
 
@@ -43,14 +40,13 @@ _TASKS = 8
 _KEYS = pa.schema([(_KEY, pa.binary())])
 
 
-class LakeRows:
+class LakeRows(HashedSide):
     """The lake's side of a table: its downstream table at the version that is its head now."""
 
     def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout, mode: Mode = Mode.MIRROR) -> None:
         """mode: the table's, by which of its rows the source has now."""
-        self.spark = _session(spark, sum(table.file_sizes()))
+        super().__init__(session_of_texts(spark, sum(table.file_sizes())), layout)
         self.table = table
-        self.layout = layout
         self.mode = mode
         head = table.head()
         assert head is not None, "a table that has a layout is there"
@@ -59,19 +55,6 @@ class LakeRows:
 
     def count(self) -> int:
         return self._compared_rows().count()
-
-    def buckets(self, count: int) -> Buckets:
-        """Sums of the rows' hashes, by tasks that read some of the files each."""
-        buckets = Buckets.empty(count)
-        for part in self._read_files(HashedColumns.of(self.layout, count), sums):
-            buckets.add(part)
-        return buckets
-
-    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        task_of = partial(BucketRowsTask, buckets=tuple(buckets))
-        columns = HashedColumns.of(self.layout, count)
-        rows = self._read_files(columns, lambda task: bucket_rows(task_of(task)))
-        return keyed(self.spark, self.layout, rows)
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
         return self._digests(self._having(self._compared_rows(), keys))
@@ -94,14 +77,14 @@ class LakeRows:
     def _compared_rows(self) -> DataFrame:
         return self.table.read(self.spark, self.version).where(CURRENT_ROWS[self.mode])
 
-    def _read_files(self, columns: HashedColumns, work: Callable[[HashTask], Iterable[Any]]) -> list[Any]:
+    def _results(self, columns: HashedColumns, work: Work) -> list[Any]:
         """What tasks make of the rows in the table's files."""
         snapshot = snapshot_of(self.table.path, self.version)
         assert snapshot is not None, "the version is the table's"
         size = sum(file.size for file in snapshot.files)
         spark = spark_job.TASKS_HERE if size <= _SMALL else self.spark
         groups = spark_job.packed(snapshot.files, lambda file: file.size, max(size / _TASKS, 1))
-        current = CURRENT_FLAGS[self.mode]
+        current = CURRENT_VALUES[self.mode]
         tasks: list[HashTask] = [
             LakeFiles(self.table.path, snapshot.schema, group, current, columns) for group in groups
         ]
@@ -119,7 +102,7 @@ class SilverRows:
     """Rows of a table's keys in silver."""
 
     def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout) -> None:
-        self.spark = _session(spark, sum(table.file_sizes()))
+        self.spark = session_of_texts(spark, sum(table.file_sizes()))
         self.table = table
         self.layout = layout
         _require_columns(table, layout)
@@ -161,26 +144,6 @@ def having(spark: SparkSession, rows: DataFrame, layout: DigestLayout, keys: Col
     """The rows of some keys, with the key's text as _KEY."""
     key_rows = spark.createDataFrame(pa.table([pa.array(sorted(keys), pa.binary())], schema=_KEYS))
     return rows.withColumn(_KEY, F.expr(layout.lake_key)).join(F.broadcast(key_rows), _KEY, "left_semi")
-
-
-def keyed(spark: SparkSession, layout: DigestLayout, parts: Sequence[pa.Table]) -> pa.Table:
-    """Rows of either side, as tasks choose them, as DIGESTS: Spark's SQL makes the texts of their keys."""
-    if not parts:
-        return DIGESTS.empty_table()
-    rows = pa.concat_tables(parts, promote_options="permissive")
-    session = _session(spark, rows.nbytes)
-    keys = session.createDataFrame(rows).selectExpr(f"{layout.lake_key} AS key", DIGEST)
-    return keys.toArrow().cast(DIGESTS)
-
-
-def _session(spark: SparkSession, size: int) -> SparkSession:
-    """A session that prints numbers alike whatever the user's settings are: not ANSI, small decimals get exponents.
-
-    size: bytes that it reads.
-    """
-    session = session_over(spark, size)
-    session.conf.set("spark.sql.ansi.enabled", "true")
-    return session
 
 
 def _require_columns(table: Table, layout: DigestLayout) -> None:

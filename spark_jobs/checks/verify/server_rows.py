@@ -9,10 +9,9 @@ rows are therefore of different moments; what differs is read again anyway.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import Any, Self
 
@@ -22,16 +21,8 @@ from pymysql.cursors import Cursor
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.checks.verify.bucket_sums import (
-    BucketRowsTask,
-    HashedColumns,
-    HashTask,
-    ServerRanges,
-    bucket_rows,
-    sums,
-)
-from spark_jobs.checks.verify.lake_rows import keyed
-from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
+from spark_jobs.checks.verify.bucket_sums import HashedColumns, HashedSide, HashTask, ServerRanges, Work
+from spark_jobs.checks.verify.protocol import DIGESTS, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.engine import spark_job
 from spark_jobs.errors import SourceError, TableStopped
@@ -127,13 +118,10 @@ class ServerSession:
 
     def estimate(self, schema: str, table: str) -> int:
         """About how many rows a table has, as the server's statistics say."""
-        return self._estimates(schema, table)[0]
+        return self.estimates(schema, table)[0]
 
-    def row_bytes(self, schema: str, table: str) -> int:
-        """About how many bytes a row has."""
-        return self._estimates(schema, table)[1]
-
-    def _estimates(self, schema: str, table: str) -> tuple[int, int]:
+    def estimates(self, schema: str, table: str) -> tuple[int, int]:
+        """The same, and about how many bytes a row has; zeros where there is no such table."""
         rows = self.rows(_ASK_SIZE.format(is_table(schema, table)))
         return (int(rows[0][0] or 0), int(rows[0][1] or 0)) if rows else (0, 0)
 
@@ -142,30 +130,16 @@ class ServerSession:
         return int(self.rows(f"SELECT COUNT(*) FROM {identifier(schema)}.{identifier(table)}")[0][0])
 
 
-class ServerRows:
+class ServerRows(HashedSide):
     """The server's side of a table."""
 
     def __init__(self, spark: SparkSession, session: ServerSession, layout: DigestLayout) -> None:
-        self.spark = spark
+        super().__init__(spark, layout)
         self.session = session
-        self.layout = layout
         self.key = session.key(layout)
 
     def count(self) -> int:
         return self.session.count(self.layout.schema, self.layout.table)
-
-    def buckets(self, count: int) -> Buckets:
-        """As of the lake's side, by tasks that read ranges of keys."""
-        buckets = Buckets.empty(count)
-        for part in self._walk(HashedColumns.of(self.layout, count), sums):
-            buckets.add(part)
-        return buckets
-
-    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        task_of = partial(BucketRowsTask, buckets=tuple(buckets))
-        columns = HashedColumns.of(self.layout, count)
-        rows = [*self._walk(columns, lambda task: bucket_rows(task_of(task)))]
-        return keyed(self.spark, self.layout, rows)
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
         listed = f"{self.layout.server_key}, {self.layout.server_digest}"
@@ -195,11 +169,12 @@ class ServerRows:
             rows = self.session.rows(f"SELECT {listed} FROM {self.layout.server_name} WHERE {condition}")
             yield [row for row in rows if row[0] in asked_keys]
 
-    def _walk(self, columns: HashedColumns, work: Callable[[HashTask], Iterable[Any]]) -> Iterator[Any]:
+    def _results(self, columns: HashedColumns, work: Work) -> Iterator[Any]:
         """What tasks make of the rows, of some ranges of keys at a time."""
-        layout, size = self.layout, self.session.row_bytes(self.layout.schema, self.layout.table)
-        is_small = self.session.estimate(layout.schema, layout.table) <= _SMALL
-        rows = max(_LEAST, min(_MOST, _BYTES // max(size, 1)))
+        layout = self.layout
+        table_rows, row_bytes = self.session.estimates(layout.schema, layout.table)
+        spark = spark_job.TASKS_HERE if table_rows <= _SMALL else self.spark
+        rows = max(_LEAST, min(_MOST, _BYTES // max(row_bytes, 1)))
         boundaries = self.session.ranges(self.key, rows)
         selecting = self._selecting()
         began = reported = time.monotonic()
@@ -212,7 +187,7 @@ class ServerRows:
                 group_size = -(-len(parts) // _TASKS)
                 groups = (tuple(parts[at : at + group_size]) for at in range(0, len(parts), group_size))
                 tasks: list[HashTask] = [ServerRanges(selecting, group, columns) for group in groups]
-                yield from spark_job.run(spark_job.TASKS_HERE if is_small else self.spark, tasks, work)
+                yield from spark_job.run(spark, tasks, work)
                 rows_read += rows * len(parts)
                 parts = following.result()
                 now = time.monotonic()

@@ -53,7 +53,6 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.retired_columns import restarts_of, types_of
 from spark_jobs.silver.table_timeline import TableState
-from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
 from spark_jobs.text.progress import doing
 from spark_jobs.text.sql import identifier
@@ -67,9 +66,6 @@ _MANY = 100_000
 _TRIES = 5
 _COUNTED = 5
 """Number of counts of a keyless table's rows before it is said to change all the time."""
-
-_CHANGED = {1054, 1146}
-"""Numbers of a server's errors: unknown column, no such table. The table was altered while it was read."""
 
 
 def require_live(pipeline: Pipeline, name: str) -> Server:
@@ -237,10 +233,11 @@ class _ComparedSource:
         return Verdict(self.name, name, position=self.position, seconds=time.monotonic() - began, **outcome)
 
     def _outcome(self, name: TableName, into: Destination, since: Position) -> dict[str, Any]:
+        table = _ComparedTable(self, name, into)
         try:
-            return _ComparedTable(self, name, into).verdict(since)
-        except SourceError as error:
-            if error_number(error.__cause__) not in _CHANGED:
+            return table.verdict(since)
+        except (SourceError, TableStopped):  # of what a task met no more than the text comes back
+            if not table.is_altered():
                 raise
         log.info("%s: %s was altered while it was compared; comparing it again", self.name, name)
         return _ComparedTable(self, name, into).verdict(since)
@@ -279,6 +276,7 @@ class _ComparedTable:
         self.into = into
         self.downstream: Table = downstream_of(lake, source.name, name, into)
         self._layout: DigestLayout | None = None
+        self._listed: list[dict[str, Any]] | None = None
         self.unknown: dict[str, int] = {}
 
     # What compare.Lag asks for.
@@ -300,10 +298,15 @@ class _ComparedTable:
             self._layout = self._laid_out()
         return self._layout
 
+    def is_altered(self) -> bool:
+        """True if the server's columns are others than those that the comparison was made by."""
+        listed = self.source.session.columns(self.name.schema, self.name.table)
+        return self._layout is not None and listed != self._listed
+
     def _laid_out(self) -> DigestLayout:
         """As the server and the lake have the columns now; where they differ, the lake may not have heard of it yet."""
         for tries_left in reversed(range(_TRIES)):
-            listed = self.source.session.columns(self.name.schema, self.name.table)
+            listed = self._listed = self.source.session.columns(self.name.schema, self.name.table)
             try:
                 state = self._definition_in_log()
                 omitted = {*types_of(state.retired), *MODE_COLUMNS[self.into.mode]}
@@ -411,13 +414,13 @@ class _ComparedTable:
     def _compared(self, since: Position) -> dict[str, Any]:
         """The fields by a comparison row by row, with the states that it means."""
         origin = ServerRows(self.source.spark, self.source.session, self.layout)
-        rows = self.source.session.estimate(self.name.schema, self.name.table)
         begin = self.source.changes_from(self.name)
-        silver_rows = SilverRows(self.source.spark, self.silver, self.layout)
-        keys = silver_rows.keys_since(begin, READ_AGAIN) if begin else None
-        if keys is not None:
-            result = compare_keys(self.layout, origin, self, since, keys)
-            return self._compared_rows(result) | {"changes_since": begin}
+        if begin:
+            keys = SilverRows(self.source.spark, self.silver, self.layout).keys_since(begin, READ_AGAIN)
+            if keys is not None:
+                result = compare_keys(self.layout, origin, self, since, keys)
+                return self._compared_rows(result) | {"changes_since": begin}
+        rows = self.source.session.estimate(self.name.schema, self.name.table)
         # Reading many rows takes minutes, in which nothing else is logged.
         if rows >= _MANY:
             log.info(

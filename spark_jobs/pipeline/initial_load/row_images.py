@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.binlog.kernels import result_rows
+from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.errors import SourceError, TableStopped
 
 _UTF8 = 46  # utf8mb4_bin
 _BINARY = 63
-_JSON, _BLOB, _VARCHAR = 245, 252, 15
+_JSON, _BLOB, _VARCHAR, _CHAR = 245, 252, 15, 254
 _PLAIN = {140: _BLOB, 141: _VARCHAR}
+_TEXTS = (_VARCHAR, _BLOB, _CHAR, *_PLAIN)
 _ADDRESSES = ("uuid", "inet")
 
 Field = tuple[int, int, int, int, int]
@@ -34,6 +36,21 @@ def as_selected(definition: TableDefinition) -> TableDefinition:
     Raises TableStopped for a type that is not known.
     """
     return replace(definition, columns=tuple(_as_selected(definition, column) for column in definition.columns))
+
+
+def is_converted(column: Column) -> bool:
+    """True if a column has text of a character set whose bytes are not UTF-8, of which a server can make UTF-8."""
+    is_text = column.type_code in _TEXTS and column.declared is None and column.charset not in (None, _BINARY)
+    return is_text and charset_of(int(column.charset or 0)) not in UTF8
+
+
+def in_utf8(definition: TableDefinition) -> TableDefinition:
+    """The definition of rows whose text the server has converted."""
+    converted = (
+        replace(column, type_code=_BLOB, meta=4, charset=_UTF8) if is_converted(column) else column
+        for column in definition.columns
+    )
+    return replace(definition, columns=tuple(converted))
 
 
 def _as_selected(definition: TableDefinition, column: Column) -> Column:
@@ -143,7 +160,7 @@ _FIELDS: dict[int, Callable[[Column], Field]] = {
     247: _number_field,
     248: _number_field,
     _VARCHAR: _varying,
-    254: _padded,
+    _CHAR: _padded,
     _BLOB: _long,
     242: _long,
     255: _long,

@@ -5,18 +5,17 @@ Put here: the query, its session, and that the right server answers. Not here: w
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pymysql
 from pymysql.cursors import SSCursor
 
 from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition, written_head
-from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, RowCondition, in_text
-from spark_jobs.pipeline.initial_load.row_images import as_selected, fields_of
+from spark_jobs.pipeline.initial_load.row_images import as_selected, fields_of, in_utf8, is_converted
 from spark_jobs.source.connection import log_in, refusal
 from spark_jobs.source.result_stream import ResultStream
 from spark_jobs.text.sql import identifier
@@ -27,10 +26,6 @@ SESSION = (
 )
 """No server mode changes what is sent, and text comes in the bytes that are stored."""
 _LABELLED = (247, 248)
-_VARCHAR, _BLOB, _CHAR = 15, 252, 254
-_TEXTS = (_VARCHAR, _BLOB, _CHAR, 140, 141)
-_BYTES, _UTF8_BIN = 63, 46
-"""Collations' numbers: of bytes, and utf8mb4_bin."""
 
 
 def select(
@@ -44,21 +39,10 @@ def select(
 
 def _expression(column: Column, *, converts_text: bool) -> str:
     name = identifier(str(column.name))
-    if converts_text and _is_converted(column):
+    if converts_text and is_converted(column):
         return f"CONVERT({name} USING utf8mb4)"
     # Labels are sent as text; a cast, not a sum, which is a DOUBLE.
     return f"CAST({name} AS UNSIGNED)" if column.type_code in _LABELLED else name
-
-
-def _is_converted(column: Column) -> bool:
-    """True if a column has text of a character set whose bytes are not UTF-8."""
-    is_text = column.type_code in _TEXTS and column.declared is None and column.charset not in (None, _BYTES)
-    return is_text and charset_of(int(column.charset or 0)) not in UTF8
-
-
-def _as_converted(column: Column) -> Column:
-    """A column whose text the server has converted; of any length."""
-    return replace(column, type_code=_BLOB, meta=4, charset=_UTF8_BIN) if _is_converted(column) else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +67,7 @@ class Selecting:
     def rows(self, connection: "pymysql.Connection[SSCursor]", part: RowCondition) -> Iterator[Changes]:
         """The same on a connection that is ``connected``. Raises what PyMySQL raises too."""
         label = f"{self.source}: rows of the server"
-        definition = self.definition
-        if self.converts_text:
-            definition = replace(definition, columns=tuple(map(_as_converted, definition.columns)))
+        definition = in_utf8(self.definition) if self.converts_text else self.definition
         decoder = Decoder(as_selected(definition))
         head = written_head(len(definition.columns))
         with connection.cursor() as cursor:

@@ -68,7 +68,7 @@ def test_rows_are_appended_and_replaced(table: Table, properties: dict[str, str]
     assert sources(table) == [("a", "x2"), ("a", "x3"), ("b", "y"), (None, "z")]
     fourth = table.replace_rows(rows_of(row("a", "x4")), {"source": "a", "name": "x2"}, third, checkpoint(4))
     assert sources(table) == [("a", "x3"), ("a", "x4"), ("b", "y"), (None, "z")]
-    assert len(table.file_sizes()) == 1, "files that lose rows are written anew"
+    assert len(table.file_sizes()) == 1, "files that lose rows are written again"
     fifth = table.replace_rows(rows_of(), {}, fourth, checkpoint(5))
     assert (sources(table), table.head()) == ([], fifth)
     assert (fifth.version, fifth.counter) == (4, 5)

@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.checks.verify import Verdict, verify_source
+from spark_jobs.checks.verify import Verdict, server_rows, verify_source
+from spark_jobs.checks.verify.server_rows import ServerRows
 from spark_jobs.checks.verify.tables import LAST
 from spark_jobs.config.loader import load
 from spark_jobs.lake.layout import lake_of
@@ -136,6 +138,27 @@ def test_base64_with_line_ends_and_bytes_without_a_character_are_equal(shop: Sho
         ("1", ["doc"]),
         ("2", ["thai"]),
     ]
+
+
+@pytest.mark.thorough
+def test_a_table_that_is_altered_while_it_is_compared_is_compared_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 1)")
+    results, walks = ServerRows._results, []
+    monkeypatch.setattr(server_rows, "_SMALL", -1)  # from a task of Spark an error's cause does not come back
+
+    def altering(rows: ServerRows, *arguments: Any) -> Iterator[Any]:
+        walks.append(rows)
+        if len(walks) == 1:
+            selecting = rows._selecting()
+            monkeypatch.setattr(rows, "_selecting", lambda: selecting)
+            shop.execute("ALTER TABLE t DROP COLUMN n")
+        return results(rows, *arguments)
+
+    monkeypatch.setattr(ServerRows, "_results", altering)
+    verdict = verified(shop)["t"]
+    assert (verdict.state, verdict.reason, len(walks)) == ("equal", None, 2)
 
 
 @pytest.mark.thorough
