@@ -9,7 +9,7 @@
     │   ├── ChecksumMismatch a CRC32 that does not fit its event
     │   └── Unsupported      understood well enough to be refused by name
     │       └── PartialImage a row image that leaves columns out, for a decoder of whole ones
-    │           └── PartialKeyChange one that changes the key, for a task that has some of the table's slices
+    │           └── PartialWindow one that others of its window complete, for a task that has not all of these
     ├── TableStopped         one table cannot continue; the others can
     │   └── NamesUnknown     nothing tells what the columns of its rows are called
     ├── DeliveryError        the server that tables are delivered to
@@ -77,8 +77,8 @@ class PartialImage(Unsupported):
     """A row image leaves columns out, and whoever decodes has no place for that."""
 
 
-class PartialKeyChange(PartialImage):
-    """A change of the key whose row image leaves columns out, and a task that has not all of the window's slices."""
+class PartialWindow(PartialImage):
+    """A row image that other changes of its window complete, and a task that has not all of the window's slices."""
 
 
 class TableStopped(StratalogError):

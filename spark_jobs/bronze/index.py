@@ -185,7 +185,7 @@ class SliceIndex:
         logged = pa.table([cells[name] if name in cells else slices[name] for name in OF_TABLE.names], schema=OF_TABLE)
         # Slices of derived changes are not in the log's order yet.
         derived = [*self._derived_of(name, ranges)]
-        return _by_effect(pa.concat_tables([logged, *derived])) if derived else logged
+        return in_order_of_effect(pa.concat_tables([logged, *derived])) if derived else logged
 
     def _derived_of(self, name: TableName, ranges: Sequence[Range]) -> Iterator[pa.Table]:
         """The slices of derived changes of a table in each of some ranges, as OF_TABLE."""
@@ -438,7 +438,7 @@ def read_slices(
     return SliceIndex(files, ordered(pa.concat_tables(tables)))
 
 
-def _by_effect(slices: pa.Table) -> pa.Table:
+def in_order_of_effect(slices: pa.Table) -> pa.Table:
     """Rows of OF_TABLE in the order in which they take effect; of one position as they are."""
     effect = [pc.coalesce(slices[f"effect_{name}"], slices[name]).to_numpy() for name in ("stretch", "number", "start")]
     return slices.take(pa.array(np.lexsort([*reversed(effect)])))

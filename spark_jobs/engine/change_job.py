@@ -25,6 +25,7 @@ from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.engine.change_extent import STATEMENTS, Extent, may_have_statements
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, UnitPart
 from spark_jobs.engine.column_history import ChangedLog, column_history_of
+from spark_jobs.engine.earlier_log import earlier_ranges
 from spark_jobs.engine.exact_texts import change_of
 from spark_jobs.engine.partial_merge import SilverLookup
 from spark_jobs.engine.restatement import Restatement, SilverSource
@@ -34,6 +35,7 @@ from spark_jobs.engine.version_merge import may_have_current
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.ranges import joined
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
 
@@ -216,11 +218,15 @@ def tasks_of(
     units: Sequence[tuple[TableName, ChangeUnit]], log: ChangedLog, capacity: Capacity, *, is_divided: bool = True
 ) -> ChangeTasks:
     """Units packed by the bytes that they read, large ones in parts, if they may be. Raises LakeError, DecodeError."""
-    windows = [log_range for _, unit in units for window in unit.windows for log_range in window.ranges]
+    if not is_divided:
+        units = [(name, _with_earlier_log(unit, log)) for name, unit in units]
+    all_windows = [window for _, unit in units for window in unit.windows]
+    windows = [log_range for window in all_windows for log_range in (*window.ranges, *window.earlier)]
     index = log.index(windows) if windows else None
     undivided_parts, begin = list[UnitPart](), 0
     for name, unit in units:
-        tables = [index.of_table(name, window.ranges, unit.skips) for window in unit.windows] if index else []
+        ranges = [(*window.ranges, *window.earlier) for window in unit.windows]
+        tables = [index.of_table(name, parts, unit.skips) for parts in ranges] if index else []
         slices = {at: table for at, table in enumerate(tables) if len(table)}
         part = UnitPart(unit, slices, unit.statements, _looked_through(unit))
         buckets = _bucket_count(part) if is_divided else 1
@@ -237,6 +243,18 @@ def tasks_of(
     groups = packed(parts, lambda part: shared * _log_bytes(part) + _file_bytes(part) + _UNIT_BYTES, target)
     tasks = [ChangeTask(log.snapshot.table.path, log.snapshot.version, group) for group in groups]
     return ChangeTasks(tasks, begin, {part.unit.number: part.unit for part in undivided_parts if part.unit.buckets})
+
+
+def _with_earlier_log(unit: ChangeUnit, log: ChangedLog) -> ChangeUnit:
+    """The unit with the log before its windows, for rules about columns that row images leave out."""
+    silver_table, oldest = Table(unit.origin, plain=True), log.snapshot.oldest
+    windows = tuple(
+        replace(window, earlier=earlier_ranges(silver_table, window.definition, window.ranges, oldest, unit.skips))
+        if window.filters or window.masks
+        else window
+        for window in unit.windows
+    )
+    return replace(unit, windows=windows, is_older_unread=False)
 
 
 def _looked_through(unit: ChangeUnit) -> tuple[DataFile, ...]:

@@ -23,11 +23,10 @@ from spark_jobs.engine.row_completion import KEY_NUMBER
 from spark_jobs.engine.silver_task import OpenSlices
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.decode_task import changes_task, noting
+from spark_jobs.silver.decode_task import WindowLog, WindowRules, changes_task, noting
 from spark_jobs.silver.moved_keys import TEXTS
 from spark_jobs.silver.partial_images import ABSENT as ABSENT_TYPE
 from spark_jobs.silver.positions import FIELDS
-from spark_jobs.silver.row_filters import ChangeJudge
 from spark_jobs.silver.row_overlay import with_names
 from spark_jobs.silver.slice_runs import gathered
 
@@ -75,13 +74,15 @@ def logged_changes(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: Ope
 
 def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened: OpenSlices) -> Iterator[pa.Table]:
     """The changes of a window, with the columns that the target has now."""
-    columns = silver.columns(window.definition, has_partial=unit.columns.has_partial)
-    judge = ChangeJudge(window.filters) if window.filters else None
-    unseen = window.masks.excluded if window.masks else frozenset[str]()
-    unseen -= window.filters.names if window.filters else frozenset()
-    task = changes_task(
-        window.definition, columns, splits=unit.is_by_key, scans=opened.scans, judge=judge, unseen=unseen
+    rules = WindowRules.of(
+        window.definition,
+        WindowLog(window.ranges, window.earlier, unit.skips),
+        window.filters,
+        window.masks,
+        is_alone=not unit.buckets,
     )
+    columns = rules.columns_of(window.definition, has_partial=unit.columns.has_partial)
+    task = changes_task(window.definition, columns, splits=unit.is_by_key, scans=opened.scans, rules=rules)
     files: dict[tuple[int, int], str] = {}
     batches = list(task(noting(gathered(opened.runs(slices), unit.skips), files)))
     if not batches:

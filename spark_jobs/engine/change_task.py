@@ -33,10 +33,11 @@ from spark_jobs.engine.row_completion import MergedChanges, whole_changes_and_ne
 from spark_jobs.engine.silver_task import OpenSlices
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.engine.target_files import WrittenAgain, as_bytes, written_again
-from spark_jobs.errors import DecodeError, StratalogError, TableStopped
+from spark_jobs.errors import DecodeError, PartialWindow, StratalogError, TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import by_position
+from spark_jobs.silver.row_values import ColumnLeftOut
 
 _CHANGES, _STATEMENTS, _LOCATED = range(3)
 """Stand-in for a window's number: the kind of the rows of a block."""
@@ -57,8 +58,13 @@ def _or_error(unit: ChangeUnit, outcomes: Callable[[], Iterator[Outcome]]) -> It
         results = list(outcomes())
         share = (time.monotonic() - began) / max(1, len(results))
         yield from (replace(result, seconds=share) if isinstance(result, MergedFiles) else result for result in results)
+    except PartialWindow:
+        yield MergedFiles(unit.number, {}, needs_one_task=True)
     except TableStopped as error:
-        yield MergedFiles(unit.number, {}, stopped=error)
+        if isinstance(error, ColumnLeftOut) and unit.is_older_unread:
+            yield MergedFiles(unit.number, {}, needs_one_task=True)
+        else:
+            yield MergedFiles(unit.number, {}, stopped=error)
     except DecodeError as error:
         yield MergedFiles(unit.number, {}, stopped=TableStopped(str(error)))
     except StratalogError as error:

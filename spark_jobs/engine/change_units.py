@@ -45,6 +45,8 @@ class ChangeWindow:
     """Effects of a rule on the definition's columns."""
     filters: ChangeFilters | None = None
     """The rules that filter changes of rows."""
+    earlier: tuple[Range, ...] = ()
+    """Log before its ranges and between them, as in SilverWindow."""
 
     def key_in(self, target: TableSchema) -> tuple[str, ...] | None:
         """Key columns of its rows by the target's present names; None where the target lacks one of them."""
@@ -72,6 +74,8 @@ class ChangeUnit(TargetUnit):
     """Silver's files that may have rows of statements, or rows that were loaded."""
     statement_gtids: Mapping[tuple[int, int, int], str] = field(default_factory=dict)
     """GTIDs of statements, by where they stand."""
+    is_older_unread: bool = True
+    """True if there may be log before the windows that rules know columns by which row images leave out."""
     ends_all: bool = False
     """True if a new statement emptied the table, so that all current versions end."""
     buckets: tuple[int, ...] = ()

@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
+from spark_jobs.bronze.index import in_order_of_effect
 from spark_jobs.bronze.xa import read_effective
 from spark_jobs.delta import deletion_vectors, features, schema_changes, vacuum
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
-from spark_jobs.engine import replay_task, silver_job, silver_task, spark_job
+from spark_jobs.engine import earlier_log, replay_task, silver_job, silver_task, spark_job
 from spark_jobs.engine.inherited_plan import InheritancePlan
 from spark_jobs.engine.replay_task import (
     ComparedRows,
@@ -33,12 +35,13 @@ from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.engine.silver_plan import PreparedCompaction, with_lacking_columns
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
 from spark_jobs.engine.spark_job import Capacity
-from spark_jobs.errors import PartialKeyChange
+from spark_jobs.errors import PartialWindow
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.replayed_parts import ReplayedPart, parts_of
+from spark_jobs.silver.row_values import ColumnLeftOut
 from spark_jobs.silver.statement_commits import definition_after
 from spark_jobs.silver.table_timeline import SchemaChange, schema_changes_in
 
@@ -99,9 +102,13 @@ def decode_windows(
     unit = _unit(work, columns, design)
     (valued,) = silver_job.with_values([unit])
     all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
-    if any(isinstance(result.error, PartialKeyChange) for result in all_results):
-        # Changes of keys lack columns that slices of other tasks may have.
+    if any(isinstance(result.error, PartialWindow) for result in all_results):
+        # Changes lack columns that slices of other tasks may have.
         valued = replace(valued, unit=replace(valued.unit, is_undivided=True))
+        all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
+    if any(isinstance(result.error, ColumnLeftOut) for result in all_results):
+        # Rules ask for columns that changes before and between the windows may have.
+        (valued,) = silver_job.with_values([_with_earlier_log(unit)])
         all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
     silver_task.require_written(all_results)
     # Parts of what a statement brought are in the results of that.
@@ -163,6 +170,21 @@ def _unit(work: CompactionJob, columns: silver.Columns, design: Snapshot) -> Pre
         plan.add(change, plan.add_window(_inherited_window(work, change, columns, design)))
     unit = SilverUnit(0, str(work), work.table.path, tuple(plan.windows))
     return PreparedCompaction(work, unit, design, (), tuple(plan.slices), None, tuple(plan.files))
+
+
+def _with_earlier_log(unit: PreparedCompaction) -> PreparedCompaction:
+    """The windows in one task, with the log before each definition's. Raises LakeError, DecodeError."""
+    windows, slices = [*unit.unit.windows], [*unit.slices]
+    for at, window in enumerate(windows):
+        has_rules = window.into is None and window.inherited is None and (window.filters or window.masks)
+        found = earlier_log.slices_before(unit.work, window.definition, window.ranges) if has_rules else None
+        if found is None:
+            continue
+        ranges, earlier = found
+        windows[at] = replace(window, earlier=ranges)
+        numbered = earlier_log.numbered_from(earlier, len(window.ranges))
+        slices[at] = in_order_of_effect(pa.concat_tables([numbered, slices[at]]))
+    return replace(unit, unit=replace(unit.unit, windows=tuple(windows), is_undivided=True), slices=tuple(slices))
 
 
 def _inherited_window(

@@ -18,20 +18,25 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta import features, schema_changes
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
-from spark_jobs.engine import fills
+from spark_jobs.engine import earlier_log, fills, silver_task
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.inherited_plan import InheritancePlan
 from spark_jobs.engine.inherited_rows import InheritedFiles
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
-from spark_jobs.errors import DecodeError, PartialImage, PartialKeyChange, StratalogError, TableStopped, about
+from spark_jobs.errors import DecodeError, PartialImage, PartialWindow, StratalogError, TableStopped, about
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
+from spark_jobs.silver.row_values import ColumnLeftOut
 from spark_jobs.silver.statement_commits import reshaping
 from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TimelineStep
+
+_EARLIER_BYTES = 4 << 20
+"""Bytes of a table's log before its window that are read first, where a rule asks for them."""
+_EARLIER_GROWTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,8 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
         features.require_written(snapshot)
     windows = _windows(work, stages)
     slices = [index.of_table(work.name, window.ranges, window.skips) for window in windows]
+    if windows and isinstance(stages[0].step, DataRange) and work.has_partial and work.head and not work.reset:
+        windows[0], slices[0] = _with_earlier_log(work, windows[0], slices[0])
     # Rows that statements bring are parts of their own, after the windows of the stages.
     plan = InheritancePlan(work, windows, slices)
     for stage in stages:
@@ -220,6 +227,21 @@ def _windows(work: CompactionJob, stages: Sequence[Stage]) -> list[SilverWindow]
     ]
 
 
+def _with_earlier_log(work: CompactionJob, window: SilverWindow, slices: pa.Table) -> tuple[SilverWindow, pa.Table]:
+    """The first window of a table and its slices with log before them, where rules may ask for it."""
+    if not silver_task.rules_of(window, is_alone=True).rows:
+        return window, slices
+    if not work.earlier_bytes:
+        return replace(window, is_older_unread=True), slices
+    found = earlier_log.slices_before(work, window.definition, window.ranges)
+    if found is None:
+        return window, slices
+    ranges, earlier = found
+    newest = earlier_log.newest_slices(earlier, work.earlier_bytes)
+    window = replace(window, earlier=ranges, is_older_unread=len(newest) < len(earlier))
+    return window, pa.concat_tables([earlier_log.numbered_from(newest, len(window.ranges)), slices])
+
+
 def stopped_before_failures(
     unit: PreparedCompaction, results: Iterable[WindowResult], index: SliceIndex
 ) -> PreparedCompaction:
@@ -236,10 +258,16 @@ def stopped_before_failures(
     if not unit.work.has_partial and any(isinstance(result.error, PartialImage) for result in failed_results):
         partial_unit = _prepared(unit.unit.number, replace(unit.work, has_partial=True), index)
         return replace(partial_unit, ended=partial_unit.ended or unit.ended)
-    # The first changes of keys whose images lack columns: it is repeated in one task.
-    if not unit.work.is_undivided and any(isinstance(result.error, PartialKeyChange) for result in failed_results):
+    # The first changes that others of the window complete: it is repeated in one task.
+    if not unit.work.is_undivided and any(isinstance(result.error, PartialWindow) for result in failed_results):
         undivided = _prepared(unit.unit.number, replace(unit.work, has_partial=True, is_undivided=True), index)
         return replace(undivided, ended=undivided.ended or unit.ended)
+    # A rule asks for a column that a change before the window has: it is repeated with more of the log before.
+    is_asking = [result for result in failed_results if isinstance(result.error, ColumnLeftOut)]
+    if any(unit.unit.windows[result.window].is_older_unread for result in is_asking):
+        size = max(_EARLIER_BYTES, unit.work.earlier_bytes * _EARLIER_GROWTH)
+        longer = _prepared(unit.unit.number, replace(unit.work, has_partial=True, earlier_bytes=size), index)
+        return replace(longer, ended=longer.ended or unit.ended)
     for result in failed_results:
         if result.error and not isinstance(result.error, TableStopped | DecodeError):
             raise result.error

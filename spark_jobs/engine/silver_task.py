@@ -40,13 +40,14 @@ from spark_jobs.errors import DecodeError, LakeError, PartialImage, StratalogErr
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
-from spark_jobs.silver.decode_task import decoding_task, noting
+from spark_jobs.silver.decode_task import WindowLog, WindowRules, decoding_task, noting
 from spark_jobs.silver.failing_transaction import first_failing
 from spark_jobs.silver.keyless_rows import sorted_by_bounded_column, summed_copies
 from spark_jobs.silver.net_changes import SliceOrigin, sorted_by_key
 from spark_jobs.silver.partial_reduction import one_row_per_key
 from spark_jobs.silver.positions import LOADED_ROW
-from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
+from spark_jobs.silver.row_filters import ChangeFilters
+from spark_jobs.silver.row_values import ColumnLeftOut
 from spark_jobs.silver.slice_runs import Runs, SliceRun, gathered
 from spark_jobs.storage.files import stored_path
 
@@ -83,6 +84,11 @@ class SilverWindow:
     """Result of a projection that comes before rows are written."""
     skips: frozenset[Position] = frozenset()
     """Events of its log that are quarantined."""
+    earlier: tuple[Range, ...] = ()
+    """Log before its ranges, by which rules know columns that row images leave out; its slices are numbered behind
+    theirs."""
+    is_older_unread: bool = False
+    """True if there may be more of such log."""
 
     def expressions(self) -> Iterator[str]:
         """SQL of the values that rows have in new columns, but for those of statements after them."""
@@ -240,15 +246,16 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         slices = task.slices.get((unit.number, at))
         if slices is None:
             continue
-        judge = ChangeJudge(window.filters) if window.filters else None
-        rows_of = _reading(window, judge, opened.scans, alone=unit.is_undivided or not unit.buckets)
+        alone = unit.is_undivided or not unit.buckets
+        rules = rules_of(window, is_alone=alone)
+        rows_of = _reading(window, rules, opened.scans, alone=alone)
         try:
             rows = rows_of(gathered(opened.runs(slices), window.skips))
         except (TableStopped, DecodeError) as error:
-            yield _stopped((unit, at), error, opened.runs(slices), rows_of)
+            yield _stopped((unit, at), error, opened.runs(slices), rules.rows.restarted().attempting(rows_of))
             return
-        if judge and judge.counts:
-            yield WindowResult(unit.number, at, filtered=dict(judge.counts))
+        if rules.judge and rules.judge.counts:
+            yield WindowResult(unit.number, at, filtered=dict(rules.judge.counts))
         if rows is None:
             continue
         if window.into is not None and window.projection is not None:
@@ -257,6 +264,12 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
             yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns)
         else:
             yield result_of(unit, at, _reordered(rows, window))
+
+
+def rules_of(window: SilverWindow, *, is_alone: bool) -> WindowRules:
+    """The rules about a window's rows. is_alone: as in WindowRules. Raises TableStopped."""
+    log = WindowLog(window.ranges, window.earlier, window.skips)
+    return WindowRules.of(window.definition, log, window.filters, window.masks, is_alone=is_alone)
 
 
 def _reordered(rows: pa.Table, window: SilverWindow) -> pa.Table:
@@ -270,15 +283,12 @@ def _reordered(rows: pa.Table, window: SilverWindow) -> pa.Table:
 
 
 def _reading(
-    window: SilverWindow, judge: ChangeJudge | None, scans: Scans, *, alone: bool
+    window: SilverWindow, rules: WindowRules, scans: Scans, *, alone: bool
 ) -> Callable[[Runs], pa.Table | None]:
     """Function that gives the rows of slices, reduced, as silver has them; None where there are none."""
     # Rules about changes come before the reduction, those about columns after it: a key that is hashed stays one key.
-    columns = silver.columns(window.definition, has_partial=window.columns.has_partial)
-    unseen = window.masks.excluded if window.masks else frozenset[str]()
-    if window.filters:
-        unseen -= window.filters.names
-    reduced = decoding_task(window.definition, columns, alone=alone, unseen=unseen, scans=scans, judge=judge)
+    columns = rules.columns_of(window.definition, has_partial=window.columns.has_partial)
+    reduced = decoding_task(window.definition, columns, alone=alone, scans=scans, rules=rules)
 
     def rows_of(runs: Runs) -> pa.Table | None:
         files: dict[tuple[int, int], str] = {}
@@ -299,7 +309,9 @@ def _stopped(
 ) -> WindowResult:
     """Stop of a window: the first transaction that fails by itself, with its own error. of: the unit and window."""
     unit, window = of
-    if isinstance(error, PartialImage):  # the unit is repeated, whatever else there is
+    is_older_read = not unit.windows[window].is_older_unread
+    if isinstance(error, PartialImage) or (isinstance(error, ColumnLeftOut) and not is_older_read):
+        # The unit is repeated, whatever else there is.
         return WindowResult(unit.number, window, error=error)
     first = first_failing(runs, lambda run: rows_of(gathered([run], unit.windows[window].skips)))
     failing, own_error = first or (None, error)

@@ -6,21 +6,24 @@ take (masking.py), or expressions (expressions/).
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from spark_jobs.binlog import TableDefinition
+from spark_jobs.binlog import Changes, TableDefinition
 from spark_jobs.config.filters import ColumnRule, Mask
-from spark_jobs.errors import TableStopped
 from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import moved_keys
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.row_values import Image, fault_text, resolving
+from spark_jobs.silver.net_changes import DELETE, UPDATE, AbsentColumns, key_change_mask
+from spark_jobs.silver.partial_images import absent_names
+from spark_jobs.silver.row_overlay import present_mask
+from spark_jobs.silver.row_values import Image, fault_error, resolving
 
 RAW = "_raw"
 TEXTS = pa.map_(pa.string(), pa.string())
@@ -47,6 +50,12 @@ class ColumnMasks:
     def __bool__(self) -> bool:
         return bool(self.excluded or self.masks or self.computed)
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """Names of the table's columns that expressions ask for."""
+        asked = frozenset[str]().union(*(column.columns for column in self.computed))
+        return frozenset(str(column.name) for column in self.definition.columns if str(column.name).casefold() in asked)
+
     def apply(self, rows: pa.Table, file_names: FileNames | None = None) -> pa.Table:
         """Rows without the excluded columns, with masked values, and no exact text (``_raw``) of either.
 
@@ -55,7 +64,11 @@ class ColumnMasks:
         """
         texts = rows.column(RAW).combine_chunks()
         columns = {name: rows.column(name) for name in rows.column_names if name not in self.excluded}
-        columns |= {column.name: self._computed(column, rows, texts, file_names) for column in self.computed}
+        columns |= {
+            column.name: self._computed(column, rows, texts, file_names)
+            for column in self.computed
+            if column.name not in columns  # those of rows that may lack columns come with them
+        }
         for name, mask in self.masks.items():
             columns[name] = _masked(rows.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
         columns[RAW] = _without(texts, self.excluded | self.masks.keys())
@@ -93,9 +106,65 @@ class ColumnMasks:
         cells = column.compiled(resolving(self.definition))(Image(rows, texts).cells(self.definition, column.columns))
         if cells.faults is not None and cells.faults.any():
             row = int(np.flatnonzero(cells.faults)[0])
-            reason = fault_text(self.definition, int(cells.faults[row]), _NO_VALUE)
-            raise TableStopped(f"{_row_location(rows, row, file_names)}{self.key}.computed.{column.name}: {reason}")
+            begin = f"{_row_location(rows, row, file_names)}{self.key}.computed.{column.name}"
+            raise fault_error(self.definition, int(cells.faults[row]), begin, _NO_VALUE)
         return cells.over(len(rows))
+
+    def with_computed(
+        self, logged: tuple[Changes, AbsentColumns], known: tuple[Changes, AbsentColumns], file: str
+    ) -> tuple[Changes, AbsentColumns]:
+        """Changes whose images may leave columns out, with the computed columns, and what their rows lack then.
+
+        A change that has none of the columns that an expression asks for leaves its value as it is: the row lacks it,
+        as it lacks them. logged: as the images have the rows; known: with what changes before tell of them; each with
+        what rows lack. Raises TableStopped where an expression asks for a value that is not known.
+        """
+        changes, absent = logged
+        names = [str(column.name) for column in self.definition.columns]
+        key = [names[at] for at in self.definition.key or ()]
+        added = [column.name for column in self.computed]
+        is_held, is_moved = present_mask(pa.chunked_array([absent.after]), names), _flags(key_change_mask(changes, key))
+        op = changes.op.to_numpy()
+        lacks, values = ~np.hstack([is_held, np.ones((len(changes), len(added)), np.bool_)]), []
+        for at, column in enumerate(self.computed, len(names)):
+            asked = [nth for nth, name in enumerate(names) if name.casefold() in column.columns]
+            # The key is in every row: it is new in rows that are new, or had another one.
+            others = [nth for nth in asked if names[nth] not in key]
+            is_unchanged = np.zeros(len(changes), np.bool_)
+            if others:
+                holds = is_held[:, others]
+                is_same_key = ~is_moved if len(others) < len(asked) else np.ones(len(changes), np.bool_)
+                is_unchanged = np.where(op == DELETE, ~holds.all(axis=1), ~holds.any(axis=1) & is_same_key)
+            values.append(self._values_of_changes(column, known, ~is_unchanged, file))
+            lacks[:, at] = is_unchanged
+        arrays = [*changes.after.columns, *values]
+        after = pa.RecordBatch.from_arrays(arrays, [*changes.after.schema.names, *added])
+        # Rows before updates are of no use but for their keys: their computed columns are as they were.
+        before = ~present_mask(pa.chunked_array([absent.before]), names)
+        is_update = np.repeat((op == UPDATE)[:, None], len(added), axis=1)
+        lists = [absent_names(mask, [*names, *added]) for mask in (lacks, np.hstack([before, is_update]))]
+        return replace(changes, after=after), AbsentColumns(*lists)
+
+    def _values_of_changes(
+        self, column: Computed, known: tuple[Changes, AbsentColumns], is_asked: NDArray[np.bool_], file: str
+    ) -> pa.Array:
+        """A computed column of rows after changes, NULL in rows that are not asked for."""
+        (changes, absent), names = known, {str(source.name).casefold() for source in self.definition.columns}
+        if column.columns - names:
+            return pa.nulls(len(changes), column.arrow)
+        image = Image(changes.after, changes.raw, absent.after)
+        cells = column.compiled(resolving(self.definition))(image.cells(self.definition, column.columns))
+        if cells.faults is not None and (cells.faults[is_asked] != 0).any():
+            row = int(np.flatnonzero((cells.faults != 0) & is_asked)[0])
+            begin = f"{file}:{changes.offset[row].as_py()}: {self.key}.computed.{column.name}"
+            raise fault_error(self.definition, int(cells.faults[row]), begin, _NO_VALUE)
+        values = cells.over(len(changes))
+        return pc.if_else(pa.array(is_asked), values, pa.scalar(None, values.type))
+
+
+def _flags(values: pa.Array) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
+    return flags
 
 
 def _row_location(rows: pa.Table, row: int, file_names: FileNames | None) -> str:

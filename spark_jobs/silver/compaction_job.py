@@ -92,8 +92,10 @@ class CompactionJob:
     has_partial: bool = False
     """True if silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
     is_undivided: bool = False
-    """True if one task takes all slices: changes of keys lack columns that others have, and raise PartialKeyChange
-    otherwise."""
+    """True if one task takes all slices: changes lack columns that others have, and raise PartialWindow otherwise."""
+    earlier_bytes: int = 0
+    """Bytes of the table's log before the window that tasks read, about: rules ask for columns that row images leave
+    out, and raise ColumnLeftOut where changes before tell more."""
     reset: int = 0
     """Number of the rebuild. Its first commit replaces all that silver has of the table."""
     state: TableState | None = None

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import Changes, Decoder, Scans, TableDefinition
-from spark_jobs.errors import DecodeError, Unsupported
-from spark_jobs.log.position import Position
+from spark_jobs.errors import DecodeError, PartialWindow, Unsupported
+from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import partial_images
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.keyless_rows import summed_copies
 from spark_jobs.silver.net_changes import (
     AbsentColumns,
@@ -31,7 +32,9 @@ from spark_jobs.silver.net_changes import (
     net_rows,
 )
 from spark_jobs.silver.partial_reduction import needed_net_rows, one_row_per_key
-from spark_jobs.silver.row_filters import ChangeJudge
+from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
+from spark_jobs.silver.row_values import ColumnLeftOut
+from spark_jobs.silver.rule_rows import RuleRows
 from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun
 
 _REDUCE_AT = 1 << 19
@@ -57,25 +60,104 @@ DECODED = {
 OF_CHANGES = {"_op": "STRING", "_gtid": "STRING"}
 
 
+@dataclass(frozen=True, slots=True)
+class WindowLog:
+    """The log of some windows. earlier: log before them. skips: events in quarantine."""
+
+    ranges: tuple[Range, ...]
+    earlier: tuple[Range, ...] = ()
+    skips: frozenset[Position] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRules:
+    """The rules about the rows of some windows of one definition.
+
+    judge: leaves out changes that rules filter. masks: what a rule makes of columns. rows: completes rows for both.
+    is_alone: whether a task gets all slices of the windows, so that nothing else tells what a row lacks. count: how
+    many windows there are; ranges behind these are log before them, which only completes rows.
+    """
+
+    judge: ChangeJudge | None
+    masks: ColumnMasks | None
+    rows: RuleRows
+    is_alone: bool
+    count: int
+
+    @classmethod
+    def of(
+        cls,
+        definition: TableDefinition,
+        log: "WindowLog",
+        filters: ChangeFilters | None,
+        masks: ColumnMasks | None,
+        *,
+        is_alone: bool,
+    ) -> "WindowRules":
+        """Raises TableStopped where a rule is not about such a table."""
+        names = (filters.names if filters else frozenset()) | (masks.sources if masks else frozenset())
+        rows = RuleRows(definition, names, (*log.ranges, *log.earlier), log.skips)
+        return cls(ChangeJudge(filters) if filters else None, masks, rows, is_alone, len(log.ranges))
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """Columns that nobody asks for."""
+        return (self.masks.excluded if self.masks else frozenset()) - self.rows.asked
+
+    def columns_of(self, definition: TableDefinition, *, has_partial: bool) -> silver.Columns:
+        """The columns of decoded rows: computed ones are among them where rows may lack columns and have a key."""
+        columns = silver.columns(definition, has_partial=has_partial)
+        if self.masks is None or not has_partial or columns.is_keyless:
+            return columns
+        return replace(columns, types=columns.types | {column.name: column.type for column in self.masks.computed})
+
+    def applied(self, changes: Changes, absent: AbsentColumns, origin: SliceOrigin) -> tuple[Changes, AbsentColumns]:
+        """The changes that no rule filters, with computed columns; absent: what their rows lack.
+
+        Raises TableStopped, and PartialWindow where another task may have what a rule asks for.
+        """
+        if origin.window >= self.count:
+            self.rows.completed(changes, absent, origin.window)
+            return changes.slice(0, 0), absent.take(pa.array([], pa.int64()))
+        if not self.is_alone:
+            # What is between the slices of a task may have another value.
+            try:
+                return self._applied((changes, absent), (changes, absent), origin.file)
+            except ColumnLeftOut as error:
+                raise PartialWindow("a rule asks for a column that a row image leaves out") from error
+        return self._applied((changes, absent), self.rows.completed(changes, absent, origin.window), origin.file)
+
+    def _applied(
+        self, logged: tuple[Changes, AbsentColumns], completed: tuple[Changes, AbsentColumns], file: str
+    ) -> tuple[Changes, AbsentColumns]:
+        (changes, absent), (known, lacking) = logged, completed
+        rows = self.judge.remaining(known, file, lacking.after, lacking.before) if self.judge else None
+        if rows is not None:
+            changes, known = changes.take(rows), known.take(rows)
+            absent, lacking = absent.take(rows), lacking.take(rows)
+        if self.masks and self.masks.computed and self.masks.definition.key and len(changes):
+            return self.masks.with_computed((changes, absent), (known, lacking), file)
+        return changes, absent
+
+
 def decoding_task(
     definition: TableDefinition,
     columns: silver.Columns,
     *,
     alone: bool,
     scans: Scans | None = None,
-    judge: ChangeJudge | None = None,
-    unseen: frozenset[str] = frozenset(),
+    rules: WindowRules | None = None,
 ) -> Callable[[Runs], Batches]:
     """From slices to two rows at most a key and gathered run of changes.
 
     Of a keyless table to one row an image and run.
 
-    ``alone``: it gets all slices of the window; then it gives one row a key and window. unseen: columns that nobody
-    asks for, where rows may lack some. scans: shared with tasks of other tables. judge: leaves out changes that rules
-    filter.
+    ``alone``: it gets all slices of the window; then it gives one row a key and window. scans: shared with tasks of
+    other tables. rules: those about changes and, where rows may lack columns, computed columns.
     """
     if columns.has_partial:
-        return _net_task(lambda runs: _partial(definition, unseen, runs, scans, judge), columns, alone=alone)
+        return _net_task(lambda runs: _partial(definition, runs, scans, rules), columns, alone=alone)
+    judge = rules.judge if rules else None
     before: Literal["key", "all"] = "all" if columns.is_keyless or _needs_before(judge) else "key"
     return _net_task(
         lambda runs: _remaining(_complete(definition, before, columns.key, runs, scans), judge), columns, alone=alone
@@ -100,15 +182,15 @@ def changes_task(
     *,
     splits: bool,
     scans: Scans | None = None,
-    judge: ChangeJudge | None = None,
-    unseen: frozenset[str] = frozenset(),
+    rules: WindowRules | None = None,
 ) -> Callable[[Runs], Batches]:
-    """From slices to every change; splits: as for ``every_change``. scans, judge, unseen: as for ``decoding_task``."""
+    """From slices to every change; splits: as for ``every_change``. scans, rules: as for ``decoding_task``."""
     # Images that lack columns are completed as far as their events do it, others decoded as far as somebody asks.
     if columns.has_partial:
         return lambda slices: _each_change(
-            _partial(definition, unseen, slices, scans, judge, gtids=True), columns, splits=splits
+            _partial(definition, slices, scans, rules, gtids=True), columns, splits=splits
         )
+    judge = rules.judge if rules else None
     is_whole = (splits and columns.is_keyless) or _needs_before(judge)
     before: Literal["key", "all"] = "all" if is_whole else "key"
 
@@ -242,24 +324,19 @@ class MovedKeyDecoding:
 
 
 def _partial(
-    definition: TableDefinition,
-    unseen: frozenset[str],
-    runs: Runs,
-    scans: Scans | None,
-    judge: ChangeJudge | None,
-    *,
-    gtids: bool = False,
+    definition: TableDefinition, runs: Runs, scans: Scans | None, rules: WindowRules | None, *, gtids: bool = False
 ) -> LocatedChanges:
     """The changes that no rule filters, as whole as their images make them, and what the row behind each lacks."""
+    unseen = rules.unseen if rules else frozenset[str]()
     decoder = Decoder(definition, before="all", partial=True, prepared=True, gtids=gtids, scans=scans)
     for changes, slice_origin in decoded(decoder, runs):
         origin = partial_images.ImageContext(definition, slice_origin.file, decoder.is_mariadb, unseen)
-        completed, absent = partial_images.changes_and_absent_columns(changes, origin)
-        rows = judge.remaining(completed, slice_origin.file, absent.after, absent.before) if judge else None
-        if rows is None:
-            yield completed, slice_origin, absent
-        elif len(rows):
-            yield completed.take(rows), slice_origin, absent.take(rows)
+        for part in rules.rows.between_skips(changes, slice_origin) if rules else (changes,):
+            completed, absent = partial_images.changes_and_absent_columns(part, origin)
+            if rules:
+                completed, absent = rules.applied(completed, absent, slice_origin)
+            if len(completed):
+                yield completed, slice_origin, absent
 
 
 def decoded(

@@ -45,7 +45,7 @@ def columns_seen(definition: TableDefinition, rule: ColumnRule | None, *, has_pa
     if not types:
         raise TableStopped(f"{key} leaves out all columns of {definition}")
     for column in rule.computed:
-        _require_computed(f"{key}.computed.{column.name}", column, definition, has_partial=has_partial)
+        _require_computed(f"{key}.computed.{column.name}", column, definition)
         types[column.name] = column.type
     _require_one_salt(key, {mask.salt for name in types if (mask := rule.mask(name)) and mask.kind == "hash"})
     return replace(columns, types=types)
@@ -56,16 +56,11 @@ def with_retired(columns: silver.Columns, retired: Mapping[str, str]) -> silver.
     return replace(columns, types={**columns.types, **retired}) if retired else columns
 
 
-def _require_computed(key: str, computed: Computed, definition: TableDefinition, *, has_partial: bool) -> None:
+def _require_computed(key: str, computed: Computed, definition: TableDefinition) -> None:
     """Raises TableStopped where a table cannot have a computed column."""
     columns = {str(column.name).casefold() for column in definition.columns}
     if computed.name.casefold() in columns:
         raise TableStopped(f"{key} has the name of a column of the table; give it another one: {definition}")
-    if has_partial:
-        raise TableStopped(
-            f"{key}: row images leave columns out, and it is computed from whole rows; SET GLOBAL binlog_row_image = "
-            "'FULL', and rebuild the table (stratalog reset)"
-        )
     # Of rows from a time when the table had no such column, it is NULL.
     if computed.columns <= columns:
         try:

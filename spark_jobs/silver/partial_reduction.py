@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.errors import PartialKeyChange, TableStopped
+from spark_jobs.errors import PartialWindow, TableStopped
 from spark_jobs.silver import net_changes
 from spark_jobs.silver.moved_rows import MOVED, within_window
 from spark_jobs.silver.row_overlay import ABSENT, MOVED_FROM, KeyRuns, overlaid, telling_rows
@@ -25,7 +25,7 @@ _OWN = {"_window", "_existed", "_exists", *_OF_CHANGES, ABSENT, MOVED_FROM, MOVE
 def needed_net_rows(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Table:
     """Net rows without those that say nothing, of each window and key. The last one counts the changes of all.
 
-    is_all: whether they are all that the log has up to where they end. Raises PartialKeyChange where they are not, and
+    is_all: whether they are all that the log has up to where they end. Raises PartialWindow where they are not, and
     what a row lacks has to be asked of the key that it had before.
     """
     if ABSENT not in rows.column_names:
@@ -59,11 +59,11 @@ def one_row_per_key(rows: pa.Table, key: Sequence[str], *, is_all: bool = False)
 
 
 def _with_old_rows(rows: pa.Table, key: Sequence[str], *, is_all: bool) -> pa.Table:
-    """Rows that changes gave their keys, completed by the rows of the keys that they had. Raises PartialKeyChange."""
+    """Rows that changes gave their keys, completed by the rows of the keys that they had. Raises PartialWindow."""
     if is_all:
         return within_window(rows, key, _source_columns(rows))
     if pc.any(rows.column(MOVED)).as_py():
-        raise PartialKeyChange("a change of the key whose row image leaves columns out")
+        raise PartialWindow("a change of the key whose row image leaves columns out")
     return rows
 
 

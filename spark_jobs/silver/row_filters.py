@@ -19,7 +19,7 @@ from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.expressions.computed import Computed
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.expressions.terms import Cells, Evaluate
-from spark_jobs.silver.row_values import Image, fault_text, resolving, sources_of
+from spark_jobs.silver.row_values import Image, fault_error, resolving, sources_of
 
 Mask = NDArray[np.bool_]
 
@@ -157,8 +157,7 @@ class ChangeJudge:
         cells = test.evaluate(image.cells(self._definition, sources_of(test.condition.columns, computed, columns)))
         if cells.faults is not None and (cells.faults[wanted_mask] != 0).any():
             row = int(np.flatnonzero((cells.faults != 0) & wanted_mask)[0])
-            reason = fault_text(self._definition, int(cells.faults[row]))
-            raise TableStopped(f"{judged.location_of(row)}: {test.key}: {reason}")
+            raise fault_error(self._definition, int(cells.faults[row]), f"{judged.location_of(row)}: {test.key}")
         return true_rows(cells, len(judged.rows))
 
     def _tests_of(self, event: str) -> Iterator[tuple[str, list[_Test]]]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import Column, TableDefinition
-from spark_jobs.errors import ConfigError
+from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.expressions.computed import Computed
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.expressions.exact_numbers import number, with_whole
@@ -31,7 +31,11 @@ _SORTS = {
     "BINARY": Sort.BYTES,
 }
 NO_VALUE = "its type in the lake cannot hold the value of this row, so the filter cannot be evaluated"
-LEFT_OUT = "the row image leaves column {} out, and the filter asks for it"
+LEFT_OUT = (
+    "the row image leaves column {} out, a rule asks for it, and no change of the row has it since the last ALTER "
+    "TABLE, load, mend or quarantined event; SET GLOBAL binlog_row_image = 'FULL', and quarantine the change "
+    "(stratalog skip), or take the column out of the rule"
+)
 
 
 def term_of(column: Column) -> Term:
@@ -124,6 +128,18 @@ def fault_text(definition: TableDefinition, fault: int, no_value: str = NO_VALUE
     """Reason why a cell has no value. no_value: where the column's type does not hold it."""
     name = str(definition.columns[abs(fault) - 1].name)
     return f"column {name}: {no_value}" if fault > 0 else LEFT_OUT.format(name)
+
+
+class ColumnLeftOut(TableStopped):
+    """A rule asks for a column that a row image leaves out."""
+
+
+def fault_error(definition: TableDefinition, fault: int, begin: str, no_value: str = NO_VALUE) -> TableStopped:
+    """What stops a table of which a cell has no value that is asked for.
+
+    begin: of the message. no_value: as for ``fault_text``.
+    """
+    return (ColumnLeftOut if fault < 0 else TableStopped)(f"{begin}: {fault_text(definition, fault, no_value)}")
 
 
 def _rows_with(lists: pa.Array | None, name: str) -> NDArray[np.int64] | None:

@@ -143,7 +143,7 @@ def every_class(base: type[errors.StratalogError]) -> Iterator[type[errors.Strat
 def test_no_class_is_without_a_case() -> None:
     """A PartialImage, of a change of the key too, ends no command: the decoder reads again, as the test below shows."""
     classes = {kind for kind in every_class(errors.StratalogError) if kind.__module__ == errors.__name__}
-    assert classes == {*CASES, *APART, *STOPPED_TABLES, errors.PartialImage, errors.PartialKeyChange}
+    assert classes == {*CASES, *APART, *STOPPED_TABLES, errors.PartialImage, errors.PartialWindow}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from spark_jobs.engine import silver_job, silver_plan
 from spark_jobs.engine.silver_plan import PreparedCompaction, stopped_before_failures
 from spark_jobs.engine.silver_task import WindowResult, finish, work
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
-from spark_jobs.errors import PartialKeyChange
+from spark_jobs.errors import PartialWindow
 from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.compaction_job import CompactionJob, Window
@@ -182,7 +182,7 @@ def carried_out_undivided(
 ) -> tuple[PreparedCompaction, list[WindowResult]]:
     """A unit with what tasks write of it: one task, where several say that they would have to see all rows."""
     results = carried_out(bronze, [unit], capacity)[0][unit.unit.number]
-    if any(isinstance(result.error, PartialKeyChange) for result in results):
+    if any(isinstance(result.error, PartialWindow) for result in results):
         unit = stopped_before_failures(unit, results, index)
         results = carried_out(bronze, [unit], capacity)[0][unit.unit.number]
     return unit, results

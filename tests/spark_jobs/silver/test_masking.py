@@ -105,8 +105,3 @@ def test_columns_of_an_earlier_time_come_last() -> None:
     columns = with_retired(columns_seen(TABLE, None), {"_v_until_1_4": "INT"})
     assert list(columns.types)[-1] == "_v_until_1_4"
     assert columns.key == columns_seen(TABLE, None).key
-
-
-def test_a_column_is_not_computed_from_rows_that_lack_columns() -> None:
-    with pytest.raises(TableStopped, match="row images leave columns out, and it is computed from whole rows"):
-        columns_seen(TABLE, rule(computed=(Computed.parse("c", "born", "DATE"),)), has_partial=True)

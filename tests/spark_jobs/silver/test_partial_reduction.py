@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import PartialKeyChange, TableStopped
+from spark_jobs.errors import PartialWindow, TableStopped
 from spark_jobs.silver.net_changes import SliceOrigin, net_rows, position_order
 from spark_jobs.silver.partial_images import ImageContext, changes_and_absent_columns
 from spark_jobs.silver.partial_reduction import needed_net_rows, one_row_per_key
@@ -90,7 +90,7 @@ def test_rows_are_the_net_changes_in_any_grouping(changes: list[RowChange], cut:
     all_rows, chance = pa.concat_tables(rows), Random(seed)
     is_moved = any(all_rows.column("_moved").to_pylist())
     if is_moved:
-        with pytest.raises(PartialKeyChange):
+        with pytest.raises(PartialWindow):
             one_row_per_key(reduced(all_rows, chance), SHAPE.key)
         all_rows = all_rows.take(pa.array(position_order(all_rows)))
 
