@@ -74,6 +74,7 @@ def logged_changes(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: Ope
 
 def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened: OpenSlices) -> Iterator[pa.Table]:
     """The changes of a window, with the columns that the target has now."""
+    # Every change of the windows as the log has it, by the rules about them, and then as later statements left it.
     rules = WindowRules.of(
         window.definition,
         WindowLog(window.ranges, window.earlier, unit.skips),

@@ -129,11 +129,11 @@ class ColumnMasks:
         for at, column in enumerate(self.computed, len(names)):
             asked = [nth for nth, name in enumerate(names) if name.casefold() in column.columns]
             # The key is in every row: it is new in rows that are new, or had another one.
-            others = [nth for nth in asked if names[nth] not in key]
+            other_columns = [nth for nth in asked if names[nth] not in key]
             is_unchanged = np.zeros(len(changes), np.bool_)
-            if others:
-                holds = is_held[:, others]
-                is_same_key = ~is_moved if len(others) < len(asked) else np.ones(len(changes), np.bool_)
+            if other_columns:
+                holds = is_held[:, other_columns]
+                is_same_key = ~is_moved if len(other_columns) < len(asked) else np.ones(len(changes), np.bool_)
                 is_unchanged = np.where(op == DELETE, ~holds.all(axis=1), ~holds.any(axis=1) & is_same_key)
             values.append(self._values_of_changes(column, known, ~is_unchanged, file))
             lacks[:, at] = is_unchanged

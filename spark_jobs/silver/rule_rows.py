@@ -44,7 +44,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _RuleRowsState:
     """What is known at a place of the log: in which of the parts that the windows make, and which skip it is behind."""
 
     part: int | None = None
@@ -70,10 +70,12 @@ class RuleRows:
         columns = definition.column_names()
         self._key = [columns[at] for at in definition.key or ()]
         self._names = [name for name in columns if name in names and name not in self._key] if self._key else []
-        whole = joined(ranges)
-        self._parts = [next(at for at, part in enumerate(whole) if window.start < part.stop) for window in ranges]
+        joined_ranges = joined(ranges)
+        self._parts = [
+            next(at for at, part in enumerate(joined_ranges) if window.start < part.stop) for window in ranges
+        ]
         self._skips = sorted(skip.order for skip in skips)
-        self._state = _State()
+        self._state = _RuleRowsState()
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -85,7 +87,7 @@ class RuleRows:
 
     def restarted(self) -> Self:
         """Without what is known; for the same changes again."""
-        self._state = _State()
+        self._state = _RuleRowsState()
         return self
 
     def attempting(self, work: Callable[[Runs], object]) -> Callable[[Runs], object]:
@@ -114,7 +116,7 @@ class RuleRows:
                 break
             if at > begin:
                 yield changes.slice(begin, at - begin)
-            self._state, begin = _State(self._state.part, None, skip), at
+            self._state, begin = _RuleRowsState(self._state.part, None, skip), at
         yield changes.slice(begin, len(changes) - begin) if begin else changes
 
     def completed(self, changes: Changes, absent: AbsentColumns, window: int) -> tuple[Changes, AbsentColumns]:
@@ -126,14 +128,14 @@ class RuleRows:
             return changes, absent
         part = self._parts[window]
         known = self._state.known if part == self._state.part else None
-        walk = _Walk.of(changes, absent, self._key, self._names, known)
+        walk = _ChangeWalk.of(changes, absent, self._key, self._names, known)
         sources = walk.sources()
-        self._state = _State(part, walk.newest(sources), self._state.passed)
+        self._state = _RuleRowsState(part, walk.newest(sources), self._state.passed)
         return walk.changes_with(changes, sources)
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class _ChangeWalk:
     """The rows before and after changes: first those that are known, then those before updates, then those after.
 
     rows: key, RAW and the columns. is_present: bool[row, column]. previous: of each row the one that its absent cells

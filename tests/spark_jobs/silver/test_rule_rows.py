@@ -32,7 +32,7 @@ def images(changes: Changes, absent: AbsentColumns) -> list[tuple[dict[str, Any]
     """Of each change the row after it and, of updates, the row before it, with UNKNOWN and the exact texts."""
     found = []
     for at, op in enumerate(changes.op.to_pylist()):
-        both = []
+        pair = []
         for image, raw, lacking in (
             (changes.after, changes.raw, absent.after),
             (changes.before, changes.before_raw, absent.before),
@@ -41,8 +41,8 @@ def images(changes: Changes, absent: AbsentColumns) -> list[tuple[dict[str, Any]
             cells = {name: image.column(name)[at].as_py() for name in NAMES}
             texts = sorted(text for text in raw[at].as_py() or () if text[0] not in (lacking[at].as_py() or ()))
             assert texts == (texts_of({k: v for k, v in cells.items() if k != "id"}) or [])
-            both.append(cells | dict.fromkeys(lacking[at].as_py() or (), UNKNOWN))
-        found.append((both[0], both[1] if op == 2 else None))
+            pair.append(cells | dict.fromkeys(lacking[at].as_py() or (), UNKNOWN))
+        found.append((pair[0], pair[1] if op == 2 else None))
     return found
 
 
