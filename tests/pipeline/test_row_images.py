@@ -197,10 +197,10 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
     pipeline = started_shop.pipeline(
         live=True,
         routes=[{"from": f"{schema}.part_*", "to": f"{schema}.parts"}],
-        row_filters={"asking": {"tables": [f"{schema}.asked"], "update-new-value-expr": "b > 5"}},
+        row_filters={"asking": {"tables": [f"{schema}.asked*"], "update-new-value-expr": "b > 5"}},
         columns={"hiding": {"tables": [f"{schema}.hidden"], "exclude": ["s"], "mask": {"a": {"constant": 0}}}},
     )
-    other_tables = ("moved", "asked", "hidden", "part_1", "part_2", "altered")
+    other_tables = ("moved", "asked", "asked_behind", "hidden", "part_1", "part_2", "altered")
     shop.execute(
         *(f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT, b INT DEFAULT 5, s TEXT)" for name in other_tables),
         *(f"INSERT INTO {name} VALUES (1, 1, 1, 'one'), (2, 2, 2, 'two')" for name in other_tables),
@@ -217,6 +217,8 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
         ),
         *minimal("UPDATE moved SET id = 9 WHERE id = 1", "INSERT INTO unknown (id, a) VALUES (1, 1)"),
         *minimal("INSERT INTO told (id, a) VALUES (1, 1)"),
+        "ALTER TABLE asked_behind ADD COLUMN c INT",
+        *minimal("UPDATE asked_behind SET a = 10 WHERE id = 1"),
         *minimal("UPDATE asked SET a = 10 WHERE id = 1", "UPDATE hidden SET b = 6, a = 3, s = 'x' WHERE id = 2"),
         *minimal("UPDATE part_1 SET a = 7 WHERE id = 1", "DELETE FROM part_2 WHERE id = 1", "UPDATE part_2 SET a = 8"),
         *minimal("UPDATE altered SET s = 'was' WHERE id = 1", "INSERT INTO altered (id) VALUES (3)"),
@@ -226,14 +228,14 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
     )
     _, outcome = started_shop.run(pipeline)
     reasons = {str(name).removeprefix(f"{schema}."): reason for name, reason in outcome.stopped.items()}
-    assert reasons.keys() == {"asked", "unknown"}
-    assert "row_filters.asking.update-new-value-expr: the row image leaves column b out" in reasons["asked"]
+    assert reasons.keys() == {"asked_behind", "unknown"}
+    assert "row_filters.asking.update-new-value-expr: the row image leaves column b out" in reasons["asked_behind"]
     assert "column b is not in its row image: the row was inserted with the column's default" in reasons["unknown"]
     assert started_shop.merged(pipeline, "old") == [(1, 10, 11, "eins"), (5, 5, 5, "")]
     assert never_whole(pipeline) == {"old": 1}
     assert started_shop.merged(pipeline, "hidden") == [(1, 0, 1), (2, 0, 6)]
     assert started_shop.merged(pipeline, "parts") == [(1, 7, 1, "one"), (2, 2, 2, "two"), (2, 8, 2, "two")]
-    for table in ("altered", "told", "moved"):
+    for table in ("altered", "told", "moved", "asked"):
         require_same(started_shop, pipeline, table)
     load = load_source(started_shop.spark, pipeline, SOURCE, tables=[f"{schema}.old"])
     assert load.stopped == {}
