@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.bronze.index import OF_TABLE
 from spark_jobs.engine.earlier_log import earlier_ranges, newest_slices, numbered_from
-from spark_jobs.lake.commit import Checkpoint, CommitKind
+from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
@@ -69,7 +69,7 @@ def test_it_is_the_log_of_windows_since_anything_else_changed_rows(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    listed: list[tuple[int, Checkpoint]] = [*enumerate(commits)][::-1]  # type: ignore[list-item]
+    listed = [*enumerate(commits)][::-1]
     monkeypatch.setattr(Table, "since", lambda *_: listed)
     monkeypatch.setattr(SilverCommit, "of", staticmethod(lambda checkpoint: checkpoint))
     found = earlier_ranges(Table(str(tmp_path), plain=True), TABLE, windows, at(oldest), [*map(at, skips)])

@@ -50,11 +50,11 @@ class Server:
     """What is known of the server's rows, by key."""
 
     def __init__(self) -> None:
-        self.rows: dict[int, dict[str, Any]] = {}
+        self.rows: dict[Any, dict[str, Any]] = {}
 
     def step(self, change: RowChange) -> tuple[dict[str, Any], dict[str, Any] | None]:
         if op_of(change) == 1:
-            row = dict.fromkeys(NAMES) | dict(change.after or {})
+            row: dict[str, Any] = dict.fromkeys(NAMES) | dict(change.after or {})
             self.rows[row["id"]] = row
             return row, None
         assert change.before is not None
