@@ -297,8 +297,8 @@ $(RUN): | $(VENV)
 	@$(UV) -q -r requirements-build.txt
 	@$(UV) -r requirements.txt
 	@$(PY) -m pip install -q --no-deps --no-build-isolation --no-index -e .
-	@$(STEP) "The decoder's machine code: a minute or two"
-	@$(PY) -m spark_jobs.binlog.kernels.build
+	@$(STEP) "The decoder's machine code for this processor: half a minute to a minute"
+	@$(PY) -m spark_jobs.binlog.kernels.build --here >/dev/null
 	@rm -f .venv/.run-* .venv/.dev-* && touch $@
 
 $(DEV): $(RUN)

@@ -62,10 +62,8 @@ def test_pip_installs_it_and_dagsters_tools_in_any_order(wheel: Path, tmp_path: 
     folder = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    environment |= {
-        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-        "DAGSTER_HOME": str(tmp_path / "acme" / "dagster"),
-    }
+    # The telemetry of Dagster's tools writes there, and create-dagster wants to make the project's folder itself.
+    environment |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "DAGSTER_HOME": str(tmp_path)}
 
     def run(*command: str, cwd: Path = tmp_path) -> str:
         ran = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
@@ -80,6 +78,7 @@ def test_pip_installs_it_and_dagsters_tools_in_any_order(wheel: Path, tmp_path: 
     assert "Replicate MySQL and MariaDB binary logs" in run("stratalog", "--help")
     run("create-dagster", "project", "acme", "--no-uv-sync")
     project, binlogs = tmp_path / "acme", str(ROOT / "docs" / "examples" / "tutorial")
+    environment["DAGSTER_HOME"] = str(project / "dagster")
     run("pip", "install", "-q", "--no-deps", "-e", ".", cwd=project)
     run("dg", "scaffold", "defs", "stratalog.StratalogComponent", "shop", "--files", binlogs, cwd=project)
     run("dg", "check", "defs", cwd=project)

@@ -251,11 +251,11 @@ def messages() -> str:
         "",
         _MADE.format("the code that raises them"),
         "",
-        "A message of a run, a check or a command ends with a code. It stays the same in later versions, whatever the",
-        "words are, and no other message gets it. `stratalog docs SL-1042` prints the message and what to do. Tables",
-        "have the messages whose remedy is not that of their class; messages whose codes are above a table say what to",
-        "do themselves, or what to do is said there. `…` stands for names, numbers and positions. Causes of the",
-        "frequent ones: [troubleshooting](../troubleshooting.md).",
+        "A message of a run, a check or a command begins with a code, such as `[SL-1532]`. Later versions keep the",
+        "code, also if they change the words. `stratalog docs SL-1532` prints the message and what to do. Each",
+        "class has one remedy. Its codes are listed first: such a message has its remedy in itself, or that of the",
+        "class applies. The table below them has the messages with another remedy. `…` stands for names, numbers",
+        "and positions. Causes of frequent messages: [troubleshooting](../troubleshooting.md).",
         *page(assigned_codes()),
     ]
     return "\n".join(lines) + "\n"

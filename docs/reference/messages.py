@@ -15,7 +15,7 @@ from pathlib import Path
 
 from spark_jobs import errors
 from spark_jobs.errors import StratalogError
-from spark_jobs.text.codes import MessageCode
+from spark_jobs.text.codes import MessageCode, as_markdown
 from spark_jobs.text.remedies import has_own_remedy, remedy_of
 
 ROOT = Path(__file__).parents[2]
@@ -165,8 +165,7 @@ def page(codes: Sequence[MessageCode]) -> Iterator[str]:
         yield from textwrap.wrap(f"Codes: {', '.join(without)}.", 120)
         yield from ("", "| code | message | what to do |", "| --- | --- | --- |") if rows else ()
         for code in rows:
-            fence = "``" if "`" in code.text else "`"
-            cells = (code.code, f"{fence}{code.text}{fence}", linked(_in_words(remedy_of(cls, code.text) or "")))
+            cells = (code.code, as_markdown(code.text), linked(_in_words(remedy_of(cls, code.text) or "")))
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

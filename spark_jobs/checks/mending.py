@@ -39,6 +39,7 @@ from spark_jobs.pipeline.mending.mend_task import NOTHING, MendCounts
 from spark_jobs.pipeline.mending.wanted_keys import WantedKeys, WantedRows, keys_of_texts
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import extract_source, merge_forward
+from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.text.progress import doing
 from spark_jobs.text.remedies import advised
@@ -162,6 +163,7 @@ def mend_source(
     work = _Mending(spark, pipeline, source, is_applied=is_applied)
     if keys:
         work.catch_up(None)
+        start_session(spark)  # the server has answered; reading keys makes Spark's columns
         results = [work.by_given(TableName(*tables[0].split(".", 1)), keys)]
     else:
 

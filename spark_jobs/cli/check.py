@@ -215,7 +215,7 @@ def _verify_sources(
             _print_verdicts(verdicts, values=values)
 
     # A name that is nowhere is a mistake of the user; rows that differ are the result, with exit status 1.
-    each_source(pipeline.path, source, verify_one)
+    each_source(pipeline.path, source, verify_one, is_lazy=True)
     if tables and not compared:
         raise ConfigError(f"--table: neither a source nor the lake has a table like {', '.join(tables)} in scope")
     if wrong:

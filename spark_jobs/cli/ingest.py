@@ -279,7 +279,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
         print_new(loaded.outcome)
         return loaded.outcome
 
-    each_source(path, name, load_one)
+    each_source(path, name, load_one, is_lazy=True)
 
 
 @cli.command()

@@ -88,7 +88,7 @@ def mend(
             _print_mended(name, mended, yes=yes)
         return mended.outcome
 
-    each_source(path, source, mend_one)
+    each_source(path, source, mend_one, is_lazy=True)
     if differing and not yes:
         ERRORS.print("nothing is mended yet; --yes does it", markup=False)
     if stopped:

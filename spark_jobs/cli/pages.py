@@ -119,7 +119,7 @@ def explained(code: str) -> str:
     entry = next((entry for entry in codes.catalogue() if entry.code == code), None)
     if entry is None or not entry.cls:
         raise ConfigError(f"no message has the code {code}; stratalog docs reference/messages lists all")
-    message = f"`{entry.text}`" if entry.text else "Another message of this class."
+    message = codes.as_markdown(entry.text) if entry.text else "Another message of this class."
     cls = getattr(errors, entry.cls)
     advice = remedy_of(cls, entry.text) or "The message says what to do."
     meaning = (cls.__doc__ or "").partition("\n")[0]

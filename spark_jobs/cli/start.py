@@ -149,8 +149,9 @@ def _remarks(checks: "Sequence[Check]") -> Iterator[str]:
         if check.status == "ok" and check.name in _LISTED:
             yield f"{check.name}: {check.value}"
         elif check.status != "ok":
-            advice = _GRANT.sub("", check.remedy).strip("; ")
-            yield f"{check.status}: {check.name} is {check.value}" + (f": {advice}" if advice else "")
+            advice = _GRANT.sub("", check.remedy).strip(";: ")
+            verb = ":" if ":" in check.value else " is"  # a value may be a sentence about a table
+            yield f"{check.status}: {check.name}{verb} {check.value}" + (f": {advice}" if advice else "")
     grants = [grant for check in checks if check.status != "ok" for grant in _GRANT.findall(check.remedy)]
     yield from (f"{grant};" for grant in dict.fromkeys(grants))
 

@@ -24,6 +24,7 @@ from spark_jobs.pipeline.cascade_refusals import refusals
 from spark_jobs.schema.history import declared_facts, read
 
 LIMITS = "stratalog docs limits"
+_CASCADES = f"{LIMITS}#foreign-keys-that-cascade"
 """The page that says what to do about each gap."""
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
@@ -32,7 +33,7 @@ _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
 def remedy_of_cascade(*, can_derive: bool) -> str:
     """What to do about rows that a foreign key changes unlogged. can_derive: whether ``on_cascade: apply`` may help."""
     derived = ", or have it derived (on_cascade: apply)" if can_derive else ""
-    return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({LIMITS})"
+    return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({_CASCADES})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,11 @@ def catalogue() -> tuple[MessageCode, ...]:
     return tuple(MessageCode(*line.split("\t")) for line in lines)
 
 
+def as_markdown(text: str) -> str:
+    """The text of a message as code in Markdown, whatever backticks it has."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
 def code_of(error: StratalogError | type[StratalogError], text: str | None = None) -> str:
     """The code of an error, or of a text that errors of a class have: of the longest message that it contains.
 

@@ -48,6 +48,7 @@ from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import extract_source, merge_forward
 from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
+from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
@@ -107,6 +108,7 @@ def verify_source(
     with ServerSession(server) as session:
         checking = _ComparedSource(spark, pipeline, name, session, since)
         position = checking.end()
+        start_session(spark)  # the server has answered; comparing makes Spark's columns
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
         _say_redacted(checking.lake, name)

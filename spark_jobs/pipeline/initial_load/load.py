@@ -41,6 +41,7 @@ from spark_jobs.pipeline.initial_load.throttle import Throttle
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from spark_jobs.pipeline.tables_at_once import each_table
+from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
@@ -94,6 +95,8 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
         throttle.check()
         load = LoadContext(spark, pipeline, lake_of(pipeline), source, anchor, chunk_rows, on_progress, throttle)
         planned = select_tables(load, before, patterns, stopped, is_again=is_again)
+    if planned.reading:
+        start_session(spark)  # by this thread, where it is a lazy one
     entries = _with_new(source, before, planned.reading)
     publish(pipeline, source, replace(before, entries=entries))
     # Rows are staged, then the log is read up to where they were read, and both are merged.

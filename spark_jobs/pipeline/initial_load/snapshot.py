@@ -36,10 +36,6 @@ _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LOCK_SECONDS, _TRIES, _PAUSE = 3, 5, 1.0
 """Seconds of waiting for the lock at a time, since writers wait behind it, how often, and what is between."""
 _DENIED, _TIMED_OUT, _NO_SUCH_COMMAND = 1044, 1205, 1064
-_UNENDED = (
-    "{}: {}: is locked against writers for the moment in which its snapshot is opened, and a transaction that wrote to "
-    f"it has not ended within {_LOCK_SECONDS * _TRIES} s; try again once it has"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +133,18 @@ def _lock(selecting: Selecting, locking: Connection) -> None:
             if number != _TIMED_OUT:
                 raise
             if attempt == _TRIES:
-                raise SourceError(_UNENDED.format(selecting.source, selecting.definition.name)) from error
+                raise SourceError(_unended(selecting)) from error
             time.sleep(_PAUSE)
         else:
             return
+
+
+def _unended(selecting: Selecting) -> str:
+    return (
+        f"{selecting.source}: {selecting.definition.name}: is locked against writers for the moment in which its "
+        f"snapshot is opened, and a transaction that wrote to it has not ended within {_LOCK_SECONDS * _TRIES} s; try "
+        "again once it has"
+    )
 
 
 def _denied(selecting: Selecting, user: str) -> str:

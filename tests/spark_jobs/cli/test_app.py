@@ -10,6 +10,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.cli.app import went_well
 from spark_jobs.cli.group import every_verb
+from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.pipeline.outcome import Outcome
 from tests.fix_cli import Stratalog
@@ -156,6 +157,20 @@ def test_a_file_in_place_of_the_lake_is_2(stratalog: Stratalog, pipeline_file: P
     ran = stratalog(verb, "-c", pipeline_file, *READING[verb])
     message = f"lake: {file} is no folder; name a folder that {pipeline_file.parent / lake} can be made in\n"
     assert (ran.status, ran.out, ran.err) == (2, "", message)
+
+
+@pytest.mark.parametrize("options", [("load",), ("mend",), ("mend", "--table", "shop.t", "--key", "1"), ("verify",)])
+def test_a_server_that_does_not_answer_is_said_before_spark_is_started(
+    stratalog: Stratalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    started: list[Spark] = []
+    monkeypatch.setattr("spark_jobs.runtime.spark_session.spark_session", started.append)
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("lake: ./lake\nsources:\n  shop: {mysql: {host: 127.0.0.1, port: 1, user: repl, password: x}}\n")
+    ran = stratalog(*options, "-c", path)
+    assert (ran.status, ran.out, started) == (1, "", [])
+    assert "shop: 127.0.0.1:1 cannot be reached: Connection refused; start the server" in ran.err
+    assert "starting Spark" not in ran.err
 
 
 @pytest.mark.slow

@@ -90,3 +90,8 @@ def test_a_code_shows_its_message_and_what_to_do(stratalog: Stratalog) -> None:
     assert (ran.status, ran.err) == (0, "")
     assert "holds no binlog files" in ran.out
     assert "What to do: copy them there" in ran.out
+
+
+def test_a_message_with_backticks_is_code_as_a_whole() -> None:
+    code = next(code for code in catalogue() if code.text.startswith("`"))
+    assert f"\n\n`` {code.text} ``\n\n" in pages.explained(code.code)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.checks import Check
+from spark_jobs.cli.start import _remarks
 from spark_jobs.config.loader import load
 from tests.fix_cli import Stratalog
 from tests.fix_servers import Servers
@@ -142,3 +144,20 @@ def test_a_shell_completes(words: str, completed: list[str], folder: Path) -> No
     command = [sys.executable, "-m", "stratalog"]
     output = subprocess.run(command, env=os.environ | variables, cwd=folder, capture_output=True, text=True, check=True)
     assert [line.partition(",")[2] for line in output.stdout.splitlines() if line] == completed
+
+
+def test_what_a_server_lacks_is_told_in_sentences_with_each_grant_once() -> None:
+    grant = "GRANT LOCK TABLES ON `shop`.* TO 'repl'@'%'"
+    checks = [
+        Check("server version", "ok", "MySQL 8.0.12"),
+        Check("LOCK TABLES", "warning", "not granted", f"stratalog mend needs it: {grant}"),
+        Check("unlogged changes", "warning", "shop.lines: is changed by a foreign key", "mend its rows"),
+        Check("SELECT", "problem", "not granted", grant),
+    ]
+    assert [*_remarks(checks)] == [
+        "server version: MySQL 8.0.12",
+        "warning: LOCK TABLES is not granted: stratalog mend needs it",
+        "warning: unlogged changes: shop.lines: is changed by a foreign key: mend its rows",
+        "problem: SELECT is not granted",
+        f"{grant};",
+    ]

@@ -89,7 +89,7 @@ def test_texts_and_names_come_back_from_the_server(mode: str, database: Database
 
 QUOTES = ("'", "`")
 FOR_PEOPLE = {
-    "spark_jobs/cli/pages.py": {"entry.text"},
+    "spark_jobs/text/codes.py": {"text"},
     "spark_jobs/binlog/slices/listing.py": {"database"},  # as SHOW BINLOG EVENTS writes it
     "spark_jobs/binlog/events/transaction_payload.py": {"names.get(kind, kind)"},
     "spark_jobs/expressions/tree.py": {"node.sql(dialect='mysql')", "word"},

@@ -97,6 +97,16 @@ def test_files_that_are_there_are_not_made_again(tree: Path) -> None:
     assert program(tree, "-c", USE).stdout.strip() == LOADED
 
 
+def test_a_clone_gets_the_file_of_this_processor_alone(tree: Path) -> None:
+    shutil.rmtree(tree / KERNELS / FOLDER)
+    target = fitting_target()
+    assert target
+    printed = program(tree, "-m", "spark_jobs.binlog.kernels.build", "--here").stdout.splitlines()
+    assert printed == [str(path) for path in (tree / KERNELS / FOLDER).iterdir()]
+    assert [Path(path).name for path in printed] == [file_name(target)]
+    assert program(tree, "-c", USE).stdout.strip() == LOADED
+
+
 @pytest.mark.parametrize(
     "harm, reason",
     [
@@ -152,6 +162,5 @@ def test_where_nothing_can_be_written_each_process_loads_or_compiles_for_itself(
 
 def test_a_build_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "_MODULE", "spark_jobs.binlog.kernels.no_such_module")
-    monkeypatch.setattr(build, "machine_targets", lambda: [TARGETS[0]])
     with pytest.raises(subprocess.CalledProcessError):
-        build.make(tmp_path / "files")
+        build.make(tmp_path / "files", [TARGETS[0]])
