@@ -1,6 +1,6 @@
 """Downstream: the source's tables, merged. One asset a table that rows are routed to, one step a source.
 
-Put here: the step that merges. Not here: how a table is merged (spark_jobs/engine/downstream_job.py).
+Put here: the step that merges. Not here: how a table is merged (spark_jobs/engine/merge/downstream_job.py).
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """Silver: the net change of every key, a table for each of the source's. One asset a table, one step a source.
 
-Put here: the step that compacts. Not here: how a window is compacted (spark_jobs/engine/silver_job.py).
+Put here: the step that compacts. Not here: how a window is compacted (spark_jobs/engine/silver/silver_job.py).
 """
 
 from typing import TYPE_CHECKING

@@ -29,7 +29,7 @@ from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table

@@ -4,7 +4,7 @@ Each data file of a target has keys of the whole range, so that statistics leave
 files' indexes; the ones after it use them. Spark is left out: planning, a task's work and the commit are measured, in
 this process.
 
-Put here: what is measured. Not here: how keys are found (spark_jobs/engine/locate.py).
+Put here: what is measured. Not here: how keys are found (spark_jobs/engine/rows/locate.py).
 """
 
 import uuid
@@ -24,9 +24,9 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import ADDED, MergeJob
-from spark_jobs.engine import downstream_job, downstream_task
-from spark_jobs.engine.downstream_job import PreparedMerge
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.merge import downstream_job, downstream_task
+from spark_jobs.engine.merge.downstream_job import PreparedMerge
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position

@@ -23,8 +23,8 @@ from pyspark import cloudpickle
 from spark_jobs.bronze import extract, landing
 from spark_jobs.bronze.landing import Landed, Totals
 from spark_jobs.delta.snapshot import Snapshot
-from spark_jobs.engine import spark_job
-from spark_jobs.engine.spark_job import Batches, ShuffleBlock
+from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.jobs.spark_job import Batches, ShuffleBlock
 from spark_jobs.runtime.engine_errors import explained
 
 Step = Callable[[Batches], Batches]

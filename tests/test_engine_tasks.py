@@ -1,12 +1,12 @@
-"""Jobs of the engine in the test's process give what Spark gives (spark_jobs/engine/test_spark_job.py)."""
+"""Jobs of the engine in the test's process give what Spark gives (spark_jobs/engine/jobs/test_spark_job.py)."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from spark_jobs.engine import spark_job
-from spark_jobs.engine.spark_job import ShuffleBlock
+from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.jobs.spark_job import ShuffleBlock
 from spark_jobs.errors import DecodeError, LakeError, StratalogError
 from tests.engine_tasks import in_this_process
 

@@ -5,7 +5,7 @@ reads from there, or up to there, reads the parts that the slice would have been
 Bronze itself is never rewritten.
 
 Put here: splitting slices, and finding the transaction that holds a byte. Not here: which position a table stops at
-(silver/table_timeline.py, engine/silver_plan.py), or what a slice is (binlog/slices/slicer.py).
+(silver/table_timeline.py, engine/silver/silver_plan.py), or what a slice is (binlog/slices/slicer.py).
 """
 
 from bisect import bisect_right

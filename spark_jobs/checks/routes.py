@@ -1,7 +1,8 @@
 """Routes beside the tables that servers have: what ``stratalog check --connect`` says of them.
 
 Put here: which tables meet downstream, and whether their columns and keys go together. Not here: what is wrong with
-routes by themselves (config/routes.py), or what a run does (engine/downstream_job.py, downstream/multi_source.py).
+routes by themselves (config/routes.py), or what a run does (engine/merge/downstream_job.py,
+downstream/multi_source.py).
 """
 
 from collections.abc import Collection, Iterator, Mapping

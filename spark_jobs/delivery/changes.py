@@ -21,7 +21,7 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.history import data_runs
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
-from spark_jobs.engine.key_hash import hashes
+from spark_jobs.engine.jobs.key_hash import hashes
 from spark_jobs.errors import DeliveryError, LakeError
 
 _ROWS_AT_ONCE = 1 << 18

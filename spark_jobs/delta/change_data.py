@@ -1,7 +1,7 @@
 """Files of changes, in ``_change_data``: what rows a commit inserted, updated and deleted.
 
 Put here: their layout, and the action that names one, as Delta's PROTOCOL.md has them (change data files). Not here:
-which rows changed (engine/feed.py).
+which rows changed (engine/target/feed.py).
 
 Where a commit has such files, readers of the feed read them alone; where it has none, files that it adds are inserts,
 and files that it removes are deletes.

@@ -1,7 +1,7 @@
 """An index of one data file: from hashes of keys to row numbers, so that few keys are found without reading the file.
 
 Put here: its format, building it, looking keys up. Not here: which files are worth one, or scanning files
-(engine/locate.py, cascades/child_index.py).
+(engine/rows/locate.py, cascades/child_index.py).
 
 It is a cache (delta/index_files.py): written beside the table's data when it is first needed, and built again where it
 is missing, damaged or of another file.

@@ -1,7 +1,7 @@
 """A 64-bit hash of each row of some columns, by their bytes.
 
-Put here: the hash. Not here: which columns tell rows apart (engine/key_hash.py, cascades/child_index.py), or data files
-that are searched by it (key_index.py).
+Put here: the hash. Not here: which columns tell rows apart (engine/jobs/key_hash.py, cascades/child_index.py), or data
+files that are searched by it (key_index.py).
 
 Vectors are hashed eight bytes at a time with a multiplication and a shift for each (the finalizer of splitmix64), in
 numpy.

@@ -11,8 +11,8 @@ on which windows or backfills ask for it, and stays known when gc has removed th
 A commit says how far the log was looked through, and the greatest order time up to there. An idle server moves that on
 by its own clock: whatever it logs after that position counts as no earlier.
 
-Put here: finding late transactions. Not here: the order time of rows (engine/order_times.py), or what is merged by it
-(engine/shared_merge.py).
+Put here: finding late transactions. Not here: the order time of rows (engine/merge/order_times.py), or what is merged
+by it (engine/merge/shared_merge.py).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Delta of silver for a downstream table, and the result of a merge.
 
 Put here: the job of one table, what silver has committed since the last merge, the target's head and the commit.
-Not here: the merge itself (engine/downstream_job.py).
+Not here: the merge itself (engine/merge/downstream_job.py).
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """Downstream tables of several source tables: the part of each, with a position of its own, and the union of columns.
 
 Put here: what commits of such a table say, a part seen as a table by itself, and which columns fit all parts. Not here:
-which tables are of several (config/routes.py), or what is merged into a part (engine/part_merge.py).
+which tables are of several (config/routes.py), or what is merged into a part (engine/merge/part_merge.py).
 
 A commit names all parts; it moves one and repeats the others as they stood in the head that it was planned on.
 A later commit from the same head finds its counter taken, so no part's position is ever set back.

@@ -1,7 +1,7 @@
 """Source tables whose equal keys are one row of a downstream table: ``keys: shared``.
 
 Put here: which tables can share keys, and what the lake has of the sources that do. Not here: the merge
-(engine/shared_merge.py), or the columns of such a table (multi_source.py).
+(engine/merge/shared_merge.py), or the columns of such a table (multi_source.py).
 """
 
 from collections.abc import Mapping, Sequence

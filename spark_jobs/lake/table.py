@@ -1,7 +1,7 @@
 """One Delta table: its head, reads, and commits that land once or not at all.
 
 Put here: what a head says, and how a commit is made. Not here: where tables lie (layout.py), or what the rows mean
-(bronze/extract.py, engine/silver_job.py, engine/downstream_job.py).
+(bronze/extract.py, engine/silver/silver_job.py, engine/merge/downstream_job.py).
 
 A commit is planned upon a head, and creates the version after it exclusively (delta/commits.py): a plan made on an old
 head can not land, however late it comes, and its writer reports ``LostRace``. Every commit has one transaction id

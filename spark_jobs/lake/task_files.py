@@ -1,7 +1,7 @@
 """Rows that tasks of Spark make, written by them as data files of a table; no commit names the files yet.
 
 Put here: running such tasks. Not here: slices of the log (bronze/landing.py), the engine's units
-(engine/spark_job.py).
+(engine/jobs/spark_job.py).
 """
 
 import pickle

@@ -24,7 +24,7 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import RESET, Entry
-from spark_jobs.engine.part_merge import files_of_part, own_rows
+from spark_jobs.engine.merge.part_merge import files_of_part, own_rows
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of

@@ -1,7 +1,7 @@
 """The log of a source, as downstream tables read it that are made of every change.
 
 Put here: bronze as it is now, and the windows of a table in a part of its log, planned as a replay of silver is.
-Not here: decoding, or what becomes of the rows (engine/change_task.py).
+Not here: decoding, or what becomes of the rows (engine/changes/change_task.py).
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.merge_job import MergeJob
-from spark_jobs.engine.column_history import ChangedLog
+from spark_jobs.engine.changes.column_history import ChangedLog
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range

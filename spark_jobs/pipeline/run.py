@@ -1,8 +1,8 @@
 """One source through the layers: extract, compact, merge, publish.
 
 Put here: the order of a source's work in each layer, and what is published after it. Not here: what a table has to do
-(planner.py), the merge of one table (table_merge.py, engine/downstream_job.py), or who asked for it (spark_jobs/cli,
-Dagster's assets).
+(planner.py), the merge of one table (table_merge.py, engine/merge/downstream_job.py), or who asked for it
+(spark_jobs/cli, Dagster's assets).
 """
 
 import logging
@@ -29,14 +29,15 @@ from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.downstream.publication import Entry, Target
-from spark_jobs.engine import downstream_job, silver_job, silver_plan
-from spark_jobs.engine.column_history import ChangedLog
-from spark_jobs.engine.downstream_job import PreparedMerge
-from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.part_merge import PlannedTables
-from spark_jobs.engine.silver_plan import PreparedCompaction
-from spark_jobs.engine.silver_task import WindowResult
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.changes.column_history import ChangedLog
+from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.merge import downstream_job
+from spark_jobs.engine.merge.downstream_job import PreparedMerge
+from spark_jobs.engine.merge.part_merge import PlannedTables
+from spark_jobs.engine.silver import silver_job, silver_plan
+from spark_jobs.engine.silver.silver_plan import PreparedCompaction
+from spark_jobs.engine.silver.silver_task import WindowResult
+from spark_jobs.engine.target.target_unit import MergedFiles
 from spark_jobs.errors import (
     SourceError,
     StratalogError,

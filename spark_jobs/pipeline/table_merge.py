@@ -1,7 +1,7 @@
 """The merge of a source table into each of its downstream tables, and its result.
 
 Put here: which merge is taken for a table, what is published of the table after it. Not here: the merges
-(engine/downstream_job.py), or which tables a run merges (run.py).
+(engine/merge/downstream_job.py), or which tables a run merges (run.py).
 """
 
 import threading
@@ -20,11 +20,11 @@ from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import SharedSources
-from spark_jobs.engine import downstream_job
-from spark_jobs.engine.column_history import ChangedLog
-from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.part_merge import PlannedTables
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.changes.column_history import ChangedLog
+from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.merge import downstream_job
+from spark_jobs.engine.merge.part_merge import PlannedTables
+from spark_jobs.engine.target.target_unit import MergedFiles
 from spark_jobs.errors import (
     LakeError,
     LostRace,

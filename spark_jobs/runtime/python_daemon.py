@@ -26,8 +26,8 @@ TASK_MODULES = (
     "spark_jobs.source.files",
     "spark_jobs.silver.decode_task",
     "spark_jobs.silver.net_changes",
-    "spark_jobs.engine.silver_task",
-    "spark_jobs.engine.downstream_task",
+    "spark_jobs.engine.silver.silver_task",
+    "spark_jobs.engine.merge.downstream_task",
     "spark_jobs.pipeline.initial_load.reading",
 )
 """Modules with the functions of tasks; what they import comes with them."""

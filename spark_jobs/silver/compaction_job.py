@@ -1,7 +1,7 @@
 """Work of compacting a table, and its result.
 
 Put here: the job of one table (its window, steps, filters and the silver head that it is planned upon), and what its
-commits say. Not here: who plans it (pipeline/planner.py), or who does it (engine/silver_job.py).
+commits say. Not here: who plans it (pipeline/planner.py), or who does it (engine/silver/silver_job.py).
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """The decoding of a window in a task: slices become rows, at most two a key and gathered run of changes.
 
 Put here: what tasks do with slices (slice_runs.py), and the columns that they give. Not here: how bytes become
-columns (binlog/), the reduction itself (net_changes.py), or what becomes of the rows (engine/silver_task.py).
+columns (binlog/), the reduction itself (net_changes.py), or what becomes of the rows (engine/silver/silver_task.py).
 
 Slices are decoded where they lie and reduced to one row a key inside the task, so that only what is left is shuffled.
 Rules judge each change by itself, between decoding and reducing; rules about columns are applied to what is left.

@@ -1,7 +1,7 @@
 """The first transaction of some slices whose rows cannot be taken.
 
 Put here: slices divided into their transactions, each tried by itself. Not here: what a table does at such a
-transaction (engine/silver_job.py), or cutting bronze there (bronze/boundaries.py).
+transaction (engine/silver/silver_job.py), or cutting bronze there (bronze/boundaries.py).
 
 Rows are decoded in runs of many transactions, and an error says only that one of them failed. So the slices are tried
 again one transaction after the other; that costs the time of decoding them once more, and only where a table stops.

@@ -1,7 +1,7 @@
 """Rows of tables without a key, in Arrow: which of them are equal, and how many copies of each came or went.
 
 Put here: what tells such rows apart, and the sum of their copies. Not here: the rows of changes (net_changes.py), or
-the copies that a target has (engine/keyless_merge.py).
+the copies that a target has (engine/merge/keyless_merge.py).
 
 Two rows are equal where all of their stored bytes are: 0 and -0 are two numbers here, and exact texts (``_raw``) count.
 Sums of copies can be added in any grouping, so one function reduces in a task, in a bucket and over windows.

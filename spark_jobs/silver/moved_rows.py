@@ -4,7 +4,7 @@ Such a row (``_moved_from``) has the absent columns of the row of its old key as
 row of its new key has is its own. That row may have come from another key too, and so on, through windows.
 
 Put here: the walk over rows of such keys in the order of the log. Not here: finding these rows in silver
-(engine/moved_lookup.py), or laying rows of one key over each other (row_overlay.py).
+(engine/rows/moved_lookup.py), or laying rows of one key over each other (row_overlay.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence

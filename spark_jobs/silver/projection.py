@@ -1,7 +1,7 @@
 """Rows of an older definition of a table, as its present columns have them.
 
 Put here: which older column each present one was, and what rows have in the others. Not here: what changed them
-(timeline/), rows that are projected (engine/row_projection.py).
+(timeline/), rows that are projected (engine/rows/row_projection.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence

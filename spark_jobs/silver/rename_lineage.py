@@ -4,8 +4,8 @@ A statement that gives a table another name brings all of its rows along, and th
 name's silver, if it had one, and in the log after that. Nothing here depends on how far other tables' runs are:
 silver is taken at the version that it had before the position, and the log says the rest.
 
-Put here: where such rows are. Not here: taking them out of there (engine/inherited_plan.py), or what follows for the
-table that has the new name (table_timeline.py).
+Put here: where such rows are. Not here: taking them out of there (engine/silver/inherited_plan.py), or what follows for
+the table that has the new name (table_timeline.py).
 """
 
 from collections.abc import Iterator

@@ -7,8 +7,8 @@ seen whole: its state is not known, and it has no row downstream. A key that is 
 
 Put here: rows by key and position, which of them say anything (``telling_rows``), one row a key (``overlaid``), and
 every row as whole as the rows of its key before it make it (``completed_rows_and_whole_flags``). Not here: how rows
-come to lack columns (partial_images.py), or what becomes of them (decode_task.py, engine/partial_merge.py,
-engine/row_completion.py).
+come to lack columns (partial_images.py), or what becomes of them (decode_task.py, engine/target/partial_merge.py,
+engine/changes/row_completion.py).
 
 Rows of a key that several tasks have lie between each other in the log. So a task may leave out rows, and never lays
 one over another: what is laid over each other are all rows that there are.

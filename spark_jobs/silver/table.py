@@ -1,7 +1,7 @@
 """Silver tables: the net change of every key and window of one source table.
 
-Put here: their columns and what a row says. Not here: how rows come about (engine/silver_task.py) or are used
-(engine/downstream_job.py).
+Put here: their columns and what a row says. Not here: how rows come about (engine/silver/silver_task.py) or are used
+(engine/merge/downstream_job.py).
 
 Besides the source's columns a row has ``_op`` (insert, update or delete: existed before the window × exists after it),
 ``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so

@@ -27,8 +27,12 @@ from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.downstream import commit_clock
 from spark_jobs.downstream.commit import ClockCommit
 from spark_jobs.downstream.commit_clock import Clock
-from spark_jobs.engine import change_job, downstream_job, fills, silver_job, silver_task, spark_job
-from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
+from spark_jobs.engine.changes import change_job
+from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.jobs.spark_job import Capacity, ShuffleBlock
+from spark_jobs.engine.merge import downstream_job
+from spark_jobs.engine.rows import fills
+from spark_jobs.engine.silver import silver_job, silver_task
 from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.iceberg.table_view import show
 from spark_jobs.lake.commit import APPLICATION, new_batch

@@ -26,7 +26,7 @@ def test_a_damaged_file_gives_right_rows_or_a_message(layout: str, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("layer", ["bronze", "downstream"])
 def test_a_layer_of_a_backup_is_brought_up_to_the_others(layer: str, tmp_path: Path) -> None:
-    """Silver's is in engine/test_downstream_job.py: Spark SQL merges all of it again."""
+    """Silver's is in engine/merge/test_downstream_job.py: Spark SQL merges all of it again."""
     with without_spark():
         lake = DamagedLake(4, tmp_path, "mirrors")
         assert lake.restored(layer) == "is right"

@@ -10,7 +10,6 @@ Put here: the judges. Not here: where the bytes come from (seeds.py, mutations.p
 import contextlib
 import io
 import json
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -91,7 +90,7 @@ def _read_by_all(content: bytes) -> None:
     _judge_account(content)
     slices = _slices(content)
     maps = TableMaps()
-    passes = [_in_one_pass(content, partial=partial) for partial in (False, True)] + [_in_plain_passes(content)]
+    passes = [_in_one_pass(content, partial=partial) for partial in (False, True)] + [_in_small_reads(content)]
     with refusing():
         scanner, _ = open_slice(FILE, 0, None, content, maps)
         definitions = list(_definitions(maps, scanner.format))
@@ -176,14 +175,11 @@ def _in_one_pass(content: bytes, *, partial: bool) -> _Pass:
     return _pass_of(decoder, chain(chain.from_iterable(pieces), decoder.finish()))
 
 
-def _in_plain_passes(content: bytes) -> _Pass:
+def _in_small_reads(content: bytes) -> _Pass:
     """The same where the file is read as one, by steps that are smaller than most events."""
-    decoder = FileDecoder(FILE, before="all", rows=5)
-    descriptor = os.memfd_create(FILE)
-    os.write(descriptor, content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    with io.FileIO(descriptor) as file, mock.patch.object(file_decoder, "READ", _STEP):
-        return _pass_of(decoder, decoder.read(file))
+    with mock.patch.object(file_decoder, "PASS", _STEP):
+        decoder = FileDecoder(FILE, before="all", rows=5)
+    return _pass_of(decoder, decoder.read(io.BytesIO(content)))
 
 
 def _pass_of(decoder: FileDecoder, blocks: Iterator[tuple[TableDefinition, Changes]]) -> _Pass:

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.engine import downstream_job, silver_job
+from spark_jobs.engine.merge import downstream_job
+from spark_jobs.engine.silver import silver_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from tests.ddl_stream import stream_for

@@ -12,7 +12,7 @@ from spark_jobs.bronze.extract import land, plan
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
-from spark_jobs.engine import silver_job
+from spark_jobs.engine.silver import silver_job
 from spark_jobs.errors import ChecksumMismatch, DecodeError, LakeError, LostRace, SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table

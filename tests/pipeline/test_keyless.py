@@ -1,7 +1,7 @@
 """Tables without a key, from a server's log through the engine without Spark: each layer is what the server SELECTs.
 
 Put here: random statements over columns of every kind, on real servers. Not here: the copies of a merge alone
-(spark_jobs/engine/test_keyless_merge.py), or faults (faults/).
+(spark_jobs/engine/merge/test_keyless_merge.py), or faults (faults/).
 """
 
 import json

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.engine import change_job
+from spark_jobs.engine.changes import change_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.repair import plan_reset, reset

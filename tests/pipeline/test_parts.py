@@ -14,9 +14,9 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge_job, publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import PROVENANCE, Owner, PartTable, parts_of
-from spark_jobs.engine.column_history import ChangedLog
-from spark_jobs.engine.downstream_job import PreparedMerge
-from spark_jobs.engine.part_merge import PlannedTables
+from spark_jobs.engine.changes.column_history import ChangedLog
+from spark_jobs.engine.merge.downstream_job import PreparedMerge
+from spark_jobs.engine.merge.part_merge import PlannedTables
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.layout import lake_of

@@ -9,7 +9,8 @@ import pytest
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.model import Pipeline
-from spark_jobs.engine import silver_task, spark_job
+from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.silver import silver_task
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range

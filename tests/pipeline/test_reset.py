@@ -13,7 +13,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, consistent
-from spark_jobs.engine import silver_job
+from spark_jobs.engine.silver import silver_job
 from spark_jobs.errors import ConfigError, LostRace, TableStopped
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake, lake_of

@@ -60,12 +60,6 @@ class Feed:
         self._scanner = EventScanner(file, description, self.maps, reuse=reuse) if description and offset else None
 
     @property
-    def scanner(self) -> EventScanner:
-        """Of the file, whose head has been read."""
-        assert self._scanner
-        return self._scanner
-
-    @property
     def is_open(self) -> bool:
         """True if the file's head has been read."""
         return self._scanner is not None
@@ -149,23 +143,6 @@ class Feed:
             self._filled += count
             self._missing_bytes -= count
         return True
-
-    def open_room(self, size: int) -> NDArray[np.uint8]:
-        """At least so many bytes of memory, of which the first are those that wait, for who fills it by itself."""
-        if len(self._memory) < size:
-            self._memory = fresh(size)
-        self._memory[: self._filled] = self._room[: self._filled]
-        self._room = self._memory
-        return self._memory
-
-    def moved(self, base: int, filled: int) -> None:
-        """Takes note of bytes that were read into ``open_room``, and of those forgotten, the others moved to its front.
-
-        The next scan begins with the first of them.
-        """
-        if (base, filled) != (self.base, self._filled):
-            self.base, self._filled, self.fed_to = base, filled, base + filled
-            self._missing_bytes = max(self._minimum - filled, 0)
 
     def _gather(self, piece: NDArray[np.uint8]) -> None:
         """Puts a piece after the bytes that wait."""

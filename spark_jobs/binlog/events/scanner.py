@@ -12,7 +12,6 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,11 +266,6 @@ class EventScanner:
     def open_maps(self) -> NDArray[np.int64]:
         """[n, 2] table id and ordinal of the maps that are open, and room for more."""
         return self._open
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Arrays that the next buffer's scan starts from: state, open maps, the open transaction, the maps known."""
-        return self._state, self._open, self._transaction.reshape(1, -1), self.maps.slots, self.maps.bodies
 
     @property
     def inside(self) -> bool:

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from spark_jobs.binlog.kernels import memory
 from spark_jobs.binlog.kernels.compile import CHECKED, FEATURES, kernel, part
-from spark_jobs.binlog.kernels.intrinsics import load8, load32, load64, loaded, store32, while_loop
+from spark_jobs.binlog.kernels.intrinsics import load8, load64, loaded, while_loop
 
 
 def _crc_tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
@@ -321,35 +321,3 @@ def _crc32(address: int, count: int, before: int) -> Any:
 
 crc32: Any = memory.crc32 if CHECKED else _crc32
 """In plain Python this loop would take longer than all others together."""
-
-
-def _state_before_zeros(state: int, count: int) -> int:
-    """State that becomes ``state`` by ``count`` bytes of zeros."""
-    for _ in range(8 * count):
-        state = (state ^ 0xEDB88320) << 1 | 1 if state >> 31 else state << 1
-    return state
-
-
-JOINT = _state_before_zeros(0xFFFFFFFF, 4) ^ 0xFFFFFFFF
-"""Value that a checksum is changed by (XOR) that joins its event to the next: after it the state is all ones then, with
-which every event begins.
-
-So joined, events that stand one after the other are one message whose CRC32 is 0 if each checksum fits: many short
-ones are verified as fast as a long one. Nothing is lost by that. A state is linear in the bytes: what differs in an
-event adds the remainder that its own checksum would show, times a power of x, by which no remainder becomes 0. Errors
-in several events escape where their remainders add up to 0, once in 2^32 times, which is what a CRC32 promises of one.
-"""
-
-
-@part
-def join_checksum(checksum: int) -> None:
-    """Joins the event that ends in this checksum to the next; twice, it has its own checksum back."""
-    store32(checksum, load32(checksum) ^ np.uint32(JOINT))
-
-
-@part
-def separate_checksums(offset: Any, after: int) -> None:
-    """Gives the joined events that lie between two addresses their own checksums back."""
-    while offset < after:
-        offset += np.int64(load32(offset + 9))
-        join_checksum(offset - 4)

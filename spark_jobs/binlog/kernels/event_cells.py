@@ -58,11 +58,9 @@ S_TRANSACTIONS = 1  # rows of the transactions' array in use; the last one may b
 S_MAPS = 2  # table maps open in the statement
 S_PHASE = 3  # OUTSIDE …
 S_FLAVOR = 4  # 1 for MariaDB: its GTID event begins the transaction, a BEGIN may still follow
-S_COMPLETE = 5  # offset after the last event that ends a transaction or stands outside any, where rows alone are noted
-S_COMPLETE_EVENTS = 6  # and how many are noted up to there
-S_GROUP = 7  # bytes of the fragments that begin where the scan has stopped for them; 0: nobody has looked at them
-S_GROUP_BODY = 8  # where the body of their row event begins, from there on
-S_RECENT = 9  # ordinals + 1 of the last maps by table id: a body is compared with the one before it, not hashed again
+S_GROUP = 5  # bytes of the fragments that begin where the scan has stopped for them; 0: nobody has looked at them
+S_GROUP_BODY = 6  # where the body of their row event begins, from there on
+S_RECENT = 7  # ordinals + 1 of the last maps by table id: a body is compared with the one before it, not hashed again
 RECENT = 64
 S_CELLS = S_RECENT + RECENT
 
@@ -82,8 +80,7 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
     AGAIN_FORMAT,  # a second FORMAT_DESCRIPTION
     EVENTS_FULL,  # more events or transactions than the arrays hold: enlarge them and continue
     FRAGMENTS,  # a row event in fragments: find out where they end and continue
-    NOT_PLAIN,  # a payload, rows that are packed or left out, XA, a ROLLBACK: not for a walk that notes rows alone
-) = range(13)
+) = range(12)
 
 # Cells of a row event whose rows are to be decoded.
 (

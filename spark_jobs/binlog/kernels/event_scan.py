@@ -1,4 +1,4 @@
-"""The scan: one walk over event headers, which notes every event, or the row events that somebody wants.
+"""The scan: one walk over event headers, which notes every event.
 
 Put here: the walk and what it does for each event. Not here: the parts of a GTID, a QUERY or a TABLE_MAP.
 """
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.binlog.kernels.checksum import crc32, join_checksum
+from spark_jobs.binlog.kernels.checksum import crc32
 from spark_jobs.binlog.kernels.compile import Array, kernel, part
 from spark_jobs.binlog.kernels.event_cells import (
     AGAIN_FORMAT,
@@ -15,13 +15,6 @@ from spark_jobs.binlog.kernels.event_cells import (
     BAD_LENGTH,
     BEGUN,
     CANNOT_PASS,
-    E_ADDRESS,
-    E_BYTES,
-    E_COMMIT,
-    E_GROUP,
-    E_LEAD,
-    E_LENGTH,
-    E_OFFSET,
     EVENTS_FULL,
     FORMAT,
     FRAGMENT,
@@ -33,7 +26,6 @@ from spark_jobs.binlog.kernels.event_cells import (
     IGNORABLE,
     IGNORED,
     INSIDE,
-    LAST_PLAIN,
     LOAD_QUERY,
     LONGEST_EVENT,
     MAPS_FULL,
@@ -48,15 +40,12 @@ from spark_jobs.binlog.kernels.event_cells import (
     NO_MAP,
     NOT_ENDED,
     NOT_KNOWN,
-    NOT_PLAIN,
     OUTSIDE,
     PAYLOAD,
     QUERY,
     QUERY_COMPRESSED,
     RECENT,
     ROWS,
-    S_COMPLETE,
-    S_COMPLETE_EVENTS,
     S_EVENTS,
     S_GROUP,
     S_GROUP_BODY,
@@ -72,7 +61,6 @@ from spark_jobs.binlog.kernels.event_cells import (
     TX_COMMITTED,
     TX_FLAGS,
     TX_HAS_ROWS,
-    TX_ROLLED_BACK,
     TX_START,
     TX_STOP,
     TX_XA,
@@ -106,17 +94,6 @@ def _is_blanked_rows(header: int, count: int, meanings: Array) -> Any:
     return meanings[load8(body + 8)] == ROWS and load8(body + 9) == np.uint8(82) and load8(body + 10) == np.uint8(68)
 
 
-@part
-def _note_rows(event: int, address: int, length: int, offset: int, commit: int, group: int) -> None:
-    """Fills in the cells of a row event, for decode_rows."""
-    store64(event + 8 * E_ADDRESS, np.uint64(address))
-    store64(event + 8 * E_LENGTH, np.uint64(length))
-    store64(event + 8 * E_OFFSET, np.uint64(offset))
-    store64(event + 8 * E_COMMIT, np.uint64(commit))
-    store64(event + 8 * E_LEAD, np.uint64(0))
-    store64(event + 8 * E_GROUP, np.uint64(group))
-
-
 @kernel
 def _meaning_of_others(header: int, count: int, meaning: int, at: int, phase: int, meanings: Array) -> Any:
     """(what it means, why it cannot be passed) for an event that is not of those a transaction is made of.
@@ -145,8 +122,8 @@ def _meaning_of_others(header: int, count: int, meaning: int, at: int, phase: in
     return meaning, SCANNED
 
 
-@part
-def walk(
+@kernel
+def scan(
     address: int,
     offset: Any,
     size: int,
@@ -155,22 +132,17 @@ def walk(
     meanings: Array,
     state: Array,
     cells: Any,
-    rows: Any,
     transactions: Array,
     open_maps: Array,
     slots: Array,
     bodies: Array,
 ) -> Any:
-    """Walks events from ``offset`` while whole ones are there; returns (outcome, offset).
+    """Notes every event from ``offset`` on while whole ones are there, and verifies its checksum.
 
-    Either all events are noted and their checksums verified, or the row events that somebody wants are, as the row
-    kernel wants to know of them, and checksums are joined (JOINT), for the caller to verify. What is not plain then
-    stops the walk.
+    Returns (outcome, offset).
 
     address: of the buffer; base: file offset of its first byte; checksum: bytes of CRC32 after each event, 4 or 0;
-    meanings: uint8[256] by type code. cells: offsets … marks, a cell an event each; transactions: [n, TX_COLUMNS]. Or
-    rows: table_groups, as choose_rows has it, and [n, E_CELLS] row events; transactions: [1, TX_COLUMNS], the one that
-    is open. What is not given of these two is None.
+    meanings: uint8[256] by type code. cells: offsets … marks, a cell an event each; transactions: [n, TX_COLUMNS].
     open_maps: [n, 2] table id, ordinal; slots, bodies: see find_map.
     No byte outside [address, address + size) is read.
     """
@@ -180,7 +152,7 @@ def walk(
     maps_at = open_maps.ctypes.data
     bodies_at = bodies.ctypes.data
     while offset + HEADER <= size:
-        if cells is not None and (n == len(cells[0]) or state[S_TRANSACTIONS] == len(transactions)):
+        if n == len(cells[0]) or state[S_TRANSACTIONS] == len(transactions):
             outcome = EVENTS_FULL
             break
         header = address + offset
@@ -195,7 +167,7 @@ def walk(
         body = header + HEADER
         count = length - overhead
         if code == FRAGMENT:
-            if rows is not None or state[S_GROUP] == 0:
+            if state[S_GROUP] == 0:
                 outcome = FRAGMENTS
                 break
             # One event of the length of all, whose checksums were verified; its body is that of the row event.
@@ -203,7 +175,7 @@ def walk(
             body = header + state[S_GROUP_BODY]
             count = np.int64(8)
             state[S_GROUP] = 0
-        elif cells is not None and checksum and crc32(header, length - 4, offset) != load32(header + length - 4):
+        elif checksum and crc32(header, length - 4, offset) != load32(header + length - 4):
             outcome = BAD_CHECKSUM
             break
         table = np.int64(-1)
@@ -258,11 +230,8 @@ def walk(
                     outcome = NO_MAP
                     break
                 mark = MARK_ROWS if table >= 0 and code != IGNORABLE else MARK_IGNORED
-            row = np.int64(0)
-            if cells is not None:
-                state[S_TRANSACTIONS] += begins
-                row = state[S_TRANSACTIONS] - 1
-            transaction = transactions[np.uintp(row)]
+            state[S_TRANSACTIONS] += begins
+            transaction = transactions[np.uintp(state[S_TRANSACTIONS] - 1)]
             if begins:
                 _begin_transaction(transaction, base + offset, header)
                 state[S_PHASE] = BEGUN
@@ -274,18 +243,6 @@ def walk(
                 if load16(body + 6) & np.uint16(1):  # STMT_END_F
                     mark |= MARK_STATEMENT_ENDS
                     state[S_MAPS] = 0
-                if rows is not None and table >= 0:
-                    table_groups, noted = rows
-                    group = table_groups[np.uintp(table)]
-                    if group >= 0:
-                        if code > LAST_PLAIN or code == IGNORABLE:
-                            outcome = NOT_PLAIN
-                            break
-                        _note_rows(
-                            noted.ctypes.data + E_BYTES * n, header, length - checksum, base + offset,
-                            transaction[TX_COMMITTED], group,
-                        )  # fmt: skip
-                        n += 1
             elif meaning == TABLE_MAP:
                 state[S_PHASE] = INSIDE
             elif is_gtid:
@@ -323,45 +280,15 @@ def walk(
                 transaction[TX_STOP] = base + offset + length
                 state[S_PHASE] = OUTSIDE
                 state[S_MAPS] = 0
-                if rows is not None and (meaning == PAYLOAD or transaction[TX_FLAGS] & (TX_XA | TX_ROLLED_BACK)):
-                    outcome = NOT_PLAIN
-                    break
-        if cells is not None:
-            offsets, lengths, codes, tables, owners, marks = cells
-            event = np.uintp(n)  # of a signed one, numba asks whether it counts from the end
-            offsets[event] = offset
-            lengths[event] = length
-            codes[event] = code
-            tables[event] = table
-            owners[event] = -1 if mark & MARK_CONTROL else state[S_TRANSACTIONS] - 1
-            marks[event] = mark
-            n += 1
-        elif checksum:
-            join_checksum(header + length - 4)
+        offsets, lengths, codes, tables, owners, marks = cells
+        event = np.uintp(n)  # of a signed one, numba asks whether it counts from the end
+        offsets[event] = offset
+        lengths[event] = length
+        codes[event] = code
+        tables[event] = table
+        owners[event] = -1 if mark & MARK_CONTROL else state[S_TRANSACTIONS] - 1
+        marks[event] = mark
+        n += 1
         offset += length
-        if rows is not None and mark & (MARK_ENDS | MARK_CONTROL):
-            state[S_COMPLETE] = offset
-            state[S_COMPLETE_EVENTS] = n
     state[S_EVENTS] = n
     return outcome, offset
-
-
-@kernel
-def scan(
-    address: int,
-    offset: Any,
-    size: int,
-    base: int,
-    checksum: int,
-    meanings: Array,
-    state: Array,
-    cells: Any,
-    transactions: Array,
-    open_maps: Array,
-    slots: Array,
-    bodies: Array,
-) -> Any:
-    """Notes every event from ``offset`` on and verifies its checksum; arguments and result are walk's."""
-    return walk(
-        address, offset, size, base, checksum, meanings, state, cells, None, transactions, open_maps, slots, bodies
-    )

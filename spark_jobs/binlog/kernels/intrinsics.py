@@ -152,26 +152,6 @@ def _memmove() -> Any:
 memmove: Any = memory.copy if CHECKED else _memmove()
 
 
-def _read_bytes() -> Any:
-    """An intrinsic ``read_bytes(descriptor, target, count)``: POSIX read; bytes read, 0 at the end, -1 on failure."""
-
-    @intrinsic
-    def read(_typing: Any, _descriptor: Any, _target: Any, _count: Any) -> Any:
-        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            word, number, byte = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
-            kind = ir.FunctionType(word, [number, byte, word])
-            function = cgutils.get_or_insert_function(builder.module, kind, "read")
-            descriptor, target = builder.trunc(arguments[0], number), builder.inttoptr(arguments[1], byte)
-            return builder.call(function, [descriptor, target, arguments[2]])
-
-        return types.int64(types.int64, types.int64, types.int64), generate
-
-    return read
-
-
-read_bytes: Any = memory.read if CHECKED else _read_bytes()
-
-
 def _prefetch() -> Any:
     """An intrinsic ``prefetch(address)``: asks for the cache line there, which need not exist, and does not wait."""
     if CHECKED:
@@ -258,35 +238,6 @@ def _bit_count() -> Any:
 
 
 bit_count = _bit_count()
-
-
-def _run_generated() -> Any:
-    """An intrinsic ``run_generated(address, …)``: calls a function of eight words and no result (rows/codegen.py)."""
-
-    @intrinsic
-    def run(
-        _typing: Any,
-        _code: Any,
-        _q: Any,
-        _end: Any,
-        _n: Any,
-        _rows: Any,
-        _steps: Any,
-        _nulls: Any,
-        _null_rows: Any,
-        _state: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 8)
-            builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
-            return context.get_dummy_value()
-
-        return types.void(*[types.int64] * 9), generate
-
-    return run
-
-
-run_generated: Any = None if CHECKED else _run_generated()
 
 
 @part

@@ -10,7 +10,6 @@ numba.
 
 import ctypes
 import functools
-import os
 import threading
 import weakref
 import zlib
@@ -193,16 +192,6 @@ def copy(target: int, source: int, count: int) -> None:
         raise OutOfBounds(f"copy of {count} bytes")
     if count:
         ctypes.memmove(touch(target, count, write=True), touch(source, count, write=False), count)
-
-
-def read(descriptor: int, target: int, count: int) -> Any:
-    """As POSIX's."""
-    try:
-        content = os.read(descriptor, int(count))
-    except OSError:
-        return np.int64(-1)
-    ctypes.memmove(touch(target, count, write=True), content, len(content))
-    return np.int64(len(content))
 
 
 def crc32(offset: int, count: int, _before: int) -> Any:

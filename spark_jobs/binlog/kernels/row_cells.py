@@ -28,12 +28,12 @@ PADDED = 28  # a length of 1 byte, then bytes; parameter 0: the length to which 
 SKIP_1, SKIP_2, SKIP_3, SKIP_4 = 32, 33, 34, 35  # lengths as above, nothing kept
 
 DONE, BLOCK_FULL, CUT_SHORT, BAD_VALUE, PARTIAL_IMAGE, OTHER_COLUMN_COUNT = 0, 1, 2, 3, 4, 5
-"""Reason why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[4]`` (-1: the row's null
+"""Reason why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[R_COLUMN]`` (-1: the row's null
 bitmap)."""
 
-R_ROWS, R_EVENT, R_OFFSET, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH, R_USUAL = range(8)
+R_EVENT, R_OFFSET, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH = range(6)
 """Cells of decode_rows' state: see there."""
-R_CELLS = 8
+R_CELLS = 6
 
 (
     B_ROWS,  # rows filled
@@ -54,13 +54,11 @@ R_CELLS = 8
     B_ORDINALS,
     B_COMMITTED,
     B_SOURCES,  # the row's event; 0 where nobody asks for it
-    B_ROW_CODE,  # addresses of code generated for the table (binlog/rows/codegen.py), 0 where there is none
-    B_UPDATE_CODE,
     B_TAKES_PARTIAL,  # 1: images without all columns are read; a column that is left out counts as null
     B_PARTIAL,  # 1 once a row of the block has such an image
-) = range(22)
+) = range(20)
 """Cells of int64 that describe the block which one table's rows go into."""
-B_CELLS = 22
+B_CELLS = 20
 
 STEP_KIND, STEP_SLOT, STEP_WIDTH, STEP_TEXT, STEP_USED, STEP_CAPACITY, STEP_PARAMETERS = range(7)
 """Action of the row kernel on one column, cells of int64: its kind, the address of its slots and their width, the

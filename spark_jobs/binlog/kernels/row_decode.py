@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.binlog.kernels.compile import Array, kernel, part
+from spark_jobs.binlog.kernels.compile import Array, kernel
 from spark_jobs.binlog.kernels.event_cells import (
     E_ADDRESS,
     E_BYTES,
@@ -19,20 +19,16 @@ from spark_jobs.binlog.kernels.event_cells import (
     E_LENGTH,
     E_OFFSET,
 )
-from spark_jobs.binlog.kernels.intrinsics import load8, load16, prefetch, run_generated, store64
+from spark_jobs.binlog.kernels.intrinsics import load8, load16, prefetch, store64
 from spark_jobs.binlog.kernels.row_blocks import clear_before, put_row_cells, text_room
 from spark_jobs.binlog.kernels.row_cells import (
     B_CAPACITY,
     B_COLUMNS,
     B_HAS_BEFORE,
     B_KEPTS,
-    B_NULLS,
     B_ROOM,
-    B_ROW_CODE,
     B_ROWS,
-    B_STEPS,
     B_TAKES_PARTIAL,
-    B_UPDATE_CODE,
     BLOCK_FULL,
     CUT_SHORT,
     DONE,
@@ -44,30 +40,10 @@ from spark_jobs.binlog.kernels.row_cells import (
     R_MASKS,
     R_OFFSET,
     R_ORDINAL,
-    R_ROWS,
-    R_USUAL,
     cell,
 )
 from spark_jobs.binlog.kernels.row_images import is_full
 from spark_jobs.binlog.kernels.row_steps import decode_by_steps
-
-
-@part
-def _run_usual(code: int, q: int, end: int, n: int, block: int, state: Array, state_at: int, is_update: Any) -> Any:
-    """Rows of an event by generated code, as many as it takes from row ``n`` on; how many there are then.
-
-    ``state[R_PLACE]`` is where it has stopped.
-    """
-    rows = cell(block, B_CAPACITY)
-    run_generated(code, q, end, n, rows, cell(block, B_STEPS), cell(block, B_NULLS), rows, state_at)
-    if state[R_ROWS] <= n:
-        state[R_OFFSET] = q
-        return n
-    if cell(block, B_HAS_BEFORE) and not is_update:
-        clear_before(block, n, state[R_ROWS])
-    state[R_USUAL] += state[R_ROWS] - n
-    return state[R_ROWS]
-
 
 _AHEAD = 8
 """Events between the one that is read and the one whose first and last bytes are asked for. Those of one table lie
@@ -93,11 +69,10 @@ def decode_rows(
     events, count: address of E_CELLS cells an event, one after the other, and how many there are. E_GROUP: which of
         ``blocks`` its rows go into; E_LEAD: of two events with one E_OFFSET row ordinals continue from the first.
     blocks: addresses of B_CELLS cells each.
-    state: next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it, R_COLUMN of a
+    state: next R_EVENT, R_OFFSET: address inside it (0: at its start), R_ORDINAL of the row inside it, R_COLUMN of a
         failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full), R_FRESH: 1
-        where no row of the event was read yet, R_USUAL: how many rows generated code took; R_ROWS and R_PLACE are where
-        that code says how far it came. It carries over to the next call, which BLOCK_FULL asks for: with another block
-        for the group of R_EVENT.
+        where no row of the event was read yet. It carries over to the next call, which BLOCK_FULL asks for: with
+        another block for the group of R_EVENT.
     month_start, month_length: addresses of these tables.
     """
     event = state[R_EVENT]
@@ -105,7 +80,6 @@ def decode_rows(
     ordinal = state[R_ORDINAL]
     masks = state[R_MASKS]
     fresh = state[R_FRESH]
-    state_at = state.ctypes.data
     reason = DONE
     state[R_COLUMN] = -1
     while event < count and reason == DONE:
@@ -175,26 +149,16 @@ def decode_rows(
         elif code == 32 or code == 25:  # noqa: PLR1714 - numba is slow at tuples
             op = np.uint8(3)
         first = n
-        usual = cell(block, B_UPDATE_CODE) if is_update else cell(block, B_ROW_CODE)
-        if masks:
-            usual = 0
-        if usual and q < end:  # here and not in the loop alone: what that prepares takes longer than one usual row
-            n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
-            q = state[R_OFFSET]
         while q < end or (masks and fresh):
             if n == rows:
                 reason = BLOCK_FULL
                 break
-            limit = n + 1 if usual else rows
             reason, n, q = decode_by_steps(
-                block, n, limit, q, end, is_update, masks, fresh, state, month_start, month_length
+                block, n, rows, q, end, is_update, masks, fresh, state, month_start, month_length
             )
             if reason != DONE:
                 break
             fresh = np.int64(0)
-            if usual and q < end and n < rows:
-                n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
-                q = state[R_OFFSET]
         if n > first:
             ordinal += n - first
             fresh = np.int64(0)

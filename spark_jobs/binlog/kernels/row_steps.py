@@ -1,7 +1,6 @@
 """Rows by their steps, whatever they are: each column's kind says what to do with its bytes.
 
-Put here: the loop over rows and columns. Not here: what one value takes (row_values.py), generated code
-(rows/codegen.py).
+Put here: the loop over rows and columns. Not here: what one value takes (row_values.py).
 """
 
 from typing import Any

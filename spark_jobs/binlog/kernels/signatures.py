@@ -28,9 +28,6 @@ packed_events.gather_rows(int64[::1], int64[::1], int64[::1], uint8[::1], int32[
 packed_events.interleave(int64, int64[::1], int64[::1], int64, int64[::1], int64)
 packed_events.packed_rows(int64[::1], int64[::1], int64, int64[::1], int64[::1], int64)
 packed_events.payload_heads(int64[::1], int64[::1], int64[:, ::1])
-passes.take_passes(int64, int64, int64, int64, int64, int64, int64, uint8[::1], (int64[::1], int64[:, ::1], int64[:,
-  ::1], int32[::1], int64[:, ::1]), (int64[:, ::1], int64[:, ::1]), (int64[::1], int64[::1]), int64[::1], int64[::1],
-  int64[::1], int64, int64)
 result_rows.put_row(int64, int64, int64, int64[:, ::1], int64)
 result_rows.put_rows(int64, int64, int64, int64, int64[::1], int64[:, ::1], int64, int64)
 result_rows.row_room(int64, int64)

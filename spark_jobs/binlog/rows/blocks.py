@@ -20,17 +20,12 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.table_map import TableDefinition
 from spark_jobs.binlog.kernels.memory import fresh
-from spark_jobs.binlog.rows.codegen import Code, ColumnStep, code_of
 from spark_jobs.binlog.types.base import BadValue, ColumnReading, Exact, Filled, Numbers
 from spark_jobs.errors import Unsupported
 
 ROW = 0
 BEFORE = 1
 """The kernel's two programs: the row (a delete's is its before image), and the before image of updates."""
-
-WORTH_CODE = 1_000_000
-"""Rows of one layout in this process from which on code is generated for it: that takes about as long as it has then
-taken to do without, 3 ms a column."""
 
 TEXT_SLACK = 1 << 14
 """Bytes of text that there is room for beside what is expected."""
@@ -96,7 +91,8 @@ class _BlockLayout:
         return kernels.address_of_parts(memory, starts, lengths)
 
 
-_statistics: dict[tuple[tuple[ColumnStep, ...], ...], _RowStatistics] = {}
+_statistics: dict[bytes, _RowStatistics] = {}
+"""By the steps of a layout."""
 
 
 class DecodePlan:
@@ -119,12 +115,10 @@ class DecodePlan:
         self.widths, self.is_text, self.bounded = (np.zeros((2, count), np.int64) for _ in range(3))
         for program, ordinal in product((ROW, BEFORE), range(count)):
             self._compile(program, ordinal, self.readings[ordinal])
-        self.programs = tuple(_generated(self.steps[program], definition) for program in (ROW, BEFORE))
-        self.statistics = _statistics.setdefault(self.programs, _RowStatistics(np.full((2, count), 32.0)))
+        self.statistics = _statistics.setdefault(self.steps.tobytes(), _RowStatistics(np.full((2, count), 32.0)))
         self._variable = np.flatnonzero((self.is_text == 1) & (self.bounded == 0))
         self._kept_before = count + np.array(self.ordinals[BEFORE], np.int64)
         self.cells = self._kernel_cells()
-        self._code: Code | None = None
         self._described: tuple[_BlockLayout, Numbers, Numbers] | None = None
 
     def _compile(self, program: int, ordinal: int, reading: ColumnReading) -> None:
@@ -145,14 +139,6 @@ class DecodePlan:
         cells[kernels.B_VARIABLE], cells[kernels.B_VARIABLES] = kernels.address_of(self._variable), len(self._variable)
         cells[kernels.B_KEPT], cells[kernels.B_KEPTS] = kernels.address_of(self._kept_before), len(self._kept_before)
         return cells
-
-    def code_addresses(self) -> tuple[int, int]:
-        """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
-        if self.statistics.rows < WORTH_CODE or kernels.CHECKED:
-            return 0, 0
-        if self._code is None:
-            self._code = code_of(*self.programs)
-        return self._code.row, self._code.update
 
     def rows(self, limit: int) -> int:
         """Rows that the next block is worth: about what comes of this table between two ends, as far as is known."""
@@ -253,20 +239,6 @@ def _zeros(size: int) -> pa.Buffer:
     return _zeros_of(max(20, (size - 1).bit_length()))
 
 
-def _generated(steps: Numbers, definition: TableDefinition) -> tuple[ColumnStep, ...]:
-    """Description of a program's steps for generated code."""
-    pairs = zip(steps.tolist(), definition.columns, strict=True)
-    return tuple(
-        ColumnStep(
-            cells[kernels.STEP_KIND],
-            cells[kernels.STEP_WIDTH],
-            tuple(cells[kernels.STEP_PARAMETERS :]),
-            column.nullable,
-        )
-        for cells, column in pairs
-    )
-
-
 def _reading(definition: TableDefinition, ordinal: int) -> ColumnReading:
     try:
         return definition.columns[ordinal].reading()
@@ -311,7 +283,6 @@ class Block:
         cells[kernels.B_NULLS] = nulls_at
         cells[kernels.B_MARKED] = kernels.address_of(self.marked)
         cells[kernels.B_SOURCES] = 0 if lasting else source_at
-        cells[kernels.B_ROW_CODE], cells[kernels.B_UPDATE_CODE] = plan.code_addresses()
         cells[kernels.B_TAKES_PARTIAL] = partial
 
     @property

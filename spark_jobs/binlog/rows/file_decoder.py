@@ -8,7 +8,6 @@ Put here: which events are decoded together, and by which decoder. Not here: the
 """
 
 import functools
-import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Literal, Protocol
@@ -22,18 +21,13 @@ from spark_jobs.binlog.events.redaction import IGNORABLE, refuse_blanked
 from spark_jobs.binlog.events.scanner import Scan
 from spark_jobs.binlog.events.table_map import TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
-from spark_jobs.binlog.rows.bulk_passes import PlainPasses
 from spark_jobs.binlog.rows.changes import Changes
-from spark_jobs.binlog.rows.decoder import Decoder, fill, make_room, rest_of
+from spark_jobs.binlog.rows.decoder import Decoder, fill, rest_of
 from spark_jobs.binlog.rows.located_events import RowSource, outer_events
 from spark_jobs.errors import DecodeError, Unsupported
 
 PASS = 4 << 20
-"""Bytes scanned and decoded at once where they are fed."""
-
-READ = 512 << 10
-"""The same where they are read from a file, pass after pass by one kernel call: there the second-level cache has them
-still."""
+"""Bytes scanned and decoded at once."""
 
 GATHERED = 64 << 20
 """Bytes of log whose rows blocks gather: what Python does a block and a column weighs less the more rows it has."""
@@ -118,10 +112,9 @@ class FileDecoder:
         yield from self._changes_before_damage(self._advanced(self._feed.add(chunk)))
 
     def read(self, file: Readable) -> Iterator[tuple[TableDefinition, Changes]]:
-        """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one, and faster.
+        """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one.
 
-        file: opened with ``open(path, "rb", buffering=0)``; of others ``readinto`` is called. Raises as ``feed``, and
-        OSError.
+        file: opened with ``open(path, "rb", buffering=0)``. Raises as ``feed``, and OSError.
         """
         yield from self._changes_before_damage(self._read_changes(file))
         yield from self.finish()
@@ -147,27 +140,8 @@ class FileDecoder:
             raise
 
     def _read_changes(self, file: Readable) -> Iterator[tuple[Decoder, Changes]]:
-        descriptor = file.fileno() if isinstance(file, io.FileIO) else -1
-        if self._is_plain and descriptor >= 0:
-            self._feed.want(READ)
         while self._feed.fill(file.readinto):
             yield from self._advanced(self._feed.scan())
-            if self._is_plain and descriptor >= 0 and self._feed.is_open:
-                yield from self._plain_passes(descriptor)
-
-    def _plain_passes(self, descriptor: int) -> Iterator[tuple[Decoder, Changes]]:
-        """The changes of what can be read, up to a pass that is not plain, which is left to the next scan."""
-        passes = PlainPasses(self._feed, READ, HELD, self._ended, early=self._is_early)
-        size = sum(decoder.size for decoder in self._decoders)
-        code = kernels.PASSES_FULL
-        while code in (kernels.PASSES_FULL, kernels.PASSES_STOPPED):
-            code, reason = passes.take(descriptor, self._handed + GATHERED, self._by_map, self._blocks)
-            self._ended, self._is_early = passes.ended, passes.early
-            if code == kernels.PASSES_STOPPED:
-                size = yield from make_room(self._decoders, size, reason, passes.events, passes.state)
-            elif code == kernels.PASSES_FULL:
-                yield from self._handed_out()
-                size = 0
 
     def _advanced(self, scans: Iterator[Scan]) -> Iterator[tuple[Decoder, Changes]]:
         for scan in scans:

@@ -28,8 +28,8 @@ from spark_jobs.delta.schema import TableSchema, from_spark_types
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.delta.value_hash import hashes_of
 from spark_jobs.downstream.merge_job import ADDED
-from spark_jobs.engine.inherited_rows import row_groups
-from spark_jobs.engine.key_hash import hashes
+from spark_jobs.engine.jobs.key_hash import hashes
+from spark_jobs.engine.rows.inherited_rows import row_groups
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.runtime.spark_session import session_over

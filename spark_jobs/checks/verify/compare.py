@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,8 @@ _FEW = 2_000
 """Suspected keys whose values are read at once, without comparing digests before."""
 _SHOWN = 10_000
 """Differing keys whose values are read."""
+
+Answer = TypeVar("Answer")
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
@@ -143,18 +145,19 @@ def buckets_for(rows: int) -> int:
 
 def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, buckets: int) -> TableComparison:
     """Compares a table. ``since``: where the log ended some time before now; the lake holds at least that."""
+    # Sums of all rows by bucket, then the rows of the buckets that differ, then the keys of these that are suspected.
     lake = lag.caught_up(since)
-    with ThreadPoolExecutor(1) as executor:  # each side has machines of its own, or at least a core
-        walking = executor.submit(source.buckets, buckets)
-        here = lake.buckets(buckets)
-        source_buckets = walking.result()
+    source_buckets, here = _answers_of_both_sides(lambda: source.buckets(buckets), lambda: lake.buckets(buckets))
     differing = source_buckets.unlike(here)
     counts = TableComparison(int(source_buckets.rows.sum()), int(here.rows.sum()))
     if not len(differing):
         return counts
     looked_at = _bounded(differing, source_buckets, here)
     log.info("%s: %d of %d buckets differ; looking into %d", layout, len(differing), buckets, len(looked_at))
-    suspected = differing_keys(source.digests_in(looked_at, buckets), lake.digests_in(looked_at, buckets))
+    digests = _answers_of_both_sides(
+        lambda: source.digests_in(looked_at, buckets), lambda: lake.digests_in(looked_at, buckets)
+    )
+    suspected = differing_keys(*digests)
     older = lag.older([key for key, difference in suspected.items() if difference.kind == MISSING])
     open_ = [key for key in suspected if key not in older]
     unread_buckets = np.setdiff1d(differing, looked_at)
@@ -162,6 +165,14 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
     log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:READ_AGAIN]))
     counted = replace(counts, unread=unread, older=len(older))
     return _judged(layout, source, lag, since, open_[:READ_AGAIN], counts=counted)
+
+
+def _answers_of_both_sides(source: Callable[[], Answer], lake: Callable[[], Answer]) -> tuple[Answer, Answer]:
+    """Answers of both sides, read at the same time: each side has machines of its own, or at least a core."""
+    with ThreadPoolExecutor(1) as executor:
+        reading = executor.submit(source)
+        here = lake()
+        return reading.result(), here
 
 
 def compare_keys(

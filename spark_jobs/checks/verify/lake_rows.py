@@ -25,7 +25,7 @@ from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.modes import CURRENT_ROWS, CURRENT_VALUES
-from spark_jobs.engine import spark_job
+from spark_jobs.engine.jobs import spark_job
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position

@@ -24,7 +24,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.checks.verify.bucket_sums import HashedColumns, HashedSide, HashTask, ServerRanges, Work
 from spark_jobs.checks.verify.protocol import DIGESTS, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
-from spark_jobs.engine import spark_job
+from spark_jobs.engine.jobs import spark_job
 from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges

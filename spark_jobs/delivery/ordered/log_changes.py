@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.binlog import Changes, Decoder, Scans, transaction_starts
 from spark_jobs.delivery.ordered.log_tables import Logged
-from spark_jobs.engine.silver_task import OpenSlices
+from spark_jobs.engine.silver.silver_task import OpenSlices
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.decode_task import decoded

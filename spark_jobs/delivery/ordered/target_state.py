@@ -22,7 +22,7 @@ from spark_jobs.delivery.statements import Writer
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Alterations, Dialect, TargetTable
 from spark_jobs.downstream.multi_source import PROVENANCE
-from spark_jobs.engine.fills import values_by_expression
+from spark_jobs.engine.rows.fills import values_by_expression
 from spark_jobs.errors import DeliveryError, about
 from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import SchemaChange, TableState

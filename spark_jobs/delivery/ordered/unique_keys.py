@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from spark_jobs.delivery.encode import NULL, OutputColumn, key_literals, tuples
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import IndexPart, TargetTable
-from spark_jobs.engine.key_hash import hashes
+from spark_jobs.engine.jobs.key_hash import hashes
 from spark_jobs.text.sql import server_text
 
 NONE = np.uint64(0)

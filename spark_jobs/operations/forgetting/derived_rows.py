@@ -16,8 +16,8 @@ from spark_jobs.changes.table_definitions import HistoryDefinitions
 from spark_jobs.ddl.definitions import from_json
 from spark_jobs.delta import data_files, vacuum
 from spark_jobs.delta.snapshot import DataFile, snapshot_of
-from spark_jobs.engine import rewrite
-from spark_jobs.engine.rewrite import FileGroup
+from spark_jobs.engine.jobs import rewrite
+from spark_jobs.engine.jobs.rewrite import FileGroup
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head, new_batch

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from spark_jobs.delta import data_files, deletion_vectors, index_files, vacuum
 from spark_jobs.delta.old_statistics import remove_old_statistics
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.engine import rewrite
-from spark_jobs.engine.rewrite import FileGroup, Rewritten
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs import rewrite
+from spark_jobs.engine.jobs.rewrite import FileGroup, Rewritten
+from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, Head

@@ -20,8 +20,8 @@ from spark_jobs.changes.json_encoding import bytes_at
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile, Snapshot, removed_files
-from spark_jobs.engine import rewrite
-from spark_jobs.engine.rewrite import FileGroup
+from spark_jobs.engine.jobs import rewrite
+from spark_jobs.engine.jobs.rewrite import FileGroup
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, new_batch

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze.derived_slices import CascadesCommit
-from spark_jobs.engine.log_removal import without_log_before
+from spark_jobs.engine.jobs.log_removal import without_log_before
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake

@@ -1,6 +1,6 @@
 """Folding: old windows of a silver table become one, below a floor under which nothing can be replayed.
 
-Put here: which windows may be folded, and the commit. Not here: the fold (engine/fold_job.py), refusing a
+Put here: which windows may be folded, and the commit. Not here: the fold (engine/silver/fold_job.py), refusing a
 range that lies below the floor (pipeline/backfill/run.py).
 
 The windows that end before bronze begins become one: a row per key, or an image with its copies, as all of them
@@ -25,9 +25,9 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import SharedPart, view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine import fold_job
-from spark_jobs.engine.fold_job import OldWindows
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.silver import fold_job
+from spark_jobs.engine.silver.fold_job import OldWindows
 from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table

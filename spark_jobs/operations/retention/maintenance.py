@@ -5,7 +5,7 @@ was logged (gc.py), or folding old windows of silver, where that is asked for (f
 changes a row.
 
 Small files are written together, and those in which many rows are marked as deleted are written without them, of all
-tables in one Spark job (engine/rewrite.py). Data files that no version within reach names are removed
+tables in one Spark job (engine/jobs/rewrite.py). Data files that no version within reach names are removed
 (delta/vacuum.py).
 """
 
@@ -27,9 +27,9 @@ from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine import rewrite
-from spark_jobs.engine.rewrite import FileGroup, Rewritten
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs import rewrite
+from spark_jobs.engine.jobs.rewrite import FileGroup, Rewritten
+from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head

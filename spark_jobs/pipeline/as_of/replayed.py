@@ -12,8 +12,9 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine import downstream_job, silver_job, silver_plan
-from spark_jobs.engine.spark_job import TASKS_HERE, Capacity
+from spark_jobs.engine.jobs.spark_job import TASKS_HERE, Capacity
+from spark_jobs.engine.merge import downstream_job
+from spark_jobs.engine.silver import silver_job, silver_plan
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position

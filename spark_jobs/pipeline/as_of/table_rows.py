@@ -17,7 +17,7 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.merge_job import ADDED
-from spark_jobs.engine.locate import Hit, Keys, hits
+from spark_jobs.engine.rows.locate import Hit, Keys, hits
 from spark_jobs.errors import ConfigError
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.log.position import Position

@@ -1,7 +1,7 @@
 """Windows of one table decoded again, and replaced in silver where a row differs.
 
 Put here: whether the windows or all rows are replaced, and the commit. Not here: which windows these are
-(pipeline/replay_plan.py), decoding and comparing them (engine/replay_job.py).
+(pipeline/replay_plan.py), decoding and comparing them (engine/silver/replay_job.py).
 
 What decodes to the rows that are there already is not written again. Where rules about columns changed, or which
 statements are left out, all of the table is replayed and its rows are replaced, columns and all, in one commit: what a
@@ -18,9 +18,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.delta.snapshot import snapshot_of
-from spark_jobs.engine import replay_job, silver_job
-from spark_jobs.engine.replay_job import ReplayedWindows
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.silver import replay_job, silver_job
+from spark_jobs.engine.silver.replay_job import ReplayedWindows
 from spark_jobs.errors import LakeError, PartialImage, about
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.log.position import Range

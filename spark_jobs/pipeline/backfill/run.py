@@ -8,7 +8,7 @@ Log that bronze lacks is brought first, where the range needs it or a window doe
 logged before the first extraction began is in no window yet: it becomes windows of its own, older than all.
 
 What follows downstream: the next merge sees the replaced windows in silver's history and applies them
-(engine/downstream_job.py).
+(engine/merge/downstream_job.py).
 """
 
 import logging
@@ -24,7 +24,7 @@ from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict

@@ -1,7 +1,7 @@
 """A table that was read, moved to silver in one commit.
 
 Put here: whether the log has passed the rows, what statements did to the table meanwhile, the commit. Not here: reading
-(reading.py), or what follows downstream (engine/downstream_job.py).
+(reading.py), or what follows downstream (engine/merge/downstream_job.py).
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,12 @@ from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.delta import features, schema_changes
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
-from spark_jobs.engine import fills, load_job, spark_job
-from spark_jobs.engine.load_job import KeylessLoad
-from spark_jobs.engine.row_projection import RowProjection
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.rows import fills
+from spark_jobs.engine.rows.row_projection import RowProjection
+from spark_jobs.engine.silver import load_job
+from spark_jobs.engine.silver.load_job import KeylessLoad
 from spark_jobs.errors import PartialImage, TableStopped, about, under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head

@@ -16,8 +16,8 @@ from spark_jobs.binlog import Changes
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.engine.inherited_rows import row_groups
-from spark_jobs.engine.row_projection import RowProjection
+from spark_jobs.engine.rows.inherited_rows import row_groups
+from spark_jobs.engine.rows.row_projection import RowProjection
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange

@@ -14,7 +14,7 @@ from itertools import islice
 
 from spark_jobs.binlog import TableName
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine import spark_job
+from spark_jobs.engine.jobs import spark_job
 from spark_jobs.errors import SourceError, about
 from spark_jobs.lake.commit import new_batch
 from spark_jobs.pipeline.initial_load import snapshot

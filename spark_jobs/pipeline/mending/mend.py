@@ -18,8 +18,8 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.delta import features, vacuum
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
-from spark_jobs.engine import spark_job
-from spark_jobs.engine.restatement import SilverSource
+from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.rows.restatement import SilverSource
 from spark_jobs.errors import TableStopped, about, under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine.locate import Keys, Numbers
-from spark_jobs.engine.restatement import SilverSource, equal_rows_mask, living_rows
+from spark_jobs.engine.rows.locate import Keys, Numbers
+from spark_jobs.engine.rows.restatement import SilverSource, equal_rows_mask, living_rows
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
 from spark_jobs.silver import table as silver

@@ -1,7 +1,8 @@
 """A table's timeline through a range of its log: its rows, and between them the statements that change the table.
 
 Put here: the order in which a range is gone through, and where it ends. Not here: what one statement changes
-(changes.py), which definition rows have (definitions.py, pieces.py), carrying anything out (engine/silver_plan.py).
+(changes.py), which definition rows have (definitions.py, pieces.py), carrying anything out
+(engine/silver/silver_plan.py).
 """
 
 from dataclasses import replace

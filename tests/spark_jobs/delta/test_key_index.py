@@ -11,8 +11,8 @@ from spark_jobs.delta import data_files, index_files, key_index
 from spark_jobs.delta.index_files import FOLDER, Damaged
 from spark_jobs.delta.snapshot import DataFile, new_table
 from spark_jobs.delta.value_hash import Hashes
-from spark_jobs.engine import locate
-from spark_jobs.engine.locate import Keys, hits
+from spark_jobs.engine.rows import locate
+from spark_jobs.engine.rows.locate import Keys, hits
 from tests.fix_hypothesis import examples
 
 TYPES = {"id": "BIGINT", "_raw": "MAP<STRING, STRING>"}

@@ -1,4 +1,4 @@
-"""The hash; what it tells apart of keys and rows: tests/spark_jobs/engine/test_key_hash.py."""
+"""The hash; what it tells apart of keys and rows: tests/spark_jobs/engine/jobs/test_key_hash.py."""
 
 import numpy as np
 import pyarrow as pa

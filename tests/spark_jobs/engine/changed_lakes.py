@@ -21,10 +21,14 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delta import commits, data_files, schema_changes
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import Merged, MergeJob
-from spark_jobs.engine import change_job, downstream_job, fills, silver_job, spark_job
-from spark_jobs.engine.column_history import ChangedLog
-from spark_jobs.engine.downstream_job import PreparedMerge
-from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
+from spark_jobs.engine.changes import change_job
+from spark_jobs.engine.changes.column_history import ChangedLog
+from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.jobs.spark_job import Capacity, ShuffleBlock
+from spark_jobs.engine.merge import downstream_job
+from spark_jobs.engine.merge.downstream_job import PreparedMerge
+from spark_jobs.engine.rows import fills
+from spark_jobs.engine.silver import silver_job
 from spark_jobs.lake.commit import APPLICATION, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range

@@ -11,10 +11,10 @@ from typing import Any
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex, read_index
-from spark_jobs.engine import silver_job, silver_plan
-from spark_jobs.engine.silver_plan import PreparedCompaction, stopped_before_failures
-from spark_jobs.engine.silver_task import WindowResult, finish, work
-from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
+from spark_jobs.engine.jobs.spark_job import Capacity, ShuffleBlock
+from spark_jobs.engine.silver import silver_job, silver_plan
+from spark_jobs.engine.silver.silver_plan import PreparedCompaction, stopped_before_failures
+from spark_jobs.engine.silver.silver_task import WindowResult, finish, work
 from spark_jobs.errors import PartialWindow
 from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Position, Range

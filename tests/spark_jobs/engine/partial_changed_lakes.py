@@ -22,9 +22,9 @@ from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob
-from spark_jobs.engine import silver_job
-from spark_jobs.engine.column_history import ChangedLog
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.changes.column_history import ChangedLog
+from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.silver import silver_job
 from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver

@@ -17,11 +17,13 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delta import commits, data_files, deletion_vectors, schema_changes
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream.merge_job import Merged, MergeJob
-from spark_jobs.engine import downstream_job, fills, spark_job
-from spark_jobs.engine.downstream_job import PreparedMerge
-from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.fills import ColumnFill, rewritten_with_fills
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.merge import downstream_job
+from spark_jobs.engine.merge.downstream_job import PreparedMerge
+from spark_jobs.engine.rows import fills
+from spark_jobs.engine.rows.fills import ColumnFill, rewritten_with_fills
+from spark_jobs.engine.target.target_unit import MergedFiles
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range

@@ -9,9 +9,9 @@ import pytest
 from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.engine import silver_job, silver_plan
-from spark_jobs.engine.silver_plan import PreparedCompaction, stopped_before_failures
-from spark_jobs.engine.silver_task import WindowResult
+from spark_jobs.engine.silver import silver_job, silver_plan
+from spark_jobs.engine.silver.silver_plan import PreparedCompaction, stopped_before_failures
+from spark_jobs.engine.silver.silver_task import WindowResult
 from spark_jobs.errors import PartialImage, TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range

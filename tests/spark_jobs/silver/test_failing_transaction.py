@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from spark_jobs.binlog import Decoder
-from spark_jobs.engine.silver_task import OpenSlices
+from spark_jobs.engine.silver.silver_task import OpenSlices
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver.failing_transaction import first_failing

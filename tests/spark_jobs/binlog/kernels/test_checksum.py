@@ -1,4 +1,4 @@
-"""CRC32 as zlib computes it, on every way there is, and of joined events."""
+"""CRC32 as zlib computes it, by each method that a processor may have."""
 
 import os
 import subprocess
@@ -32,48 +32,6 @@ def test_crc32_of_long_runs(count: int) -> None:
     offset, _owner = address(content)
     for before in (0, 64):
         assert checksum._crc32(offset + before, count, before) == zlib.crc32(content[before : before + count])
-
-
-def joined(events: list[bytes]) -> int:
-    """The CRC32 of events whose checksums, their last four bytes, are joined."""
-    return zlib.crc32(
-        b"".join(
-            event[:-4] + (int.from_bytes(event[-4:], "little") ^ checksum.JOINT).to_bytes(4, "little")
-            for event in events
-        )
-    )
-
-
-def with_checksum(content: bytes) -> bytes:
-    return content + zlib.crc32(content).to_bytes(4, "little")
-
-
-EVENTS = st.lists(st.binary(min_size=19, max_size=80).map(with_checksum), min_size=1, max_size=20)
-
-
-@given(events=EVENTS, data=st.data())
-def test_joined_checksums_tell_what_the_events_own_one_tells(events: list[bytes], data: st.DataObject) -> None:
-    """Of one damaged event, whatever of it is damaged."""
-    assert joined(events) == 0
-    offset = data.draw(st.integers(0, len(events) - 1))
-    event = data.draw(st.binary(min_size=len(events[offset]), max_size=len(events[offset])))
-    assert (joined([*events[:offset], event, *events[offset + 1 :]]) == 0) == (with_checksum(event[:-4]) == event)
-
-
-@given(events=EVENTS, bit=st.integers(0, 19 * 8 - 1), damage=st.integers(0, 255))
-def test_the_same_bits_wrong_in_every_event_do_not_cancel(events: list[bytes], bit: int, damage: int) -> None:
-    wrong = bytearray(19)
-    wrong[bit // 8] |= 1 << bit % 8
-    wrong[-1] ^= damage
-    damaged = [bytes(map(int.__xor__, event, wrong.ljust(len(event), b"\0"))) for event in events]
-    assert joined(damaged) != 0 or damaged == events
-
-
-def test_events_that_are_missing_or_cut_elsewhere_do_not_join() -> None:
-    events = [with_checksum(bytes([k]) * (20 + k)) for k in range(9)]
-    assert joined(events[2:7]) == 0
-    assert joined([events[0], events[1] + events[2], *events[3:]]) != 0
-    assert joined([events[0], events[1][:-1], events[1][-1:] + events[2], *events[3:]]) != 0
 
 
 @given(content=st.binary(max_size=200), state=st.integers(0, 0xFFFFFFFF))

@@ -11,7 +11,7 @@ from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.delta import vacuum
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.publication import consistent, read
-from spark_jobs.engine import rewrite
+from spark_jobs.engine.jobs import rewrite
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import lake_of

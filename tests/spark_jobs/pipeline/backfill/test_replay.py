@@ -1,15 +1,15 @@
 """What the commit of a replay says of a table.
 
-Not here: its rows (engine/test_replay_job.py), or servers (tests/pipeline/test_redo.py).
+Not here: its rows (engine/silver/test_replay_job.py), or servers (tests/pipeline/test_redo.py).
 """
 
 from pathlib import Path
 
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.delta.snapshot import new_table
-from spark_jobs.engine.replay_job import ReplayedWindows
-from spark_jobs.engine.replay_task import ReplayedRange
-from spark_jobs.engine.silver_task import WindowResult
+from spark_jobs.engine.silver.replay_job import ReplayedWindows
+from spark_jobs.engine.silver.replay_task import ReplayedRange
+from spark_jobs.engine.silver.silver_task import WindowResult
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill import replay

@@ -13,7 +13,7 @@ from spark_jobs.config.table_patterns import Scope
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.delta.data_files import read_columns
 from spark_jobs.delta.snapshot import DataFile, new_table
-from spark_jobs.engine.row_projection import RowProjection
+from spark_jobs.engine.rows.row_projection import RowProjection
 from spark_jobs.errors import Unsupported
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.log.position import Position, Range

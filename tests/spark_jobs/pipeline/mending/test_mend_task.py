@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile, new_table
-from spark_jobs.engine.restatement import SilverSource
+from spark_jobs.engine.rows.restatement import SilverSource
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
 from spark_jobs.pipeline.mending.mend_task import MendCounts, MendTask, compared

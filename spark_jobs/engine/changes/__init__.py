@@ -1,0 +1,4 @@
+"""Tables that are made of every change: ``mode: append`` and ``mode: history``.
+
+Put here: windows of log -> rows, versions and their intervals. Not here: tables with a row per key (merge/).
+"""

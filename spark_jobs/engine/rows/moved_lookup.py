@@ -1,0 +1,111 @@
+"""Rows of silver that came from another key without all columns, completed by silver's rows of the keys they had.
+
+Put here: which rows of silver these are. Not here: the walk over them (silver/moved_rows.py), or reading rows of keys
+(restatement.py).
+
+Silver has all that is known of a key, whatever the target has. The keys are few: those that rows name, and those that
+rows of these name in turn.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_jobs.engine.rows.locate import Keys
+from spark_jobs.log.position import Position
+from spark_jobs.silver import moved_keys
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
+from spark_jobs.silver.positions import FIELDS, last_of_each
+
+NEEDED = ("_op", "_existed", "_position", "_window_start", "_raw", silver.ABSENT, silver.MOVED_FROM)
+"""Columns of silver that completing needs besides the source's."""
+Reader = Callable[[pa.Table], pa.Table]
+"""From keys to all rows of silver that have them, with the columns of the rows that are completed."""
+
+
+def complete_moved_rows(
+    rows: pa.Table, key: Sequence[str], names: Sequence[str], read: Reader, *, emptied: Position | None
+) -> pa.Table:
+    """Rows of silver, those that came from other keys with what silver knows of the rows of these.
+
+    rows: with the columns of these names, the source's, and NEEDED. emptied: where the last statement stands that
+    emptied the table. Raises LakeError.
+    """
+    is_moved = rows.column(silver.MOVED_FROM).is_valid()
+    if not pc.any(is_moved).as_py():
+        return rows
+    moved = rows.filter(is_moved)
+    known = _rows_of_keys(moved, key, read)
+    all_rows = pa.concat_tables([known, moved.select(known.column_names).cast(known.schema)])
+    walked = _walk(all_rows, key, names, emptied).completed_rows().slice(len(known))
+    numbers = np.arange(len(rows))
+    numbers[np.flatnonzero(is_moved.to_numpy())] = len(rows) + np.arange(len(moved))
+    return pa.concat_tables([rows, walked.select(rows.column_names).cast(rows.schema)]).take(pa.array(numbers))
+
+
+def old_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The keys that rows had before, with the key's columns and ``_raw``."""
+    return moved_keys.keys_from_texts(rows.column(silver.MOVED_FROM), key, rows.schema)[0]
+
+
+def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table:
+    """All rows of silver of the keys of rows, of those that they had before, and so on."""
+    cells = [*key, "_raw"]
+    known_keys, parts = moved.select(cells).slice(0, 0), [moved.slice(0, 0)]
+    wanted = pa.concat_tables([moved.select(cells), old_keys(moved, key).cast(known_keys.schema)])
+    while len(wanted):
+        wanted = last_of_each(wanted, key)
+        if len(known_keys):
+            is_known = np.zeros(len(wanted), np.bool_)
+            is_known[Keys(known_keys, key).ordinals_of(wanted)[0]] = True
+            wanted = wanted.filter(pa.array(~is_known))
+        if not len(wanted):
+            break
+        parts.append(read(wanted).select(moved.column_names).cast(moved.schema))
+        known_keys = pa.concat_tables([known_keys, wanted])
+        wanted = old_keys(parts[-1], key).cast(known_keys.schema)
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Position | None) -> RowWalk:
+    """The rows in the order of their windows; what the server's rows say is there where they count from."""
+    # A window's rows are there behind its beginning, all at once.
+    op = rows.column("_op")
+    is_from_server = np.asarray(silver.is_from_server(op), np.bool_)
+    times = [_fields(rows, at, is_from_server) for at in range(3)]
+    times.append((~is_from_server).astype(np.int64))
+    order, starts = points_of(times)
+    is_gone = np.asarray(silver.is_delete(op), np.bool_)
+    return RowWalk(
+        rows,
+        key,
+        names,
+        order,
+        starts,
+        is_gone,
+        np.asarray(rows.column(silver.MOVED_FROM).is_valid(), np.bool_),
+        is_from_server & ~is_gone,
+        ~np.asarray(pc.fill_null(rows.column("_existed"), False), np.bool_),
+        None if emptied is None else _first_behind(emptied, times, order),
+    )
+
+
+def _fields(rows: pa.Table, at: int, is_from_server: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """A field of the position where each row counts from: its window's beginning, or its own."""
+    row_positions, window_starts = (
+        np.asarray(pc.fill_null(pc.struct_field(rows.column(column), FIELDS[at]), 0), np.int64)
+        for column in ("_position", "_window_start")
+    )
+    return np.where(is_from_server, row_positions, window_starts)
+
+
+def _first_behind(emptied: Position, times: Sequence[NDArray[np.int64]], order: NDArray[np.int64]) -> int:
+    """Where in the order rows begin that count from behind a statement; what a load read as of it is before it."""
+    is_behind = np.zeros(len(order), np.bool_)
+    for values, limit in zip(reversed(times), (0, *reversed(emptied.order)), strict=True):
+        is_behind = (values > limit) | ((values == limit) & is_behind)
+    return first_in(order, is_behind)
