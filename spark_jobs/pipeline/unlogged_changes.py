@@ -13,13 +13,15 @@ from functools import cache
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.derived_slices import CascadesCommit
-from spark_jobs.cascades.parent_changes import Named, ParentChange
+from spark_jobs.bronze.scan import scan_effective
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.cascades.parent_changes import Named, ParentChange, first_cascade
 from spark_jobs.config.cascades import CascadeAction, CascadeActions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import DdlStatement, UnloggedChanges, unlogged_changes
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
 from spark_jobs.schema.history import declared_facts, read
@@ -114,6 +116,17 @@ class SourceUnloggedChanges:
         exact = [gap for gap in self.changes if gap.table == name]
         is_small = not exact and str(name).islower()
         return [_in_small(gap) for gap in self.changes if str(gap.table).casefold() == str(name)] if is_small else exact
+
+    def above(self, name: TableName) -> list[UnloggedChanges]:
+        """Those by foreign keys of a table, of its parents, and of theirs."""
+        found: dict[TableName, list[UnloggedChanges]] = {}
+        names = [name]
+        while names:
+            child = names.pop()
+            if child not in found:
+                found[child] = [gap for gap in self.of(child) if gap.key]
+                names += [gap.key.parent for gap in found[child] if gap.key]
+        return [gap for keys in found.values() for gap in keys]
 
     def stopping_keys(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a child table that a change of its parent is to stop."""
@@ -238,6 +251,32 @@ def _underived(lake: Lake, gaps: SourceUnloggedChanges) -> dict[TableName, str]:
                 "on_cascade: apply for it ends this warning"
             )
     return found
+
+
+def require_derived(pipeline: Pipeline, snapshot: BronzeSnapshot, name: TableName, start: Position) -> None:
+    """Raises TableStopped where foreign keys changed a child in log from before the lake began, which a replay reads.
+
+    start: of the replay. Nothing is derived of such log, so that rows would come back which the server deleted.
+    """
+    # Children whose changes nobody derives are replayed as the log has them.
+    lake, earlier = lake_of(pipeline), Range(max(start, snapshot.oldest), snapshot.begin)
+    gaps = unlogged_changes_of(pipeline, lake, snapshot.source) if earlier else NO_UNLOGGED_CHANGES
+    if not gaps.actions.is_derived(name.schema, name.table):
+        return
+    # Each key that may have changed a row of the table, where it was there.
+    named, bounds = names_by_history(lake, snapshot.source), {earlier.start, earlier.stop}
+    for gap in gaps.above(name):
+        part = Range(max(gap.since or earlier.start, earlier.start), min(gap.until or earlier.stop, earlier.stop))
+        if gap.key is None or not part:
+            continue
+        index, _ = scan_effective(snapshot.table, snapshot.version, earlier, snapshot.oldest, bounds)
+        change = first_cascade(index, gap.key, part, named)
+        if change:
+            raise TableStopped(
+                f"{name}: {change.verb} of {gap.key.parent} at {change.at}: {gap.table} {gap}, and such changes are "
+                f"derived from {snapshot.begin} on, where the lake began: rows would be as the log has them, and not "
+                "as the server; begin there"
+            )
 
 
 def names_by_history(lake: Lake, source: str) -> Named:
