@@ -32,6 +32,9 @@ class BronzeCommit(Checkpoint):
     """Position where the log begins since gc removed some of it, or since files were put before it."""
     removed_to: Position | None = field(default=None, metadata=member("removed_to", POSITION))
     """Position where the log ended that gc removed last."""
+    derives_cascades: bool = field(default=False, metadata=member("derives"))
+    """True since the first commit if changes by foreign keys are derived where the configuration says nothing of them.
+    Lakes of earlier versions only warn of them, and have rows that nothing was derived for."""
 
     @property
     def log_index(self) -> tuple[Stretch, ...]:

@@ -81,11 +81,15 @@ class CascadesCommit(Checkpoint):
 
     positions: by child table up to where all changes of its rows are derived. changes: how many this commit has.
     removed: by child table up to where changes of it were removed, with the log that they stood in.
+    underived: by child table where its rows have changes by foreign keys that were not derived, with the ``reason``:
+    ``from`` the first and ``to`` the end of the last run that met one. Only of those without a choice of
+    ``on_cascade``; others stop.
     """
 
     positions: Mapping[str, str] = field(default_factory=dict, metadata=member("positions"))
     changes: int = field(default=0, metadata=member("changes"))
     removed: Mapping[str, str] = field(default_factory=dict, metadata=member("removed"))
+    underived: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=member("underived"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class DerivedSlice:
     Attributes:
         at: the first event's position; of an XA transaction that of its XA COMMIT.
         transaction: where the transaction begins.
+        gtid: its GTID; None without one.
     """
 
     name: TableName
@@ -102,6 +107,7 @@ class DerivedSlice:
     transaction: Position
     definition: TableDefinition
     changes: Changes
+    gtid: str | None = None
 
     def to_row(self) -> dict[str, object]:
         """A row of the table."""
@@ -117,6 +123,7 @@ class DerivedSlice:
             "committed_at": self.changes.committed_at[0].as_py(),
             "changes": len(self.changes),
             "definition": to_json(self.definition),
+            "gtid": self.gtid,
             "context": b"",
             "bytes": len(payload),
             "payload": payload,
@@ -238,11 +245,12 @@ def definitions_in(slices: pa.Table) -> dict[TableName, list[tuple[Position, Tab
 
 @dataclass(frozen=True, slots=True)
 class DerivedChanges:
-    """A stored slice. definition: of the child table, as its log has it."""
+    """A stored slice. definition: of the child table, as its log has it. gtid: of the parents' transaction."""
 
     definition: TableDefinition
     at: Position
     payload: bytes
+    gtid: str | None = None
 
     def batch(self) -> pa.Table:
         """The changes as they are stored."""
@@ -250,7 +258,7 @@ class DerivedChanges:
 
     def changes(self, definition: TableDefinition) -> Changes:
         """The changes by a definition. Raises LakeError where it has other columns."""
-        return changes_of(self.payload, definition)
+        return changes_of(self.payload, definition, self.gtid)
 
 
 def stored_changes(bronze: str, slices: pa.Table) -> Iterator[DerivedChanges]:
@@ -261,7 +269,7 @@ def stored_changes(bronze: str, slices: pa.Table) -> Iterator[DerivedChanges]:
     assert snapshot is not None, "its slices were read"
     files = {_data_file(snapshot, file): file for file in snapshot.files}
     group: tuple[str, int] | None = None
-    payloads = pa.chunked_array([], pa.binary())
+    payloads, gtids = pa.chunked_array([], pa.binary()), pa.chunked_array([], pa.string())
     for row in slices.to_pylist():
         # Slices that follow each other lie in one row group as a rule.
         if (row["data_file"], row["row_group"]) != group:
@@ -269,9 +277,11 @@ def stored_changes(bronze: str, slices: pa.Table) -> Iterator[DerivedChanges]:
             file = files[group[0]]
             with data_files.reading(snapshot.path, file):
                 opened = data_files.open_file(snapshot.path, file)
-                payloads = data_files.read_row_group(opened, group[1], ["payload"], snapshot.schema).column("payload")
-        payload = payloads[row["row"]].as_py()
-        yield DerivedChanges(from_json(row["definition"]), Position(row["file"], row["start"], row["stretch"]), payload)
+                stored = data_files.read_row_group(opened, group[1], ["payload", "gtid"], snapshot.schema)
+                payloads, gtids = stored.column("payload"), stored.column("gtid")
+        at = Position(row["file"], row["start"], row["stretch"])
+        payload, gtid = (cells[row["row"]].as_py() for cells in (payloads, gtids))
+        yield DerivedChanges(from_json(row["definition"]), at, payload, gtid)
 
 
 def _payload_of(changes: Changes) -> bytes:
@@ -305,8 +315,13 @@ def _batch_of(payload: bytes | memoryview | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(payload)).read_all().combine_chunks()
 
 
-def changes_of(payload: bytes | memoryview | pa.Buffer, definition: TableDefinition) -> Changes:
-    """The changes of a slice, with the columns of a definition. Raises LakeError where they have others."""
+def changes_of(
+    payload: bytes | memoryview | pa.Buffer, definition: TableDefinition, gtid: str | None = None
+) -> Changes:
+    """The changes of a slice, with the columns of a definition, and the GTID of their transaction.
+
+    Raises LakeError where they have other columns.
+    """
     batch = _batch_of(payload)
     raw, before_raw = (batch.column(name).combine_chunks() for name in ("raw", "before_raw"))
     op, offset, row, committed_at = (
@@ -318,12 +333,17 @@ def changes_of(payload: bytes | memoryview | pa.Buffer, definition: TableDefinit
         offset=offset,
         row=row,
         committed_at=committed_at,
-        gtid=None,
+        gtid=None if gtid is None else _repeated(gtid, len(batch)),
         after=_image_of(batch.column("after"), definition),
         before=_image_of(batch.column("before"), definition),
         raw=None if raw.null_count == len(raw) else raw,
         before_raw=None if before_raw.null_count == len(before_raw) else before_raw,
     )
+
+
+def _repeated(gtid: str, count: int) -> pa.DictionaryArray:
+    """A GTID for each of some changes, as the decoder has them."""
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([gtid], pa.string()))
 
 
 def _image_of(cells: pa.ChunkedArray, definition: TableDefinition) -> pa.RecordBatch:

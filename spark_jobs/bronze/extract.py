@@ -89,6 +89,7 @@ class ExtractionPlan:
             log_bytes=_size(self),
             margin_bytes=self.margin.bytes if self.margin else None,
             stretches=without_old_gtids(self.stretches),
+            derives_cascades=self.head.checkpoint is None,
         )
 
 

@@ -283,18 +283,19 @@ class SliceIndex:
         return pa.RecordBatch.from_pylist([fields], pa.schema([ARROW.field(name) for name in CELLS]))
 
     def cells(self, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """Of each of some rows its position, ``context`` and ``payload``, the bytes themselves.
+        """Of each of some rows its position, ``context`` and ``payload``, the bytes themselves, and ``gtid``.
 
         A row group at a time.
         """
         records = self.slices.take(pa.array(rows, pa.int64())).select(_OF_CELLS).to_pylist()
         for cells in records:
-            stored = self.files.group(cells["data_file"], cells["row_group"], ("context", "payload"))
-            context, payload = (stored.column(name)[cells["row"]] for name in ("context", "payload"))
+            stored = self.files.group(cells["data_file"], cells["row_group"], ("context", "payload", "gtid"))
+            context, payload, gtid = (stored.column(name)[cells["row"]] for name in ("context", "payload", "gtid"))
             content = memoryview(payload.as_buffer())
             begin = cells["offset"]
             size = cells["stop"] - cells["start"]
-            yield cells | {"context": context.as_py(), "payload": content[begin : begin + size]}
+            payload_bytes = content[begin : begin + size]
+            yield cells | {"context": context.as_py(), "payload": payload_bytes, "gtid": gtid.as_py()}
 
     def cut(self, positions: Collection[Position]) -> "SliceIndex":
         """A slice that holds one of the positions inside comes as its parts before and after it.

@@ -33,6 +33,7 @@ class LoggedRow:
         row: its number in the event.
         change: both images, by columns in small letters.
         cascades: whether the server carries out foreign keys at it, and does not log that.
+        gtid: that of its transaction; None without one.
     """
 
     at: Position
@@ -41,6 +42,7 @@ class LoggedRow:
     row: int
     change: ImagePair
     cascades: bool
+    gtid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,9 @@ def _slice(
                 continue
             definition = logged if logged.has_names() else named(logged, begin)
             pairs.append((logged, definition))
-            decoder = Decoder(definition, before="all", flags=True, prepared=True)
+            decoder = Decoder(definition, before="all", flags=True, prepared=True, gtids=True)
             for changes in decoder.decode(
-                begin.file, begin.offset, *content, transaction_start=cells["transaction_start"]
+                begin.file, begin.offset, *content, transaction_start=cells["transaction_start"], gtid=cells["gtid"]
             ):
                 rows.extend(_rows(changes, definition, begin, (at, committed_at) if is_moved else None))
     except (DecodeError, TableStopped) as error:
@@ -110,14 +112,14 @@ def _rows(
     raws = [
         [None] * len(changes) if texts is None else texts.to_pylist() for texts in (changes.raw, changes.before_raw)
     ]
-    columns = (changes.op, changes.offset, changes.row, changes.flags, changes.committed_at)
+    columns = (changes.op, changes.offset, changes.row, changes.flags, changes.committed_at, changes.gtid)
     images = (changes.after.to_pylist(), changes.before.to_pylist())
     cells = zip(*(column.to_pylist() for column in columns), *images, *raws, strict=True)
-    for op, offset, row, flags, committed_at, after, before, raw, before_raw in cells:
+    for op, offset, row, flags, committed_at, gtid, after, before, raw, before_raw in cells:
         image = row_of(names, after, raw)
         old = image if op == _DELETE else None if op == _INSERT else row_of(names, before, before_raw)
         event = Position(begin.file, offset, begin.stretch)
         is_unlogged = not flags & (NO_FOREIGN_KEY_CHECKS | CASCADES_LOGGED)
         change = ImagePair(definition.name, old, None if op == _DELETE else image)
         at, commit_time = (event, committed_at) if effect is None else effect
-        yield LoggedRow(at, commit_time, event, row, change, is_unlogged)
+        yield LoggedRow(at, commit_time, event, row, change, is_unlogged, gtid)

@@ -121,6 +121,7 @@ class _Pending:
     at: Position
     row: int
     committed_at: datetime
+    gtid: str | None
 
 
 class _Limit(Exception):
@@ -284,7 +285,7 @@ class Walk:
         for number, derived in enumerate(changes, first):
             identity = self._identity_of(derived.table, derived.before)
             self._by_row[derived.table, identity].append(len(self._pending))
-            self._pending.append(_Pending(derived, row.at, number, row.committed_at))
+            self._pending.append(_Pending(derived, row.at, number, row.committed_at, row.gtid))
         if changes:
             self._counts[row.at] = first + len(changes)
 
@@ -326,7 +327,8 @@ class Walk:
             raw=_raw(after),
             before_raw=_raw(before),
         )
-        return DerivedSlice(name, pending[0].at, start, self._logged.get(name, definition), changes)
+        logged = self._logged.get(name, definition)
+        return DerivedSlice(name, pending[0].at, start, logged, changes, pending[0].gtid)
 
     def _learn(self, part: LoggedSlice) -> None:
         """Has the definitions of a slice's tables."""

@@ -15,7 +15,9 @@ from spark_jobs.config.values import ONE, SEVERAL, form_of, listed, mode_pattern
 
 OnCascade = Literal["warn", "stop", "ignore", "apply"]
 """The choice for a child table."""
-DEFAULT: OnCascade = "warn"
+CascadeAction = OnCascade | Literal["apply_known"]
+"""What is done about a child table: as it was chosen, or without a choice ``warn`` or ``apply_known``, which is
+``apply`` where everything is known that it needs, and ``warn`` where not."""
 
 
 class CascadeRule(BaseModel):
@@ -39,9 +41,13 @@ CascadeChoices = Annotated[
 
 @dataclass(frozen=True)
 class CascadeActions:
-    """The choices for all child tables: patterns in order, of which the last that matches decides."""
+    """The choices for all child tables: patterns in order, of which the last that matches decides.
+
+    default: for tables that no pattern matches.
+    """
 
     rules: tuple[tuple[Pattern, OnCascade], ...] = ()
+    default: CascadeAction = "warn"
 
     @classmethod
     def parse(cls, value: OnCascade | Iterable[CascadeRule]) -> "CascadeActions":
@@ -50,12 +56,23 @@ class CascadeActions:
             return cls(((Pattern("*", "*"), value),))
         return cls(tuple((Pattern.parse(text), rule.action) for rule in value for text in rule.tables))
 
-    def of(self, schema: str, table: str) -> OnCascade:
-        """The choice for a child table; ``warn`` where no line is about it."""
+    def of(self, schema: str, table: str) -> CascadeAction:
+        """What is done about a child table."""
         return self.chosen(schema, table)[0]
 
-    def chosen(self, schema: str, table: str) -> tuple[OnCascade, str | None]:
-        """The choice for a child table, and the pattern that decides; None where one choice is for all tables."""
+    def chosen(self, schema: str, table: str) -> tuple[CascadeAction, str | None]:
+        """What is done about a child table, and what decides, as ``on_cascade: stop of the line shop.*``.
+
+        None where no line is about it.
+        """
         rules = ((pattern, action) for pattern, action in reversed(self.rules) if pattern.matches(schema, table))
-        pattern, action = next(rules, (Pattern("*", "*"), DEFAULT))
-        return action, None if (pattern.schema, pattern.table) == ("*", "*") else f"{pattern.schema}.{pattern.table}"
+        pattern, action = next(rules, (None, self.default))
+        if pattern is None:
+            return action, None
+        is_for_all = (pattern.schema, pattern.table) == ("*", "*")
+        line = "" if is_for_all else f" of the line {pattern.schema}.{pattern.table}"
+        return action, f"on_cascade: {action}{line}"
+
+    def is_derived(self, schema: str, table: str) -> bool:
+        """True if changes of a child table are to be derived, where that is possible."""
+        return self.of(schema, table) in ("apply", "apply_known")

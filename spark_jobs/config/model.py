@@ -439,11 +439,13 @@ class Pipeline(Model):
     on_incompatible: Literal["stop", "new_column"] = "stop"
     """``stop``: an ALTER TABLE that gives a column a type which does not hold every value stops its table.
     ``new_column``: what the column held stays under another name, and a new column begins, NULL in older rows."""
-    on_cascade: CascadeChoices = "warn"
+    on_cascade: CascadeChoices = ()
     """Treatment of a child table whose rows the server changes by a foreign key (``ON DELETE CASCADE`` and the like)
     without logging that. ``warn``: it continues, and every surface names it. ``stop``: it stops before the first change
     of the parent by which the key may change its rows. ``ignore``: it continues, and nothing is said. ``apply``: what
-    is done to its rows is derived. Or a list of lines with ``tables`` and ``action``; other tables have ``warn``."""
+    is done to its rows is derived, or it stops. Or a list of lines with ``tables`` and ``action``. Tables without a
+    choice have ``apply`` where everything is known that it needs, and ``warn`` where not; in lakes that an earlier
+    version began ``warn``."""
     online_ddl: OnlineDdl = OnlineDdl()
     """Names of tables that tools for online schema changes only work with."""
     verify: bool = False

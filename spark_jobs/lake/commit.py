@@ -19,7 +19,7 @@ from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.log.position import Position, Range
 
 APPLICATION = "stratalog"
-_KEPT_MEMBERS = ("oldest", "removed_to", "uuid", "stretches", "folded")
+_KEPT_MEMBERS = ("oldest", "removed_to", "uuid", "stretches", "folded", "derives")
 """Members that stay true of a table until a commit says otherwise."""
 _OF_UNFINISHED = ("left", "altered")
 """Members of earlier versions' commits: steps that a statement had still to take, and the columns it had come to."""

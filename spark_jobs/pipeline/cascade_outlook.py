@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.cascades.key_columns import KeyColumns
+from spark_jobs.config.cascades import CascadeActions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges, unlogged_changes
 from spark_jobs.errors import TableStopped
-from spark_jobs.pipeline.cascade_refusals import refusals
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
 from spark_jobs.pipeline.unlogged_changes import LIMITS, remedy_of_cascade
 from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
@@ -43,8 +45,10 @@ def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
     if facts.logs_cascades:
         return [*versioned, *(_logged_outlook(gap) for gap in _in_order(pipeline, keys))]
     # Of the others too it is said whether apply would be possible.
-    refused = refusals(pipeline.model_copy(update={"on_cascade": "apply"}), server.name, keys)
-    return [*versioned, *(_outlook(pipeline, gap, refused, definitions) for gap in _in_order(pipeline, keys))]
+    actions = cascade_actions(pipeline, lake_of(pipeline), server.name)
+    refused = refusals(pipeline, CascadeActions.parse("apply"), server.name, keys)
+    refused |= refusals(pipeline, actions, server.name, keys)
+    return [*versioned, *(_outlook(actions, gap, refused, definitions) for gap in _in_order(pipeline, keys))]
 
 
 def _in_order(pipeline: Pipeline, keys: list[UnloggedChanges]) -> list[UnloggedChanges]:
@@ -59,18 +63,18 @@ def _logged_outlook(gap: UnloggedChanges) -> Outlook:
 
 
 def _outlook(
-    pipeline: Pipeline,
+    actions: CascadeActions,
     gap: UnloggedChanges,
     refused: Mapping[TableName, str],
     definitions: Mapping[TableName, TableDefinition],
 ) -> Outlook:
     assert gap.key
     # What decides, and what would be in the way of deriving the changes.
-    action, line = pipeline.cascade_actions.chosen(gap.table.schema, gap.table.table)
-    origin = f"on_cascade: {action} of the line {line}" if line else f"on_cascade: {action}"
+    action, chosen = actions.chosen(gap.table.schema, gap.table.table)
+    origin = chosen or ("default" if action == "apply_known" else "default of a lake that an earlier version began")
     reason = refused.get(gap.table) or next(_declared_reasons(gap.table, gap.key, definitions), None)
     text = f"{gap.table}: {gap}"
-    if action == "apply" and reason is None:
+    if action in ("apply", "apply_known") and reason is None:
         return Outlook(f"{text}; apply: what it does is derived ({origin})")
     if action == "apply":
         stops = "stop: the table stops before the first change of the parent that may change its rows"
@@ -78,10 +82,9 @@ def _outlook(
     if action == "ignore":
         return Outlook(f"{text}; ignored: its rows may be wrong, and nothing says so ({origin})")
     possible = f"apply is not possible: {reason}" if reason else "apply is possible"
-    outcome = {
-        "warn": "warn: the table continues, and its rows may be wrong",
-        "stop": "stop: the table stops before the first change of the parent that may change its rows",
-    }[action]
+    outcome = "warn: the table continues, and its rows may be wrong"
+    if action == "stop":
+        outcome = "stop: the table stops before the first change of the parent that may change its rows"
     return Outlook(f"{text}; {outcome} ({origin}; {possible})", remedy_of_cascade(can_derive=reason is None))
 
 

@@ -1,29 +1,45 @@
-"""Child tables with ``on_cascade: apply`` whose changes by foreign keys cannot be derived, by the configuration alone.
+"""Child tables whose changes by foreign keys are to be derived, and cannot be by the configuration alone.
 
-Put here: which tables these are, and why. Not here: what the lake lacks of a table (cascade_step.py), or what becomes
-of them (unlogged_changes.py).
+Put here: what is done about each child table, which tables are refused, and why. Not here: what the lake lacks of a
+table (cascade_step.py), or what becomes of them (unlogged_changes.py).
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.config.cascades import CascadeActions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.downstream.modes import CURRENT_ROWS
 from spark_jobs.errors import TableStopped
+from spark_jobs.lake.layout import Lake
 from spark_jobs.pipeline.destinations import destinations_of
 from spark_jobs.silver.planning_context import filters_of
 
 
-def refusals(pipeline: Pipeline, source: str, keys: Collection[UnloggedChanges]) -> dict[TableName, str]:
-    """The child tables with ``on_cascade: apply`` that cannot be derived, and why, by the configuration alone.
+def cascade_actions(pipeline: Pipeline, lake: Lake, source: str) -> CascadeActions:
+    """What is done about the child tables of a source: as chosen, without a choice as the lake began. Raises LakeError.
+
+    A lake that is not there yet begins with ``apply_known``.
+    """
+    commit = BronzeCommit.of_head(lake.bronze(source).head())
+    is_old = commit is not None and not commit.derives_cascades
+    return replace(pipeline.cascade_actions, default="warn" if is_old else "apply_known")
+
+
+def refusals(
+    pipeline: Pipeline, actions: CascadeActions, source: str, keys: Collection[UnloggedChanges]
+) -> dict[TableName, str]:
+    """The child tables that are to be derived and cannot be, and why, by the configuration alone.
 
     keys: all foreign keys that cascade, of whichever tables.
     """
     found: dict[TableName, str] = {}
     children = {gap.table for gap in keys}
-    applied = {name for name in children if is_applied(pipeline, name)}
+    applied = {name for name in children if is_applied(pipeline, actions, name)}
     for name in sorted(applied):
         reason = next(_reasons(pipeline, source, name), None)
         if reason:
@@ -41,9 +57,9 @@ def refusals(pipeline: Pipeline, source: str, keys: Collection[UnloggedChanges])
         found |= children_of_refused
 
 
-def is_applied(pipeline: Pipeline, name: TableName) -> bool:
-    is_chosen = pipeline.cascade_actions.of(name.schema, name.table) == "apply"
-    return is_chosen and pipeline.scope.holds(name.schema, name.table)
+def is_applied(pipeline: Pipeline, actions: CascadeActions, name: TableName) -> bool:
+    """True if changes of a child table are to be derived, as far as that is possible."""
+    return actions.is_derived(name.schema, name.table) and pipeline.scope.holds(name.schema, name.table)
 
 
 def _reasons(pipeline: Pipeline, source: str, name: TableName) -> Iterator[str]:

@@ -1,8 +1,9 @@
-"""``on_cascade: apply``: changes of child tables by foreign keys, derived and stored before the tables are compacted.
+"""Changes of child tables by foreign keys, derived and stored before the tables are compacted (``on_cascade: apply``).
 
 Tables that keys join are gone through together. What is derived is one commit of ``cascades/<source>``, which says up
 to where it is complete; a child is compacted no further. Where nothing that such a key refers to changed, nothing is
-read or written.
+read or written. Without a choice of ``on_cascade``, a child goes on where something is not known that is needed, and
+the commit says from where to where and why.
 
 Put here: which children can be derived, where their log and rows are, and the commit. Not here: deriving
 (spark_jobs/cascades/), what limits mean to a plan (table_planner.py).
@@ -27,11 +28,12 @@ from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.effects import AlterTable, effects
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.downstream import publication
 from spark_jobs.downstream.modes import CURRENT_VALUES
 from spark_jobs.downstream.multi_source import PROVENANCE
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import DecodeError, LakeError, TableStopped
-from spark_jobs.lake.commit import new_batch
+from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_refusals import destination_of_rows, is_applied, refusals
@@ -47,7 +49,7 @@ from spark_jobs.text.progress import doing
 
 log = logging.getLogger(__name__)
 
-_INCOMPLETE = "the lake has not all of its rows: load it (stratalog load) with on_cascade: warn, then set apply"
+_INCOMPLETE = "the lake has not all of its rows: load it (stratalog load), without on_cascade or with warn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,43 @@ class AppliedCascades:
 NOTHING_APPLIED = AppliedCascades()
 
 
+class _Unmerged(Exception):
+    """Loaded or mended rows of a child are in silver alone: its mirror comes first."""
+
+
+class _Unknown(Exception):
+    """The lake lacks what is needed to derive anything of some tables; why, by table, from a change of a parent on."""
+
+    def __init__(self, since: Position, reasons: dict[TableName, str]) -> None:
+        super().__init__(str(since))
+        self.since, self.reasons = since, reasons
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a run derives of a source, group by group.
+
+    Attributes:
+        end: of the log that the run has.
+        notes: by child table what was not derived, as CascadesCommit has it.
+        positions: by child table up to where changes are derived.
+        refused: the child tables of which nothing is derived, and why.
+    """
+
+    end: Position
+    notes: dict[str, Mapping[str, str]]
+    positions: dict[str, Position]
+    refused: dict[TableName, str]
+    slices: list[DerivedSlice] = field(default_factory=list)
+    limits: dict[TableName, CascadeLimit] = field(default_factory=dict)
+
+    def note(self, since: Position, reasons: Mapping[TableName, str]) -> None:
+        """Notes tables that lack changes from a position up to the log's end, and why."""
+        for name, reason in reasons.items():
+            first = self.notes.get(str(name), {"from": str(since)})["from"]
+            self.notes[str(name)] = {"from": first, "to": str(self.end), "reason": reason}
+
+
 @dataclass(frozen=True, slots=True)
 class CascadeStep:
     """Derives what is new of a source.
@@ -98,63 +137,87 @@ class CascadeStep:
     def run(self) -> AppliedCascades:
         """Raises LostRace where another writer has derived meanwhile, LakeError."""
         keys = [gap for gap in self.gaps.changes if gap.key]
-        if not any(is_applied(self.pipeline, gap.table) for gap in keys):
+        wanted = {gap.table for gap in keys if is_applied(self.pipeline, self.gaps.actions, gap.table)}
+        if not wanted:
             return NOTHING_APPLIED
-        refused = refusals(self.pipeline, self.source, keys)
-        applied = [gap for gap in keys if is_applied(self.pipeline, gap.table) and gap.table not in refused]
+        refused = refusals(self.pipeline, self.gaps.actions, self.source, keys)
+        applied = [gap for gap in keys if gap.table in wanted and gap.table not in refused]
         # Group by group, from where each is.
         table = self.lake.cascades(self.source)
         head = table.head()
         stored = CascadesCommit.of_head(head)
         positions = {name: Position.parse(text) for name, text in (stored.positions if stored else {}).items()}
-        slices: list[DerivedSlice] = []
-        limits: dict[TableName, CascadeLimit] = {}
-        new = dict(positions)
+        found = _Found(self.snapshot.end, dict(stored.underived if stored else {}), dict(positions), refused)
         for group in _table_groups(applied):
-            with doing(f"{self.source}: deriving changes by foreign keys"):
-                derived = self._derived(group, positions, refused)
-            if derived is None:
-                continue
-            slices += derived.slices
-            names = {gap.table for gap in group} - refused.keys()
-            new |= dict.fromkeys(map(str, names), derived.end)
-            if derived.end < self.snapshot.end or derived.reason:
-                limits |= dict.fromkeys(names, CascadeLimit(derived.end, derived.reason))
+            self._derive(group, positions, found)
         # One commit for all of them; none where no parent changed.
-        if new != positions:
+        chosen_names = {str(name) for name in wanted if self._is_chosen(name)}
+        underived = {name: note for name, note in found.notes.items() if name not in chosen_names}
+        if found.positions != positions or underived != (stored.underived if stored else {}):
             upon = head or table.unwritten_head(derived_slices.COLUMNS, {})
             commit = CascadesCommit(
                 self.snapshot.end,
                 new_batch(),
-                positions={name: str(position) for name, position in sorted(new.items())},
-                changes=sum(derived_slices.counts(slices).values()),
+                positions={name: str(position) for name, position in sorted(found.positions.items())},
+                changes=sum(derived_slices.counts(found.slices).values()),
                 removed=stored.removed if stored else {},
+                underived=underived,
             )
-            table.append_rows(derived_slices.rows_of(slices), upon, commit)
-            if slices:
+            table.append_rows(derived_slices.rows_of(found.slices), upon, commit)
+            if found.slices:
                 log.info("%s: derived %s by foreign keys", self.source, counted(commit.changes, "change"))
-        return AppliedCascades(limits, refused, derived_slices.counts(slices))
+        refused = {name: reason for name, reason in refused.items() if self._is_chosen(name)}
+        return AppliedCascades(found.limits, refused, derived_slices.counts(found.slices))
 
-    def _derived(
-        self, group: Sequence[UnloggedChanges], positions: Mapping[str, Position], refused: dict[TableName, str]
-    ) -> Derived | None:
+    def _derive(self, group: Sequence[UnloggedChanges], positions: Mapping[str, Position], found: "_Found") -> None:
+        """Adds what is derived of tables that keys join. Raises LakeError."""
+        names = {gap.table for gap in group}
+        # What was chosen stops where it is not possible. Other tables go on, and the commit says what they lack.
+        chosen = {name for name in names if self._is_chosen(name)}
+        try:
+            with doing(f"{self.source}: deriving changes by foreign keys"):
+                derived = self._derived(group, positions)
+        except _Unmerged:
+            found.limits |= dict.fromkeys(names, CascadeLimit(self.snapshot.oldest))
+            return
+        except _Unknown as error:
+            found.refused |= error.reasons
+            found.note(error.since, {name: error.reasons[name] for name in names - chosen})
+            found.positions |= {} if chosen else dict.fromkeys(map(str, names), self.snapshot.end)
+            return
+        if derived is None:
+            return
+        found.slices += derived.slices
+        end = derived.end
+        if derived.reason:
+            found.note(derived.end, dict.fromkeys(names - chosen, derived.reason))
+            found.limits |= dict.fromkeys(chosen, CascadeLimit(derived.end, derived.reason))
+            end = derived.end if chosen else self.snapshot.end
+        elif derived.end < self.snapshot.end:
+            found.limits |= dict.fromkeys(names, CascadeLimit(derived.end))
+        found.positions |= dict.fromkeys(map(str, names), end)
+
+    def _is_chosen(self, name: TableName) -> bool:
+        """True if the configuration says that changes of a child table are derived."""
+        return self.gaps.actions.of(name.schema, name.table) == "apply"
+
+    def _derived(self, group: Sequence[UnloggedChanges], positions: Mapping[str, Position]) -> Derived | None:
         """What is derived of tables that keys join; None where nothing that the keys refer to changed.
 
-        refused: gets the tables whose rows the lake does not have.
+        Raises _Unknown where the lake has not all of their rows, _Unmerged where a mirror has not.
         """
         # Nothing is read where no parent has a row in the log, or none that cascades.
         names = {gap.table for gap in group}
         try:
             children = {name: self._child(name) for name in names}
         except TableStopped as error:
-            refused |= dict.fromkeys(names, str(error))
-            return None
+            raise _Unknown(self.snapshot.oldest, dict.fromkeys(names, str(error))) from error
         start, end = self._start(names, positions, children), self.snapshot.end
         if start >= end or not self._has_parents(group, Range(start, end)):
             return None
         index, scan = self._scanned(start)
         if not self._cascades(index, group, Range(start, end)):
-            return Derived((), end)
+            return Derived((), end) if any(str(name) in positions for name in names) else None
         # The log from where the mirror ends that is furthest behind.
         since = min([start, *(child.complete_to or self.snapshot.oldest for child in children.values())])
         begin, reason = self._behind_mirrors(index, group, start, children)
@@ -166,13 +229,25 @@ class CascadeStep:
             index, scan = self._scanned(since)
         incomplete = {name: reason for name in names if (reason := self._why_incomplete(name, scan))}
         if incomplete:
-            for name in names:
-                refused[name] = (
-                    incomplete.get(name) or f"foreign keys join it with {min(incomplete)}, whose rows the lake lacks"
-                )
-            return None
+            joined_reason = f"foreign keys join it with {min(incomplete)}, whose rows the lake lacks"
+            raise _Unknown(start, {name: incomplete.get(name, joined_reason) for name in names})
+        if any(map(self._is_unmerged, names)):
+            raise _Unmerged
         joined = JoinedLog(index, self.snapshot.table.path, Range(begin, end), since, children, group)
         return Walk(self._with_definitions(joined, scan)).derive()
+
+    def _is_unmerged(self, name: TableName) -> bool:
+        """True if silver has rows that were read from the server, and are not in the log, and the mirror may not."""
+        head = self.lake.silver(self.source, name.schema, name.table).head()
+        commit = SilverCommit.of_head(head)
+        if head is None or commit is None or commit.kind not in (CommitKind.LOAD, CommitKind.MEND):
+            return False
+        entry = self._entry(name)
+        return entry is None or entry.silver_version != head.version
+
+    def _entry(self, name: TableName) -> Entry | None:
+        """What is published of a table."""
+        return next((entry for entry in self.entries if entry.name == (name.schema, name.table)), None)
 
     def _has_parents(self, group: Sequence[UnloggedChanges], within: Range) -> bool:
         """True if a part of the log has rows of a parent, or may commit such that were prepared before it."""
@@ -228,12 +303,22 @@ class CascadeStep:
         # What every mirror has is behind them, whether a parent changed there or not.
         known = [positions[str(name)] for name in names if str(name) in positions]
         present = [child.complete_to for child in children.values() if child.complete_to]
-        common = [min(present)] if len(present) == len(children) else []
+        reached = [*present, *(self._surveyed for child in children.values() if self._is_unseen(child))]
+        common = [min(reached)] if len(reached) == len(children) else []
         return max([self.snapshot.oldest, *(known or present), *common])
+
+    def _is_unseen(self, child: ChildTable) -> bool:
+        """True if no run has seen a child in the log, so that the lake has no row of it that could change."""
+        return child.definition is None and child.complete_to is None and self._entry(child.name) is None
+
+    @property
+    def _surveyed(self) -> Position:
+        """The position up to which runs have looked for tables in the log."""
+        return publication.surveyed_to(self.lake, self.source) or self.snapshot.oldest
 
     def _child(self, name: TableName) -> ChildTable:
         """A child table as the lake has it."""
-        entry = next((entry for entry in self.entries if entry.name == (name.schema, name.table)), None)
+        entry = self._entry(name)
         silver_head = self.lake.silver(self.source, name.schema, name.table).head()
         into = destination_of_rows(self.pipeline, self.source, name)
         assert into, "a table without one is refused"
@@ -261,7 +346,10 @@ class CascadeStep:
             if silver.is_numbered(head):
                 return "nothing names its columns"
             return None if is_complete(head) else _INCOMPLETE
-        # A table that is not in silver yet begins in the log, or had rows before.
+        # A table that is not in silver yet begins in the log, or had rows before, which a load may be reading.
+        entry = self._entry(name)
+        if entry and entry.complete is False:
+            return _INCOMPLETE
         created = [
             logged for logged in scan.about(name, self.snapshot.oldest) if logged.statement.effect is Effect.CREATES
         ]

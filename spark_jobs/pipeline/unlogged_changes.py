@@ -12,15 +12,18 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.cascades.parent_changes import Named, ParentChange
-from spark_jobs.config.cascades import CascadeActions, OnCascade
+from spark_jobs.bronze.derived_slices import CascadesCommit
+from spark_jobs.bronze.scan import scan_effective
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.cascades.parent_changes import Named, ParentChange, first_cascade
+from spark_jobs.config.cascades import CascadeAction, CascadeActions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import DdlStatement, UnloggedChanges, unlogged_changes
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_refusals import refusals
+from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
 from spark_jobs.schema.history import declared_facts, read
 
 LIMITS = "stratalog docs limits"
@@ -40,18 +43,18 @@ def remedy_of_cascade(*, can_derive: bool) -> str:
 class Cascade:
     """A child table that is in scope, and the foreign key by which the server changes its rows unlogged.
 
-    refusal: why ``on_cascade: apply`` derives nothing of it; None where it does, or is not chosen.
+    refusal: why nothing is derived of it, or not all was; None where it was, or is not to be.
     """
 
     table: TableName
     key: ForeignKey
-    action: OnCascade = "warn"
+    action: CascadeAction = "warn"
     refusal: str | None = None
 
     @property
     def is_derived(self) -> bool:
-        """True if the lake has what the key does, as far as the configuration tells."""
-        return self.action == "apply" and self.refusal is None
+        """True if the lake has what the key does."""
+        return self.action in ("apply", "apply_known") and self.refusal is None
 
     @property
     def gap(self) -> UnloggedChanges:
@@ -60,21 +63,23 @@ class Cascade:
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        return remedy_of_cascade(can_derive=self.action != "apply")
+        return remedy_of_cascade(can_derive=self.refusal is None)
 
     def __str__(self) -> str:
-        return f"{self.table}: {self.gap}; {self.remedy}"
+        reason = f" ({self.refusal})" if self.refusal else ""
+        return f"{self.table}: {self.gap}{reason}; {self.remedy}"
 
     def to_json(self) -> dict[str, str]:
-        """One item of ``cascades`` in ``status --json``."""
+        """One item of ``cascades`` in ``status --json``; ``reason`` where it says why nothing is derived."""
         key = self.key
-        return {
+        item = {
             "table": str(self.table),
             "constraint": key.name,
             "parent": str(key.parent),
             "on_delete": key.on_delete,
             "on_update": key.on_update,
         }
+        return item | ({"reason": self.refusal} if self.refusal else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class SourceUnloggedChanges:
     Attributes:
         source: its name.
         changes: those of all tables, in scope or not.
-        actions: which child tables foreign keys stop (``on_cascade: stop``).
+        actions: what is done about child tables.
         is_logged: the server logs now what foreign keys do.
         refused: child tables with ``on_cascade: apply`` of which nothing can be derived, and why.
     """
@@ -112,6 +117,17 @@ class SourceUnloggedChanges:
         exact = [gap for gap in self.changes if gap.table == name]
         is_small = not exact and str(name).islower()
         return [_in_small(gap) for gap in self.changes if str(gap.table).casefold() == str(name)] if is_small else exact
+
+    def above(self, name: TableName) -> list[UnloggedChanges]:
+        """Those by foreign keys of a table, of its parents, and of theirs."""
+        found: dict[TableName, list[UnloggedChanges]] = {}
+        names = [name]
+        while names:
+            child = names.pop()
+            if child not in found:
+                found[child] = [gap for gap in self.of(child) if gap.key]
+                names += [gap.key.parent for gap in found[child] if gap.key]
+        return [gap for keys in found.values() for gap in keys]
 
     def stopping_keys(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a child table that a change of its parent is to stop."""
@@ -193,8 +209,13 @@ def unlogged_changes_of(pipeline: Pipeline, lake: Lake, source: str) -> SourceUn
     ]
     facts = declared_facts(lake, source)
     gaps = unlogged_changes(statements, facts)
+    if not gaps:
+        return SourceUnloggedChanges(source)
     return SourceUnloggedChanges(
-        source, tuple(gaps), pipeline.cascade_actions, is_logged=facts is not None and facts.logs_cascades
+        source,
+        tuple(gaps),
+        cascade_actions(pipeline, lake, source),
+        is_logged=facts is not None and facts.logs_cascades,
     )
 
 
@@ -204,24 +225,59 @@ def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
     Without those that ``on_cascade`` ignores, and those whose changes are derived.
     """
     gaps = unlogged_changes_of(pipeline, lake, source)
-    unlogged = [] if gaps.is_logged else cascades_among(pipeline, source, gaps.changes)
-    return [cascade for cascade in unlogged if not cascade.is_derived]
-
-
-def cascades_among(pipeline: Pipeline, source: str, gaps: Collection[UnloggedChanges]) -> list[Cascade]:
-    """The open ones of child tables in scope that ``on_cascade`` does not ignore, by table and constraint."""
-    actions, in_scope = pipeline.cascade_actions, pipeline.scope.holds
-    open_ = [gap for gap in gaps if gap.key and gap.until is None]
-    refused = refusals(pipeline, source, open_)
+    open_ = [] if gaps.is_logged else [gap for gap in gaps.changes if gap.key and gap.until is None]
+    if not open_:
+        return []
+    refused = {**_underived(lake, gaps), **refusals(pipeline, gaps.actions, source, open_)}
     named = [
-        Cascade(gap.table, gap.key, actions.of(gap.table.schema, gap.table.table), refused.get(gap.table))
+        Cascade(gap.table, gap.key, gaps.actions.of(gap.table.schema, gap.table.table), refused.get(gap.table))
         for gap in open_
-        if gap.key and in_scope(gap.table.schema, gap.table.table)
+        if gap.key and pipeline.scope.holds(gap.table.schema, gap.table.table)
     ]
     return sorted(
-        (cascade for cascade in named if cascade.action != "ignore"),
+        (cascade for cascade in named if cascade.action != "ignore" and not cascade.is_derived),
         key=lambda cascade: (cascade.table, cascade.key.name),
     )
+
+
+def _underived(lake: Lake, gaps: SourceUnloggedChanges) -> dict[TableName, str]:
+    """The tables with ``apply_known`` that have rows which foreign keys changed while that was not known, and why."""
+    commit = CascadesCommit.of_head(lake.cascades(gaps.source).head())
+    found: dict[TableName, str] = {}
+    for name in {gap.table for gap in gaps.changes} if commit and commit.underived else ():
+        note = commit.underived.get(str(name)) if commit else None
+        if note and gaps.actions.of(name.schema, name.table) == "apply_known":
+            found[name] = (
+                f"not derived from {note['from']} to {note['to']}: {note['reason']}; once its rows are mended, "
+                "on_cascade: apply for it ends this warning"
+            )
+    return found
+
+
+def require_derived(pipeline: Pipeline, snapshot: BronzeSnapshot, name: TableName, start: Position) -> None:
+    """Raises TableStopped where foreign keys changed a child in log from before the lake began, which a replay reads.
+
+    start: of the replay. Nothing is derived of such log, so that rows would come back which the server deleted.
+    """
+    # Children whose changes nobody derives are replayed as the log has them.
+    lake, earlier = lake_of(pipeline), Range(max(start, snapshot.oldest), snapshot.begin)
+    gaps = unlogged_changes_of(pipeline, lake, snapshot.source) if earlier else NO_UNLOGGED_CHANGES
+    if not gaps.actions.is_derived(name.schema, name.table):
+        return
+    # Each key that may have changed a row of the table, where it was there.
+    named, bounds = names_by_history(lake, snapshot.source), {earlier.start, earlier.stop}
+    for gap in gaps.above(name):
+        part = Range(max(gap.since or earlier.start, earlier.start), min(gap.until or earlier.stop, earlier.stop))
+        if gap.key is None or not part:
+            continue
+        index, _ = scan_effective(snapshot.table, snapshot.version, earlier, snapshot.oldest, bounds)
+        change = first_cascade(index, gap.key, part, named)
+        if change:
+            raise TableStopped(
+                f"{name}: {change.verb} of {gap.key.parent} at {change.at}: {gap.table} {gap}, and such changes are "
+                f"derived from {snapshot.begin} on, where the lake began: rows would be as the log has them, and not "
+                "as the server; begin there"
+            )
 
 
 def names_by_history(lake: Lake, source: str) -> Named:

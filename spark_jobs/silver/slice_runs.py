@@ -32,7 +32,7 @@ class SliceRun:
     def changes(self, decoder: Decoder) -> Iterator[Changes]:
         """As ``Decoder.decode_slices``."""
         if self.is_derived:
-            return (changes_of(part.payload, decoder.definition) for part in self.slices)
+            return (changes_of(part.payload, decoder.definition, part.gtid) for part in self.slices)
         return decoder.decode_slices(self.origin.file, self.slices)
 
     def without(self, skips: frozenset[Position]) -> "SliceRun":

@@ -56,6 +56,12 @@ def test_modes_tell_what_foreign_keys_did(shop: Shop, tasks_here: None) -> None:
         (1, 1, "cascade_delete"), (1, 1, "cascade_delete"), (1, 1, "insert"), (1, 1, "insert"),
         (2, 2, "insert"), (2, 20, "cascade_delete"),
     ]  # fmt: skip
+    # Each has the GTID of its parent's transaction: the INSERTs of the children had others.
+    gtids = lake_rows(shop, pipeline, "c_log", "_op", "_gtid")
+    of_cascades = [gtid for op, gtid in gtids if op == "cascade_delete"]
+    assert None not in of_cascades
+    assert len({*of_cascades}) == 2
+    assert not {*of_cascades} & {gtid for op, gtid in gtids if op == "insert"}
     versions = lake_rows(shop, pipeline, "g", "id", "cid", "_op", "_is_current")
     assert [version for version in versions if version[0] == 1] == [
         (1, 1, "insert", False), (1, 1, "update", False), (1, None, "cascade_update", False),
@@ -160,6 +166,9 @@ def test_changes_show_them_where_they_are_asked_for(shop: Shop, tasks_here: None
         is_wanted = wanted_tables([f"{shop.database.name}.{table}" for table in tables])
         text = "".join(changes_of_bronze(lake_of(pipeline), SOURCE, None, None, is_wanted=is_wanted, output=output))
         lines = [json.loads(line) for line in text.splitlines()]
+        gtids = {line["gtid"] for line in lines if line["op"] != "insert"}
+        assert len(gtids) == 1, "one transaction"
+        assert None not in gtids
         return [(line["table"], line["op"], line.get("derived")) for line in lines if line["op"] != "insert"]
 
     derived = [("c", "delete", True), ("g", "update", True)] * 2

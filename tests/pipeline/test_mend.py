@@ -82,7 +82,7 @@ def counts(table: MendedTable) -> tuple[int, int, int]:
 
 @on_both
 def test_rows_that_a_cascade_deleted_are_mended_by_their_keys(shop: Shop) -> None:
-    pipeline = shop.pipeline(live=True)
+    pipeline = shop.pipeline(live=True, on_cascade="warn")
     shop.execute(*LINES)
     shop.run(pipeline)
     shop.execute("DELETE FROM orders WHERE id = 1")

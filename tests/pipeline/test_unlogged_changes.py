@@ -37,14 +37,15 @@ def states(shop: Shop, **keys: object) -> dict[str, tuple[str, str]]:
 def test_a_child_whose_rows_go_by_a_cascade_is_told_by_name(shop: Shop) -> None:
     shop.execute(PARENT, CHILD, "INSERT INTO p VALUES (1), (2)", "INSERT INTO c VALUES (1, 1), (2, 2)")
     shop.execute("DELETE FROM p WHERE id = 1")
-    pipeline = shop.pipeline()
+    pipeline = shop.pipeline(on_cascade="warn")
     _, outcome = shop.run(pipeline)
     assert not outcome.stopped
     assert shop.merged(pipeline, "c") == [(1, 1), (2, 2)], "the log does not tell that the server deleted row 1"
     (cascade,) = cascades(pipeline, lake_of(pipeline), SOURCE)
     assert str(cascade).startswith(f"{shop.database.name}.c: is changed by the foreign key f -> {shop.database.name}.p")
     causes = {
-        verdict.table.table: verdict.causes for verdict in verify_source(shop.spark, shop.pipeline(live=True), SOURCE)
+        verdict.table.table: verdict.causes
+        for verdict in verify_source(shop.spark, shop.pipeline(live=True, on_cascade="warn"), SOURCE)
     }
     assert causes["p"] == ()
     assert [cause.partition(", ")[0] for cause in causes["c"]] == [str(cascade).partition(": ")[2].partition(", ")[0]]
@@ -53,7 +54,7 @@ def test_a_child_whose_rows_go_by_a_cascade_is_told_by_name(shop: Shop) -> None:
 def test_a_child_is_mended_as_the_page_says(shop: Shop) -> None:
     shop.execute(PARENT, CHILD, "INSERT INTO p VALUES (1), (2)", "INSERT INTO c VALUES (1, 1), (2, 2), (3, 1)")
     shop.execute("DELETE FROM p WHERE id = 1")
-    pipeline = shop.pipeline()
+    pipeline = shop.pipeline(on_cascade="warn")
     shop.run(pipeline)
     # A row that only the lake has: the log gets its DELETE by an INSERT before it.
     shop.execute("SET foreign_key_checks = 0", "INSERT INTO c VALUES (1, 1)", "DELETE FROM c WHERE id = 1")
@@ -125,7 +126,7 @@ def test_where_cascades_stop_a_child_holds_what_came_before_the_parent_s_change(
 def test_keys_older_than_the_log_are_told_by_the_server(shop: Shop) -> None:
     shop.execute(PARENT, CHILD)
     later = Shop(shop.spark, shop.database, shop.folder, shop.end())
-    pipeline = later.pipeline(live=True)
+    pipeline = later.pipeline(live=True, on_cascade="warn")
     later.execute("INSERT INTO p VALUES (1)", "INSERT INTO c VALUES (1, 1)")
     later.run(pipeline)
     assert [cascade.key.name for cascade in cascades(pipeline, lake_of(pipeline), SOURCE)] == ["f"]

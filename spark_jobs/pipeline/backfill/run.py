@@ -48,6 +48,7 @@ from spark_jobs.pipeline.replay_windows import windows
 from spark_jobs.pipeline.restore import fetch
 from spark_jobs.pipeline.run import compact_source, merge_source, publish
 from spark_jobs.pipeline.table_choice import tables_in_scope
+from spark_jobs.pipeline.unlogged_changes import require_derived
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.text.remedies import advised
 
@@ -179,6 +180,8 @@ def _replay_table(
     snapshot = BronzeSnapshot.of(lake, source)
     if SILVER not in options.layers:
         return ReplayedTable(name, windows(table, head, log_range, stretches(snapshot.checkpoint)) if head else ())
+    if head is not None and log_range.start < snapshot.begin:
+        require_derived(pipeline, snapshot, name, log_range.start)
     try:
         work = plan_table(pipeline, snapshot, name, head, log_range=log_range)
     except NeedsEarlierLog as error:

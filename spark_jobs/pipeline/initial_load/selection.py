@@ -17,7 +17,6 @@ from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, 
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_refusals import is_applied
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
@@ -136,7 +135,7 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
     if gap:
         raise TableStopped(gaps.refusal(gap, name))
     is_child = any(gap.key and gap.until is None for gap in gaps.of(name)) and not gaps.is_logged
-    if is_child and is_applied(load.pipeline, name):
+    if is_child and gaps.actions.of(name.schema, name.table) == "apply":
         raise TableStopped(
             "cannot be loaded with on_cascade: apply: what foreign keys do to its rows while they are read would not "
             "be derived; load it with on_cascade: warn, verify it (stratalog verify), and set apply then"

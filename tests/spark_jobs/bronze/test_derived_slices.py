@@ -40,7 +40,7 @@ def part_of(position: Position, *ids: int) -> DerivedSlice:
         raw=None,
         before_raw=None,
     )
-    return DerivedSlice(NAME, position, replace(position, offset=position.offset - 9), DEFINITION, changes)
+    return DerivedSlice(NAME, position, replace(position, offset=position.offset - 9), DEFINITION, changes, "uuid:7")
 
 
 def stored(folder: Path, *parts: DerivedSlice) -> str:
@@ -64,6 +64,8 @@ def test_slices_are_found_by_position_and_read_back(tmp_path: Path) -> None:
     assert slices.column("transaction_start").to_pylist() == [91, 491, 41]
     images = [part.batch().column("after").to_pylist() for part in derived_slices.stored_changes(bronze, slices)]
     assert images == [[{"id": 3}], [{"id": 1}, {"id": 2}], [{"id": 4}]]
+    gtids = [part.changes(DEFINITION).gtid for part in derived_slices.stored_changes(bronze, slices)]
+    assert [[*gtid.to_pylist()] for gtid in gtids if gtid is not None] == [["uuid:7"], ["uuid:7"] * 2, ["uuid:7"]]
     ((first, definition), *_) = derived_slices.definitions_in(slices)[NAME]
     assert (first, definition) == (at(100), DEFINITION)
     for path in slices.column("data_file").to_pylist():
@@ -81,6 +83,7 @@ def test_changes_have_the_columns_of_their_table_in_its_order() -> None:
     payload = part.to_row()["payload"]
     assert isinstance(payload, bytes)
     changes = derived_slices.changes_of(payload, DEFINITION)
+    assert changes.gtid is None, "a server may have none"
     assert (changes.after.to_pylist(), changes.before.to_pylist()) == ([{"id": 3}], [{"id": None}])
     assert (changes.raw, changes.op.to_pylist()) == (None, [3])
     renamed = replace(DEFINITION, columns=(replace(DEFINITION.columns[0], name="n"),))

@@ -109,7 +109,12 @@ def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None
     index = [{"stretch": 1, "begin": "b.000001:4", "endpoint": "db:3306"}]
     fields = {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "bytes": 0}
     fields |= {"position": "b.000002:99", "batch": commit.batch, "kind": "live"}
-    assert commit.members() == fields | {"stretches": index}
+    assert commit.members() == fields | {"stretches": index, "derives": True}
+    later = replace(planned, head=Head(0, 0, commit)).commit()
+    assert "derives" not in later.members()
+    assert later.upon(Head(0, 0, commit)).members()["derives"], "it stands until a commit says otherwise"
+    older = replace(commit, derives_cascades=False)
+    assert "derives" not in later.upon(Head(0, 0, older)).members()
     assert commit.batch != planned.commit().batch, "two attempts are told apart"
 
 

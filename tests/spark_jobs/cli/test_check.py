@@ -161,6 +161,7 @@ def test_check_with_connect_names_child_tables_that_the_server_changes_unlogged(
     changed = f"{database.name}.c: is changed by the foreign key f -> {database.name}.p {rule}, and"
     assert ran.status == 0
     assert changed in " ".join(ran.out.split())
+    assert "apply: what it does is derived (default)" in " ".join(ran.out.split()), "a lake that is not there yet"
     # Each foreign key with what will be of it, and why.
     for choice, outcome in {
         "warn": "warn: the table continues, and its rows may be wrong (on_cascade: warn; apply is possible",

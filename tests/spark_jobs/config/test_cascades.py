@@ -1,5 +1,6 @@
 """Which child tables have which choice about cascades."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,18 +17,24 @@ LINES = """on_cascade:
 
 
 @pytest.mark.parametrize(
-    "text, expected",
+    "choice, expected",
     [
-        ("", ["warn", "warn", "warn"]),
+        ("", ["default", "default", "default"]),
+        ("on_cascade: warn\n", ["warn", "warn", "warn"]),
         ("on_cascade: stop\n", ["stop", "stop", "stop"]),
         (LINES, ["warn", "ignore", "stop"]),
         ("on_cascade: apply\n", ["apply", "apply", "apply"]),
-        ("on_cascade: [{tables: crm.b, action: ignore}]\n", ["warn", "warn", "ignore"]),
+        ("on_cascade: [{tables: crm.b, action: ignore}]\n", ["default", "default", "ignore"]),
     ],
 )
-def test_the_last_line_that_matches_a_table_decides(tmp_path: Path, text: str, expected: list[str]) -> None:
-    actions = load(write(tmp_path, LEAST + text), {}).cascade_actions
-    assert [actions.of(*name.split(".")) for name in ("shop.lines", "shop.orders", "crm.b")] == expected
+def test_the_last_line_that_matches_a_table_decides(tmp_path: Path, choice: str, expected: list[str]) -> None:
+    chosen = load(write(tmp_path, LEAST + choice), {}).cascade_actions
+    names = [name.split(".") for name in ("shop.lines", "shop.orders", "crm.b")]
+    for default in ("warn", "apply_known"):
+        actions = replace(chosen, default=default)
+        assert [actions.of(*name) for name in names] == [
+            default if action == "default" else action for action in expected
+        ]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Outcomes of foreign keys by described servers; a real one is asked in tests/spark_jobs/cli/test_check.py."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.config.cascades import CascadeAction
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.pipeline.cascade_outlook import _logged_outlook, _outlook
@@ -16,12 +18,15 @@ GAP = UnloggedChanges(CHILD, ForeignKey("f", PARENT, "CASCADE", columns=("pid",)
 INT, DATE = 3, 10
 
 
-def outcome(folder: Path, kind: int = INT, refused: str | None = None, **keys: Any) -> tuple[str, bool]:
+def outcome(
+    folder: Path, kind: int = INT, refused: str | None = None, default: CascadeAction = "warn", **keys: Any
+) -> tuple[str, bool]:
     definitions = {
         CHILD: TableDefinition(CHILD, (Column("id", INT), Column("pid", kind)), (0,)),
         PARENT: TableDefinition(PARENT, (Column("id", kind),), (0,)),
     }
-    outlook = _outlook(pipeline(folder, **keys), GAP, {CHILD: refused} if refused else {}, definitions)
+    actions = replace(pipeline(folder, **keys).cascade_actions, default=default)
+    outlook = _outlook(actions, GAP, {CHILD: refused} if refused else {}, definitions)
     return outlook.text.partition("to its rows; ")[2], outlook.remedy is None
 
 
@@ -43,7 +48,16 @@ def test_apply_is_derived_where_everything_is_known_and_stops_where_not(tmp_path
 )
 def test_warn_says_whether_apply_would_be_possible(tmp_path: Path, kind: int, possible: str) -> None:
     text = "warn: the table continues, and its rows may be wrong"
-    assert outcome(tmp_path, kind=kind) == (f"{text} (on_cascade: warn; {possible})", False)
+    assert outcome(tmp_path, kind=kind, on_cascade="warn") == (f"{text} (on_cascade: warn; {possible})", False)
+    origin = "default of a lake that an earlier version began"
+    assert outcome(tmp_path, kind=kind) == (f"{text} ({origin}; {possible})", False)
+
+
+def test_a_new_lake_derives_where_everything_is_known_and_warns_where_not(tmp_path: Path) -> None:
+    assert outcome(tmp_path, default="apply_known") == ("apply: what it does is derived (default)", True)
+    text = "warn: the table continues, and its rows may be wrong (default; apply is not possible: "
+    reason = "shop.c.pid: dates and times are not compared)"
+    assert outcome(tmp_path, kind=DATE, default="apply_known") == (text + reason, False)
 
 
 def test_the_line_that_decides_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.derived_slices import CascadesCommit
 from spark_jobs.cascades.parent_changes import ParentChange
 from spark_jobs.config.cascades import OnCascade
 from spark_jobs.config.loader import from_keys
@@ -53,7 +54,7 @@ def test_child_tables_in_scope_are_told_with_constraint_parent_and_rule(tmp_path
     lake = Lake(str(tmp_path / "lake"))
     key = ForeignKey("g", TableName("crm", "p"), "SET NULL", "CASCADE")
     store(lake, (100, CREATE), facts=ServerFacts(at(50), ((OLD, key),)))
-    hits = cascades(pipeline(tmp_path), lake, "shop")
+    hits = cascades(pipeline(tmp_path, on_cascade="warn"), lake, "shop")
     assert [str(cascade).partition("; ")[0] for cascade in hits] == [
         f"shop.c: is changed by the foreign key f -> shop.p ON DELETE CASCADE, {UNLOGGED}",
         f"shop.old: is changed by the foreign key g -> crm.p ON DELETE SET NULL ON UPDATE CASCADE, {UNLOGGED}",
@@ -96,7 +97,21 @@ def test_a_lake_without_a_history_has_no_gaps(tmp_path: Path) -> None:
 def test_what_stands_in_comments_for_servers_of_a_version_counts(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     store(lake, (100, f"/*!50003 {CREATE} */"))
-    assert len(cascades(pipeline(tmp_path), lake, "shop")) == 1
+    assert len(cascades(pipeline(tmp_path, on_cascade="warn"), lake, "shop")) == 1
+
+
+def test_without_a_choice_a_new_lake_tells_of_what_it_could_not_derive(tmp_path: Path) -> None:
+    lake, settings = Lake(str(tmp_path / "lake")), pipeline(tmp_path)
+    store(lake, (100, CREATE))
+    assert cascades(settings, lake, "shop") == [], "everything was derived so far"
+    note = {"from": str(at(200)), "to": str(at(300)), "reason": "why"}
+    commit = CascadesCommit(at(900), "batch", underived={"shop.c": note})
+    metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": commit.to_json()})
+    deltalake.write_deltalake(lake.cascades("shop").path, pa.table({"changes": [1]}), commit_properties=metadata)
+    (cascade,) = cascades(settings, lake, "shop")
+    assert (cascade.refusal or "").startswith(f"not derived from {at(200)} to {at(300)}: why; once its rows are mended")
+    assert cascade.to_json()["reason"] == cascade.refusal
+    assert cascades(pipeline(tmp_path, on_cascade="apply"), lake, "shop") == [], "who chooses it has mended the rows"
 
 
 def no_change(_key: ForeignKey, _part: Range) -> None:
@@ -157,7 +172,7 @@ def test_children_of_a_parent_are_those_of_the_position(tmp_path: Path) -> None:
 def test_a_server_that_logs_cascades_has_no_child_to_tell_of(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     store(lake, (100, CREATE), facts=ServerFacts(at(50), logs_cascades=True))
-    assert cascades(pipeline(tmp_path), lake, "shop") == []
+    assert cascades(pipeline(tmp_path, on_cascade="warn"), lake, "shop") == []
 
 
 def test_names_in_small_letters_are_met_by_statements_as_they_were_typed(tmp_path: Path) -> None:
