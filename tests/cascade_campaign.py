@@ -150,7 +150,7 @@ class _Player:
         spark = {"master": "local[1]", "conf": _BRIEF}
         pipeline = self._shop.pipeline(on_cascade="apply", live=self._is_live, spark=spark)
         for number in range(self._case.runs):
-            self._change(number)
+            self._between_runs(number)
             if self._has_run(pipeline):
                 self._replay(pipeline)
         self._run(pipeline)
@@ -161,7 +161,7 @@ class _Player:
         self._count_changes(pipeline)
         return self._counted
 
-    def _change(self, number: int) -> None:
+    def _between_runs(self, number: int) -> None:
         """Transactions, and perhaps a statement about a table."""
         for _ in range(self._chance.randrange(1, 20) if number else 0):
             self._tables.transaction()

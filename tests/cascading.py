@@ -88,6 +88,15 @@ class RandomTables:
         return "BINARY LOG" if is_renamed else "MASTER"
 
     def create(self) -> None:
+        """Makes the tables with their keys, and rows."""
+        self.declare()
+        for _ in range(4):
+            for table in self.columns:
+                self._try(
+                    f"INSERT IGNORE INTO {table} {_INTO} VALUES {', '.join(self._row() for _ in range(self.size))}"
+                )
+
+    def declare(self) -> None:
         """Makes the tables, then keys between any two of them, cycles and self-references included."""
         for number in range(self.tables):
             self.columns[f"t{number}"] = COLUMNS
@@ -99,11 +108,6 @@ class RandomTables:
         tries = self.tables if self.is_large else (1 if self.shares else 4) * (self.tables + 2)
         for number in range(tries):
             self._try_key(f"f{number}")
-        for _ in range(4):
-            for table in self.columns:
-                self._try(
-                    f"INSERT IGNORE INTO {table} {_INTO} VALUES {', '.join(self._row() for _ in range(self.size))}"
-                )
 
     def _try_key(self, name: str) -> None:
         """Adds a key, unless the server has reasons against it."""
@@ -136,11 +140,19 @@ class RandomTables:
 
     def transaction(self) -> None:
         """Some statements, of which the server refuses what breaks a key."""
+        self.begin()
+        self.end(is_kept=self.chance.random() < 0.9)
+
+    def begin(self) -> None:
+        """The statements of a transaction that is open afterwards."""
         self.database.execute(f"SET foreign_key_checks = {int(self.chance.random() < 0.95)}")
         self.database.execute("BEGIN")
         for _ in range(self.chance.randrange(1, 12 if self.is_large else 6)):
             self._try(self._statement())
-        self.database.execute("COMMIT" if self.chance.random() < 0.9 else "ROLLBACK")
+
+    def end(self, *, is_kept: bool) -> None:
+        """Commits what has begun, or takes it back."""
+        self.database.execute("COMMIT" if is_kept else "ROLLBACK")
 
     def alter(self, number: int) -> None:
         """A statement about a table, or its keys. number: of the statement, for names of keys."""
