@@ -106,7 +106,7 @@ class KindsRunning:
         if name not in self._running:
             kind = KINDS[name]
             folder = self._folder / f"server-{len(self._running)}"
-            server = MySQLServer(folder, OPTIONS | kind.options, build_of(kind.server))
+            server = MySQLServer(folder, {**OPTIONS, **kind.options}, build_of(kind.server))
             self._running[name] = self._stack.enter_context(server)
         return self._running[name]
 
