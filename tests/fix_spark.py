@@ -22,6 +22,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--connect", action="store_true", help="have the session of tests be a Spark Connect server's")
 
 
+def light_session(warehouse: Path) -> SparkSession:
+    """A session of small queries, on two threads. warehouse: a new folder."""
+    conf = {
+        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "2g",
+        # A thousand small queries: compiling each, and then the compiler's code, costs more than it gives back.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
+    }
+    return spark_session(Spark(master="local[2]", conf=conf))
+
+
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The run's only session, on two threads, with its warehouse out of the way. For tests marked ``spark``.
@@ -33,21 +47,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield session
         stop_session(session)
         return
-    warehouse = tmp_path_factory.mktemp("warehouse")
-    session = spark_session(
-        Spark(
-            master="local[2]",
-            conf={
-                "spark.sql.warehouse.dir": str(warehouse),
-                "spark.sql.shuffle.partitions": "2",
-                "spark.driver.memory": "2g",
-                # A thousand small queries: compiling each, and then the compiler's code, costs more than it gives back.
-                "spark.sql.codegen.wholeStage": "false",
-                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-                "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
-            },
-        )
-    )
+    session = light_session(tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
 

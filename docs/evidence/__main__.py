@@ -32,6 +32,9 @@ _PARTS = {
     "faults": "exactly once: no change is lost or doubled, and no position moves without its data | runs of the engine "
     "on generated logs, whose calls to the file system fail, are killed, lose their answers or race, at places chosen "
     "by a seed; after each, all tables are compared with a plain model",
+    "cascades": "what foreign keys do to child rows is derived as the server did it | pipelines over random schemas of "
+    "two to six tables with [foreign keys](limits.md#foreign-keys-that-cascade), random transactions, statements about "
+    "tables, runs that are killed, and replays; after each run every row of every table is compared with the server's",
     "soak": "the same of whole processes, servers and deliveries | writers at real servers, while runs, JVMs, servers, "
     "targets and connections die at random moments; then all rows are compared with the source's",
     "mutants": "the tests notice where a guard of the code is gone | each of the guards in `tests/mutants/guards.yaml` "
@@ -49,6 +52,7 @@ def page() -> str:
     lines = [_HEAD]
     results = {
         "faults": _of_faults,
+        "cascades": _of_cascades,
         "models": _of_models,
         "traces": _of_traces,
         "mutants": _of_mutants,
@@ -66,6 +70,7 @@ def page() -> str:
         lines.append(f"\nWithout a record so far: {', '.join(missing)}.\n")
     details = {
         "faults": _table_of_faults,
+        "cascades": _table_of_cascades,
         "soak": _table_of_soak,
         "mutants": _table_of_mutants,
         "fuzz": _table_of_fuzzers,
@@ -91,6 +96,14 @@ def _of_faults(record: Record) -> str:
     return (
         f"{record['faults']:,} faults in {record['scenarios']:,} scenarios of {len(record['by_layout'])} layouts, "
         f"seeds {first} to {last}: {wrong or 'none'} wrong"
+    )
+
+
+def _of_cascades(record: Record) -> str:
+    first, last = record["seeds"]
+    return (
+        f"{record['parents']:,} updates and deletes of parents, {record['derived']:,} changes derived, with "
+        f"{len(record['by_server'])} kinds of servers, seeds {first} to {last}: {len(record['wrong']) or 'none'} wrong"
     )
 
 
@@ -151,6 +164,31 @@ def _table_of_faults(record: Record) -> str:
     return (
         f"\n## Faults\n\n| kind | injected |\n| --- | --- |\n{kinds}\n| tables | faults |\n| --- | --- |\n{layouts}"
         + (f"\n| run | commit | seeds | faults | minutes |\n| --- | --- | --- | --- | --- |\n{runs}" if runs else "")
+        + (f"\nWrong:\n\n{wrong}" if wrong else "")
+    )
+
+
+_CASCADE_COUNTS = (
+    *("scenarios", "runs", "parents", "derived", "statements about tables", "runs that ended early"),
+    *("runs that were killed", "replays", "rows compared"),
+)
+
+
+def _table_of_cascades(record: Record) -> str:
+    rows = "".join(
+        f"| {server} | {' | '.join(f'{counted.get(name, 0):,}' for name in _CASCADE_COUNTS)} |\n"
+        for server, counted in record["by_server"].items()
+    )
+    heads = [name.replace("parents", "updates and deletes of parents") for name in _CASCADE_COUNTS]
+    wrong = "".join(f"- {text}\n" for text in record["wrong"])
+    runs = "".join(
+        f"| {run['date']} | `{run['commit']}` | {run['seeds'][0]} to {run['seeds'][1]} | {run['derived']:,} | "
+        f"{run['seconds'] / 60:.0f} |\n"
+        for run in record["runs"]
+    )
+    return (
+        f"\n## Cascades\n\n| server | {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 1)}\n{rows}\n"
+        f"| run | commit | seeds | derived | minutes |\n| --- | --- | --- | --- | --- |\n{runs}"
         + (f"\nWrong:\n\n{wrong}" if wrong else "")
     )
 

@@ -55,9 +55,16 @@ class ImagePair:
 
 @dataclass(frozen=True, slots=True)
 class DerivedChange:
-    """A change that a server made by a foreign key. before: the row that it met; after: None where it deleted it."""
+    """A change that a server made by a foreign key.
+
+    Attributes:
+        identity: of the row in its table, before the change.
+        before: the row that it met.
+        after: None where it deleted it.
+    """
 
     reference: Reference
+    identity: Key
     before: Row
     after: Row | None
 
@@ -206,17 +213,18 @@ class Derivation:
             effect = None if is_deleted else tuple(new_values.items())
             if reference.child in self._sharing:
                 self._shared.searches[reference.child].append((reference, weights, effect, cause))
-            for row in self._referring_rows(reference, weights):
+            has_children = reference.child in self._by_parent
+            for identity, row in self._referring_rows(reference, weights):
                 if reference.child in self._sharing:
-                    met = reference.child, self._lookups.identity(reference.child, row)
-                    self._shared.met.setdefault(met, (row, reference, effect, cause))
+                    self._shared.met.setdefault((reference.child, identity), (row, reference, effect, cause))
                 new_row = None if is_deleted else {**row, **new_values}
-                self._note(reference.child, row, new_row)
-                yield DerivedChange(reference, row, new_row)
-                yield from self._consequences(reference.child, row, new_row)
+                self._note(reference.child, row, new_row, identity)
+                yield DerivedChange(reference, identity, row, new_row)
+                if has_children:
+                    yield from self._consequences(reference.child, row, new_row)
 
-    def _referring_rows(self, reference: Reference, weights: Weights) -> Iterator[Row]:
-        """The rows of a child that refer to a parent's row, each as it is when its turn comes.
+    def _referring_rows(self, reference: Reference, weights: Weights) -> Iterator[tuple[Key, Row]]:
+        """The rows of a child that refer to a parent's row, with identity, each as it is when its turn comes.
 
         weights: of the parent's values.
         """
@@ -226,7 +234,7 @@ class Derivation:
             if row is None or identity not in referring:
                 continue  # what followed from this change before has met it
             for _ in range(copies.counts[identity] if copies else 1):
-                yield row
+                yield identity, row
 
     def _children(self, reference: Reference, weights: Weights) -> list[Key]:
         """The rows of a child that refer to a parent's row, or did."""
@@ -239,8 +247,10 @@ class Derivation:
             else:
                 rows = self._rows[reference.child]
                 for row in located:
-                    if self._lookups.identity(reference.child, row) not in rows:
-                        self._note(reference.child, None, row)
+                    identity = self._lookups.identity(reference.child, row)
+                    if identity not in rows:
+                        rows[identity] = row
+                        self._refer(reference.child, identity, row)
         return list(self._referring[reference, weights])
 
     def _count_located(self, table: TableName, located: Iterable[Row]) -> None:
@@ -254,8 +264,8 @@ class Derivation:
                 self._refer(table, identity, row)
         copies.located |= new
 
-    def _note(self, table: TableName, before: Row | None, after: Row | None) -> None:
-        """Has the rows of a child as a change leaves them."""
+    def _note(self, table: TableName, before: Row | None, after: Row | None, known: Key | None = None) -> None:
+        """Has the rows of a child as a change leaves them. known: the identity before, where it is known."""
         # A row is found by the weights that it has now, and by no others.
         references = self._by_child.get(table)
         if table in self._copies:
@@ -269,7 +279,7 @@ class Derivation:
             return
         rows = self._rows[table]
         if before is not None:
-            identity = self._lookups.identity(table, before)
+            identity = self._lookups.identity(table, before) if known is None else known
             rows[identity] = None
             for reference in references:
                 weights = self._lookups.weights(table, reference.key.columns, before)

@@ -5,7 +5,7 @@ Put here: weights of rows, and of Arrow columns. Not here: when values are equal
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,13 @@ def row_of(names: Sequence[str], cells: Row, raw: Any) -> dict[str, Any]:
     return {name.casefold(): cells[name] for name in names} | {RAW: raw}
 
 
+def rows_of(names: Sequence[str], cells: pa.Table | pa.RecordBatch, raws: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows as ``row_of`` has them. cells: their columns, in the order of the names."""
+    keys = (*(name.casefold() for name in names), RAW)
+    columns = [column.to_pylist() for column in cells.columns]
+    return [dict(zip(keys, row, strict=True)) for row in zip(*columns, raws, strict=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
     """Columns of a table that a foreign key is of, with what is compared in the place of their values.
@@ -41,6 +48,10 @@ class KeyColumns:
     weighers: tuple[Callable[[Any], Hashable], ...]
     is_text: tuple[bool, ...]
     comparisons: tuple[str, ...]
+    _has_text: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_has_text", any(self.is_text))
 
     @classmethod
     def of(cls, definition: TableDefinition, names: Sequence[str]) -> "KeyColumns":
@@ -70,7 +81,7 @@ class KeyColumns:
         values = tuple([row[name] for name in self.names])
         if None in values:
             return None
-        if not any(self.is_text):
+        if not self._has_text:
             return values
         try:
             return tuple(weigh(value) for weigh, value in zip(self.weighers, values, strict=True))

@@ -14,7 +14,7 @@ from spark_jobs.binlog import Decoder, TableDefinition, TableName, definitions_o
 from spark_jobs.binlog.events.types import CASCADES_LOGGED, NO_FOREIGN_KEY_CHECKS
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.cascades.derivation import ImagePair
-from spark_jobs.cascades.key_columns import row_of
+from spark_jobs.cascades.key_columns import rows_of
 from spark_jobs.cascades.parent_changes import Named, boundary_before
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position
@@ -112,12 +112,17 @@ def _rows(
     raws = [
         [None] * len(changes) if texts is None else texts.to_pylist() for texts in (changes.raw, changes.before_raw)
     ]
-    columns = (changes.op, changes.offset, changes.row, changes.flags, changes.committed_at, changes.gtid)
-    images = (changes.after.to_pylist(), changes.before.to_pylist())
-    cells = zip(*(column.to_pylist() for column in columns), *images, *raws, strict=True)
-    for op, offset, row, flags, committed_at, gtid, after, before, raw, before_raw in cells:
-        image = row_of(names, after, raw)
-        old = image if op == _DELETE else None if op == _INSERT else row_of(names, before, before_raw)
+    ops, *columns = (
+        column.to_pylist()
+        for column in (changes.op, changes.offset, changes.row, changes.flags, changes.committed_at, changes.gtid)
+    )
+    images = rows_of(names, changes.after, raws[0])
+    # Of a DELETE the image after is the row as it was.
+    has_updates = not {_INSERT, _DELETE}.issuperset(ops)
+    old_images = rows_of(names, changes.before, raws[1]) if has_updates else images
+    cells = zip(ops, *columns, images, old_images, strict=True)
+    for op, offset, row, flags, committed_at, gtid, image, old_image in cells:
+        old = image if op == _DELETE else None if op == _INSERT else old_image
         event = Position(begin.file, offset, begin.stretch)
         is_unlogged = not flags & (NO_FOREIGN_KEY_CHECKS | CASCADES_LOGGED)
         change = ImagePair(definition.name, old, None if op == _DELETE else image)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.cascades import child_index
 from spark_jobs.cascades.derivation import Row, Weights
-from spark_jobs.cascades.key_columns import KeyColumns, row_of
+from spark_jobs.cascades.key_columns import KeyColumns, rows_of
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import TableStopped
@@ -38,11 +38,11 @@ class MirrorRows:
 
     snapshot: Snapshot | None
     current: Mapping[str, object] = field(default_factory=dict)
+    is_empty: bool = field(init=False)
     _found: dict[tuple[str, ...], dict[Weights, list[Row]]] = field(default_factory=lambda: defaultdict(dict))
 
-    @property
-    def is_empty(self) -> bool:
-        return self.snapshot is None or all(file.num_rows == 0 for file in self.snapshot.files)
+    def __post_init__(self) -> None:
+        self.is_empty = self.snapshot is None or all(file.num_rows == 0 for file in self.snapshot.files)
 
     def located(self, columns: KeyColumns, weights: Weights) -> Iterable[Row]:
         """The rows whose columns weigh so. Raises TableStopped, LakeError."""
@@ -60,12 +60,13 @@ class MirrorRows:
         if not missing:
             return []
         for file in self.snapshot.files if self.snapshot else ():
-            for row in self._rows_in(file, columns, missing.keys()):
-                missing[columns.weights(row) or ()].append(row)
+            for weights, row in self._rows_in(file, columns, missing.keys()):
+                missing[weights].append(row)
         known.update(missing)
         return [row for rows in missing.values() for row in rows]
 
-    def _rows_in(self, file: DataFile, columns: KeyColumns, wanted: Collection[Weights]) -> list[Row]:
+    def _rows_in(self, file: DataFile, columns: KeyColumns, wanted: Collection[Weights]) -> list[tuple[Weights, Row]]:
+        """The rows of a file whose columns weigh as one of some, each with its weights."""
         assert self.snapshot is not None
         schema = self.snapshot.schema
         by_name = {name.casefold(): name for name in schema.names}
@@ -81,9 +82,13 @@ class MirrorRows:
             return []
         # Whole rows of what may be meant.
         stored = [name for name in schema.names if name not in _ADDED]
-        rows = data_files.read_rows(self.snapshot.path, file, numbers, stored, schema).to_pylist()
-        cells = [row_of([name for name in stored if name != _STORED_RAW], row, row[_STORED_RAW]) for row in rows]
-        return [row for row in cells if self._is_current(row) and columns.weights(row) in wanted]
+        cells = data_files.read_rows(self.snapshot.path, file, numbers, stored, schema)
+        raws = cells.column(_STORED_RAW).to_pylist()
+        rows = rows_of([name for name in stored if name != _STORED_RAW], cells.drop_columns(_STORED_RAW), raws)
+        if self.current:
+            rows = [row for row in rows if self._is_current(row)]
+        pairs = ((columns.weights(row), row) for row in rows)
+        return [(weights, row) for weights, row in pairs if weights is not None and weights in wanted]
 
     def _is_current(self, row: Row) -> bool:
         return all(row[name] == value for name, value in self.current.items())

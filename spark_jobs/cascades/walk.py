@@ -283,8 +283,7 @@ class Walk:
         changes = self._derivation.follow(row.change, cascades=cascades)
         first = self._counts.get(row.at, FIRST_DERIVED_ROW)
         for number, derived in enumerate(changes, first):
-            identity = self._identity_of(derived.table, derived.before)
-            self._by_row[derived.table, identity].append(len(self._pending))
+            self._by_row[derived.table, derived.identity].append(len(self._pending))
             self._pending.append(_Pending(derived, row.at, number, row.committed_at, row.gtid))
         if changes:
             self._counts[row.at] = first + len(changes)
@@ -400,7 +399,7 @@ class Walk:
         if not stored.is_empty:
             columns = self._key_columns(name, reference.key.columns)
             for row in stored.located(columns, weights):
-                if self._identity_of(name, row) not in met:
+                if not met or self._identity_of(name, row) not in met:
                     yield row
         if reference not in self._met_by:
             by_weights = self._met_by[reference] = {}
@@ -443,8 +442,8 @@ def _in_small(key: ForeignKey) -> ForeignKey:
 def _image(rows: Sequence[Row | None], definition: TableDefinition) -> pa.RecordBatch:
     names = definition.column_names()
     arrays = [
-        pa.array([None if row is None else row[name.casefold()] for row in rows], column.arrow)
-        for name, column in zip(names, definition.columns, strict=True)
+        pa.array([None if row is None else row[name] for row in rows], column.arrow)
+        for name, column in zip([name.casefold() for name in names], definition.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, names=names)
 

@@ -1,6 +1,7 @@
 """Runs what the page of evidence is about, and writes what came of it: ``make evidence``.
 
     python -m tests.evidence faults [FAULTS]           injected faults over all layouts, until there are so many in all
+    python -m tests.evidence cascades [CHANGES]        random foreign keys, until so many changes are derived in all
     python -m tests.evidence traces [SCENARIOS]        runs with faults, held against the models
     python -m tests.evidence models [small|full]       states of the models, and their mutants
     python -m tests.evidence mutants [PART OF A NAME]  guards of the code taken away
@@ -9,8 +10,8 @@
     python -m tests.evidence corpus                    cases of the corpus that this decoder reads as their servers said
 
 Each writes a record in docs/evidence, with the date, the commit and the command, and then the page: again and again
-while it runs, so that one that is ended keeps what it has. Faults and mutants go on where the record ends; a removed
-record begins again. Exits with 1 where something was wrong, which is in the record too.
+while it runs, so that one that is ended keeps what it has. Faults, cascades and mutants go on where the record ends; a
+removed record begins again. Exits with 1 where something was wrong, which is in the record too.
 """
 
 import json
@@ -21,13 +22,14 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from docs.evidence.__main__ import FOLDER, write_page
-from tests.evidence.records import Record, corpus, faults, fuzz, models, mutants, say, soak, traces
+from tests.evidence.records import Record, cascades, corpus, faults, fuzz, models, mutants, say, soak, traces
 from tests.mutants.judging import ROOT
 
 PARTS: dict[str, Callable[..., Iterator[Record]]] = {
     "models": models,
     "traces": traces,
     "faults": faults,
+    "cascades": cascades,
     "mutants": mutants,
     "fuzz": fuzz,
     "soak": soak,

@@ -7,6 +7,7 @@ Put here: running and counting. Not here: where records are written (__main__.py
 """
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,10 +23,13 @@ from typing import Any
 from corpus.judge import RIGHT, judge
 from corpus.run import Here, cases
 from spec.check import MODELS, MUTANTS, check, check_mutant
+from tests import cascade_campaign
 from tests.delivery_soak import soak_of_deliveries
+from tests.engine_tasks import in_this_process
 from tests.faults import leases, runs
 from tests.faults.campaign import play
 from tests.faults.tracing import Trace, first_rejection
+from tests.fix_spark import light_session
 from tests.fuzz.targets import TARGETS
 from tests.mutants.guards import GUARDS
 from tests.mutants.judging import ROOT, Judge, digest_of
@@ -34,6 +38,9 @@ from tests.soak import soak as soak_of_runs
 _SEEDS = 4
 """Seeds of each layout in a part of the faults."""
 _FIRST_SEED = 5000
+_RUNS = 8
+"""Of a pipeline over random foreign keys, before the last one."""
+_COUNTED = ("derived", "parents")
 Record = dict[str, Any]
 
 
@@ -48,7 +55,7 @@ def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record
     by_layout, kinds = Counter[str](before.get("by_layout", {})), Counter[str](before.get("by_kind", {}))
     scenarios, wrong = before.get("scenarios", 0), list[str](before.get("wrong", []))
     first, last = before.get("seeds", [_FIRST_SEED, _FIRST_SEED - 1])
-    runs_before, began, first_here = _runs_of(before), time.monotonic(), last + 1
+    runs_before, began, first_here = _runs_of(before, "faults"), time.monotonic(), last + 1
     counted_before = kinds.total()
     while kinds.total() < enough:
         seeds = range(last + 1, last + 1 + _SEEDS)
@@ -80,11 +87,11 @@ def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record
         }
 
 
-def _runs_of(record: Record) -> list[Record]:
-    """The runs that a record of faults is made of."""
+def _runs_of(record: Record, counted: str) -> list[Record]:
+    """The runs that a record is made of. counted: the member that adds up."""
     if not record:
         return []
-    single_run = {name: record[name] for name in ("commit", "date", "command", "seeds", "faults", "seconds")}
+    single_run = {name: record[name] for name in ("commit", "date", "command", "seeds", counted, "seconds")}
     return list(record.get("runs") or [single_run])
 
 
@@ -93,6 +100,51 @@ def _played(scenario: tuple[str, int]) -> tuple[Counter[str], list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         by_kind, _, wrong = play(range(seed, seed + 1), Path(folder), layout=layout)
     return by_kind, [f"{layout}: {text}" for text in wrong]
+
+
+def cascades(before: Record, run: Record, count: str = "100000") -> Iterator[Record]:
+    """Pipelines over random foreign keys with each server, seed after seed behind those of the record.
+
+    Until so many changes are derived, and twice as many updates and deletes of parents are in the logs.
+    """
+    by_server = {name: Counter[str](before.get("by_server", {}).get(name, {})) for name in cascade_campaign.KINDS}
+    wrong, runs_before = list[str](before.get("wrong", [])), _runs_of(before, "derived")
+    first, last = before.get("seeds", [_FIRST_SEED, _FIRST_SEED - 1])
+    derived_before, began, first_here, enough = before.get("derived", 0), time.monotonic(), last + 1, int(count)
+    derived = parents = 0
+    with tempfile.TemporaryDirectory() as folder, in_this_process():
+        spark = light_session(Path(folder, "warehouse"))
+        with cascade_campaign.KindsRunning(Path(folder)) as running:
+            while derived < enough or parents < 2 * enough:
+                last += 1
+                for name, counted in by_server.items():
+                    case = cascade_campaign.Case(name, last, _RUNS, cascade_campaign.LARGE, kills=True)
+                    lake = Path(folder, "lake")
+                    lake.mkdir()
+                    counted["scenarios"] += 1
+                    try:
+                        counted.update(cascade_campaign.play(case, spark, running.get(name), lake))
+                    except Exception as error:  # noqa: BLE001 - whatever ended a run is in the record
+                        wrong.append(f"{case}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+                    shutil.rmtree(lake)
+                    say(f"{case}: {dict(counted)}")
+                derived, parents = (sum(counted[name] for counted in by_server.values()) for name in _COUNTED)
+                say(f"{parents:,} changes of parents, {derived:,} derived, {len(wrong)} wrong")
+                this_run = run | {
+                    "seeds": [first_here, last],
+                    "derived": derived - derived_before,
+                    "seconds": round(time.monotonic() - began),
+                }
+                yield {
+                    "parents": parents,
+                    "derived": derived,
+                    "seeds": [first, last],
+                    "by_server": {name: dict(counted) for name, counted in by_server.items()},
+                    "runs": [*runs_before, this_run],
+                    "seconds_before": before.get("seconds", 0),
+                    "wrong": wrong,
+                }
+        spark.stop()
 
 
 def models(_before: Record, _run: Record, size: str = "full") -> Iterator[Record]:

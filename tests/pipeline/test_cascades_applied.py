@@ -1,9 +1,8 @@
 """Child rows with ``on_cascade: apply``: silver and downstream are the server's, whatever foreign keys did."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -14,16 +13,16 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.log.position import Position, Range
+from spark_jobs.log.position import Range
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.cascade_step import CascadeStep
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.pipeline.unlogged_changes import cascades, unlogged_changes_of
-from tests.cascading import RandomTables
-from tests.fix_mysql import database_of
-from tests.fix_pipeline import SOURCE, Shop, require_same
-from tests.fix_servers import Servers, telling
+from tests.cascade_campaign import KINDS, LARGE, Case, KindsRunning, play, run
+from tests.cascading import FEW
+from tests.fix_pipeline import SOURCE, Shop
+from tests.fix_servers import build_or_skip
 from tests.twin_cases import FIRST_SEED
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -42,14 +41,6 @@ TABLES = (
 
 
 FAMILY = ("p", "c", "g")
-
-
-def run(shop: Shop, pipeline: Pipeline, tables: Collection[str] = FAMILY) -> None:
-    """A run, after which the tables are the server's."""
-    _, outcome = shop.run(pipeline)
-    assert not outcome.stopped
-    for table in tables:
-        require_same(shop, pipeline, table)
 
 
 @pytest.fixture
@@ -77,10 +68,10 @@ def test_children_are_the_servers_after_each_run(family: Shop) -> None:
     fill(family)
     family.execute("DELETE FROM p WHERE id = 1")
     pipeline = family.pipeline(on_cascade="apply")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     # By rows that are in the lake, in a run without a logged row of a child.
     family.execute("UPDATE p SET id = 20 WHERE id = 2", "DELETE FROM p WHERE id = 3")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     assert family.merged(pipeline, "c") == [(2, 20, 0), (4, 4, 0), (5, 4, 0)]
     # A derived change stands at its parent's event, behind its rows.
     rows = {
@@ -93,7 +84,7 @@ def test_children_are_the_servers_after_each_run(family: Shop) -> None:
 def test_changes_of_a_transaction_count_in_their_order(family: Shop) -> None:
     fill(family)
     pipeline = family.pipeline(on_cascade="apply")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     family.execute(
         "BEGIN",
         "UPDATE c SET pid = 2 WHERE id = 1",  # it leaves its parent before that goes
@@ -105,17 +96,17 @@ def test_changes_of_a_transaction_count_in_their_order(family: Shop) -> None:
         "INSERT INTO c VALUES (6, 1, 9)",
         "COMMIT",
     )
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     assert (6, 1, 9) in family.merged(pipeline, "c")
 
 
 def test_events_of_sessions_that_check_no_foreign_keys_derive_nothing(family: Shop) -> None:
     fill(family)
     pipeline = family.pipeline(on_cascade="apply")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     family.execute("SET foreign_key_checks = 0", "DELETE FROM p WHERE id IN (1, 2)", "SET foreign_key_checks = 1")
     family.execute("DELETE FROM p WHERE id = 3")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     assert [row[0] for row in family.merged(pipeline, "c")] == [1, 2, 4, 5]
 
 
@@ -134,20 +125,20 @@ def test_statements_about_children_count_where_they_are(family: Shop) -> None:
         "DELETE FROM p WHERE id = 4",
     )
     pipeline = family.pipeline(on_cascade="apply")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     assert family.merged(pipeline, "c") == [(2, 20, 0, 3), (4, None, 0, 3), (5, None, 0, 3)]
     # By rows that are in the lake.
     family.execute("INSERT INTO p VALUES (4, 0)", "UPDATE c SET parent = 4 WHERE id = 4")
     family.execute("ALTER TABLE c DROP COLUMN w", "DELETE FROM p WHERE id = 4", "TRUNCATE TABLE g")
     family.execute("INSERT INTO g VALUES (7, 4)", "DELETE FROM c WHERE id = 4")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     assert family.merged(pipeline, "g") == [(7, None)]
 
 
 def test_runs_that_end_early_replays_and_rebuilds_come_to_the_same_rows(family: Shop) -> None:
     fill(family)
     pipeline = family.pipeline(on_cascade="apply")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     family.execute("UPDATE p SET id = 20 WHERE id = 2", "DELETE FROM p WHERE id = 1")
     # It ends once the changes are derived, and another one once they are in silver.
     extract_source(family.spark, pipeline, SOURCE)
@@ -162,7 +153,7 @@ def test_runs_that_end_early_replays_and_rebuilds_come_to_the_same_rows(family: 
     extract_source(family.spark, pipeline, SOURCE)
     compact_source(family.spark, pipeline, SOURCE)
     family.execute("DELETE FROM p WHERE id = 4")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     # From the log again: what was derived is there, though the children are not any more.
     before = {table: silver_rows(pipeline, family, table) for table in FAMILY}
     within = Range(family.start, family.end())
@@ -172,7 +163,7 @@ def test_runs_that_end_early_replays_and_rebuilds_come_to_the_same_rows(family: 
     for table in ("c", "g"):
         plan = plan_reset(pipeline, SOURCE, f"{family.database.name}.{table}")
         reset(pipeline, SOURCE, plan)
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
 
 
 def test_a_table_that_refers_to_itself(shop: Shop, tasks_here: None) -> None:
@@ -188,75 +179,29 @@ def test_a_table_that_refers_to_itself(shop: Shop, tasks_here: None) -> None:
     assert shop.merged(pipeline, "t") == [(3, None, 0), (4, 3, 0), (5, None, 0)]
 
 
-COLLATIONS = {
-    "mysql-8.0": ("utf8mb4_0900_ai_ci", "latin1_swedish_ci", "utf8mb4_general_ci", "utf8mb4_bin"),
-    "mysql-5.7": ("utf8mb4_unicode_ci", "latin1_general_ci"),
-    "mysql-9.7": ("utf8mb4_0900_ai_ci",),
-    "mariadb-11.4": ("utf8mb4_uca1400_ai_ci", "utf8mb4_general_ci", "latin1_swedish_ci"),
-}
-SHORT = ("mysql-8.0", "mariadb-11.4")
-"""Servers whose first collation is tried with few transactions in CI."""
-
-
 def cases() -> list[ParameterSet]:
-    """Server, collation, seed, and runs of the pipeline: short ones, and long ones at night."""
-    seeds = range(FIRST_SEED + 1, FIRST_SEED + 1 + int(os.environ.get("STRATALOG_RUNS", "5")))
-    short = [pytest.param(server, COLLATIONS[server][0], FIRST_SEED, 4, id=f"{server}-short") for server in SHORT]
+    """Short ones of two servers in CI, and at night long ones of every server."""
+    seeds = range(FIRST_SEED + 1, FIRST_SEED + 1 + int(os.environ.get("STRATALOG_RUNS", "2")))
+    short = [pytest.param(Case(kind, FIRST_SEED - 1, 4), id=f"{kind}-short") for kind in ("MySQL 8.0", "MariaDB 11.4")]
     return short + [
-        pytest.param(server, collation, seed, 25, id=f"{server}-{collation}-{seed}", marks=pytest.mark.long)
-        for server, collations in COLLATIONS.items()
-        for collation in collations
+        pytest.param(Case(kind, seed, runs, size, kills=True), id=f"{kind}-{seed}-{size}", marks=pytest.mark.long)
+        for kind in KINDS
         for seed in seeds
+        for runs, size in ((25, FEW), (8, LARGE))
     ]
 
 
-def replay(shop: Shop, pipeline: Pipeline, ends: Sequence[Position], chance: Random) -> None:
-    """A part of the log again, whichever came before it."""
-    begin, end = sorted(chance.sample(range(len(ends)), 2))
-    replayed = backfill_source(shop.spark, pipeline, SOURCE, Range(ends[begin], ends[end]), lambda _: True)
-    assert not replayed.stopped
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KindsRunning]:
+    with KindsRunning(tmp_path_factory.mktemp("kinds")) as running:
+        yield running
 
 
-@pytest.mark.parametrize("server, collation, seed, runs", cases())
+@pytest.mark.parametrize("case", cases())
 def test_random_children_are_the_servers_after_each_run(
-    server: str,
-    collation: str,
-    seed: int,
-    runs: int,
-    spark: SparkSession,
-    servers: Servers,
-    tmp_path: Path,
-    tasks_here: None,
-    summary: list[str],
+    case: Case, spark: SparkSession, kinds: KindsRunning, tmp_path: Path, tasks_here: None, summary: list[str]
 ) -> None:
-    running = servers.get(server)
-    with telling(running, None if server == "mysql-5.7" else "FULL"), database_of(running) as database:
-        database.execute("SET NAMES utf8mb4")
-        chance = Random(f"{server} {collation} {seed}")
-        text = f"VARCHAR(8) CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}"
-        tables = RandomTables(database, chance, text)
-        shop = Shop(spark, database, tmp_path, Position(*tables.after().end))
-        tables.create()
-        pipeline = shop.pipeline(on_cascade="apply", live=server == "mysql-5.7")
-        ends = [shop.start]
-        for number in range(runs):
-            if number:
-                for _ in range(chance.randrange(1, 20)):
-                    tables.transaction()
-            if chance.random() < 0.3:
-                tables.alter(number)
-            # Some runs end before they have merged, or compacted, what they have.
-            extract_source(spark, pipeline, SOURCE)
-            if chance.random() < 0.2:
-                compact_source(spark, pipeline, SOURCE)
-            if chance.random() < 0.2:
-                continue
-            run(shop, pipeline, tables.columns)
-            ends.append(Position(*tables.after().end))
-            if len(ends) > 2 and chance.random() < 0.2:
-                replay(shop, pipeline, ends, chance)
-                run(shop, pipeline, tables.columns)
-        run(shop, pipeline, tables.columns)
-        derived = sum(row["changes"] for row in lake_of(pipeline).cascades(SOURCE).rows(columns=["changes"]))
-    summary.append(f"cascades applied, {server}, {collation}, seed {seed}: {derived} derived changes")
-    assert derived, "keys that refuse most statements show nothing"
+    build_or_skip(KINDS[case.kind].server)
+    counted = play(case, spark, kinds.get(case.kind), tmp_path)
+    summary.append(f"cascades applied, {case}: {dict(counted)}")
+    assert bool(counted["derived"]) != KINDS[case.kind].logs_cascades, "keys that refuse most statements show nothing"

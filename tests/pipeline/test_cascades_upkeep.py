@@ -23,8 +23,9 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.row_history.trace import Selection, TableTrace
 from spark_jobs.row_history.undo import Undo
+from tests.cascade_campaign import run
 from tests.fix_pipeline import SOURCE, Shop
-from tests.pipeline.test_cascades_applied import TABLES, fill, run
+from tests.pipeline.test_cascades_applied import FAMILY, TABLES, fill
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -42,27 +43,27 @@ def test_derived_changes_go_with_their_log_and_it_is_not_replayed_without_them(s
     fill(shop)
     shop.execute("DELETE FROM p WHERE id = 1")
     pipeline = shop.pipeline(on_cascade="apply", retention={"bronze": "1d"})
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     old = shop.end()
     shop.execute("FLUSH BINARY LOGS", "DELETE FROM p WHERE id = 2")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     assert derived(shop, pipeline) == [("c", old.file), ("g", old.file), ("c", shop.end().file), ("g", shop.end().file)]
     gc_source(shop.spark, pipeline, SOURCE, now=datetime.now(UTC) + timedelta(days=2))
     assert {file for _, file in derived(shop, pipeline)} == {shop.end().file}
     # Small files become one, and what is derived goes on.
     shop.execute("DELETE FROM p WHERE id = 3")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     upkeep = maintain_source(shop.spark, pipeline, SOURCE)
     assert upkeep.stopped == {}
     (kept,) = (table for table in upkeep.tables if table.path == lake_of(pipeline).cascades(SOURCE).path)
     assert (kept.files_before, kept.files_after) == (2, 1)
     shop.execute("DELETE FROM p WHERE id = 4")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     # The source still has the older log, and a backfill brings it: of the children not all of it.
     replayed = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, old), lambda _: True)
     assert {name.table for name in replayed.stopped} == {"c", "g"}
     assert all("changes that foreign keys made to its rows before" in text for text in replayed.stopped.values())
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
 
 
 def test_children_are_found_by_an_index_once_their_files_are_large(
@@ -73,21 +74,21 @@ def test_children_are_found_by_an_index_once_their_files_are_large(
     shop.execute(*TABLES)
     fill(shop)
     pipeline = shop.pipeline(on_cascade="apply")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     mirror = lake_of(pipeline).downstream(shop.database.name, "c")
     assert [*index_files.index_files(mirror.path)] == [], "no cascade has touched the table"
     shop.execute("DELETE FROM p WHERE id = 1")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     (index,) = index_files.index_files(mirror.path)
     written = index.stat().st_mtime_ns
     shop.execute("UPDATE p SET id = 20 WHERE id = 2")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     assert index.stat().st_mtime_ns == written
     assert shop.merged(pipeline, "c") == [(2, 20, 0), (3, 3, 0), (4, 4, 0), (5, 4, 0)]
     # Rows moved into another file, which has no index yet.
     maintain_source(shop.spark, pipeline, SOURCE, purge=True)
     shop.execute("DELETE FROM p WHERE id = 4", "ALTER TABLE c MODIFY pid INT NULL COMMENT 'parent'")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     assert shop.merged(pipeline, "c") == [(2, 20, 0), (3, 3, 0)]
 
 
@@ -128,12 +129,12 @@ def test_rows_at_a_position_have_what_foreign_keys_did_and_histories_say_what_th
     shop.execute(*TABLES)
     fill(shop)
     pipeline = shop.pipeline(on_cascade="apply")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     before = shop.end()
     shop.execute("DELETE FROM p WHERE id = 1")
     between = shop.end()
     shop.execute("UPDATE p SET id = 20 WHERE id = 2")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     child, parent = (TableName(shop.database.name, name) for name in ("c", "p"))
     for at, ids in ((before, [1, 2, 3, 4, 4]), (between, [2, 3, 4, 4]), (shop.end(), [3, 4, 4, 20])):
         with tables_at(pipeline, SOURCE, [str(child)], at) as found:
