@@ -27,11 +27,11 @@ that differed from it.
 _PARTS = {
     "models": "the protocol of commits, deliveries and consumer groups is right | [models in TLA+](spec.md), checked "
     "by TLC in every order of steps; each guard is left out once, and TLC has to find what goes wrong",
-    "traces": "the code does what the models do | [traces](spec.md#traces-of-runs) of runs with faults, of tables and "
-    "of consumer groups, are followed by the models event by event",
+    "traces": "the code does what the models do | [traces](spec.md#traces-of-runs) of runs with faults, of tables, "
+    "consumer groups and deliveries, are followed by the models event by event",
     "faults": "exactly once: no change is lost or doubled, and no position moves without its data | runs of the engine "
     "on generated logs, whose calls to the file system fail, are killed, lose their answers or race, at places chosen "
-    "by a seed; after each, all tables are compared with a plain model",
+    "by a seed, and so deliveries and consumer groups; after each, all tables are compared with a plain model",
     "soak": "the same of whole processes, servers and deliveries | writers at real servers, while runs, JVMs, servers, "
     "targets and connections die at random moments; then all rows are compared with the source's",
     "mutants": "the tests notice where a guard of the code is gone | each of the guards in `tests/mutants/guards.yaml` "
@@ -103,7 +103,7 @@ def _of_models(record: Record) -> str:
 
 
 def _of_traces(record: Record) -> str:
-    counts = " and ".join(f"{count:,} of {name}" for name, count in record["traces"].items())
+    counts = ", ".join(f"{count:,} of {name}" for name, count in record["traces"].items())
     return (
         f"{sum(record['traces'].values()):,} traces, {counts}, with {sum(record['events'].values()):,} events: "
         f"{len(record['wrong']) or 'none'} refused"
