@@ -22,7 +22,7 @@ import pymysql
 from pymysql.constants import CR
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.delivery import progress, table_delivery, target
+from spark_jobs.delivery import progress, table_delivery, target, transactions
 from spark_jobs.delivery.deliver import deliver
 from spark_jobs.delivery.progress import Progress, TableId
 from spark_jobs.delivery.target import Connection
@@ -129,7 +129,7 @@ class Scenario:
         """The last one is in between the statements of the one before."""
         self._deliverers, self._calls = 0, _CALLS
         self._sessions: dict[Connection, _Session] = {}
-        self._execute, self._query, self._commit = Connection.execute, Connection.rows, table_delivery.commit
+        self._execute, self._query, self._commit = Connection.execute, Connection.rows, transactions.commit
 
     def play(self) -> list[DeliveryTrace]:
         """What happened to each table. Raises Wrong, and whatever a deliverer must not raise."""
@@ -258,7 +258,7 @@ class Scenario:
 
     def _cut(self, connection: Connection) -> None:
         if connection._connection is not None:
-            connection._connection._force_close()
+            getattr(connection._connection, "_force_close")()  # noqa: B009 - PyMySQL has no public name for it
 
     def _take_over(self) -> None:
         self._acting.append(self._new_deliverer())
