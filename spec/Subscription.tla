@@ -14,6 +14,7 @@ CONSTANTS
   Takeovers,   \* how often a lease ends while its consumer lives, or a consumer dies
   Kept,        \* versions that stay when older ones are removed
   Faults,      \* answers that are lost
+  Renewals,    \* how often a consumer renews its lease
   Off
 
 VARIABLES
@@ -65,33 +66,54 @@ Get(c) ==
   /\ seen' = seen \cup {consumer'[c].given}
   /\ UNCHANGED <<files, newest, acked, left>>
 
-(* lease.py::move, and ::_written_record where an answer was lost. *)
-Move(c, holder, to, next) ==
-  LET mine == consumer[c]
-      known == IF Fits(mine.version) THEN mine.version
-               ELSE IF files[Top].holder = c \/ ~On("ownRecord") THEN Top ELSE 0
-  IN IF known > 0 /\ Fits(known)
-     THEN /\ Write(known, [holder |-> holder, cursor |-> to])
-          /\ \/ Goes(c, [next EXCEPT !.version = known + 1]) /\ acked' = [acked EXCEPT ![c] = to] /\ UNCHANGED left
-             \/ Spend("faults") /\ UNCHANGED <<consumer, acked>>
-     ELSE Goes(c, Away) /\ UNCHANGED <<files, newest, acked, left>>
+(* lease.py::_written_record: upon the version that is known; or where the answer to one's own last write was lost, *)
+(* upon that one.  ::_onward: the group does not go back behind what that one says.                              *)
+Known(c) ==
+  IF Fits(consumer[c].version) THEN consumer[c].version
+  ELSE IF files[Top].holder = c \/ ~On("ownRecord") THEN Top ELSE 0
 
+Onward(c, version, cursor) ==
+  IF On("onward") /\ version # consumer[c].version /\ files[version].cursor > cursor THEN files[version].cursor
+  ELSE cursor
+
+(* Writes, if it may, and goes on as `next` says by the version and the cursor written; or the answer is lost. *)
+Move(c, holder, to, next(_, _), budget) ==
+  LET known == Known(c) IN
+  IF known > 0 /\ Fits(known)
+  THEN LET cursor == Onward(c, known, to) IN
+       /\ Write(known, [holder |-> holder, cursor |-> cursor])
+       /\ \/ Goes(c, next(known + 1, cursor)) /\ left' = budget
+          \/ consumer' = consumer /\ left.faults > 0 /\ left' = [budget EXCEPT !.faults = @ - 1]
+  ELSE Goes(c, Away) /\ left' = budget /\ UNCHANGED <<files, newest>>
+
+Stays(c, version, cursor) == [consumer[c] EXCEPT !.version = version, !.cursor = cursor]
+
+(* lease.py::move. *)
 Ack(c) ==
   /\ consumer[c].at = "has" /\ consumer[c].given > consumer[c].cursor
-  /\ Move(c, c, consumer[c].given, [consumer[c] EXCEPT !.cursor = consumer[c].given]) /\ UNCHANGED seen
+  /\ Move(c, c, consumer[c].given, LAMBDA version, cursor : Stays(c, version, cursor), left)
+  /\ acked' = IF consumer'[c].cursor > consumer[c].cursor THEN [acked EXCEPT ![c] = consumer'[c].cursor] ELSE acked
+  /\ UNCHANGED seen
 
+(* lease.py::_renew: the record as the consumer knows it, so that its age begins again. *)
+Renew(c) ==
+  /\ consumer[c].at = "has" /\ left.renewals > 0
+  /\ Move(c, c, consumer[c].cursor, LAMBDA version, cursor : Stays(c, version, cursor), [left EXCEPT !.renewals = @ - 1])
+  /\ UNCHANGED <<acked, seen>>
+
+(* lease.py::give_up. *)
 GiveUp(c) ==
   /\ consumer[c].at = "has" /\ consumer[c].cursor = LogEnd
-  /\ Move(c, Nobody, consumer[c].cursor, Away) /\ UNCHANGED seen
+  /\ Move(c, Nobody, consumer[c].cursor, LAMBDA version, cursor : Away, left) /\ UNCHANGED <<acked, seen>>
 
 Die(c) == consumer[c].at # "away" /\ Spend("takeovers") /\ Goes(c, Away) /\ UNCHANGED <<files, newest, acked, seen>>
 
 Init ==
   /\ files = [v \in {1} |-> [holder |-> Nobody, cursor |-> 0]] /\ newest = 1
   /\ consumer = [c \in Consumers |-> Away] /\ acked = [c \in Consumers |-> 0] /\ seen = {}
-  /\ left = [takeovers |-> Takeovers, faults |-> Faults]
+  /\ left = [takeovers |-> Takeovers, faults |-> Faults, renewals |-> Renewals]
 
-Next == \E c \in Consumers : Read(c) \/ Take(c) \/ Get(c) \/ Ack(c) \/ GiveUp(c) \/ Die(c)
+Next == \E c \in Consumers : Read(c) \/ Take(c) \/ Get(c) \/ Ack(c) \/ Renew(c) \/ GiveUp(c) \/ Die(c)
 Spec == Init /\ [][Next]_vars
 
 (* Nothing is passed over: what the group stands behind was delivered. *)
@@ -100,5 +122,9 @@ NothingSkipped == \A e \in 1 .. files[Top].cursor : e \in seen
 Confirmed == \A c \in Consumers : acked[c] <= files[Top].cursor
 (* Versions are not given twice, so that who holds the newest is the only one that can write. *)
 Newest == Top = newest
-Forward == [][files'[newest'].cursor >= files[newest].cursor]_<<files, newest>>
+(* It goes forward, and to another consumer only when that one takes it: not to one that goes on as if it had it. *)
+Forward ==
+  [][/\ files'[newest'].cursor >= files[newest].cursor
+     /\ files'[newest'].holder \in {files[newest].holder, Nobody} \cup {c \in Consumers : consumer[c].at # "has"}
+    ]_<<files, newest>>
 =============================================================================

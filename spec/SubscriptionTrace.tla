@@ -43,6 +43,11 @@ Moved(e) ==
      ELSE UNCHANGED <<files, newest, consumer>>
   /\ UNCHANGED <<acked, seen>>
 
+(* lease.py::_renew: the group stays where the consumer knows it, or where its own write without an answer moved it. *)
+Renewed(e) ==
+  /\ Moved(e)
+  /\ e.ok => e.cursor = IF files[e.upon].cursor > Mine(e).cursor THEN files[e.upon].cursor ELSE Mine(e).cursor
+
 (* subscription.py::get_without_ack: the entry after those that were given. *)
 Given(e) ==
   /\ Mine(e).at = "has" /\ e.cursor = Mine(e).given + 1
@@ -65,6 +70,7 @@ Gone(e) == Goes(e.connection, Away) /\ UNCHANGED <<files, newest, acked, seen>>
 Happens(e) ==
   CASE e.kind = "take" -> Taken(e)
     [] e.kind = "move" -> Moved(e)
+    [] e.kind = "renew" -> Renewed(e)
     [] e.kind = "get" -> Given(e)
     [] e.kind = "rollback" -> Again(e)
     [] e.kind = "confirmed" -> Answer(e)

@@ -99,7 +99,7 @@ _DELIVERY = Model(
 )
 _SUBSCRIPTION = Model(
     "Subscription",
-    {"LogEnd": 2, "Consumers": {"c1", "c2"}, "Takeovers": 2, "Kept": 2, "Faults": 1},
+    {"LogEnd": 2, "Consumers": {"c1", "c2"}, "Takeovers": 2, "Kept": 2, "Faults": 1, "Renewals": 1},
     ("NothingSkipped", "Confirmed", "Newest"),
     ("Forward",),
 )
@@ -124,7 +124,7 @@ MODELS: dict[str, dict[str, Model]] = {
         "a reader and gc": _LAKE.within(Removals=2, Groups=1, Faults=1, **_ONE),
         "delivery, one transaction": _DELIVERY.within(Versions=3, Faults=3, Takeovers=3),
         "delivery, open windows": _DELIVERY.within(Versions=3, Parts=3, Faults=3, Takeovers=3),
-        "subscription": _SUBSCRIPTION.within(LogEnd=4, Takeovers=4, Faults=2),
+        "subscription": _SUBSCRIPTION.within(LogEnd=3, Takeovers=3, Faults=2),
     },
 }
 
@@ -155,6 +155,7 @@ MUTANTS = [
     Mutant("subscription", "exclusive", ("Confirmed", "NothingSkipped", "Newest", "Forward")),
     Mutant("subscription", "newest", ("Confirmed", "NothingSkipped", "Newest", "Forward")),
     Mutant("subscription", "ownRecord", ("Confirmed", "NothingSkipped", "Newest", "Forward")),
+    Mutant("subscription", "onward", ("Forward",)),
     Mutant("subscription", "inOrder", ("NothingSkipped",)),
 ]
 

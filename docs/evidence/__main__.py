@@ -27,11 +27,11 @@ that differed from it.
 _PARTS = {
     "models": "the protocol of commits, deliveries and consumer groups is right | [models in TLA+](spec.md), checked "
     "by TLC in every order of steps; each guard is left out once, and TLC has to find what goes wrong",
-    "traces": "the code does what the models do | [traces](spec.md#traces-of-runs) of runs with faults, of tables and "
-    "of consumer groups, are followed by the models event by event",
+    "traces": "the code does what the models do | [traces](spec.md#traces-of-runs) of runs with faults, of tables, "
+    "consumer groups and deliveries, are followed by the models event by event",
     "faults": "exactly once: no change is lost or doubled, and no position moves without its data | runs of the engine "
     "on generated logs, whose calls to the file system fail, are killed, lose their answers or race, at places chosen "
-    "by a seed; after each, all tables are compared with a plain model",
+    "by a seed, and so deliveries and consumer groups; after each, all tables are compared with a plain model",
     "cascades": "what foreign keys do to child rows is derived as the server did it | pipelines over random schemas of "
     "two to six tables with [foreign keys](limits.md#foreign-keys-that-cascade), random transactions, statements about "
     "tables, runs that are killed, and replays; after each run every row of every table is compared with the server's",
@@ -116,7 +116,7 @@ def _of_models(record: Record) -> str:
 
 
 def _of_traces(record: Record) -> str:
-    counts = " and ".join(f"{count:,} of {name}" for name, count in record["traces"].items())
+    counts = ", ".join(f"{count:,} of {name}" for name, count in record["traces"].items())
     return (
         f"{sum(record['traces'].values()):,} traces, {counts}, with {sum(record['events'].values()):,} events: "
         f"{len(record['wrong']) or 'none'} refused"

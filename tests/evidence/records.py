@@ -26,7 +26,7 @@ from spec.check import MODELS, MUTANTS, check, check_mutant
 from tests import cascade_campaign
 from tests.delivery_soak import soak_of_deliveries
 from tests.engine_tasks import in_this_process
-from tests.faults import leases, runs
+from tests.faults import deliveries, leases, runs
 from tests.faults.campaign import play
 from tests.faults.tracing import Trace, first_rejection
 from tests.fix_spark import light_session
@@ -51,7 +51,7 @@ def say(line: str) -> None:
 
 def faults(before: Record, run: Record, count: str = "10000") -> Iterator[Record]:
     """Scenarios over all layouts, seed after seed behind those of the record, until it has so many faults."""
-    layouts, enough = [*runs.LAYOUTS], int(count)
+    layouts, enough = [*runs.LAYOUTS, *_APART], int(count)
     by_layout, kinds = Counter[str](before.get("by_layout", {})), Counter[str](before.get("by_kind", {}))
     scenarios, wrong = before.get("scenarios", 0), list[str](before.get("wrong", []))
     first, last = before.get("seeds", [_FIRST_SEED, _FIRST_SEED - 1])
@@ -98,7 +98,10 @@ def _runs_of(record: Record, counted: str) -> list[Record]:
 def _played(scenario: tuple[str, int]) -> tuple[Counter[str], list[str]]:
     layout, seed = scenario
     with tempfile.TemporaryDirectory() as folder:
-        by_kind, _, wrong = play(range(seed, seed + 1), Path(folder), layout=layout)
+        if layout in _APART:
+            by_kind, wrong = _APART[layout](seed, Path(folder))
+        else:
+            by_kind, _, wrong = play(range(seed, seed + 1), Path(folder), layout=layout)
     return by_kind, [f"{layout}: {text}" for text in wrong]
 
 
@@ -145,6 +148,24 @@ def cascades(before: Record, run: Record, count: str = "100000") -> Iterator[Rec
                     "wrong": wrong,
                 }
         spark.stop()
+
+
+def _played_consumers(seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
+    """Short scenarios of consumer groups; what is right of them is what the model says."""
+    by_kind, traces = leases.play(range(seed * 20, seed * 20 + 20), folder)
+    refused = leases.first_rejection(traces)
+    return by_kind, [f"seed {seed * 20 + refused[0]}, event {refused[1]}: {refused[2]}"] if refused else []
+
+
+def _played_deliveries(seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
+    """Scenarios that share a server, which takes as long to start as one of them."""
+    by_kind, traces, wrong = deliveries.play(range(seed * 4, seed * 4 + 4), folder)
+    refused = deliveries.first_rejection(traces)
+    return by_kind, [*wrong, *([f"{refused[0].title}, event {refused[1]}: {refused[2]}"] if refused else [])]
+
+
+_APART = {"subscriptions": _played_consumers, "deliveries": _played_deliveries}
+"""What is no layout of tables: the scenarios of a seed. Several of them count as one."""
 
 
 def models(_before: Record, _run: Record, size: str = "full") -> Iterator[Record]:
@@ -206,10 +227,12 @@ def _of_guards(judged: Record, seconds: int) -> Record:
     return {"guards": guards, "seconds_before": seconds, "wrong": survivors + missing}
 
 
-def traces(_before: Record, _run: Record, scenarios: str = "850", seeds: str = "2") -> Iterator[Record]:
+def traces(
+    _before: Record, _run: Record, scenarios: str = "850", seeds: str = "2", delivered: str = "20"
+) -> Iterator[Record]:
     """Traces of runs with faults that the models follow.
 
-    scenarios: of consumer groups. seeds: scenarios of the lake, of each layout.
+    scenarios: of consumer groups. seeds: scenarios of the lake, of each layout. delivered: scenarios of deliveries.
     """
     wrong, events, counted = list[str](), Counter[str](), dict[str, int]()
     with tempfile.TemporaryDirectory() as folder:
@@ -220,6 +243,12 @@ def traces(_before: Record, _run: Record, scenarios: str = "850", seeds: str = "
         counted["consumer groups"] = len(of_consumers)
         if refused := leases.first_rejection(of_consumers):
             wrong.append(f"consumers, seed {refused[0]}, event {refused[1]}: {refused[2]}")
+        _, of_deliveries, texts = deliveries.play(range(int(delivered)), Path(folder, "deliveries"))
+        wrong += texts
+        events.update(event.kind for trace in of_deliveries for event in trace.events)
+        counted["deliveries"] = len(of_deliveries)
+        if refused_delivery := deliveries.first_rejection(of_deliveries):
+            wrong.append(f"{refused_delivery[0].title}, event {refused_delivery[1]}: {refused_delivery[2]}")
         lines = Path(folder, "traces")
         lines.mkdir()
         for layout in runs.LAYOUTS:

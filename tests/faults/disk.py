@@ -251,7 +251,8 @@ class Disk:
                     disk.recorder.linked(str(target), content, is_created=False)
                     raise
                 disk.recorder.linked(str(target), content, is_created=True)
-                disk.add_name(Path(target))
+                # The second name is of the same content, durable or not.
+                disk.add_name(Path(target), has_content=str(source) not in disk._contents)
 
             call("link", target, make_link)
 

@@ -44,7 +44,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class LeaseEvent:
-    """One abstract action of a consumer: take, move, get, rollback, confirmed or gone.
+    """One abstract action of a consumer: take, move, renew, get, rollback, confirmed or gone.
 
     connection: its number, from 1 on. upon: the version that a write was planned on. cursor: the entry that it says, or
     that was given. ok: whether the write counts; answered: whether its consumer learned that. frees: whether nobody has
@@ -111,8 +111,8 @@ class Scenario:
         self.counts: Counter[str] = Counter()
         self._consumers: dict[int, Subscription] = {}
         self._connections = 0
-        self._acting: list[tuple[int, bool]] = []
-        """Who writes, and whether it is connected; the last one is in between the others' calls."""
+        self._acting: list[tuple[int, str]] = []
+        """Who writes, and for what: take, move or renew; the last one is in between the others' calls."""
         self._is_over = False
 
     def play(self) -> LeaseTrace:
@@ -148,7 +148,7 @@ class Scenario:
         connection = self._connections
         consumer = Subscription(self.shop.pipeline, SOURCE, self.group, lease=_LEASE)
         self._is_over = self.random.random() < 0.4
-        self._acting.append((connection, False))
+        self._acting.append((connection, "take"))
         try:
             consumer.connect()
         except (Killed, StratalogError):  # another one has it, an answer was lost, or it is gone
@@ -159,7 +159,7 @@ class Scenario:
 
     def _act(self, connection: int, act: Callable[[int], None]) -> None:
         """What a connected consumer does; one that is refused ends."""
-        self._acting.append((connection, True))
+        self._acting.append((connection, "renew" if act == self._renew else "move"))
         try:
             act(connection)
         except LakeError:  # its answer was lost: it goes on
@@ -181,8 +181,10 @@ class Scenario:
             self.events.append(LeaseEvent("confirmed", connection, cursor=self.shop.number(cursor)))
 
     def _renew(self, connection: int) -> None:
+        """As the thread of the lease does once a third of it is over."""
         lease = self._consumers[connection]._connected()
-        lease.move(lease.record.cursor, lease.record.batch)
+        with lease._lock:
+            lease._write_record(lease.record)
 
     def _rollback(self, connection: int) -> None:
         self._consumers[connection].rollback()
@@ -209,9 +211,9 @@ class Scenario:
         def written(records: Records, record: Record) -> Record:
             fault = self.random.choice(KINDS) if self.random.random() < _FAULTS else ""
             self._inject_fault(fault)
-            connection, is_connected = self._acting[-1]
+            connection, kind = self._acting[-1]
             event = LeaseEvent(
-                "move" if is_connected else "take",
+                kind,
                 connection,
                 upon=record.version,
                 cursor=self.shop.number(record.cursor),
@@ -286,6 +288,7 @@ _MODEL = Model(
         "Kept": records_module._KEPT,
         "Takeovers": 0,
         "Faults": 0,
+        "Renewals": 0,
     },
     ("NothingSkipped", "Confirmed", "Newest"),
     ("Forward",),

@@ -60,12 +60,15 @@ def test_the_model_allows_what_consumers_did(tmp_path: Path, summary: list[str])
         (7, lambda events: [*events[:7], replace(events[7], ok=True), *events[8:]]),
         (9, lambda events: [*events[:9], replace(events[9], cursor=0), *events[10:]]),
         (9, lambda events: [*events[:9], events[11], events[10], events[9], *events[12:]]),
+        (9, lambda events: [*events[:9], LeaseEvent("renew", 2, upon=4, cursor=2), *events[9:]]),
+        (10, lambda events: [*events[:10], LeaseEvent("renew", 2, upon=5, cursor=1), *events[10:]]),
         (14, lambda events: [*events[:14], events[13], *events[14:]]),
     ],
     ids=[
         *("nobody took the group", "entries swapped", "more acknowledged than given", "confirmed before it is written"),
         *("a lease that is not over", "one that was overtaken writes", "back behind an acknowledgement"),
-        *("writes swapped", "written again once it is free"),
+        *("writes swapped", "a renewal that acknowledges", "a renewal behind an acknowledgement"),
+        "written again once it is free",
     ],
 )
 def test_the_model_allows_nothing_else(at: int, change: Change) -> None:

@@ -12,7 +12,7 @@ import re
 import tempfile
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count, pairwise
@@ -287,5 +287,9 @@ def _members(event: Event) -> dict[str, Any]:
 
 def _tla(members: Mapping[str, Any]) -> str:
     """A record of TLA+."""
-    texts = {str: '"{}"'.format, bool: lambda value: str(value).upper()}
+    texts: dict[type, Callable[[Any], str]] = {
+        str: '"{}"'.format,
+        bool: lambda value: str(value).upper(),
+        set: lambda value: f"{{{', '.join(map(str, sorted(value)))}}}",
+    }
     return f"[{', '.join(f'{name} |-> {texts.get(type(value), str)(value)}' for name, value in members.items())}]"

@@ -16,6 +16,36 @@ def test_directories_are_durable_with_their_names(tmp_path: Path, monkeypatch: p
     assert len(synced) == 2
 
 
+@pytest.fixture
+def durable_steps(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What is synced, as the bytes of a file or the names of a folder at that moment, and ``link``, in order."""
+    steps: list[object] = []
+    link = os.link
+
+    def fsync(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        steps.append(sorted(file.name for file in path.iterdir()) if path.is_dir() else path.read_bytes())
+
+    def linking(source: Path, target: Path) -> None:
+        link(source, target)
+        steps.append("link")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", linking)
+    return steps
+
+
+def test_a_created_file_is_durable_before_its_name(tmp_path: Path, durable_steps: list[object]) -> None:
+    assert local.create(tmp_path / "file", b"content")
+    assert durable_steps == [b"content", "link", ["file"]]
+
+
+def test_a_file_that_was_written_is_durable_with_its_name(tmp_path: Path, durable_steps: list[object]) -> None:
+    with local.durable(tmp_path / "file") as sink:
+        sink.write(b"content")
+    assert durable_steps == [b"content", ["file"]]
+
+
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     target = tmp_path / "folder/file"
     local.replace(target, b"first")
