@@ -16,6 +16,7 @@ from spark_jobs.iceberg import metadata_files
 from spark_jobs.iceberg.avro_files import DELETES, ManifestFile, entries_of, manifests_of
 from spark_jobs.iceberg.metadata_files import FOLDER, MetadataFile
 from spark_jobs.iceberg.table_view import VERSION
+from spark_jobs.storage import files
 from spark_jobs.storage.files import StoredPath, reason, walk
 
 _AHEAD_SECONDS = 600
@@ -66,7 +67,7 @@ def remove(path: str) -> None:
     """Removes all metadata of a table, its hint first. Raises LakeError."""
     folder = metadata_files.folder(path)
     try:
-        if metadata_files.hint(path) is None:
+        if not files.names(folder):
             return
         (folder / metadata_files.HINT).unlink(missing_ok=True)
         for name, _ in list(walk(folder)):
@@ -88,11 +89,14 @@ def _without_expired(path: str, present: MetadataFile, since: int, pinned: Colle
         return
     ids = {snapshot["snapshot-id"] for snapshot in kept_snapshots}
     schemas = {snapshot["schema-id"] for snapshot in kept_snapshots} | {present.document["current-schema-id"]}
+    updated_ms = present.document["last-updated-ms"]
+    logged_files = [*present.document["metadata-log"], metadata_files.log_entry(path, present)]
     document = present.document | {
+        "last-updated-ms": max(updated_ms, int(time.time() * 1000)),
         "snapshots": [_with_parent(snapshot, ids) for snapshot in kept_snapshots],
         "schemas": [schema for schema in present.document["schemas"] if schema["schema-id"] in schemas],
         "snapshot-log": _log_since(present.document["snapshot-log"], ids),
-        "metadata-log": [entry for entry in present.document["metadata-log"] if entry["timestamp-ms"] >= since],
+        "metadata-log": [entry for entry in logged_files if entry["timestamp-ms"] >= since],
     }
     number = present.number + 1
     if not metadata_files.create(path, number, document):

@@ -84,6 +84,12 @@ def hint(path: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def log_entry(path: str, file: MetadataFile) -> dict[str, Any]:
+    """The entry of a file in the ``metadata-log`` of later ones."""
+    at = f"{location(path)}/{FOLDER}/{file_name(file.number)}"
+    return {"timestamp-ms": file.document["last-updated-ms"], "metadata-file": at}
+
+
 def create(path: str, number: int, document: dict[str, Any]) -> bool:
     """Creates the file of a number; False where another writer has created it. Raises OSError."""
     content = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

@@ -191,10 +191,6 @@ def _mapping(number: int | None, name: str, kind: DeltaType, ids: Mapping[str, i
     return entry | {"fields": inner}
 
 
-def last_id(schema: TableSchema) -> int:
-    return schema.max_column_id
-
-
 def leaves(fields: Sequence[Mapping[str, Any]], mapping: Sequence[Mapping[str, Any]]) -> Iterator[Leaf]:
     """The primitive columns and fields of structs, by a schema's fields and its mapping of names."""
     named = {entry["field-id"]: entry for entry in mapping}

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log_files import read_commit
-from spark_jobs.delta.snapshot import DataFile, Metadata, Snapshot, commit_actions, snapshot_of
+from spark_jobs.delta.snapshot import MAX_COLUMN_ID, DataFile, Metadata, Snapshot, commit_actions, snapshot_of
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.iceberg import metadata_files
 from spark_jobs.iceberg.avro_files import DATA, DELETES, File, manifest_list, manifests_of
@@ -206,10 +206,7 @@ class _View:
             "refs": {"main": {"snapshot-id": self.document["current-snapshot-id"], "type": "branch"}},
         }
         if self.present:
-            earlier = {
-                "timestamp-ms": self.present.document["last-updated-ms"],
-                "metadata-file": f"{self._folder.location}/{metadata_files.file_name(self.present.number)}",
-            }
+            earlier = metadata_files.log_entry(self.path, self.present)
             document["metadata-log"] = [*document["metadata-log"], earlier][-_LOGGED_FILES:]
         # All that the file names is there before it.
         files.write_all(metadata_files.folder(self.path), self._unwritten)
@@ -235,7 +232,12 @@ class _View:
         mapping = json.dumps(name_mapping(schema), separators=(",", ":"), ensure_ascii=False)
         self.document |= {
             "current-schema-id": numbers[0],
-            "last-column-id": max(self.document["last-column-id"], schema.max_column_id),
+            # Delta's number counts dropped columns too, whose ids files still have.
+            "last-column-id": max(
+                self.document["last-column-id"],
+                schema.max_column_id,
+                int(source.metadata.configuration.get(MAX_COLUMN_ID, "0")),
+            ),
             "properties": {**self.document["properties"], NAME_MAPPING: mapping},
         }
         self._leaves = None
@@ -268,7 +270,7 @@ class _View:
         after = before.after(changes, numbers, self._schema)
         (data_files, rows), (vectors, deleted) = after.total(DATA), after.total(DELETES)
         # Readers of Iceberg refuse times that decrease from snapshot to snapshot.
-        timestamp = max(commit.timestamp or _now(), self.document["last-updated-ms"])
+        timestamp = max(commit.timestamp or _now(), parent["timestamp-ms"] if parent else 0)
         name = f"snap-{commit.version}-{uuid.uuid4()}.avro"
         snapshot: dict[str, Any] = {
             "snapshot-id": numbers.snapshot,
@@ -297,7 +299,7 @@ class _View:
         self.document |= {
             "current-snapshot-id": numbers.snapshot,
             "last-sequence-number": numbers.sequence,
-            "last-updated-ms": timestamp,
+            "last-updated-ms": max(timestamp, self.document["last-updated-ms"]),
             "next-row-id": numbers.first_row + after.added_rows,
             "snapshot-log": [
                 *self.document["snapshot-log"],
@@ -393,4 +395,17 @@ def _operation(commit: _Commit, changes: FileChanges) -> str:
         return "replace"
     if not changes.removed and not changes.vectors:
         return "append"
-    return "overwrite" if changes.added else "delete"
+    return "overwrite" if changes.added or _has_restored_rows(commit) else "delete"
+
+
+def _has_restored_rows(commit: _Commit) -> bool:
+    """True if a file stays whose vector deletes no more rows than before: some of its rows are there again."""
+    return any(
+        _deleted_rows(commit.added[path]) <= _deleted_rows(file)
+        for path, file in commit.removed.items()
+        if path in commit.added
+    )
+
+
+def _deleted_rows(file: DataFile) -> int:
+    return file.deletion_vector.cardinality if file.deletion_vector else 0

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,8 @@ PAGE = ROOT / "docs" / "query-engines.md"
 RESULTS = Path(__file__).with_name("results.json")
 LOCK = ROOT / "requirements-engines.txt"
 READ = Path(__file__).with_name("read.py")
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+"""Iceberg has none for Spark 4.2 yet; requirements-engines.in names the Spark that it is for."""
 BEGIN, END = "<!-- make test-engines writes what follows -->", "<!-- to here -->"
 ENGINES = {
     "spark_delta": "Spark with Delta Lake",
@@ -76,6 +79,21 @@ def environment() -> Path:
     return made_once(f"engines-{version}", install) / "env" / "bin" / "python"
 
 
+def iceberg_jar() -> Path:
+    """Iceberg's runtime for the Spark of the locked requirements: 48 MB. Raises ConfigError."""
+    maven, (group, artifact, version) = shutil.which("mvn"), ICEBERG.split(":")
+
+    def fetch(folder: Path) -> None:
+        if maven is None:
+            raise ConfigError("Iceberg's runtime for Spark is fetched by mvn, which is not on the PATH")
+        command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={group}:{artifact}:{version}"]
+        result = subprocess.run([*command, f"-DoutputDirectory={folder}"], capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise ConfigError(f"Iceberg's runtime for Spark was not fetched: {result.stdout.strip()[-300:]}")
+
+    return made_once(f"{artifact}-{version}", fetch) / f"{artifact}-{version}.jar"
+
+
 class Servers:
     """Servers that engines need, started once at first use, until the ``with`` block ends."""
 
@@ -101,13 +119,7 @@ def interpreter_of(engine: str, servers: Servers) -> tuple[str, Mapping[str, str
     if engine == "spark_delta":
         return sys.executable, {"ENGINE_JARS": ",".join(map(str, delta_jars()))}
     if engine == "spark_iceberg":
-        python, jars = os.environ.get("SPARK_ICEBERG_PYTHON"), os.environ.get("SPARK_ICEBERG_JARS")
-        if not (python and jars):
-            raise ConfigError(
-                "Iceberg has no runtime for this Spark: SPARK_ICEBERG_PYTHON names a Python with an older pyspark, "
-                "SPARK_ICEBERG_JARS its jar"
-            )
-        return python, {"ENGINE_JARS": jars}
+        return str(environment()), {"ENGINE_JARS": str(iceberg_jar())}
     return str(environment()), {"ENGINE_PORT": str(servers.trino.port)} if engine.startswith("trino") else {}
 
 

@@ -232,7 +232,7 @@ def spark_iceberg() -> tuple[str, Reader]:
     def read(request: Request) -> Rows:
         reader = spark.read.format("iceberg")
         if request["version"] is not None:
-            reader = reader.option("snapshot-id", FIRST_ID + request["version"])
+            reader = reader.option("versionAsOf", FIRST_ID + request["version"])
         frame = reader.load(f"file://{request['path']}")
         if request["is_count"]:
             return [[frame.count()]]

@@ -128,3 +128,12 @@ def test_all_metadata_goes_of_a_table_that_is_not_shown_any_more(tmp_path: Path)
     assert list((tmp_path / "t/metadata").iterdir()) == []
     expire(path, 1)
     assert [row["key"] for row in by_delta(path)] == [0, 1, 2]
+
+
+def test_metadata_goes_whose_hint_went_in_a_removal_that_was_killed(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    append(begin(path, MAPPED, TYPES), range(3))
+    show(path)
+    (tmp_path / "t/metadata/version-hint.text").unlink()
+    expiry.remove(path)
+    assert list((tmp_path / "t/metadata").iterdir()) == []
