@@ -16,8 +16,9 @@ from spark_jobs.pipeline.initial_load import load as initial_load
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.initial_load.reading import read_table
 from spark_jobs.pipeline.unlogged_changes import cascades, unlogged_changes_of
+from tests.cascade_campaign import run
 from tests.fix_pipeline import SOURCE, Shop, require_same
-from tests.pipeline.test_cascades_applied import FAMILY, TABLES, fill, run
+from tests.pipeline.test_cascades_applied import FAMILY, TABLES, fill
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -31,17 +32,17 @@ def family(shop: Shop, tasks_here: None) -> Shop:
 def test_a_new_lake_derives_and_one_without_cascades_has_no_table_for_it(family: Shop) -> None:
     fill(family)
     pipeline = family.pipeline()
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     lake = lake_of(pipeline)
     assert not Path(lake.cascades(SOURCE).path).exists()
     family.execute("DELETE FROM p WHERE id = 1")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     assert cascades(pipeline, lake, SOURCE) == []
     # A rebuilt table has what was derived, and goes on deriving.
     reset(pipeline, SOURCE, plan_reset(pipeline, SOURCE, f"{family.database.name}.c"))
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     family.execute("UPDATE p SET id = 20 WHERE id = 2")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     assert family.merged(pipeline, "c") == [(2, 20, 0), (3, 3, 0), (4, 4, 0), (5, 4, 0)]
 
 
@@ -55,7 +56,7 @@ def test_a_lake_that_an_earlier_version_began_only_warns_until_it_is_told_otherw
         earlier.setattr(
             extract.ExtractionPlan, "commit", lambda planned: replace(made(planned), derives_cascades=False)
         )
-        run(family, pipeline)
+        run(family, pipeline, FAMILY)
     family.execute("DELETE FROM p WHERE id = 1")
     _, outcome = family.run(pipeline)
     assert not outcome.stopped
@@ -68,10 +69,10 @@ def test_a_lake_that_an_earlier_version_began_only_warns_until_it_is_told_otherw
     family.execute("SET foreign_key_checks = 0", "INSERT INTO c VALUES (1, 1, 0)", "DELETE FROM c WHERE id = 1")
     family.execute("UPDATE g SET cid = 9 WHERE id = 1", "UPDATE g SET cid = NULL WHERE id = 1")
     family.execute("SET foreign_key_checks = 1")
-    run(family, pipeline)
+    run(family, pipeline, FAMILY)
     chosen = family.pipeline(on_cascade="apply")
     family.execute("DELETE FROM p WHERE id = 2")
-    run(family, chosen)
+    run(family, chosen, FAMILY)
     assert cascades(chosen, lake_of(chosen), SOURCE) == []
 
 
@@ -90,10 +91,10 @@ def test_what_is_not_known_goes_on_with_a_warning_and_the_rest_is_derived(shop: 
     fill(shop)
     rule = {"few": {"tables": [f"{shop.database.name}.m"], "exclude": ["x"]}}
     pipeline = shop.pipeline(columns=rule)
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     shop.execute("DELETE FROM p WHERE id = 1", "DELETE FROM days WHERE day = '2026-01-01'", "DELETE FROM q")
     for _ in range(2):
-        run(shop, pipeline)
+        run(shop, pipeline, FAMILY)
     assert [row[0] for row in shop.merged(pipeline, "d")] == [1, 2]
     lake = lake_of(pipeline)
     named = {cascade.table.table: cascade.refusal or "" for cascade in cascades(pipeline, lake, SOURCE)}
@@ -102,7 +103,7 @@ def test_what_is_not_known_goes_on_with_a_warning_and_the_rest_is_derived(shop: 
     assert named == {}
     version = lake.cascades(SOURCE).head()
     shop.execute("INSERT INTO q VALUES (2)")
-    run(shop, pipeline)
+    run(shop, pipeline, FAMILY)
     assert lake.cascades(SOURCE).head() == version, "nothing is written where no parent changed"
 
 
@@ -129,9 +130,9 @@ def test_loaded_children_are_derived_from_where_they_were_read(family: Shop, mon
         with pytest.raises(Ended):
             load_source(later.spark, pipeline, SOURCE)
     later.execute("DELETE FROM p WHERE id = 3")
-    run(later, pipeline)
+    run(later, pipeline, FAMILY)
     later.execute("DELETE FROM p WHERE id = 2")
-    run(later, pipeline)
+    run(later, pipeline, FAMILY)
     assert cascades(pipeline, lake, SOURCE) == []
     assert later.merged(pipeline, "c") == [(4, 4, 0), (5, 4, 0)]
 
@@ -198,7 +199,7 @@ def test_log_from_before_the_lake_is_not_replayed_where_a_parent_changed_in_it(f
     pipeline = later.pipeline(live=True)
     later.execute("UPDATE p SET note = 1", "UPDATE c SET v = 1", "INSERT INTO other VALUES (2)")
     assert not load_source(later.spark, pipeline, SOURCE).stopped
-    run(later, pipeline)
+    run(later, pipeline, FAMILY)
     # The earlier log has the INSERT of a row that the server deleted, and nothing of its end.
     earlier = Range(family.start, later.end())
     outcome = backfill_source(later.spark, pipeline, SOURCE, earlier, lambda _: True)
