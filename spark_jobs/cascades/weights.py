@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from spark_jobs.binlog import Column
 from spark_jobs.binlog.types.charset_tables import NOPAD
+from spark_jobs.binlog.types.charsets import CHARSET_ALONE
 from spark_jobs.cascades.collation_tables import (
     GENERAL,
     LATIN1_GENERAL,
@@ -85,7 +86,7 @@ def _is_text(column: Column) -> bool:
 
 def _collation_of(column: Column) -> Collation:
     """Raises Unsupported for one that is not known."""
-    if column.charset is None:
+    if column.charset is None or column.charset & CHARSET_ALONE:
         raise Unsupported("its collation is not known")
     collation = KNOWN.get(column.charset)
     if collation is None and column.charset - NOPAD in KNOWN:

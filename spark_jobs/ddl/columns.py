@@ -14,7 +14,7 @@ from typing import Any
 
 from spark_jobs.binlog import Column, Session
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, SINGLE_BYTE
-from spark_jobs.binlog.types.charsets import BINARY, UTF8, charset_of, has_escapes, width_of
+from spark_jobs.binlog.types.charsets import BINARY, CHARSET_ALONE, NAMED, UTF8, charset_of, has_escapes, width_of
 from spark_jobs.ddl.definitions import COMPRESSED, column_of_row
 from spark_jobs.errors import Unsupported
 
@@ -202,6 +202,7 @@ class _Attributes:
         self.is_explicitly_nullable = False
         self.unsigned = False
         self.charset: str | None = None
+        self.collation: str | None = None
         self.in_key = False
         self.is_unique = False
         self.is_computed = False
@@ -247,8 +248,8 @@ class _Attributes:
 
     def collate(self) -> None:
         self._take("=")
-        collation = self._words.pop(0).text.lower() if self._words else ""
-        self.charset = self.charset or collation.partition("_")[0]
+        self.collation = self._words.pop(0).text.lower() if self._words else ""
+        self.charset = self.charset or self.collation.partition("_")[0]
 
     def default_value(self) -> None:
         self.default = self._expression()
@@ -385,7 +386,7 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, char
         "nullable": "YES" if rest.nullable and (rest.is_explicitly_nullable or not rest.is_counter) else "NO",
         "collation": charset if is_text and charset else None,
     }
-    column = column_of_row(row, {charset: _collation(charset)} if charset else {})
+    column = column_of_row(row, {charset: _collation(charset, rest.collation)} if charset else {})
     if column.type_code < 0:
         raise Unsupported(f"column {name}: the type {kind} is not known")
     column = replace(column, invisible=rest.is_invisible)
@@ -407,12 +408,14 @@ def _plain_labels(name: str, arguments: Sequence[Word]) -> list[str]:
     return [word.text.rstrip(" ") for word in arguments]
 
 
-def _collation(charset: str) -> int:
-    """One of the ids of a character set."""
+def _collation(charset: str, name: str | None = None) -> int:
+    """The collation's id, or one of the ids of the character set, marked as such (CHARSET_ALONE)."""
     numbers = [number for part in COLLATIONS.get(charset, ()) for number in part]
     if not numbers:
         raise Unsupported(f"the character set {charset} is not known")
-    return min(numbers)
+    if charset == BINARY:
+        return min(numbers)
+    return NAMED.get(name or "", min(numbers) | CHARSET_ALONE)
 
 
 def column_in_charset(column: Column, charset: str) -> Column:

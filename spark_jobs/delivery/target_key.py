@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.binlog.types.charset_tables import NOPAD
-from spark_jobs.binlog.types.charsets import charset_of, width_of
+from spark_jobs.binlog.types.charsets import charset_of, some_collation, width_of
 from spark_jobs.errors import Unsupported
 
 _KEY_BYTES = 3072
@@ -76,6 +76,7 @@ class KeyCollation:
 
 def key_collation(collation: int | None, collations: Mapping[int, str]) -> KeyCollation:
     """Of a column of the source with a collation's id, at a server with these collations; None: not known."""
+    collation = None if collation is None else some_collation(collation)
     try:
         charset = "utf8mb4" if collation is None else charset_of(collation)
     except Unsupported:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.binlog.types.charsets import charset_of, some_collation
 from spark_jobs.delivery.encode import OutputColumn
 from spark_jobs.delivery.lake_table import LakeColumn, LakeTableShape
 from spark_jobs.delivery.target import Connection, Facts
@@ -214,7 +214,7 @@ class Dialect:
             charset = charset_of(column.charset)
         except Unsupported:
             return ""
-        collation = self.collations.get(column.charset)
+        collation = self.collations.get(some_collation(column.charset))
         return f" CHARACTER SET {charset}{f' COLLATE {collation}' if collation else ''}"
 
     def _by_spark_type(self, column: LakeColumn) -> str:

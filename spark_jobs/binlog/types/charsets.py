@@ -9,7 +9,7 @@ Put here: the work on text. Not here: the tables themselves (charset_tables.py, 
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 
 import numpy as np
@@ -24,6 +24,31 @@ from spark_jobs.errors import Unsupported
 BINARY = "binary"
 UTF8 = frozenset({"utf8mb3", "utf8mb4"})
 _BY_COLLATION = {collation: name for name, parts in COLLATIONS.items() for part in parts for collation in part}
+CHARSET_ALONE = 1 << 16
+"""Added to the id of one of a character set's collations where a statement named the set and no collation that has an
+id here (NAMED): the server's default decides, which statements do not tell."""
+NAMED: Mapping[str, int] = {
+    "ascii_bin": 65,
+    "latin1_bin": 47,
+    "latin1_general_ci": 48,
+    "latin1_swedish_ci": 8,
+    "utf8_bin": 83,
+    "utf8_general_ci": 33,
+    "utf8_unicode_ci": 192,
+    "utf8mb3_bin": 83,
+    "utf8mb3_general_ci": 33,
+    "utf8mb3_unicode_ci": 192,
+    "utf8mb3_uca1400_ai_ci": 2048,
+    "utf8mb3_uca1400_nopad_ai_ci": 2052,
+    "utf8mb4_0900_ai_ci": 255,
+    "utf8mb4_0900_bin": 309,
+    "utf8mb4_bin": 46,
+    "utf8mb4_general_ci": 45,
+    "utf8mb4_unicode_ci": 224,
+    "utf8mb4_uca1400_ai_ci": 2304,
+    "utf8mb4_uca1400_nopad_ai_ci": 2308,
+}
+"""Ids of collations by the names that statements have, those whose comparison is known (cascades/weights.py)."""
 _ROOM, _SLACK = 3, 8
 """Bytes of UTF-8 that a byte of any set may become, and bytes that kernels may store behind all."""
 
@@ -33,10 +58,16 @@ _Conversion = Callable[[Numbers, int, Numbers, int, Numbers], int]
 
 def charset_of(collation: int) -> str:
     """The character set's name. Raises Unsupported for an id that neither MySQL nor MariaDB is known to have."""
-    name = _BY_COLLATION.get(collation) or _BY_COLLATION.get(collation - NOPAD)
+    number = some_collation(collation)
+    name = _BY_COLLATION.get(number) or _BY_COLLATION.get(number - NOPAD)
     if name is None:
         raise Unsupported(f"collation {collation} belongs to no known character set")
     return name
+
+
+def some_collation(collation: int) -> int:
+    """The id of the collation, or of another one of its character set where only that is known."""
+    return collation & ~CHARSET_ALONE
 
 
 def width_of(charset: str) -> int:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from spark_jobs.binlog import MAGIC, FormatDescription, TableDefinition, TableName
+from spark_jobs.binlog.types.charsets import some_collation
 from spark_jobs.errors import ConfigError
 
 PACKAGE = "mysql-replication"
@@ -112,7 +113,7 @@ class PeerDecoder:
             column.name = name
             column.unsigned = bool(declared.unsigned)
             # As bytes where no character set is known: it would take them for UTF-8.
-            collation = BINARY_COLLATION if declared.charset is None else declared.charset
+            collation = BINARY_COLLATION if declared.charset is None else some_collation(declared.charset)
             column.character_set_name = self._classes.find_charset(str(collation), dbms=self._head.flavor)[0]
             labels = list(declared.labels or ())
             column.enum_values, column.set_values = (["", *labels], labels) if labels else (None, None)

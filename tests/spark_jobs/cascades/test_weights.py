@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from spark_jobs.binlog import Column
+from spark_jobs.binlog.types.charsets import CHARSET_ALONE
 from spark_jobs.cascades.collation_tables import CollationTable
 from spark_jobs.cascades.weights import KNOWN, characters_of, weigher_of
 from spark_jobs.errors import Unsupported
@@ -64,6 +65,7 @@ def test_text_is_compared_by_its_collation(collation: int, equal: list[str], une
     "column, reason",
     [
         (replace(TEXT, charset=None), "its collation is not known"),
+        (replace(TEXT, charset=45 | CHARSET_ALONE), "its collation is not known"),
         (replace(TEXT, charset=265), "collation 265 is not one whose comparison is known"),
         (replace(TEXT, type_code=254, labels=("a", "b")), "compared by number"),
     ],

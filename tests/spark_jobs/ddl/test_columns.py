@@ -1,6 +1,7 @@
 import pytest
 
 from spark_jobs.binlog import Session
+from spark_jobs.binlog.types.charsets import CHARSET_ALONE
 from spark_jobs.ddl.columns import DeclaredColumn, column_in_charset, declared_column, require_plain, words_of
 from spark_jobs.errors import Unsupported
 
@@ -131,10 +132,25 @@ def test_a_vector_says_how_many_numbers_it_has(text: str, expected: str) -> None
 
 
 def test_text_that_names_no_character_set_has_the_table_s() -> None:
-    assert declared_column("c", words_of("CHAR(3)"), "latin1").column.charset == 5
-    assert declared_column("c", words_of("CHAR(3) CHARACTER SET ascii"), "latin1").column.charset == 11
+    assert declared_column("c", words_of("CHAR(3)"), "latin1").column.charset == 5 | CHARSET_ALONE
+    assert declared_column("c", words_of("CHAR(3) CHARACTER SET ascii"), "latin1").column.charset == 11 | CHARSET_ALONE
     assert declared_column("c", words_of("NCHAR(3)"), "latin1").column.meta == 9
     assert declared_column("c", words_of("CHAR(3)"), "binary").column.sql_type == "binary(3)"
+
+
+@pytest.mark.parametrize(
+    "attributes, expected",
+    [
+        ("CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci", 224),
+        ("COLLATE latin1_swedish_ci", 8),
+        ("COLLATE = utf8_bin", 83),
+        ("COLLATE latin1_german2_ci", 5 | CHARSET_ALONE),
+        ("CHARACTER SET utf8mb4", 45 | CHARSET_ALONE),
+        ("CHARACTER SET binary", 63),
+    ],
+)
+def test_the_collation_is_the_one_named_or_marked_as_any_of_its_set(attributes: str, expected: int) -> None:
+    assert declared_column("c", words_of(f"ENUM('a') {attributes}"), None).column.charset == expected
 
 
 @pytest.mark.parametrize("text", ["c ENUM('a', 0xc3a6)", "c SET(_utf8'a')"])

@@ -1,6 +1,7 @@
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.binlog.types.charsets import CHARSET_ALONE
 from spark_jobs.ddl.parse_alter import created_definition, dropped_tables, index_changes, storage_action, target
 from spark_jobs.errors import Unsupported
 
@@ -61,9 +62,9 @@ def test_a_statement_is_about_the_first_table_that_it_names(text: str, expected:
 @pytest.mark.parametrize(
     "options, charset",
     [
-        ("DEFAULT CHARSET=latin1 COLLATE latin1_bin", 5),
-        ("CHARACTER SET = latin1", 5),
-        ("ENGINE=InnoDB COLLATE latin1_general_ci", 5),
+        ("DEFAULT CHARSET=latin1 COLLATE latin1_bin", 5 | CHARSET_ALONE),
+        ("CHARACTER SET = latin1", 5 | CHARSET_ALONE),
+        ("ENGINE=InnoDB COLLATE latin1_general_ci", 5 | CHARSET_ALONE),
         ("ENGINE=InnoDB", None),
     ],
 )
@@ -72,7 +73,7 @@ def test_text_has_the_table_s_character_set(options: str, charset: int | None) -
         NAME, f"CREATE TABLE t (a CHAR(3), b INT, c CHAR(3) CHARSET ascii, d BINARY(3)) {options}"
     )
     assert definition is not None
-    assert [column.charset for column in definition.columns] == [charset, None, 11, 63]
+    assert [column.charset for column in definition.columns] == [charset, None, 11 | CHARSET_ALONE, 63]
 
 
 def test_the_tables_of_a_drop() -> None:

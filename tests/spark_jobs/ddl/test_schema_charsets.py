@@ -3,6 +3,7 @@
 import pytest
 
 from spark_jobs.binlog import Session, TableName
+from spark_jobs.binlog.types.charsets import CHARSET_ALONE
 from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.schema_charsets import SchemaCharset, schema_charset, with_charset
 from spark_jobs.log.position import Position
@@ -44,7 +45,7 @@ def charsets_after(*texts: str) -> list[int | None]:
 
 
 CREATE = "CREATE TABLE t (a VARCHAR(3), b TEXT, c CHAR(2) CHARACTER SET latin1, d INT, e BLOB)"
-LATIN1, BINARY = 5, 63
+LATIN1, BINARY = 5 | CHARSET_ALONE, 63
 
 
 @pytest.mark.parametrize(
