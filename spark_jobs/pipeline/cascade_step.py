@@ -2,7 +2,7 @@
 
 Tables that keys join are gone through together. What is derived is one commit of ``cascades/<source>``, which says up
 to where it is complete; a child is compacted no further. Where nothing that such a key refers to changed, nothing is
-read or written. Without a choice of ``on_cascade``, a child goes on where something is not known that is needed, and
+read or written. Without a choice of ``on_cascade``, a child continues where something is not known that is needed, and
 the commit says from where to where and why.
 
 Put here: which children can be derived, where their log and rows are, and the commit. Not here: deriving

@@ -91,7 +91,7 @@ class RuleRows:
         return self
 
     def attempting(self, work: Callable[[Runs], object]) -> Callable[[Runs], object]:
-        """Work on changes that may fail, and is done again in parts then: what is known is as before it then."""
+        """Work on changes that may fail, and is repeated in parts then: what is known is as before it then."""
 
         def attempt(runs: Runs) -> object:
             before = self._state

@@ -51,7 +51,7 @@ def test_a_routed_table_is_materialized_under_its_target(routed: CodeLocation) -
 @pytest.mark.spark
 def test_a_table_that_a_foreign_key_changes_unlogged_has_a_warning(tmp_path: Path, spark: SparkSession) -> None:
     rule = "ALTER TABLE orders ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES customers (id) ON DELETE CASCADE"
-    with location(tmp_path, spark) as code_location:
+    with location(tmp_path, spark, on_cascade="warn") as code_location:
         code_location.write(1, Insert("shop.orders", (1, "a")))
         assert code_location.run().success
         code_location.write(2, Statement("shop", rule))

@@ -36,7 +36,7 @@ from tests.segment_spec import Change, Delete, Insert, Update
 from tests.spark_jobs.delivery.written_lake import WrittenLake
 
 DELIVERY = "copy"
-TABLES = ("keyed", "bag")
+TABLES = ("keyed", "keyless")
 _STAGES = 3
 _FAULTS_A_STAGE = 4
 _CALLS = 40
@@ -116,9 +116,9 @@ class Scenario:
     def __init__(self, seed: int, server: MySQLServer, folder: Path) -> None:
         self.seed, self.random, self._server = seed, random.Random(seed), server
         self.schema = f"copy{seed}"
-        self._changes, self._ends = _changes(self.random)
+        self._random_changes, self._ends = _random_changes(self.random)
         login = {"host": server.host, "port": server.port, "user": "writer", "password": "writes"}
-        self._lake = WrittenLake(folder, self.schema, login, self._changes)
+        self._lake = WrittenLake(folder, self.schema, login, self._random_changes)
         size = self.random.choice([1, 2, 100])
         self.pipeline: Pipeline = self._lake.pipeline(batch_rows=size, workers=1)
         self.counts: Counter[str] = Counter()
@@ -139,19 +139,19 @@ class Scenario:
                 for name in TABLES:
                     self._rows[name].append(self._lake.rows[name])
                 for _ in range(_FAULTS_A_STAGE):
-                    self._deliver(self.random.choice(KINDS))
+                    self._delivery_run(self.random.choice(KINDS))
                     self._check(is_complete=False)
-                self._deliver("")
+                self._delivery_run("")
                 self._check(is_complete=True)
         return [DeliveryTrace(f"seed {self.seed}, {name}", tuple(events)) for name, events in self._events.items()]
 
     @contextmanager
     def _target_tables(self) -> Iterator[None]:
-        self._ask(f"CREATE DATABASE {self.schema}")
-        self._ask(f"CREATE TABLE {self.schema}.keyed (id INT PRIMARY KEY, n INT)")
-        self._ask(f"CREATE TABLE {self.schema}.bag (id INT, n INT)")
+        self._answer_of_server(f"CREATE DATABASE {self.schema}")
+        self._answer_of_server(f"CREATE TABLE {self.schema}.keyed (id INT PRIMARY KEY, n INT)")
+        self._answer_of_server(f"CREATE TABLE {self.schema}.keyless (id INT, n INT)")
         yield
-        self._ask(f"DROP DATABASE {self.schema}")
+        self._answer_of_server(f"DROP DATABASE {self.schema}")
 
     @contextmanager
     def _numbered_statements(self) -> Iterator[None]:
@@ -168,7 +168,7 @@ class Scenario:
             is_first = scenario._commit(connection, work, fence)
             move = _move_of(work.progress)
             assert move
-            scenario._note(work.table.table, replace(move, kind="learned", of=move.kind))
+            scenario._noted_event(work.table.table, replace(move, kind="learned", of=move.kind))
             return is_first
 
         with (
@@ -179,7 +179,7 @@ class Scenario:
         ):
             yield
 
-    def _deliver(self, fault: str) -> None:
+    def _delivery_run(self, fault: str) -> None:
         """A delivery with a fault. Raises Wrong where there is none, and a table stops."""
         deliverer = self._new_deliverer(fault)
         self._acting.append(deliverer)
@@ -206,7 +206,7 @@ class Scenario:
         """The one that acts is gone."""
         for name in TABLES:
             if any(event.deliverer == self._acting[-1].number for event in self._events[name]):
-                self._note(name, DeliveryEvent("gone", self._acting[-1].number))
+                self._noted_event(name, DeliveryEvent("gone", self._acting[-1].number))
         self._acting.pop()
 
     def _call(self, connection: Connection, function: Callable[[], Any]) -> Any:
@@ -227,7 +227,7 @@ class Scenario:
             case "taken over by one that dies":
                 self._take_over()
             case "another delivery in between":
-                self._deliver("")
+                self._delivery_run("")
         result = function()
         match fault:
             case "killed after a statement":
@@ -247,16 +247,16 @@ class Scenario:
     def _kill(self, deliverer: _Deliverer) -> None:
         deliverer.is_dead = True
         for connection in self._sessions:
-            self._cut(connection)
+            self._cut_connection(connection)
         self._sessions.clear()
         raise Killed
 
     def _lose(self, connection: Connection) -> None:
-        self._cut(connection)
+        self._cut_connection(connection)
         self._sessions.pop(connection, None)
         raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, "the connection was lost")
 
-    def _cut(self, connection: Connection) -> None:
+    def _cut_connection(self, connection: Connection) -> None:
         if connection._connection is not None:
             getattr(connection._connection, "_force_close")()  # noqa: B009 - PyMySQL has no public name for it
 
@@ -278,16 +278,16 @@ class Scenario:
         elif text in ("COMMIT", "ROLLBACK"):
             self._sessions[connection] = _Session()
             if text == "COMMIT" and session.moved:
-                self._note(session.table, session.moved)
+                self._noted_event(session.table, session.moved)
         elif table := self._row_of(text):
             if "LAST_INSERT_ID(fence + 1)" in text:
-                self._note(table, DeliveryEvent("claim", number))
+                self._noted_event(table, DeliveryEvent("claim", number))
             elif move := _move_of(text):
                 event = replace(move, deliverer=number)
                 if affected:
                     session.moved, session.table = event, table
                 else:
-                    self._note(table, replace(event, ok=False))
+                    self._noted_event(table, replace(event, ok=False))
         return affected
 
     def _row_of(self, statement: str) -> str:
@@ -296,7 +296,7 @@ class Scenario:
             return ""
         return next(name for name in TABLES if TableId(DELIVERY, self.schema, name).condition() in statement)
 
-    def _note(self, table: str, event: DeliveryEvent) -> None:
+    def _noted_event(self, table: str, event: DeliveryEvent) -> None:
         row = self._progress_of(table)
         assert row
         self._events[table].append(
@@ -313,12 +313,12 @@ class Scenario:
     def _progress_of(self, table: str) -> Progress | None:
         """The row of progress as it is committed."""
         condition = TableId(DELIVERY, self.schema, table).condition()
-        rows = self._ask(f"SELECT * FROM {progress.TABLE} WHERE {condition}")
+        rows = self._answer_of_server(f"SELECT * FROM {progress.TABLE} WHERE {condition}")
         return progress._progress(rows[0]) if rows else None
 
     def _check(self, *, is_complete: bool) -> None:
         """Raises Wrong where a table has other rows than the lake's version that its row of progress says."""
-        if not self._ask("SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'stratalog'"):
+        if not self._answer_of_server("SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'stratalog'"):
             return
         for name in TABLES:
             row = self._progress_of(name)
@@ -329,12 +329,14 @@ class Scenario:
                     )
                 continue
             expected = self._rows[name][row.version] if row.version is not None else Counter[Any]()
-            found = Counter((each["id"], each["n"]) for each in self._ask(f"SELECT * FROM {self.schema}.{name}"))
+            found = Counter(
+                (row["id"], row["n"]) for row in self._answer_of_server(f"SELECT * FROM {self.schema}.{name}")
+            )
             if found != expected or (is_complete and row.version != len(self._rows[name]) - 1):
                 difference = f"lost {expected - found}, more {found - expected}"
                 raise Wrong(f"seed {self.seed}, {name} at version {row.version}: {difference}")
 
-    def _ask(self, statement: str) -> list[dict[str, Any]]:
+    def _answer_of_server(self, statement: str) -> list[dict[str, Any]]:
         with self._observer.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(statement)
             return list(cursor.fetchall())
@@ -353,9 +355,9 @@ def _move_of(statement: str) -> DeliveryEvent | None:
     return None
 
 
-def _changes(generator: random.Random) -> tuple[list[Change], list[int]]:
+def _random_changes(generator: random.Random) -> tuple[list[Change], list[int]]:
     """Changes of both tables, and how many there are at the end of each stage."""
-    changes, ends, keyed, bag = list[Change](), list[int](), dict[int, int](), list[tuple[int, int]]()
+    changes, ends, keyed, keyless = list[Change](), list[int](), dict[int, int](), list[tuple[int, int]]()
     for _ in range(_STAGES):
         for _ in range(generator.randint(5, 30)):
             n, key = generator.randrange(100), generator.randrange(40)
@@ -367,11 +369,11 @@ def _changes(generator: random.Random) -> tuple[list[Change], list[int]]:
                 keyed[key] = n
             else:
                 changes.append(Delete("shop.keyed", (key, keyed.pop(key))))
-            if bag and generator.random() < 0.4:
-                changes.append(Delete("shop.bag", bag.pop(generator.randrange(len(bag)))))
+            if keyless and generator.random() < 0.4:
+                changes.append(Delete("shop.keyless", keyless.pop(generator.randrange(len(keyless)))))
             else:
-                bag.append((generator.randrange(3), generator.randrange(3)))
-                changes.append(Insert("shop.bag", bag[-1]))
+                keyless.append((generator.randrange(3), generator.randrange(3)))
+                changes.append(Insert("shop.keyless", keyless[-1]))
         ends.append(len(changes))
     return changes, ends
 
@@ -447,19 +449,21 @@ def _parts_by_window(trace: DeliveryTrace) -> dict[int, list[str]]:
     return {version: sorted(parts) for version, parts in names.items() if parts}
 
 
-def _members(trace: DeliveryTrace, most: int) -> list[dict[str, Any]]:
-    """Events as the model has them. Of a window the last part stands for all numbers up to ``most``."""
+def _members(trace: DeliveryTrace, part_limit: int) -> list[dict[str, Any]]:
+    """Events as the model has them. Of a window the last part stands for all numbers up to ``part_limit``."""
     by_window = _parts_by_window(trace)
 
     def numbers(version: int, names: tuple[str, ...]) -> set[int]:
         parts = by_window.get(version, [])
         found = {parts.index(name) + 1 for name in names}
-        return found | (set(range(len(parts), most + 1)) if parts and parts[-1] in names else set())
+        return found | (set(range(len(parts), part_limit + 1)) if parts and parts[-1] in names else set())
 
     listed = []
     for event in trace.events:
         is_whole = event.kind == "complete" and event.version not in by_window
-        parts = set(range(1, most + 1)) if is_whole else numbers(event.version, (event.part,) if event.part else ())
+        parts = (
+            set(range(1, part_limit + 1)) if is_whole else numbers(event.version, (event.part,) if event.part else ())
+        )
         changed = {"deliverer": f"d{event.deliverer}", "parts": parts, "named": numbers(event.open, event.named)}
         listed.append({name: value for name, value in asdict(event).items() if name != "part"} | changed)
     return listed
