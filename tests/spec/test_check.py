@@ -43,7 +43,7 @@ def test_the_page_has_every_model_with_its_states(size: str) -> None:
 def test_a_model_holds_and_its_mutant_does_not() -> None:
     model = MODELS["small"]["subscription"].within(Takeovers=1)
     assert check.check(model, workers=1).violated is None
-    assert check.check(model.within(Takeovers=2), without=["ownRecord"], workers=1).violated == "Confirmed"
+    assert check.check(model.within(Takeovers=2), without=["ownRecord"], workers=1).violated == "Forward"
 
 
 def test_a_mutant_that_holds_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
