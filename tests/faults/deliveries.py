@@ -36,7 +36,7 @@ from tests.segment_spec import Change, Delete, Insert, Update
 from tests.spark_jobs.delivery.written_lake import WrittenLake
 
 DELIVERY = "copy"
-TABLES = ("keyed", "keyless")
+TABLES = ("keyed", "bag")
 _STAGES = 3
 _FAULTS_A_STAGE = 4
 _CALLS = 40
@@ -149,7 +149,7 @@ class Scenario:
     def _target_tables(self) -> Iterator[None]:
         self._answer_of_server(f"CREATE DATABASE {self.schema}")
         self._answer_of_server(f"CREATE TABLE {self.schema}.keyed (id INT PRIMARY KEY, n INT)")
-        self._answer_of_server(f"CREATE TABLE {self.schema}.keyless (id INT, n INT)")
+        self._answer_of_server(f"CREATE TABLE {self.schema}.bag (id INT, n INT)")
         yield
         self._answer_of_server(f"DROP DATABASE {self.schema}")
 
@@ -370,10 +370,10 @@ def _random_changes(generator: random.Random) -> tuple[list[Change], list[int]]:
             else:
                 changes.append(Delete("shop.keyed", (key, keyed.pop(key))))
             if keyless and generator.random() < 0.4:
-                changes.append(Delete("shop.keyless", keyless.pop(generator.randrange(len(keyless)))))
+                changes.append(Delete("shop.bag", keyless.pop(generator.randrange(len(keyless)))))
             else:
                 keyless.append((generator.randrange(3), generator.randrange(3)))
-                changes.append(Insert("shop.keyless", keyless[-1]))
+                changes.append(Insert("shop.bag", keyless[-1]))
         ends.append(len(changes))
     return changes, ends
 
