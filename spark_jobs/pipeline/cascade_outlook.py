@@ -21,6 +21,8 @@ from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts
 
+_STOP = "stop: the table stops before the first change of the parent that may change its rows"
+
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
@@ -77,14 +79,11 @@ def _outlook(
     if action in ("apply", "apply_known") and reason is None:
         return Outlook(f"{text}; apply: what it does is derived ({origin})")
     if action == "apply":
-        stops = "stop: the table stops before the first change of the parent that may change its rows"
-        return Outlook(f"{text}; {stops} ({origin} is not possible: {reason})", remedy_of_cascade(can_derive=False))
+        return Outlook(f"{text}; {_STOP} ({origin} is not possible: {reason})", remedy_of_cascade(can_derive=False))
     if action == "ignore":
         return Outlook(f"{text}; ignored: its rows may be wrong, and nothing says so ({origin})")
     possible = f"apply is not possible: {reason}" if reason else "apply is possible"
-    outcome = "warn: the table continues, and its rows may be wrong"
-    if action == "stop":
-        outcome = "stop: the table stops before the first change of the parent that may change its rows"
+    outcome = _STOP if action == "stop" else "warn: the table continues, and its rows may be wrong"
     return Outlook(f"{text}; {outcome} ({origin}; {possible})", remedy_of_cascade(can_derive=reason is None))
 
 

@@ -27,8 +27,8 @@ from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
 from spark_jobs.schema.history import declared_facts, read
 
 LIMITS = "stratalog docs limits"
-_CASCADES = f"{LIMITS}#foreign-keys-that-cascade"
 """The page that says what to do about each gap."""
+_CASCADES = f"{LIMITS}#foreign-keys-that-cascade"
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
 
@@ -244,8 +244,9 @@ def _underived(lake: Lake, gaps: SourceUnloggedChanges) -> dict[TableName, str]:
     """The tables with ``apply_known`` that have rows which foreign keys changed while that was not known, and why."""
     commit = CascadesCommit.of_head(lake.cascades(gaps.source).head())
     found: dict[TableName, str] = {}
-    for name in {gap.table for gap in gaps.changes} if commit and commit.underived else ():
-        note = commit.underived.get(str(name)) if commit else None
+    notes = commit.underived if commit else {}
+    for name in {gap.table for gap in gaps.changes}:
+        note = notes.get(str(name))
         if note and gaps.actions.of(name.schema, name.table) == "apply_known":
             found[name] = (
                 f"not derived from {note['from']} to {note['to']}: {note['reason']}; once its rows are mended, "
@@ -265,16 +266,20 @@ def require_derived(pipeline: Pipeline, snapshot: BronzeSnapshot, name: TableNam
     if not gaps.actions.is_derived(name.schema, name.table):
         return
     # Each key that may have changed a row of the table, where it was there.
-    named, bounds = names_by_history(lake, snapshot.source), {earlier.start, earlier.stop}
+    keys = []
     for gap in gaps.above(name):
         part = Range(max(gap.since or earlier.start, earlier.start), min(gap.until or earlier.stop, earlier.stop))
-        if gap.key is None or not part:
-            continue
-        index, _ = scan_effective(snapshot.table, snapshot.version, earlier, snapshot.oldest, bounds)
-        change = first_cascade(index, gap.key, part, named)
+        if gap.key and part:
+            keys.append((gap, gap.key, part))
+    if not keys:
+        return
+    named, bounds = names_by_history(lake, snapshot.source), {earlier.start, earlier.stop}
+    index, _ = scan_effective(snapshot.table, snapshot.version, earlier, snapshot.oldest, bounds)
+    for gap, key, part in keys:
+        change = first_cascade(index, key, part, named)
         if change:
             raise TableStopped(
-                f"{name}: {change.verb} of {gap.key.parent} at {change.at}: {gap.table} {gap}, and such changes are "
+                f"{name}: {change.verb} of {key.parent} at {change.at}: {gap.table} {gap}, and such changes are "
                 f"derived from {snapshot.begin} on, where the lake began: rows would be as the log has them, and not "
                 "as the server; begin there"
             )

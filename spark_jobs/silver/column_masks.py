@@ -63,9 +63,10 @@ class ColumnMasks:
         TableStopped where an expression asks for a value that the lake does not hold.
         """
         texts = rows.column(RAW).combine_chunks()
+        image = Image(rows, texts)
         columns = {name: rows.column(name) for name in rows.column_names if name not in self.excluded}
         columns |= {
-            column.name: self._computed(column, rows, texts, file_names)
+            column.name: self._computed(column, image, len(rows), lambda row: _row_location(rows, row, file_names))
             for column in self.computed
             if column.name not in columns  # those of rows that may lack columns come with them
         }
@@ -98,17 +99,30 @@ class ColumnMasks:
             [moved_keys.keys_to_texts(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))]
         )
 
-    def _computed(self, column: Computed, rows: pa.Table, texts: pa.MapArray, file_names: FileNames | None) -> pa.Array:
-        """A computed column of rows; NULL where the table lacks a column that the expression names."""
+    def _computed(
+        self,
+        column: Computed,
+        image: Image,
+        count: int,
+        location: Callable[[int], str],
+        is_asked: NDArray[np.bool_] | None = None,
+    ) -> pa.Array:
+        """A computed column of rows; NULL where the table lacks a column that the expression names.
+
+        count: of the rows. location: of a row, for messages. is_asked: mask of the rows that have a value, by default
+        all. Raises TableStopped.
+        """
         names = {str(source.name).casefold() for source in self.definition.columns}
         if column.columns - names:
-            return pa.nulls(len(rows), column.arrow)
-        cells = column.compiled(resolving(self.definition))(Image(rows, texts).cells(self.definition, column.columns))
-        if cells.faults is not None and cells.faults.any():
-            row = int(np.flatnonzero(cells.faults)[0])
-            begin = f"{_row_location(rows, row, file_names)}{self.key}.computed.{column.name}"
-            raise fault_error(self.definition, int(cells.faults[row]), begin, _NO_VALUE)
-        return cells.over(len(rows))
+            return pa.nulls(count, column.arrow)
+        cells = column.compiled(resolving(self.definition))(image.cells(self.definition, column.columns))
+        if cells.faults is not None:
+            faulty = np.flatnonzero(cells.faults if is_asked is None else np.where(is_asked, cells.faults, 0))
+            if len(faulty):
+                begin = f"{location(int(faulty[0]))}{self.key}.computed.{column.name}"
+                raise fault_error(self.definition, int(cells.faults[faulty[0]]), begin, _NO_VALUE)
+        values = cells.over(count)
+        return values if is_asked is None else pc.if_else(pa.array(is_asked), values, pa.scalar(None, values.type))
 
     def with_computed(
         self, logged: tuple[Changes, AbsentColumns], known: tuple[Changes, AbsentColumns], file: str
@@ -119,12 +133,18 @@ class ColumnMasks:
         as it lacks them. logged: as the images have the rows; known: with what changes before tell of them; each with
         what rows lack. Raises TableStopped where an expression asks for a value that is not known.
         """
-        changes, absent = logged
+        (changes, absent), (rows, lacking) = logged, known
+        image = Image(rows.after, rows.raw, lacking.after)
         names = [str(column.name) for column in self.definition.columns]
         key = [names[at] for at in self.definition.key or ()]
         added = [column.name for column in self.computed]
-        is_held, is_moved = present_mask(pa.chunked_array([absent.after]), names), _flags(key_change_mask(changes, key))
+        is_held = present_mask(pa.chunked_array([absent.after]), names)
+        is_moved = np.asarray(key_change_mask(changes, key), np.bool_)
         op = changes.op.to_numpy()
+
+        def location(row: int) -> str:
+            return f"{file}:{changes.offset[row].as_py()}: "
+
         lacks, values = ~np.hstack([is_held, np.ones((len(changes), len(added)), np.bool_)]), []
         for at, column in enumerate(self.computed, len(names)):
             asked = [nth for nth, name in enumerate(names) if name.casefold() in column.columns]
@@ -135,7 +155,7 @@ class ColumnMasks:
                 holds = is_held[:, other_columns]
                 is_same_key = ~is_moved if len(other_columns) < len(asked) else np.ones(len(changes), np.bool_)
                 is_unchanged = np.where(op == DELETE, ~holds.all(axis=1), ~holds.any(axis=1) & is_same_key)
-            values.append(self._values_of_changes(column, known, ~is_unchanged, file))
+            values.append(self._computed(column, image, len(changes), location, ~is_unchanged))
             lacks[:, at] = is_unchanged
         arrays = [*changes.after.columns, *values]
         after = pa.RecordBatch.from_arrays(arrays, [*changes.after.schema.names, *added])
@@ -144,27 +164,6 @@ class ColumnMasks:
         is_update = np.repeat((op == UPDATE)[:, None], len(added), axis=1)
         lists = [absent_names(mask, [*names, *added]) for mask in (lacks, np.hstack([before, is_update]))]
         return replace(changes, after=after), AbsentColumns(*lists)
-
-    def _values_of_changes(
-        self, column: Computed, known: tuple[Changes, AbsentColumns], is_asked: NDArray[np.bool_], file: str
-    ) -> pa.Array:
-        """A computed column of rows after changes, NULL in rows that are not asked for."""
-        (changes, absent), names = known, {str(source.name).casefold() for source in self.definition.columns}
-        if column.columns - names:
-            return pa.nulls(len(changes), column.arrow)
-        image = Image(changes.after, changes.raw, absent.after)
-        cells = column.compiled(resolving(self.definition))(image.cells(self.definition, column.columns))
-        if cells.faults is not None and (cells.faults[is_asked] != 0).any():
-            row = int(np.flatnonzero((cells.faults != 0) & is_asked)[0])
-            begin = f"{file}:{changes.offset[row].as_py()}: {self.key}.computed.{column.name}"
-            raise fault_error(self.definition, int(cells.faults[row]), begin, _NO_VALUE)
-        values = cells.over(len(changes))
-        return pc.if_else(pa.array(is_asked), values, pa.scalar(None, values.type))
-
-
-def _flags(values: pa.Array) -> NDArray[np.bool_]:
-    flags: NDArray[np.bool_] = np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
-    return flags
 
 
 def _row_location(rows: pa.Table, row: int, file_names: FileNames | None) -> str:

@@ -1,4 +1,4 @@
-"""Child rows without ``on_cascade``: derived in a new lake where everything is known, and told by name where not."""
+"""Child rows without ``on_cascade``: derived in a new lake where all is known, and named in a warning elsewhere."""
 
 from dataclasses import replace
 from pathlib import Path

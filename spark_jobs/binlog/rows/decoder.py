@@ -420,7 +420,7 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Ite
     images = kernels.address_of(cells), len(events)
     try:
         while reason := int(kernels.decode_rows(*images, blocks, state, *kernels.CALENDAR)):
-            size = yield from make_room(decoders, size, reason, events, state, origin=origin)
+            size = yield from _make_room(decoders, size, reason, state, origin)
     except DecodeError as error:
         failed = [error]
     events.rows_after = int(state[kernels.R_ORDINAL])
@@ -432,20 +432,14 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Ite
         raise failed.pop()
 
 
-def make_room(
-    decoders: Sequence[Decoder],
-    size: int,
-    reason: int,
-    events: LocatedEvents,
-    state: Numbers,
-    *,
-    origin: RowSource | None = None,
+def _make_room(
+    decoders: Sequence[Decoder], size: int, reason: int, state: Numbers, origin: RowSource
 ) -> Generator[tuple[Decoder, Changes], None, int]:
     """Yields the block that was full where the row kernel has stopped, and opens another one in its place.
 
     size: bytes of all blocks that are open; returns what they are then. Raises DecodeError where that was not why.
     """
-    event = int(state[kernels.R_EVENT])
+    events, event = origin.events, int(state[kernels.R_EVENT])
     decoder = decoders[events.groups[event]]
     if reason != kernels.BLOCK_FULL:
         raise decoder.error(reason, events, state)
