@@ -165,7 +165,8 @@ def _classify(text: str, database: str, session: Session, *, is_cut: bool) -> St
     A name is folded, None stands for tables that cannot be listed.
     """
     heads, tokens = _first_tokens(text, session)
-    effect = _effect(heads)
+    # A text that begins with what is no token and has no word either may do anything.
+    effect = _effect(heads) if heads or tokens else Effect.CHANGES
     verb = " ".join(head.text for head in heads[:2]).upper()
     plain = text if effect is Effect.ROWS else _normalized_statement(text, session)
     no_tables = frozenset[tuple[str, str]]()

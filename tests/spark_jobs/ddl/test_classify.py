@@ -233,6 +233,12 @@ def test_a_table_that_stands_in_a_statement_is_named(
     assert judged.names(schema, table)
 
 
+@pytest.mark.parametrize("comment", ["", "/* c */ "])
+@pytest.mark.parametrize("text", ["`\t+", "'", '"'])
+def test_a_text_that_begins_with_no_token_may_change_anything(comment: str, text: str) -> None:
+    assert classify(comment + text, "shop").effect is Effect.CHANGES
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_judged(text: str) -> None:
     judged = classify(text, "db")
