@@ -290,20 +290,21 @@ def fuzz(before: Record, run: Record, seconds: str = "600", *chosen: str) -> Ite
     """Executions of each fuzzer, and what it found. chosen: targets; all without any."""
     targets = dict(before.get("targets", {}))
     for target in chosen or TARGETS:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "tests.fuzz", target, seconds, folder]
-            ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            counts = re.findall(r"number_of_executed_units:\s*(\d+)", ran.stderr)
-            found = [file.name for file in sorted(Path(folder).glob("found-*"))]
-            if ran.returncode and not found:
-                found.append(f"ended with {ran.returncode}")
-            targets[target] = {
-                "executions": int(counts[-1]) if counts else 0,
-                "seconds": int(seconds),
-                "found": found,
-                "commit": run["commit"],
-                "date": run["date"],
-            }
+        folder = ROOT / ".fuzz" / target  # kept, as is what is found
+        before_this = set(folder.glob("found-*"))
+        command = [sys.executable, "-m", "tests.fuzz", target, seconds, str(folder)]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        counts = re.findall(r"number_of_executed_units:\s*(\d+)", ran.stderr)
+        found = [str(file.relative_to(ROOT)) for file in sorted({*folder.glob("found-*")} - before_this)]
+        if ran.returncode and not found:
+            found.append(f"ended with {ran.returncode}")
+        targets[target] = {
+            "executions": int(counts[-1]) if counts else 0,
+            "seconds": int(seconds),
+            "found": found,
+            "commit": run["commit"],
+            "date": run["date"],
+        }
         yield {
             "targets": {name: targets[name] for name in TARGETS if name in targets},
             "seconds_before": before.get("seconds", 0),
