@@ -50,6 +50,7 @@ def main(name: str, seconds: str, folder: str, seed: str = "0", runs: str = "-1"
         "max_total_time": seconds,
         "max_len": str(target.longest),
         "timeout": str(_SECONDS_OF_ONE),
+        "report_slow_units": str(_SECONDS_OF_ONE),  # what is no hang is no finding
         "rss_limit_mb": str(_MEGABYTES),
         "seed": seed,
         "runs": runs,
