@@ -132,6 +132,17 @@ def test_the_later_of_two_plans_on_one_head_loses_and_leaves_nothing(
     assert ids_of(table) == [1, 2, 11, 12]
 
 
+@pytest.mark.parametrize("late", [append, replace])
+def test_what_was_planned_before_a_fence_loses(table: Table, late: Callable[[Table, Head, int], Head]) -> None:
+    planned = head_of(table)
+    table.fence()
+    with pytest.raises(LostRace):
+        late(table, planned, 1)
+    head = head_of(table)
+    assert (head.counter, head.position, ids_of(table)) == (planned.counter + 1, planned.position, [1, 2])
+    assert late(table, head, 1).position == AT[1]
+
+
 def test_of_writers_at_the_same_time_one_wins(table: Table) -> None:
     planned = head_of(table)
     together = threading.Barrier(3)
