@@ -51,7 +51,7 @@ ORDERS = {
     "the wheel first": (["WHEEL"], [*TOOLS]),
     "the wheel last": ([*TOOLS], ["WHEEL"]),
     "both at once": (["WHEEL", *TOOLS, "dagster-webserver"],),
-    "the extra": (["WHEEL[ui]"], ["create-dagster"]),
+    "the extra": (["WHEEL[ui]"],),
 }
 
 
