@@ -35,12 +35,11 @@ from tests.cascading import FEW, RandomTables
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same
 from tests.fix_servers import OPTIONS, telling
-from tests.fix_spark import LIGHT
 from tests.servers import build_of
 
 LARGE = 600
 """Numbers that keys are of in tables of some thousand rows."""
-_BRIEF = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
+_BRIEF = {"spark.driver.memory": "1g"}
 _KILLS = [(layer, moment) for layer in ("bronze", "cascades", "silver", "downstream") for moment in ("before", "after")]
 
 

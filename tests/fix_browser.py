@@ -19,9 +19,8 @@ from spark_jobs.demo.recorded import EXPECTED, recorded_files
 from spark_jobs.demo.shop import SCHEMA
 from tests.browser.eyes import Eyes, browser, lacking
 from tests.dev_server import ROOT, Served, development_server, environment
-from tests.fix_spark import LIGHT
 
-BRIEF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.driver.defaultJavaOptions": LIGHT}
+BRIEF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 """Spark for runs of a few seconds."""
 
 

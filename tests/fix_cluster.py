@@ -110,7 +110,6 @@ def connect_server(
         "spark.connect.grpc.binding.port": "0",
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": LIGHT,
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.warehouse.dir": str(log.parent / "warehouse"),

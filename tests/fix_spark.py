@@ -12,7 +12,12 @@ from spark_jobs.runtime.spark_session import JAVA_OPTIONS, spark_session, stop_s
 from tests import engine_tasks
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-"""For the JVM: the light compiler alone, with room for all of Spark's code (its default of 48 MB fills up)."""
+"""For a JVM of tests: the light compiler alone, with room for all of Spark's code (its default of 48 MB fills up).
+
+A JVM that lives for seconds takes a third less processor time with it."""
+
+OWN_OPTION = "-Dstratalog.session=tests"
+"""For the JVM: an option of the session's configuration, to be found among its others."""
 
 TASKS_BY_SPARK = os.environ.get("STRATALOG_TASKS") == "spark"
 """True if the engine's tasks run in Spark's Python processes in all tests, as at night."""
@@ -20,6 +25,15 @@ TASKS_BY_SPARK = os.environ.get("STRATALOG_TASKS") == "spark"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--connect", action="store_true", help="have the session of tests be a Spark Connect server's")
+
+
+def pytest_configure() -> None:
+    lighten_jvms()
+
+
+def lighten_jvms() -> None:
+    """Has every JVM that Spark's launcher starts for this process and its children take LIGHT."""
+    os.environ["SPARK_SUBMIT_OPTS"] = LIGHT
 
 
 def light_session(warehouse: Path) -> SparkSession:
@@ -31,7 +45,7 @@ def light_session(warehouse: Path) -> SparkSession:
         # A thousand small queries: compiling each, and then the compiler's code, costs more than it gives back.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {OWN_OPTION}",
     }
     return spark_session(Spark(master="local[2]", conf=conf))
 

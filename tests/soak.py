@@ -28,14 +28,14 @@ import yaml
 from spark_jobs.demo import shop
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.demo.writers import Traffic, Writers, rotate
-from tests.fix_spark import LIGHT
+from tests.fix_spark import lighten_jvms
 from tests.proxy import Proxy
 
 SOURCE = "shop"
 ROWS = 3_000
 PATIENCE = 600
 """Seconds after which a run that nobody disturbs counts as hung."""
-BRIEF = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
+BRIEF = {"spark.driver.memory": "1g"}
 
 FAIR = re.compile(
     r"Lost connection|Can't connect|server has gone away|Connection reset|Broken pipe|tried \d+ times"
@@ -337,6 +337,7 @@ def soak(seconds: float, folder: Path, seed: int, print_line: Callable[[str], ob
 
 
 def main(of: Callable[..., Account], seconds: str, folder: str) -> None:
+    lighten_jvms()
     print_line, seed = print, int(os.environ.get("STRATALOG_SEED", time.time()))
     print_line(f"seed {seed}")
     print_line(str(of(float(seconds), Path(folder), seed, print_line)))

@@ -18,9 +18,7 @@ import yaml
 
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
-from spark_jobs.runtime.spark_session import JAVA_OPTIONS
 from spark_jobs.storage.files import StoredPath, stored_path, walk
-from tests.fix_spark import LIGHT
 from tests.lake_recording import RECORDING, SALT
 from tests.ran import Ran, without_codes
 from tests.spark_jobs.engine.lake_rows import rows_of
@@ -30,7 +28,6 @@ LOCAL: dict[str, Any] = {
     "conf": {
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
     },
 }
 STOPPED = ("--source", "shop", "--at", "mysql-bin.000002:3181", "--table", "shop.logged_by_statement", "--yes")

@@ -21,7 +21,7 @@ def small() -> dict[str, str]:
     """Of Spark on a cluster here: small executors, and shuffles for two cores."""
     return {
         **LOCAL["conf"],
-        "spark.driver.extraJavaOptions": f"{CLUSTER_JAVA_OPTIONS} {LIGHT}",
+        "spark.driver.extraJavaOptions": CLUSTER_JAVA_OPTIONS,
         "spark.executor.extraJavaOptions": LIGHT,
         "spark.executor.memory": "768m",
         "spark.driver.host": "127.0.0.1",

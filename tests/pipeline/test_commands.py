@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.fix_spark import LIGHT
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT, VARCHAR
 
@@ -32,7 +31,7 @@ def stratalog(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "binlogs").mkdir()
     (tmp_path / "binlogs" / "bin.000001").write_bytes(SegmentSpec(tables=TABLES, changes=CHANGES).to_bytes())
-    spark = {"conf": {"spark.driver.defaultJavaOptions": LIGHT, "spark.driver.memory": "1g"}}
+    spark = {"conf": {"spark.driver.memory": "1g"}}
     settings = {"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}, "spark": spark}
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     return tmp_path

@@ -20,7 +20,6 @@ from spark_jobs.pipeline.planner import Planner
 from spark_jobs.pipeline.run import extract_source, publish, run_source, silver_units
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop, killed_at
-from tests.fix_spark import LIGHT
 from tests.lake_tables import no_rows, table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.by_spark]
@@ -73,7 +72,7 @@ def test_killed_at_commits_and_run_again_the_tables_are_those_of_an_undisturbed_
     shop.execute("FLUSH BINARY LOGS")
     undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"))
     shop.run(undisturbed)
-    brief = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
+    brief = {"spark.driver.memory": "1g"}
     shaken = shop.pipeline(lake=str(tmp_path / "shaken"), spark={"master": "local[2]", "conf": brief})
     for layer, moment in kills:
         assert killed_at(shaken.path, layer, moment)

@@ -17,7 +17,6 @@ from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same, rows
-from tests.fix_spark import LIGHT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
@@ -140,7 +139,7 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
 ) -> None:
     """Copies of one lake: one folded undisturbed, one by maintenance that dies at the fold and where it publishes."""
     shop.execute(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in PLAIN))
-    brief = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
+    brief = {"spark.driver.memory": "1g"}
     settings: dict[str, Any] = {
         "retention": {"bronze": "1d", "fold": True},
         "spark": {"master": "local[2]", "conf": brief},

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.fix_spark import LIGHT
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
 
@@ -75,7 +74,7 @@ def test_a_stop_is_one_message_without_a_trace(tmp_path: Path, spoil: Callable[[
         "lake": "lake",
         "sources": {"shop": {"files": "binlogs"}},
         "tables": ["shop.*"],
-        "spark": {"master": "local[1]", "conf": {"spark.driver.defaultJavaOptions": LIGHT}},
+        "spark": {"master": "local[1]"},
     }
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(keys))
     spoil(tmp_path)

@@ -16,10 +16,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.runtime.spark_session import JAVA_OPTIONS
 from tests.cluster.deployments import Deployment
 from tests.fix_keeper import stop_process, wait_until
-from tests.fix_spark import LIGHT
 from tests.ran import Ran
 from tests.waiting import wait_for
 
@@ -31,7 +29,6 @@ SPARK: dict[str, Any] = {
     "conf": {
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
     },
 }
 STEPS = """

@@ -21,7 +21,6 @@ from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same
-from tests.fix_spark import LIGHT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
@@ -41,7 +40,7 @@ AND_BACK = (
     "ALTER TABLE bag ADD PRIMARY KEY (id)",
     "ALTER TABLE keyed DROP PRIMARY KEY",
 )
-BRIEF = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
+BRIEF = {"spark.driver.memory": "1g"}
 KEEPING: dict[str, Any] = {"retention": {"bronze": "0m", "fold": True}, "spark": {"master": "local[2]", "conf": BRIEF}}
 
 

@@ -7,13 +7,12 @@ import sys
 
 from spark_jobs.config.model import Spark
 from spark_jobs.config.store import ObjectStore, store_of
-from spark_jobs.runtime.spark_session import JAVA_OPTIONS, spark_session, stop_session
-from tests.fix_spark import LIGHT
+from spark_jobs.runtime.spark_session import spark_session, stop_session
 
 
 def main(path: str, settings: str) -> None:
     """Prints the rows of a table, in order."""
-    conf = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}"}
+    conf = {"spark.driver.memory": "1g"}
     store = store_of(path, ObjectStore.model_validate_json(settings))
     session = spark_session(Spark(master="local[1]", conf=conf).reaching(store))
     try:

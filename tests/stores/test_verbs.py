@@ -19,11 +19,9 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.rows import rows_of
-from spark_jobs.runtime.spark_session import JAVA_OPTIONS
 from spark_jobs.storage import reach
 from tests.fix_cli import Stratalog
 from tests.fix_mysql import Database
-from tests.fix_spark import LIGHT
 from tests.fix_store import KIND, Server
 from tests.ran import Ran
 from tests.spark_jobs.engine.lake_rows import newest
@@ -39,7 +37,6 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
 }
 
 

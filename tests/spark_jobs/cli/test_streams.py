@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_spark import LIGHT
 from tests.lake_recording import RECORDING, SALT
 from tests.ran import without_codes
 
@@ -44,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         recording.extractall(folder, filter="data")
     (recorded,) = folder.rglob("pipeline.yaml")
     with recorded.open("a", encoding="utf-8") as text:
-        text.write(f"spark: {{conf: {{spark.driver.defaultJavaOptions: '{LIGHT}', spark.driver.memory: 1g}}}}\n")
+        text.write("spark: {conf: {spark.driver.memory: 1g}}\n")
     return recorded.parent
 
 

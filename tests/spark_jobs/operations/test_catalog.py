@@ -12,7 +12,6 @@ import yaml
 
 from spark_jobs.config.loader import from_keys
 from spark_jobs.operations.catalog import _normalized_location, _read_state, catalog_file, is_pending
-from tests.fix_spark import LIGHT
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT
 
@@ -31,7 +30,7 @@ def conf(folder: Path) -> dict[str, str]:
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.defaultJavaOptions": f"{LIGHT} -Dderby.system.home={folder}",
+        "spark.driver.defaultJavaOptions": f"-Dderby.system.home={folder}",
         "spark.driver.memory": "1g",
     }
 

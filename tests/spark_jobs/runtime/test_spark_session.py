@@ -12,6 +12,7 @@ from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import jvm
 from spark_jobs.runtime.spark_session import AS_WRITTEN, _output_is_errors, own_session, session_over, spark_session
+from tests.fix_spark import OWN_OPTION
 
 SHUFFLES = "spark.sql.shuffle.partitions"
 NAMELESS = ["unshare", "--user", "--map-root-user", "--uts", "--"]
@@ -59,7 +60,7 @@ def test_a_local_jvm_optimises_later_and_takes_options_of_the_configuration(spar
     process = jvm.process()
     assert process
     options = Path(f"/proc/{process.pid}/cmdline").read_text(encoding="utf-8").split("\0")
-    assert options.index("-XX:Tier4InvocationThreshold=50000") < options.index("-XX:TieredStopAtLevel=1")
+    assert options.index("-XX:Tier4InvocationThreshold=50000") < options.index(OWN_OPTION)
 
 
 @pytest.mark.spark
