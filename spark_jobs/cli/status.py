@@ -153,6 +153,7 @@ def print_status(status: "SourceStatus", *, everything: bool) -> None:
     )
     _print_targets(tables)
     print_grid(["keys shared", "complete up to"], [[t.table, t.watermark] for t in status.tables if t.watermark])
+    # What only some sources have: shared keys, quarantined events, cascades, consumer groups.
     print_grid(
         ["quarantined for", "at", "event", "since"],
         [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in status.skips],

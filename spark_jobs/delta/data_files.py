@@ -88,6 +88,7 @@ def write_parts(
     Of the parts before only the columns whose bounds are kept stay in memory. What is raised while they come leaves no
     file. The arguments are those of ``write``. Raises LakeError, UnsupportedTable.
     """
+    # The file's name, and what is kept about its columns.
     stats_columns, page_statistics = layout.get("stats_columns"), layout.get("page_statistics")
     compression = layout.get("compression", "snappy")
     name = layout.get("name") or _file_name(configuration, compression)

@@ -118,6 +118,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         # Of several tries, the one that found most of the log is what this run has done.
         extracted = max(landed, key=lambda part: part.bytes, default=newest)
         annotate(bytes=extracted.bytes, transactions=extracted.transactions, events=extracted.events)
+    # Warn before the server purges log that was not read.
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
     if shortage:
         log.warning("%s: %s", name, shortage)
@@ -168,11 +169,13 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     derived: Counter[TableName],
 ) -> Outcome:
     """One try. finished: the tables that this one and those before it have compacted. derived: what they derived."""
+    # The tables to be planned: those that are published, and those that only older log has (appeared).
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.find(lake, name)
     entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
         return Outcome(entries, None)
+    # Changes that the server did not log are derived before, and limit how far their tables are compacted.
     with doing(f"{name}: planning what is to be compacted"):
         gaps = unlogged_changes_of(pipeline, lake, name)
         applied = CascadeStep(pipeline, lake, snapshot, entries, gaps).run()
@@ -183,6 +186,7 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     if planned.work:
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
         start_session(spark)  # by this thread, where it is a lazy one
+    # All tables in one Spark job; each is committed by itself, and one that fails stops alone.
     units = silver_units(spark, planned, snapshot.table, pipeline.spark.task_bytes)
     with span("commits", tables=len(planned.work)):
         jobs = each_table(
@@ -195,6 +199,7 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     for job in jobs:
         if job.stopped:
             planned.stop(job.name, f"{name}: {job.name}", job.stopped)
+    # The outcome covers what earlier tries have finished, too.
     jobs = [*finished.values()]
     new = known_tables.add(pipeline.tables_file, {(name, job.name.schema, job.name.table) for job in jobs})
     after = planner.after(planned, jobs)

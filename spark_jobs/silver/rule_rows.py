@@ -155,6 +155,7 @@ class _ChangeWalk:
     def of(
         cls, changes: Changes, absent: AbsentColumns, key: list[str], names: list[str], known: _Known | None
     ) -> Self:
+        # The rows before and after each change, and of each the columns that its image has.
         op = np.asarray(changes.op.to_numpy(), np.uint8)
         updates = np.flatnonzero(op == UPDATE)
         taken = pa.array(updates)

@@ -137,18 +137,21 @@ def put_double(out: int, bits: Any) -> Any:
 
     There is no exponent from 1e-15 to 1e15, and beyond where there is a fraction; whole numbers end in ``.0``.
     """
+    # The sign, and zero, which has no shortest digits.
     if bits >> np.uint64(63):
         store8(out, np.uint8(45))
         out += 1
     if bits << np.uint64(1) == np.uint64(0):
         store32(out, np.uint32(0x302E30))  # 0.0
         return out + 3
+    # The fewest digits that read back as this number, without zeros at their end.
     digits, exponent = shortest(bits & np.uint64(0x7FFFFFFFFFFFFFFF))
     while digits % np.uint64(10) == np.uint64(0):
         digits = digits // np.uint64(10)
         exponent += 1
     count = count_digits(digits)
     point = count + exponent  # digits before the point
+    # Very small and very large numbers: one digit, a point, the others, an exponent.
     if point < -14 or (point > 15 and count <= point):
         end = put_number(out + 1, digits, count)
         store8(out, load8(out + 1))
@@ -159,11 +162,13 @@ def put_double(out: int, bits: Any) -> Any:
             out += 1
         store8(out, np.uint8(101))
         return put_signed(out + 1, point - 1)
+    # Fractions: zeros between the point and the digits.
     if point <= 0:
         store16(out, np.uint16(0x2E30))  # 0.
         for k in range(-point):
             store8(out + 2 + k, np.uint8(48))
         return put_number(out + 2 - point, digits, count)
+    # Whole numbers: zeros up to the point, and one behind it.
     if count <= point:
         out = put_number(out, digits, count)
         for _ in range(point - count):
@@ -171,6 +176,7 @@ def put_double(out: int, bits: Any) -> Any:
             out += 1
         store16(out, np.uint16(0x302E))  # .0
         return out + 2
+    # Others have the point among their digits, which make room for it.
     end = put_number(out + 1, digits, count)
     for k in range(point):
         store8(out + k, load8(out + k + 1))

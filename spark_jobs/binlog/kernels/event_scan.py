@@ -152,6 +152,7 @@ def scan(
     maps_at = open_maps.ctypes.data
     bodies_at = bodies.ctypes.data
     while offset + HEADER <= size:
+        # An event that is here as a whole, of a length that can be.
         if n == len(cells[0]) or state[S_TRANSACTIONS] == len(transactions):
             outcome = EVENTS_FULL
             break
@@ -162,10 +163,12 @@ def scan(
             break
         if offset + length > size:
             break
+        # Its type, and its body between header and checksum.
         code = load8(header + 4)
         meaning = np.int64(meanings[np.uintp(code)])
         body = header + HEADER
         count = length - overhead
+        # A fragment stands for the row event that its caller put together; of all others the checksum is verified.
         if code == FRAGMENT:
             if state[S_GROUP] == 0:
                 outcome = FRAGMENTS
@@ -178,6 +181,7 @@ def scan(
         elif checksum and crc32(header, length - 4, offset) != load32(header + length - 4):
             outcome = BAD_CHECKSUM
             break
+        # Events outside of transactions: formats, rotations, and types that are ignored or stop the scan.
         table = np.int64(-1)
         mark = 0
         if meaning <= IGNORED:
@@ -188,6 +192,7 @@ def scan(
                 mark = MARK_CONTROL
             elif meaning == IGNORED and state[S_PHASE] == OUTSIDE:
                 mark = MARK_CONTROL | MARK_IGNORED
+        # Events of transactions. First what an event needs: a GTID its length, a table map its ordinal, rows their map.
         if not mark:
             begins = state[S_PHASE] == OUTSIDE
             is_gtid = meaning >= GTID and meaning <= GTID_MARIADB
@@ -230,12 +235,14 @@ def scan(
                     outcome = NO_MAP
                     break
                 mark = MARK_ROWS if table >= 0 and code != IGNORABLE else MARK_IGNORED
+            # The transaction that the event belongs to; the first event outside of one begins the next.
             state[S_TRANSACTIONS] += begins
             transaction = transactions[np.uintp(state[S_TRANSACTIONS] - 1)]
             if begins:
                 _begin_transaction(transaction, base + offset, header)
                 state[S_PHASE] = BEGUN
                 mark |= MARK_BEGINS
+            # What the event does to its transaction: whether it continues, ends, and what it is marked with.
             ends = False
             if meaning == ROWS:
                 state[S_PHASE] = INSIDE
@@ -275,11 +282,13 @@ def scan(
                     transaction[TX_FLAGS] |= TX_XA
             else:
                 mark |= MARK_IGNORED
+            # The end of the transaction closes it and forgets its table maps.
             if ends:
                 mark |= MARK_ENDS
                 transaction[TX_STOP] = base + offset + length
                 state[S_PHASE] = OUTSIDE
                 state[S_MAPS] = 0
+        # The event's cells.
         offsets, lengths, codes, tables, owners, marks = cells
         event = np.uintp(n)  # of a signed one, numba asks whether it counts from the end
         offsets[event] = offset

@@ -212,6 +212,7 @@ def _put_decimal(source: int, count: int, out: int) -> Any:
 
     Whole groups of digits are counted: DECIMAL(65) may come with a precision of 72, and 81 is what nine groups hold.
     """
+    # Precision and scale stand before the digits.
     if count < 3:
         return JSON_BAD
     precision: Any = np.int64(load8(source))
@@ -292,6 +293,7 @@ def _put_opaque(at: int, end: int, out: int, limit: int) -> Any:
 @kernel
 def put_scalar(kind: int, at: int, end: int, out: int, limit: int) -> Any:  # noqa: PLR0911 - one a type
     """The address after the text of anything but a container, or JSON_NO_ROOM, JSON_BAD."""
+    # Strings and values of SQL types have their length before them.
     if kind == JSON_STRING:
         length, length_bytes = _varying(at, end)
         return JSON_BAD if length < 0 else put_string(at + length_bytes, length, out, limit)
@@ -303,6 +305,7 @@ def put_scalar(kind: int, at: int, end: int, out: int, limit: int) -> Any:  # no
     size = 1 if kind == JSON_LITERAL else 2 if kind <= JSON_UINT16 else 4 if kind <= JSON_UINT32 else 8
     if at + size > end:
         return JSON_BAD
+    # Literals: null, true and false, as little-endian numbers of four letters.
     if kind == JSON_LITERAL:
         literal = load8(at)
         if literal > 2:
@@ -313,6 +316,7 @@ def put_scalar(kind: int, at: int, end: int, out: int, limit: int) -> Any:  # no
             return out + 5
         store32(out, np.uint32(0x65757274 if literal else 0x6C6C756E))
         return out + 4
+    # Integers by width and sign. What is left is a double; JSON has neither infinity nor NaN.
     if kind == JSON_INT16:
         return put_signed(out, np.int64(np.int16(load16(at))))
     if kind == JSON_UINT16:

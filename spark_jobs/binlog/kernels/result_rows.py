@@ -162,6 +162,7 @@ def _put_decimal(precision: int, scale: int, q: int, length: int, out: int) -> A
     The address after what was written, -1 for what is no number of so many digits.
     """
     end = q + length
+    # The sign, zeros before the number, and the point.
     negative = length > 0 and load8(q) == np.uint8(45)
     q += int(negative)
     while q < end and load8(q) == np.uint8(48):
@@ -217,6 +218,7 @@ def _is_digit(character: Any) -> Any:
 @kernel
 def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
     """A value behind its length; the address after it."""
+    # BINARY(n) is logged without the zeros at its end; all but documents are copied.
     if kind == FIELD_UNPADDED:
         while length > 0 and load8(q + length - 1) == np.uint8(0):
             length -= 1
@@ -224,6 +226,7 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
         _store_little(out, length, size)
         copy_text(out + size, q, length)
         return out + size + length
+    # A document is written as the server logs it: line ends escaped, and -0 as a double.
     offset = out + size
     quoted = escaped = False
     for k in range(length):
@@ -234,6 +237,7 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
         else:
             store8(offset, character)
             offset += 1
+        # Only outside of strings is a minus followed by a zero a number.
         if quoted:
             if escaped:
                 escaped = False
@@ -251,6 +255,7 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
         ):
             store16(offset, np.uint16(0x302E))  # a point and a zero
             offset += 2
+    # Its length is known at the end.
     _store_little(out, offset - out - size, size)
     return offset
 
@@ -260,6 +265,7 @@ def _put_value(cells: Array, column: int, q: int, end: int, out: int) -> Any:  #
     """(address after the value on the wire, address after it in the image); -1 where it is none."""
     kind, size = cells[column, F_KIND], cells[column, F_SIZE]
     bad = np.int64(-1)
+    # Integers and floats: the wire may have them wider than the log.
     if kind == FIELD_FIXED:
         wire = cells[column, F_WIRE]
         if q + wire > end:
@@ -277,6 +283,7 @@ def _put_value(cells: Array, column: int, q: int, end: int, out: int) -> Any:  #
         else:
             _store_little(out, value, size)
         return q + wire, out + size
+    # A year is a byte that counts from 1900, and zero is itself.
     if kind == FIELD_YEAR:
         if q + 2 > end:
             return bad, bad
@@ -287,6 +294,7 @@ def _put_value(cells: Array, column: int, q: int, end: int, out: int) -> Any:  #
     length, q = lenenc(q, end)
     if q < 0 or q + length > end:
         return bad, bad
+    # Bytes and texts are copied; bits are filled with zeros on the left.
     if kind <= FIELD_DOCUMENT:
         return q + length, _put_counted(kind, size, q, length, out)
     if kind <= FIELD_BITS:
@@ -296,6 +304,7 @@ def _put_value(cells: Array, column: int, q: int, end: int, out: int) -> Any:  #
             at = k - (size - length)
             store8(out + k, load8(q + at) if at >= 0 else np.uint8(0))
         return q + length, out + size
+    # Numbers and times come in other forms than the log has them in.
     if kind == FIELD_DECIMAL:
         return q + length, _put_decimal(cells[column, F_PRECISION], cells[column, F_SCALE], q, length, out)
     if kind == FIELD_TIME:

@@ -83,6 +83,7 @@ def decode_rows(
     reason = DONE
     state[R_COLUMN] = -1
     while event < count and reason == DONE:
+        # The event, and the block of its table, which may be full already.
         at = events + E_BYTES * event
         header = cell(at, E_ADDRESS)
         code = load8(header + 4)
@@ -95,10 +96,12 @@ def decode_rows(
             break
         columns = cell(block, B_COLUMNS)
         bitmap_bytes = (columns + 7) >> 3
+        # Bytes of a later event are fetched into the cache meanwhile.
         if event + _AHEAD < count:
             ahead = cell(at, E_CELLS * _AHEAD + E_ADDRESS)
             prefetch(ahead)
             prefetch(ahead + cell(at, E_CELLS * _AHEAD + E_LENGTH) - 1)
+        # The head of an event that begins: where its rows start, and whether it has the table's columns.
         is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
         if q == 0:
             if event == 0 or cell(at, E_OFFSET) != cell(at, E_OFFSET - E_CELLS):
@@ -124,6 +127,7 @@ def decode_rows(
             if q + images * bitmap_bytes > end:
                 reason = CUT_SHORT
                 break
+            # Images without all columns have their masks read row by row; only some blocks take them.
             masks = np.int64(0)
             for image in range(images):
                 if not is_full(q + image * bitmap_bytes, columns):
@@ -133,6 +137,7 @@ def decode_rows(
                 reason = PARTIAL_IMAGE
                 break
             fresh = np.int64(1)
+        # Texts of the event must fit: no more than its own bytes, so that no row checks for room.
         room = cell(block, B_ROOM) - (end - q)
         if room < 32:
             room = text_room(block) - (end - q)
@@ -140,9 +145,11 @@ def decode_rows(
                 reason = BLOCK_FULL
                 break
         store64(block + 8 * B_ROOM, np.uint64(room))
+        # The first update of a block makes room for before images of the rows before it.
         if is_update and not cell(block, B_HAS_BEFORE) and cell(block, B_KEPTS):
             store64(block + 8 * B_HAS_BEFORE, np.uint64(1))
             clear_before(block, 0, n)
+        # Rows are decoded until the event or the block ends.
         op = np.uint8(1)
         if is_update:
             op = np.uint8(2)
@@ -159,6 +166,7 @@ def decode_rows(
             if reason != DONE:
                 break
             fresh = np.int64(0)
+        # What the rows have in common with their event is written for all of them at once.
         if n > first:
             ordinal += n - first
             fresh = np.int64(0)
@@ -168,6 +176,7 @@ def decode_rows(
             break
         event += 1
         q = np.int64(0)
+    # Where the next call continues.
     state[R_EVENT] = event
     state[R_OFFSET] = q
     state[R_ORDINAL] = ordinal

@@ -182,6 +182,7 @@ def plain_updates(
             q = _past_image(q, end, first + bitmap_bytes, columns, sizes, after)
             if q < 0:
                 return np.int64(-1)
+            # Each document that the row holds as diffs is a cell, and the bytes between cells are copied.
             document = 0
             for c in range(columns):
                 if not documents[c]:

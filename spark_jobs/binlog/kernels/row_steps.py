@@ -121,9 +121,11 @@ def decode_by_steps(
         row_start = q
         program = 0
         passed: Any = np.int64(0)
+        # An update has two images, the before image first, each by the steps of its program.
         for image in range(2 if is_update else 1):
             program = 1 if is_update and image == 0 else 0
             passed = np.int64(0)
+            # The image begins with its bitmap of NULLs; a partial one is spread over all columns first.
             bitmap = q
             row_nulls = nulls_at + ((program * rows + n) * words) * 8
             if masks:
@@ -138,6 +140,7 @@ def decode_by_steps(
                 break
             word = np.uint64(0)
             step = steps_at + program * columns * STEP_BYTES - STEP_BYTES
+            # Each column by its step: a NULL is noted and leaves an empty cell, others are read by their kind.
             for c in range(columns):
                 if c & 63 == 0:
                     word = load64(bitmap + (c >> 3))
@@ -152,6 +155,7 @@ def decode_by_steps(
                     elif kind != SKIP:
                         zero_slot(slot + cell(step, STEP_WIDTH) * n, cell(step, STEP_WIDTH))
                     continue
+                # Numbers that are copied as they are, and short texts: the kinds of most columns, asked for first.
                 if kind == COPY_8:
                     store64(slot + 8 * n, load64(q))
                     q += 8
@@ -179,12 +183,14 @@ def decode_by_steps(
                     copy_text(cell(step, STEP_TEXT) + offset, q, length)
                     store64(step + 8 * STEP_USED, np.uint64(offset + length))
                     q += length
+                # Columns that nobody reads: only their bytes are passed.
                 elif kind == SKIP:
                     q += cell(step, STEP_PARAMETERS)
                 elif kind == SKIP_1:
                     q += 1 + np.int64(load8(q))
                 elif kind == SKIP_2:
                     q += 2 + np.int64(load16(q))
+                # Integers for which Arrow has no type of the same width, or another sign.
                 elif kind == UINT8_TO_16:
                     store16(slot + 2 * n, np.uint16(load8(q)))
                     q += 1
@@ -205,6 +211,7 @@ def decode_by_steps(
                 elif kind == UINT24_TO_32:
                     store32(slot + 4 * n, np.uint32(load16(q)) | np.uint32(load8(q + 2)) << np.uint32(16))
                     q += 3
+                # Values in a form of their own. An impossible one ends the block; a zero date is a NULL that is marked.
                 elif kind == DECIMAL_18 or kind == DECIMAL_38:  # noqa: PLR1714, SIM109 - ditto
                     if kind == DECIMAL_18:
                         good = read_decimal_18(
@@ -262,6 +269,7 @@ def decode_by_steps(
                     ):
                         reason = BAD_VALUE
                     q += cell(step, STEP_PARAMETERS)
+                # Integers and bytes of other widths: years, BIT, sets and fixed bytes.
                 elif kind == YEAR_TO_16:
                     year = np.int64(load8(q))
                     store16(slot + 2 * n, np.uint16(1900 + year if year else 0))
@@ -281,6 +289,7 @@ def decode_by_steps(
                 elif kind == COPY_N:
                     memmove(slot + cell(step, STEP_PARAMETERS) * n, q, cell(step, STEP_PARAMETERS))
                     q += cell(step, STEP_PARAMETERS)
+                # Long texts, and texts of fixed width, whose zeros the log left out.
                 elif kind == TEXT_3 or kind == TEXT_4:  # noqa: PLR1714, SIM109 - ditto
                     length = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
                     q += 3
@@ -310,15 +319,18 @@ def decode_by_steps(
                         store8(cell(step, STEP_TEXT) + offset + k, np.uint8(0))
                     store64(step + 8 * STEP_USED, np.uint64(offset + cell(step, STEP_PARAMETERS)))
                     q += length
+                # The remaining kinds: columns that nobody reads, behind a length of three or four bytes.
                 elif kind == SKIP_3:
                     q += 3 + (np.int64(load16(q)) | np.int64(load8(q + 2)) << 16)
                 else:
                     q += 4 + np.int64(load32(q))
+                # A value that leads beyond the event ends the block, before its row counts.
                 if q > end:
                     reason = CUT_SHORT
                 if reason != DONE:
                     column = c
                     break
+            # Number of columns that wrote something, which are taken back if the row cannot be.
             passed = column if column >= 0 else columns
             if reason != DONE:
                 break
@@ -329,6 +341,7 @@ def decode_by_steps(
         if masks and q == row_start and q < end:
             reason = CUT_SHORT  # bytes behind a row without any: no row would ever come to them
             column = np.int64(-1)
+        # The row cannot be: all that its columns wrote is taken back, so that the block ends with the row before.
         if reason != DONE:
             if is_update and program == 0:
                 take_back(block, n, 1, columns)

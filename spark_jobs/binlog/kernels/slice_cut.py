@@ -59,6 +59,7 @@ def cut(
     kind = -1  # of the slice being filled; -1: there is none
     i = 0
     while i < n:
+        # Events outside of transactions make slices of their own kind.
         owner = owners[i]
         if owner < 0:
             if kind >= 0 and kind != SLICE_CONTROL:
@@ -69,6 +70,7 @@ def cut(
                 kind = SLICE_CONTROL
             i += 1
             continue
+        # The transaction's last event that is here, and whether it is small enough to share a slice.
         last = i
         while last < n - 1 and not marks[last] & MARK_ENDS:
             last += 1
@@ -76,15 +78,18 @@ def cut(
         large = _reach(offsets, lengths, i, last) > target or transactions[owner, TX_START] < base + offsets[i]
         if not complete and (final or undecided or not large):
             break
+        # XA transactions, rolled-back ones and single statements stand in slices of their own.
         ended_otherwise = transactions[owner, TX_FLAGS] & (TX_XA | TX_ROLLED_BACK) != 0
         standalone = complete and not ended_otherwise and marks[last] & MARK_STATEMENT != 0
         separate = ended_otherwise or standalone
+        # The slice being filled ends before a transaction that it cannot take.
         if kind >= 0 and (large or separate or kind != SLICE_ROWS):
             count = _put(slices, count, start, i, kind)
             kind = -1
         if kind < 0:
             start = i
         kind = SLICE_STATEMENT if separate else SLICE_ROWS
+        # Inside the transaction, statements are cut out, and a large one is cut at the target size.
         alone = large or separate
         for j in range(i, last + 1):
             if marks[j] & MARK_STATEMENT and not separate:
@@ -98,6 +103,7 @@ def cut(
             if may and _reach(offsets, lengths, start, j) >= target:
                 count = _put(slices, count, start, j + 1, kind)
                 start = j + 1
+        # The end of the transaction ends a slice that is full, or that it shares with nothing.
         if not complete:
             return count, start
         i = last + 1
@@ -106,6 +112,7 @@ def cut(
             start = i
         if start == i:
             kind = -1
+    # At the end of the log the slice being filled is complete, too.
     if kind >= 0 and final:
         count = _put(slices, count, start, i, kind)
         start = i

@@ -102,12 +102,14 @@ def read_query(  # noqa: PLR0911 - one a keyword
     transaction: Array,
 ) -> Any:
     """The mark of a QUERY event in a transaction; moves the state on. -1: its parts do not fit; -2: nested BEGIN."""
+    # The class of the statement: compressed and loading ones are none that control a transaction.
     text = query_text(body, count, meaning)
     if text < 0:
         return -1
     query = Q_OTHER
     if meaning == QUERY:
         query = query_class(body + text, count - text)
+    # BEGIN and XA START begin a transaction.
     if query in (Q_BEGIN, Q_XA_START):
         if state[S_PHASE] == INSIDE and not state[S_FLAVOR]:
             return -2
@@ -116,6 +118,7 @@ def read_query(  # noqa: PLR0911 - one a keyword
             transaction[TX_FLAGS] |= TX_XA
             return MARK_STATEMENT
         return 0
+    # COMMIT and ROLLBACK end it. A rollback is logged where a table without transactions took part.
     if query == Q_COMMIT:
         state[S_PHASE] = OUTSIDE
         return MARK_ENDS
@@ -127,11 +130,13 @@ def read_query(  # noqa: PLR0911 - one a keyword
         # Logged where a table without transactions took part: its rows stay, others since the savepoint do not.
         transaction[TX_FLAGS] |= TX_ROLLED_BACK
         return MARK_STATEMENT
+    # Savepoints change no row; XA END stands before XA PREPARE or the commit.
     if query in (Q_SAVEPOINT, Q_ROLLBACK_TO):
         return MARK_IGNORED
     if query == Q_XA_END:
         transaction[TX_FLAGS] |= TX_XA
         return MARK_STATEMENT
+    # Any other statement is a change by itself inside a transaction, and the whole of one outside.
     if query == Q_XA:
         transaction[TX_FLAGS] |= TX_XA
     elif state[S_PHASE] == INSIDE:

@@ -51,6 +51,7 @@ def _utf8_blocks(size: int) -> Any:
     some_bytes, some_words = ir.VectorType(ir.IntType(8), size), ir.VectorType(ir.IntType(64), size // 8)
     tables = [ir.Constant(some_bytes, table * (size // 16)) for table in _utf8_errors()]
 
+    # Constants, and what is wrong in one block given the block before it.
     def all_of(number: int) -> Any:
         return ir.Constant(some_bytes, [number] * size)
 
@@ -74,6 +75,7 @@ def _utf8_blocks(size: int) -> Any:
         fourth = called(f"llvm.usub.sat.v{size}i8", earlier(3), all_of(0xF0 - 0x80))
         return builder.xor(pair, builder.and_(builder.or_(third, fourth), all_of(0x80)))
 
+    # The loop over the blocks.
     @intrinsic
     def check(_typing: Any, _address: Any, _blocks: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -135,12 +137,14 @@ def _in_blocks(address: int, count: int) -> Any:
 @kernel
 def valid_utf8(address: int, count: int) -> Any:
     """True if the bytes are UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF."""
+    # Long texts are looked at in blocks first; the rest, less than a block, follows below.
     i = np.int64(0)
     if HAS_SHUFFLE and count >= _LONG:
         i = _in_blocks(address, count)
         if i < 0:
             return False
     while i < count:
+        # Eight bytes at a time while they are ASCII.
         if i + 8 <= count:
             high = load64(address + i) & np.uint64(0x8080808080808080)
             if high == 0:
@@ -156,6 +160,7 @@ def valid_utf8(address: int, count: int) -> Any:
             if word & np.uint32(0xC0E0) == np.uint32(0x80C0) and lead >= 0xC2:
                 i += 2
                 continue
+        # Any other character by its lead byte: how many bytes follow, and within which bounds the first is.
         lead = np.uint32(load8(address + i))
         if lead < 0x80:
             i += 1

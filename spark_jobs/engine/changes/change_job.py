@@ -65,6 +65,7 @@ def planned(
 
     The unit's slices are not read yet: ``tasks_of``. Raises TableStopped, LakeError, LostRace.
     """
+    # The range of the log whose changes are read, and the definitions of the table in it.
     head, snapshot = upon
     features.require_written(snapshot)
     delta = _from_the_beginning(work, head, delta)
@@ -81,6 +82,7 @@ def planned(
     has_statements = floor is not None and (is_first or extent.is_restated or not floor < _next_offset(head))
     needs_silver = has_statements or extent.from_server or completes
     origin = snapshot_of(work.origin.path, work.pinned.version) if needs_silver else None
+    # Without silver, whose rows only some units need, a unit has no origin.
     unit = ChangeUnit(
         number=number,
         name=str(work),

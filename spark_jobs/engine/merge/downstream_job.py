@@ -201,6 +201,7 @@ def _unit(
     is_emptied = bool(work.floor and (after is None or lacking.restatement or after <= work.floor))
     keeps_deleted = work.mode is Mode.SOFT_DELETE
     silver_files = lacking.restatement.files if lacking.restatement else lacking.files
+    # The unit holds values alone, since it is pickled for a task.
     return DownstreamUnit(
         number=number,
         name=str(work),
@@ -356,6 +357,7 @@ def run(
     spark: SparkSession, units: Sequence[PreparedMerge], capacity: Capacity, log: ChangedLog | None = None
 ) -> dict[int, list[MergedFiles]]:
     """Results of tasks, by unit. log: where units are made of every change, what these are decoded from."""
+    # Tasks of all units; those made of every change read slices of the log, which tables share.
     values = fills.values_by_expression(fill.sql for unit in units for fill in unit.unit.column_fills)
     units = [_divided(replace(unit, unit=unit.unit.valued(values)), capacity) for unit in units]
     by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
@@ -373,6 +375,7 @@ def run(
                 raise
             # One table's log may be at fault: each is tried by itself.
             by_unit |= {unit.number: [MergedFiles(unit.number, {}, error=str(error))] for _, unit in changes}
+    # One job for all of them; what a unit of several tasks or buckets gave is collected by unit.
     finish = change_task.finish(bucketed) if bucketed else None
     for merged_files in spark_job.run(spark, tasks, work, finish, buckets):
         by_unit[merged_files.unit].append(merged_files)
@@ -461,6 +464,7 @@ def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[F
 
 def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
     """Commits what tasks did for a unit. Raises LostRace, LakeError."""
+    # The target of a part has other writers: it is committed upon the newest version with the same files of this unit.
     began = time.monotonic()
     work, snapshot, head, design = unit.work, unit.snapshot, unit.head, unit.design
     is_part = isinstance(work.target, PartTable)

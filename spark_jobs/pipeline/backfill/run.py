@@ -88,6 +88,7 @@ def backfill_source(
         _require_end(snapshot, log_range)
         if log_range.start < snapshot.complete_from and not _are_folded(lake, name, names, log_range):
             _fetch_log(spark, pipeline, name, log_range.start, options)
+    # One table after the other: one that cannot be replayed is reported, and the others are replayed.
     replays: list[ReplayedTable] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):

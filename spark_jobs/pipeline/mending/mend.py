@@ -233,6 +233,7 @@ def _landed(load: LoadContext, mending: MendableTable, rows: _ReadRows, *, is_ap
     results = spark_job.run(load.spark, [task], compared)
     files = [result for result in results if isinstance(result, DataFile)]
     (counts,) = (result for result in results if isinstance(result, MendCounts))
+    # A dry run, or one without differences, leaves no file; otherwise the commit says what was mended.
     if not (is_applied and files):
         vacuum.remove(table.path, (file.location(table.path) for file in files))
         return counts

@@ -187,6 +187,7 @@ def _start_keeper(folder: SessionFolder, wish: Wish, lock: int) -> None:
     finally:
         os.close(errors)
     assert keeper.stdin
+    # The keeper reads its task to the end of its input, and lives on by itself.
     keeper.stdin.write(json.dumps(task).encode())
     keeper.stdin.close()
     keeper.returncode = 0  # it outlives this process, which need not warn of that
