@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import row_cells
+from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.row_cells import COPY_4, TEXT_1
 
 
 def address(content: bytes) -> tuple[int, np.ndarray]:
     """Position where a copy of the bytes lies, and what keeps it there. Bytes that must not be read stand around it."""
     array = np.frombuffer(b"\xaa" * 32 + content + b"\x55" * 64, np.uint8)
-    return kernels.address_of(array) + 32, array
+    return address_of(array) + 32, array
 
 
 class Block:
@@ -26,10 +27,10 @@ class Block:
         self.steps = np.zeros((2, 2, row_cells.STEP_CELLS), np.int64)
         for program in range(2):
             numbers, ends, text = (
-                kernels.address_of(array) + program * array.strides[0] for array in (self.numbers, self.ends, self.text)
+                address_of(array) + program * array.strides[0] for array in (self.numbers, self.ends, self.text)
             )
-            self.steps[program, 0, :3] = kernels.COPY_4, numbers, 4
-            self.steps[program, 1, :6] = kernels.TEXT_1, ends, 4, text, 0, 200
+            self.steps[program, 0, :3] = COPY_4, numbers, 4
+            self.steps[program, 1, :6] = TEXT_1, ends, 4, text, 0, 200
         self.ops, self.offsets, self.committed, self.ordinals = (
             np.zeros(self.ROWS, kind) for kind in (np.uint8, np.int64, np.int64, np.int32)
         )
@@ -44,8 +45,8 @@ class Block:
             (row_cells.B_COMMITTED, self.committed),
             (row_cells.B_ORDINALS, self.ordinals),
         ):
-            self.cells[cell] = kernels.address_of(array)
-        self.address = kernels.address_of(self.cells)
+            self.cells[cell] = address_of(array)
+        self.address = address_of(self.cells)
 
     def rows(self, count: int) -> list[tuple[int | None, str | None]]:
         """The first rows of program 0; the last text ends where its step says."""

@@ -118,11 +118,15 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         # Of several tries, the one that found most of the log is what this run has done.
         extracted = max(landed, key=lambda part: part.bytes, default=newest)
         annotate(bytes=extracted.bytes, transactions=extracted.transactions, events=extracted.events)
-    # Warn before the server purges log that was not read.
+    _warn_of_purge(pipeline, name, extracted)
+    return extracted
+
+
+def _warn_of_purge(pipeline: Pipeline, name: str, extracted: Extracted) -> None:
+    """Warns where the server may purge log before a later run reads it."""
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
     if shortage:
         log.warning("%s: %s", name, shortage)
-    return extracted
 
 
 def _server_kind(source: Source, extracted: Extracted) -> str:

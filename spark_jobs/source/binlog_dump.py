@@ -24,7 +24,9 @@ import pymysql
 from pymysql.cursors import DictCursor
 from pymysql.err import raise_mysql_exception
 
-from spark_jobs.binlog import MAGIC, FormatDescription, kernels
+from spark_jobs.binlog import MAGIC, FormatDescription
+from spark_jobs.binlog.kernels import dump_packets
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import FIRST_EVENT, Position
@@ -83,13 +85,13 @@ class Dump:
         self._reading, self._part = reading, part
         self._connection: pymysql.Connection[DictCursor] | None = None
         # Received packets and what the kernel makes of them: file bytes, without the protocol's headers.
-        self._source = np.empty(PIECE + kernels.DUMP_PADDING, np.uint8)
+        self._source = np.empty(PIECE + dump_packets.DUMP_PADDING, np.uint8)
         self._begin = self._end = 0
         """Bytes of ``_source`` that were not taken yet."""
-        self._target = np.empty(CHUNK + kernels.DUMP_PADDING, np.uint8)
+        self._target = np.empty(CHUNK + dump_packets.DUMP_PADDING, np.uint8)
         self._filled = 0
-        self._state = np.zeros(kernels.D_CELLS, np.int64)
-        self._state[kernels.D_POSITION] = max(part.start, FIRST_EVENT)
+        self._state = np.zeros(dump_packets.D_CELLS, np.int64)
+        self._state[dump_packets.D_POSITION] = max(part.start, FIRST_EVENT)
         self._format: bytes | None = None
         self._emitted = max(part.start, FIRST_EVENT)
         """File offset after what was handed on."""
@@ -127,7 +129,7 @@ class Dump:
 
     @property
     def _position(self) -> int:
-        return int(self._state[kernels.D_POSITION])
+        return int(self._state[dump_packets.D_POSITION])
 
     @property
     def _location(self) -> str:
@@ -160,7 +162,7 @@ class Dump:
     @property
     def _boundary(self) -> int:
         """File offset after the last whole event that has come."""
-        return max(int(self._state[kernels.D_BOUNDARY]), self._mark)
+        return max(int(self._state[dump_packets.D_BOUNDARY]), self._mark)
 
     def _open(self) -> None:
         """Asks for the dump from the last whole event on; what was handed on after it comes again."""
@@ -169,13 +171,13 @@ class Dump:
         self._begin = self._end = 0
         self._crc_again = 0
         self._state[:] = 0
-        self._state[kernels.D_POSITION] = begin
-        self._state[kernels.D_STOP] = max(self._part.stop, begin)
+        self._state[dump_packets.D_POSITION] = begin
+        self._state[dump_packets.D_STOP] = max(self._part.stop, begin)
         self._connection = open_connection(self._reading.settings)
         self._require_server(self._connection)
         # A heartbeat comes where a server does not end the dump at the log's end but waits.
         request_dump(self._connection, self._part.file, begin, self._reading.settings.read_timeout / 2)
-        self._state[kernels.D_SEQUENCE] = 1
+        self._state[dump_packets.D_SEQUENCE] = 1
 
     def _require_server(self, connection: "pymysql.Connection[DictCursor]") -> None:
         if self._reading.uuid is None:
@@ -193,25 +195,25 @@ class Dump:
     def _step(self) -> bool:
         """Takes what has come, and receives more where there is no more; whether the target is to be emptied."""
         # The kernel unpacks until the target is full, the part is complete, or it needs more bytes or a decision.
-        code, consumed, produced = kernels.unpack_dump(
-            kernels.address_of(self._source) + self._begin,
+        code, consumed, produced = dump_packets.unpack_dump(
+            address_of(self._source) + self._begin,
             self._end - self._begin,
-            kernels.address_of(self._target) + self._filled,
+            address_of(self._target) + self._filled,
             CHUNK - self._filled,
             self._state,
         )
         self._begin += consumed
         self._filled += produced
         # What the kernel leaves to Python: more packets, the file's first events, errors of the server.
-        if code in (kernels.DUMP_FULL, kernels.DUMP_STOPPED):
+        if code in (dump_packets.DUMP_FULL, dump_packets.DUMP_STOPPED):
             return True
-        if code == kernels.DUMP_MORE:
+        if code == dump_packets.DUMP_MORE:
             self._receive()
-        elif code == kernels.DUMP_FORMAT:
+        elif code == dump_packets.DUMP_FORMAT:
             self._compare_format(self._packet()[1:])
-        elif code == kernels.DUMP_ROTATED and not self._state[kernels.D_FORMATS]:
+        elif code == dump_packets.DUMP_ROTATED and not self._state[dump_packets.D_FORMATS]:
             self._require_file(self._packet()[1 + _HEADER + 8 :])
-        elif code == kernels.DUMP_REFUSED:
+        elif code == dump_packets.DUMP_REFUSED:
             raise_mysql_exception(self._packet())
         else:
             raise SourceError(self._problem(code))
@@ -232,7 +234,7 @@ class Dump:
 
     def _packet(self) -> bytes:
         """The packet that was taken last, whole."""
-        return self._source[self._begin - int(self._state[kernels.D_BEHIND]) : self._begin].tobytes()
+        return self._source[self._begin - int(self._state[dump_packets.D_BEHIND]) : self._begin].tobytes()
 
     def _require_file(self, name: bytes) -> None:
         if name != self._part.file.encode():
@@ -259,7 +261,7 @@ class Dump:
         self._filled = 0
         fresh = chunk[overlap:]
         if fresh:
-            boundary = int(self._state[kernels.D_BOUNDARY])
+            boundary = int(self._state[dump_packets.D_BOUNDARY])
             if boundary > self._mark:
                 self._mark, self._crc, self._tries = boundary, 0, 0
             self._crc = zlib.crc32(fresh[max(self._mark - self._emitted, 0) :], self._crc)
@@ -278,16 +280,16 @@ class Dump:
     def _problem(self, code: int) -> str:
         """The message for an outcome that is no success, with the first bytes of the packet."""
         # An end is the server's, everything else something between it and here.
-        if code in (kernels.DUMP_END, kernels.DUMP_IDLE, kernels.DUMP_ROTATED):
+        if code in (dump_packets.DUMP_END, dump_packets.DUMP_IDLE, dump_packets.DUMP_ROTATED):
             return (
                 f"{self._location}: the server's log ends here, and was to be read to {self._part.stop}; the file was "
                 "cut or the log was reset: run again, or give the source another name"
             )
         texts = {
-            kernels.DUMP_SEQUENCE: "a packet of the connection is missing or came twice",
-            kernels.DUMP_HOLE: "the server left out what the log holds here",
-            kernels.DUMP_AGAIN: "the server sent an event that it had sent already",
-            kernels.DUMP_STRANGE: "the server sent what is no part of a dump",
+            dump_packets.DUMP_SEQUENCE: "a packet of the connection is missing or came twice",
+            dump_packets.DUMP_HOLE: "the server left out what the log holds here",
+            dump_packets.DUMP_AGAIN: "the server sent an event that it had sent already",
+            dump_packets.DUMP_STRANGE: "the server sent what is no part of a dump",
         }
         head = self._source[self._begin : min(self._begin + 24, self._end)].tobytes().hex(" ")
         return (

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from pymysql.err import raise_mysql_exception
 from pymysql.protocol import MysqlPacket
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import result_rows
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.errors import SourceError
 
 PIECE = 1 << 20
@@ -81,9 +81,9 @@ class ResultStream:
 
     def _put_rows(self, cells: NDArray[np.int64]) -> tuple[int, int, int]:
         code, consumed, produced = result_rows.put_rows(
-            kernels.address_of(self._source) + self._begin,
+            address_of(self._source) + self._begin,
             self._end - self._begin,
-            kernels.address_of(self._target) + self._filled,
+            address_of(self._target) + self._filled,
             len(self._target) - _PADDING - self._filled,
             self._state,
             cells,
@@ -114,8 +114,8 @@ class ResultStream:
         if row[:1] == b"\xff":
             raise_mysql_exception(row[:size])
         target = _buffer(head, result_rows.row_room(size, len(cells)))
-        packet, begin = np.frombuffer(row, np.uint8), kernels.address_of(target) + len(head)
-        after = result_rows.put_row(kernels.address_of(packet), size, begin, cells, len(cells))
+        packet, begin = np.frombuffer(row, np.uint8), address_of(target) + len(head)
+        after = result_rows.put_row(address_of(packet), size, begin, cells, len(cells))
         if after < 0:
             raise SourceError(self._problem(row[:24]))
         return target, len(head) + int(after) - begin

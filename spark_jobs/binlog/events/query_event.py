@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import inflated_record
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC
 from spark_jobs.binlog.events.types import EVENT_TYPES
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.binlog.types.charsets import charset_of, statement_text
 from spark_jobs.errors import DecodeError, Unsupported
 
@@ -31,13 +31,13 @@ def read_query(event: bytes, footer: int, location: str) -> tuple[str, str]:
     """
     meaning = EVENT_TYPES[event[4]].meaning
     body = event[HEADER : len(event) - footer]
-    fixed = 26 if meaning == kernels.LOAD_QUERY else 13
+    fixed = 26 if meaning == event_cells.LOAD_QUERY else 13
     database = fixed + int.from_bytes(body[_STATUS_LENGTH : _STATUS_LENGTH + 2], "little")
     text = database + body[_DATABASE_LENGTH] + 1
     if text > len(body) or body[text - 1]:
         raise DecodeError(f"{location}: Query event: its default database does not end where it should")
     raw = body[text:]
-    if meaning == kernels.QUERY_COMPRESSED:
+    if meaning == event_cells.QUERY_COMPRESSED:
         try:
             raw = inflated_record(raw)
         except DecodeError as error:
@@ -168,8 +168,8 @@ def _query_in(log_slice: bytes) -> tuple[int | None, dict[int, bytes]]:
     while len(log_slice) >= at + HEADER:
         meaning = EVENT_TYPES[log_slice[at + 4]].meaning if log_slice[at + 4] in EVENT_TYPES else None
         length = int.from_bytes(log_slice[at + 9 : at + 13], "little")
-        if meaning in (kernels.QUERY, kernels.QUERY_COMPRESSED, kernels.LOAD_QUERY):
-            fixed = HEADER + (26 if meaning == kernels.LOAD_QUERY else 13)
+        if meaning in (event_cells.QUERY, event_cells.QUERY_COMPRESSED, event_cells.LOAD_QUERY):
+            fixed = HEADER + (26 if meaning == event_cells.LOAD_QUERY else 13)
             size = int.from_bytes(log_slice[at + HEADER + _STATUS_LENGTH :][:2], "little")
             return int.from_bytes(log_slice[at : at + 4], "little"), _by_code(log_slice[at + fixed : at + fixed + size])
         at += max(length, HEADER)

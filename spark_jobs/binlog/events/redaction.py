@@ -20,12 +20,13 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import inflated_pieces, inflated_record
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC
 from spark_jobs.binlog.events.row_fragments import group_length, row_head
 from spark_jobs.binlog.events.scanner import Scan, TableMaps
 from spark_jobs.binlog.events.types import FRAGMENT, MEANINGS, type_name
+from spark_jobs.binlog.kernels import event_cells, packed_events
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.errors import DecodeError, Unsupported
 
 IGNORABLE = 28
@@ -82,7 +83,7 @@ def original(event: bytes, footer: int) -> int | None:
 
 def _is_blanked(code: int) -> bool:
     """True if events of a type may be blanked."""
-    return code in TEXTS or bool(MEANINGS[code] == kernels.ROWS)
+    return code in TEXTS or bool(MEANINGS[code] == event_cells.ROWS)
 
 
 def _filler(header: bytes, code: int, size: int) -> bytes:
@@ -156,15 +157,15 @@ class Redactor:
                 raise DecodeError(f"{self._file}:{scan.base + start}: {error}") from None
             scan.buffer[start : start + length] = np.frombuffer(content, np.uint8)
         scan.code[events] = IGNORABLE
-        scan.mark[events] &= ~np.uint8(kernels.MARK_ROWS)
-        scan.mark[events] |= np.uint8(kernels.MARK_IGNORED)
+        scan.mark[events] &= ~np.uint8(event_cells.MARK_ROWS)
+        scan.mark[events] |= np.uint8(event_cells.MARK_IGNORED)
         return events
 
     def _redacted_events(self, scan: Scan) -> NDArray[np.int64]:
         names = self._maps.names[len(self._hidden) :]
         self._hidden += [self.rule.holds(*name) for name in names]
         hidden = np.array([*self._hidden, False])  # the last one is that of events without a table, of number -1
-        rows = (scan.mark & kernels.MARK_ROWS != 0) & hidden[scan.table]
+        rows = (scan.mark & event_cells.MARK_ROWS != 0) & hidden[scan.table]
         return np.flatnonzero(rows | np.isin(scan.code, TEXTS))
 
     def refuse_texts(self, scan: Scan) -> None:
@@ -233,7 +234,11 @@ def _payload(frame: bytes, size: int, room: int) -> bytes | None:
 
     What is left over is the content of a field that readers do not know, at least two bytes with its head.
     """
-    fields = ((1, _length_encoded(len(frame))), (2, _length_encoded(kernels.PAYLOAD_ZSTD)), (3, _length_encoded(size)))
+    fields = (
+        (1, _length_encoded(len(frame))),
+        (2, _length_encoded(packed_events.PAYLOAD_ZSTD)),
+        (3, _length_encoded(size)),
+    )
     head = b"".join(_length_encoded(field) + _length_encoded(len(value)) + value for field, value in fields)
     remaining = room - len(head) - 1 - len(frame)
     if remaining < 0 or remaining == 1:
@@ -338,7 +343,7 @@ def _are_images_of(full: bytes, rest: bytes) -> bool:
 
 
 def _is_rows(code: int) -> bool:
-    return code != FRAGMENT and bool(MEANINGS[code] == kernels.ROWS)
+    return code != FRAGMENT and bool(MEANINGS[code] == event_cells.ROWS)
 
 
 def _images_of(event: bytes) -> tuple[bytes, bytes]:
@@ -364,14 +369,16 @@ def _same_beginning(first: bytes, second: bytes) -> bool:
 
 def _payload_content(event: bytes, footer: int) -> bytes:
     """The events that a payload holds; the event itself where it cannot be read."""
-    heads = np.zeros((1, kernels.PH_COLUMNS), np.int64)
+    heads = np.zeros((1, packed_events.PH_COLUMNS), np.int64)
     wire = np.frombuffer(event, np.uint8)
-    if not kernels.payload_heads(np.array([kernels.address_of(wire)]), np.array([len(wire) - footer]), heads):
+    if not packed_events.payload_heads(np.array([address_of(wire)]), np.array([len(wire) - footer]), heads):
         return event
-    offset, size, kind = (int(heads[0, cell]) for cell in (kernels.PH_OFFSET, kernels.PH_SIZE, kernels.PH_TYPE))
+    offset, size, kind = (
+        int(heads[0, cell]) for cell in (packed_events.PH_OFFSET, packed_events.PH_SIZE, packed_events.PH_TYPE)
+    )
     frame = wire[offset : offset + size]
     try:
-        return frame.tobytes() if kind == kernels.PAYLOAD_NONE else b"".join(inflated_pieces(frame))
+        return frame.tobytes() if kind == packed_events.PAYLOAD_NONE else b"".join(inflated_pieces(frame))
     except zstandard.ZstdError:
         return event
 

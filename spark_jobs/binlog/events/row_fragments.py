@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import HEADER
 from spark_jobs.binlog.events.types import FRAGMENT, MEANINGS, type_name
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Unsupported
 
 LONGEST = 1 << 30
@@ -96,7 +96,7 @@ class _Reading:
         if code != FRAGMENT:
             self._verify_fragments()
             raise DecodeError(f"{self._missing}: a {type_name(code)} event is in its place")
-        if not self._room < length <= kernels.LONGEST_EVENT:
+        if not self._room < length <= event_cells.LONGEST_EVENT:
             raise DecodeError(f"{_NAME}: a fragment of {length} bytes, whose parts do not fit into that length")
         if self.at + length > len(self._buffer):
             return False
@@ -152,11 +152,15 @@ class _Reading:
         self._verify_fragments()
         if self._sum != self._size:
             raise DecodeError(f"{_NAME}: {self._size} bytes announced, {self._sum} found")
-        if self.at - self._begin > kernels.LONGEST_EVENT:
+        if self.at - self._begin > event_cells.LONGEST_EVENT:
             raise Unsupported(f"{_NAME} of {len(self.fragments)} fragments: more than 1 GiB with their heads")
         first = self.fragments[0]
         code = int(self._buffer[self._begin + first.content + 4])
-        if first.stop - first.content < HEADER + _TABLE_AND_FLAGS or code == FRAGMENT or MEANINGS[code] != kernels.ROWS:
+        if (
+            first.stop - first.content < HEADER + _TABLE_AND_FLAGS
+            or code == FRAGMENT
+            or MEANINGS[code] != event_cells.ROWS
+        ):
             raise DecodeError(f"{_NAME}: its first fragment does not begin with a row event's head")
 
     def _verify_fragments(self) -> None:

@@ -16,10 +16,11 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC, FormatDescription, check_magic
 from spark_jobs.binlog.events.row_fragments import group_at
 from spark_jobs.binlog.events.types import MEANINGS, type_name
+from spark_jobs.binlog.kernels import event_cells, event_scan, table_maps
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
 
@@ -86,7 +87,7 @@ class TableMaps:
         self._buffers.append(np.frombuffer(body[6:], np.uint8))
         if ordinal == len(self.bodies):
             self.bodies = np.concatenate([self.bodies, np.zeros_like(self.bodies)])
-        self.bodies[ordinal] = kernels.address_of(self._buffers[-1]), len(body) - 6
+        self.bodies[ordinal] = address_of(self._buffers[-1]), len(body) - 6
         # The hash table is at most half full.
         if 2 * len(self) > len(self.slots):
             self._rehash()
@@ -101,7 +102,7 @@ class TableMaps:
 
     def _store_map(self, ordinal: int) -> None:
         mask = len(self.slots) - 1
-        slot = int(kernels.body_hash(*self.bodies[ordinal])) & mask
+        slot = int(table_maps.body_hash(*self.bodies[ordinal])) & mask
         while self.slots[slot] >= 0:
             slot = (slot + 1) & mask
         self.slots[slot] = ordinal
@@ -148,7 +149,7 @@ class Scan:
     @property
     def address(self) -> int:
         """Of the buffer's first byte; valid while ``buffer`` lives."""
-        return kernels.address_of(self.buffer)
+        return address_of(self.buffer)
 
     def gtid(self, transaction: int) -> str | None:
         """GTID of a row of ``transactions``; None where it has none, or where it lies in an earlier slice."""
@@ -184,7 +185,7 @@ def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) 
     """Arrays for ``capacity`` events, not filled, and for a quarter as many transactions and one more."""
     # One piece of memory for all columns, the widest first, so that each is aligned.
     owners = capacity // 4 + 1
-    sizes = (8 * kernels.TX_COLUMNS * owners, *(capacity * size for size in (8, 8, 4, 4, 1, 1)))
+    sizes = (8 * event_cells.TX_COLUMNS * owners, *(capacity * size for size in (8, 8, 4, 4, 1, 1)))
     stops = list(accumulate(sizes))
     memory = fresh(stops[-1])
     transactions, offset, length, table, owner, code, mark = (
@@ -199,7 +200,7 @@ def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) 
         table=table.view(np.int32),
         transaction=owner.view(np.int32),
         mark=mark,
-        transactions=transactions.view(np.int64).reshape(-1, kernels.TX_COLUMNS),
+        transactions=transactions.view(np.int64).reshape(-1, event_cells.TX_COLUMNS),
         end=start,
     )
 
@@ -213,13 +214,13 @@ def _enlarge(scan: Scan) -> None:
 
 def gtid_text(transaction: NDArray[np.int64]) -> str | None:
     """A row of ``Scan.transactions`` as the server writes its GTID: ``uuid:17``, ``0-1-17``; None where it has none."""
-    kind = transaction[kernels.TX_GTID]
-    if kind in (kernels.GTID_MYSQL, kernels.GTID_TAG):
-        source = _uuid_text(transaction[kernels.TX_HIGH : kernels.TX_LOW + 1].tobytes())
-        tag = transaction[kernels.TX_TAG :].tobytes().rstrip(b"\0").decode("ascii", "backslashreplace")
-        return ":".join([source, *([tag] if tag else []), str(transaction[kernels.TX_NUMBER])])
-    if kind == kernels.GTID_DOMAIN:
-        high, low, number = transaction[kernels.TX_HIGH : kernels.TX_NUMBER + 1].tolist()
+    kind = transaction[event_cells.TX_GTID]
+    if kind in (event_cells.GTID_MYSQL, event_cells.GTID_TAG):
+        source = _uuid_text(transaction[event_cells.TX_HIGH : event_cells.TX_LOW + 1].tobytes())
+        tag = transaction[event_cells.TX_TAG :].tobytes().rstrip(b"\0").decode("ascii", "backslashreplace")
+        return ":".join([source, *([tag] if tag else []), str(transaction[event_cells.TX_NUMBER])])
+    if kind == event_cells.GTID_DOMAIN:
+        high, low, number = transaction[event_cells.TX_HIGH : event_cells.TX_NUMBER + 1].tolist()
         return f"{high}-{low}-{number & 0xFFFFFFFFFFFFFFFF}"
     return None
 
@@ -251,16 +252,16 @@ class EventScanner:
         self._reuse = reuse
         self._spare: Scan | None = None
         self.maps = TableMaps() if maps is None else maps
-        self._state = np.zeros(kernels.S_CELLS, np.int64)
-        self._state[kernels.S_FLAVOR] = description.flavor == "mariadb"
+        self._state = np.zeros(event_cells.S_CELLS, np.int64)
+        self._state[event_cells.S_FLAVOR] = description.flavor == "mariadb"
         self._open = np.zeros((16, 2), np.int64)
-        self._transaction = np.zeros(kernels.TX_COLUMNS, np.int64)
+        self._transaction = np.zeros(event_cells.TX_COLUMNS, np.int64)
         if transaction_start is not None:
-            self._state[kernels.S_PHASE] = kernels.INSIDE
-            self._transaction[kernels.TX_START] = transaction_start
-            self._transaction[kernels.TX_COMMITTED] = committed_us
-            self._transaction[kernels.TX_GTID] = kernels.GTID_GIVEN
-            self._transaction[kernels.TX_FLAGS] = kernels.TX_HAS_ROWS  # it is cut because it has many
+            self._state[event_cells.S_PHASE] = event_cells.INSIDE
+            self._transaction[event_cells.TX_START] = transaction_start
+            self._transaction[event_cells.TX_COMMITTED] = committed_us
+            self._transaction[event_cells.TX_GTID] = event_cells.GTID_GIVEN
+            self._transaction[event_cells.TX_FLAGS] = event_cells.TX_HAS_ROWS  # it is cut because it has many
 
     @property
     def open_maps(self) -> NDArray[np.int64]:
@@ -270,12 +271,12 @@ class EventScanner:
     @property
     def inside(self) -> bool:
         """True if a transaction is open after what was scanned."""
-        return bool(self._state[kernels.S_PHASE] != kernels.OUTSIDE)
+        return bool(self._state[event_cells.S_PHASE] != event_cells.OUTSIDE)
 
     @property
     def undecided(self) -> bool:
         """True if a transaction has begun and the QUERY that tells its kind has not come yet."""
-        return bool(self._state[kernels.S_PHASE] == kernels.BEGUN)
+        return bool(self._state[event_cells.S_PHASE] == event_cells.BEGUN)
 
     def scan(self, payload: Bytes, base: int, start: int = 0) -> Scan:
         """Scans whole events from ``start`` on; ``base`` is the file offset of the payload's first byte.
@@ -285,8 +286,8 @@ class EventScanner:
         """
         buffer = view(payload)
         scan = self._empty(buffer, base, start)
-        self._state[kernels.S_EVENTS] = 0
-        self._state[kernels.S_TRANSACTIONS] = self.inside
+        self._state[event_cells.S_EVENTS] = 0
+        self._state[event_cells.S_TRANSACTIONS] = self.inside
         scan.transactions[0] = self._transaction
         while self._run_kernel(scan):
             pass
@@ -303,8 +304,8 @@ class EventScanner:
 
     def restart(self) -> None:
         """Forgets what is open: the next buffer begins at a boundary of transactions."""
-        self._state[kernels.S_PHASE] = kernels.OUTSIDE
-        self._state[kernels.S_MAPS] = 0
+        self._state[event_cells.S_PHASE] = event_cells.OUTSIDE
+        self._state[event_cells.S_MAPS] = 0
 
     def _run_kernel(self, scan: Scan) -> bool:
         """Runs the kernel from ``found.end``; False once every whole event is done."""
@@ -312,17 +313,17 @@ class EventScanner:
         cells = tuple(getattr(scan, name) for name in _EVENT_CELLS)
         state = (scan.address, scan.end, len(scan.buffer), scan.base, self.format.footer, MEANINGS)
         tables = scan.transactions, self._open, self.maps.slots, self.maps.bodies
-        code, scan.end = kernels.scan(*state, self._state, cells, *tables)
-        if code == kernels.SCANNED:
+        code, scan.end = event_scan.scan(*state, self._state, cells, *tables)
+        if code == event_cells.SCANNED:
             return False
         # Where it lacks a map or room it comes back for that; anything else ends the scan.
-        if code == kernels.NEW_MAP:
+        if code == event_cells.NEW_MAP:
             self._add_map(_event_at(scan.buffer, scan.end), self._location_of(scan))
-        elif code == kernels.FRAGMENTS:
+        elif code == event_cells.FRAGMENTS:
             return self._find_group(scan)
-        elif code == kernels.MAPS_FULL:
+        elif code == event_cells.MAPS_FULL:
             self._open = np.concatenate([self._open, np.zeros_like(self._open)])
-        elif code == kernels.EVENTS_FULL:
+        elif code == event_cells.EVENTS_FULL:
             _enlarge(scan)
             if self._reuse:
                 self._spare = replace(scan, buffer=_NOTHING)
@@ -339,7 +340,7 @@ class EventScanner:
             scan.refused = type(error), f"{self._location_of(scan)}: {error}"
             return False
         if group:
-            self._state[[kernels.S_GROUP, kernels.S_GROUP_BODY]] = group.length, group.head
+            self._state[[event_cells.S_GROUP, event_cells.S_GROUP_BODY]] = group.length, group.head
         return group is not None
 
     def _add_map(self, event: bytes, location: str) -> None:
@@ -350,7 +351,7 @@ class EventScanner:
         return f"{self.file}:{scan.base + scan.end}"
 
     def _trim(self, scan: Scan) -> None:
-        events, transactions = self._state[kernels.S_EVENTS], self._state[kernels.S_TRANSACTIONS]
+        events, transactions = self._state[event_cells.S_EVENTS], self._state[event_cells.S_TRANSACTIONS]
         for name in _EVENT_CELLS:
             setattr(scan, name, getattr(scan, name)[:events])
         scan.transactions = scan.transactions[:transactions]
@@ -374,18 +375,18 @@ class EventScanner:
         code, length = header[4], int.from_bytes(header[9:13], "little")
         name = type_name(code)
         # What is damaged, what cannot be read, and what a log must not have.
-        if outcome == kernels.BAD_CHECKSUM:
+        if outcome == event_cells.BAD_CHECKSUM:
             return ChecksumMismatch, f"{location}: {name} event of {length} bytes: its CRC32 does not fit its bytes"
-        if outcome == kernels.CANNOT_PASS:
+        if outcome == event_cells.CANNOT_PASS:
             return Unsupported, f"{location}: {name} event (type {code}): {_CANNOT_PASS.get(code, _TOO_OLD)}"
-        if outcome == kernels.NOT_KNOWN:
+        if outcome == event_cells.NOT_KNOWN:
             return Unsupported, f"{location}: event type {code} is not known and not marked as ignorable"
-        start = scan.transactions[max(int(self._state[kernels.S_TRANSACTIONS]) - 1, 0), kernels.TX_START]
+        start = scan.transactions[max(int(self._state[event_cells.S_TRANSACTIONS]) - 1, 0), event_cells.TX_START]
         texts = {
-            kernels.BAD_LENGTH: f"of {length} bytes: its parts do not fit into that length",
-            kernels.NO_MAP: "of a table id that no TABLE_MAP of this statement has",
-            kernels.NOT_ENDED: f"inside the transaction begun at {start}, which has not ended",
-            kernels.AGAIN_FORMAT: "in the middle of a file; is this a relay log? Only a server's own log is read",
+            event_cells.BAD_LENGTH: f"of {length} bytes: its parts do not fit into that length",
+            event_cells.NO_MAP: "of a table id that no TABLE_MAP of this statement has",
+            event_cells.NOT_ENDED: f"inside the transaction begun at {start}, which has not ended",
+            event_cells.AGAIN_FORMAT: "in the middle of a file; is this a relay log? Only a server's own log is read",
         }
         return DecodeError, f"{location}: {name} event (type {code}) {texts[outcome]}"
 

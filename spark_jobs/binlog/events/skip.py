@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import MAGIC
 from spark_jobs.binlog.events.row_fragments import group_length
 from spark_jobs.binlog.events.scanner import HEADER, Bytes, TableMaps, open_slice, view
 from spark_jobs.binlog.events.table_map import TableName
 from spark_jobs.binlog.events.types import MEANINGS, type_name
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import DecodeError
 
 _IGNORABLE = 28
@@ -45,9 +45,9 @@ def events_of(file: str, start: int, context: bytes | None, payload: Bytes) -> l
 
 
 def _event(offset: int, code: int, maps: TableMaps, table: int) -> EventAt:
-    has_rows = MEANINGS[code] == kernels.ROWS
+    has_rows = MEANINGS[code] == event_cells.ROWS
     name = TableName(*maps.names[table]) if has_rows and table >= 0 else None
-    return EventAt(offset, type_name(code), bool(has_rows or MEANINGS[code] == kernels.PAYLOAD), name)
+    return EventAt(offset, type_name(code), bool(has_rows or MEANINGS[code] == event_cells.PAYLOAD), name)
 
 
 def passed_over(file: str, start: int, payload: Bytes, offsets: Collection[int]) -> bytes:
@@ -79,9 +79,9 @@ def _length(buffer: bytearray, offset: int) -> int:
 
 def _first_ignored(buffer: bytearray, offsets: list[int], at: int) -> int:
     """The first event that is ignored together with an event: itself, or a compressed transaction's GTID event."""
-    if MEANINGS[buffer[offsets[at] + _TYPE]] != kernels.PAYLOAD:
+    if MEANINGS[buffer[offsets[at] + _TYPE]] != event_cells.PAYLOAD:
         return at
-    gtids = (kernels.GTID, kernels.GTID_ANONYMOUS, kernels.GTID_TAGGED)
+    gtids = (event_cells.GTID, event_cells.GTID_ANONYMOUS, event_cells.GTID_TAGGED)
     return next((index for index in range(at, -1, -1) if MEANINGS[buffer[offsets[index] + _TYPE]] in gtids), at)
 
 

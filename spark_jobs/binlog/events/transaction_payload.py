@@ -19,13 +19,14 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import AT_ONCE, PADDING, inflated_frames, inflated_pieces
 from spark_jobs.binlog.events.scanner import EventScanner, FormatDescription, Scan, TableMaps
+from spark_jobs.binlog.kernels import event_cells, packed_events
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.errors import DecodeError, Unsupported
 
 _NAME = "Transaction_payload event"
-_UNDECIDED = kernels.TX_XA | kernels.TX_ROLLED_BACK
+_UNDECIDED = event_cells.TX_XA | event_cells.TX_ROLLED_BACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,11 @@ class Payloads:
         Completes ``scan``: its transactions learn of XA and ROLLBACK inside, and a payload that holds a statement is
         marked as one. Raises DecodeError and its kinds, naming file:offset of the payload event.
         """
-        events = np.flatnonzero(scan.mark & kernels.MARK_ANY_TABLE)
+        events = np.flatnonzero(scan.mark & event_cells.MARK_ANY_TABLE)
         if not len(events):
             return
         heads = self._heads(scan, events)
-        for first, after in _groups(heads[:, kernels.PH_CLAIMED]):
+        for first, after in _groups(heads[:, packed_events.PH_CLAIMED]):
             part = heads[first:after]
             if after - first == 1 and _is_large(part[0]):
                 yield from self._in_parts(scan, int(events[first]), part[0])
@@ -94,20 +95,23 @@ class Payloads:
 
     def _heads(self, scan: Scan, events: NDArray[np.int64]) -> NDArray[np.int64]:
         """[n, PH_COLUMNS] of the events, PH_OFFSET counted in the buffer."""
-        heads = np.empty((len(events), kernels.PH_COLUMNS), np.int64)
+        heads = np.empty((len(events), packed_events.PH_COLUMNS), np.int64)
         offsets = scan.offset[events]
-        good = int(kernels.payload_heads(scan.address + offsets, scan.length[events] - self._format.footer, heads))
+        good = int(
+            packed_events.payload_heads(scan.address + offsets, scan.length[events] - self._format.footer, heads)
+        )
         if good < len(events):
             raise DecodeError(f"{self._location(scan, events[good])}: its header does not make sense")
-        kinds = heads[:, kernels.PH_TYPE]
-        strange = np.flatnonzero((kinds != kernels.PAYLOAD_ZSTD) & (kinds != kernels.PAYLOAD_NONE))
+        # Zstandard and none are all that servers write; an event without compression does not claim a size.
+        kinds = heads[:, packed_events.PH_TYPE]
+        strange = np.flatnonzero((kinds != packed_events.PAYLOAD_ZSTD) & (kinds != packed_events.PAYLOAD_NONE))
         if len(strange):
             raise Unsupported(
                 f"{self._location(scan, events[strange[0]])}: compression type {kinds[strange[0]]} is not known"
             )
-        plain = kinds == kernels.PAYLOAD_NONE
-        heads[plain, kernels.PH_CLAIMED] = heads[plain, kernels.PH_SIZE]
-        heads[:, kernels.PH_OFFSET] += offsets
+        plain = kinds == packed_events.PAYLOAD_NONE
+        heads[plain, packed_events.PH_CLAIMED] = heads[plain, packed_events.PH_SIZE]
+        heads[:, packed_events.PH_OFFSET] += offsets
         return heads
 
     def _location(self, scan: Scan, event: int) -> str:
@@ -117,13 +121,13 @@ class Payloads:
         """Several payloads: inflated side by side into one buffer and scanned in one go."""
         contents = self._contents(scan, events, heads)
         buffer = _padded(b"".join([*contents, bytes(PADDING)]))
-        stops = np.cumsum(heads[:, kernels.PH_CLAIMED])
+        stops = np.cumsum(heads[:, packed_events.PH_CLAIMED])
         scanner = self._scanner(scan, events, np.concatenate([[0], stops[:-1]]))
         inner = scanner.scan_all(buffer[: stops[-1]], 0)
         outer = events[np.searchsorted(scanner.starts, inner.offset, "right") - 1]
-        self._check(scan, events, _edges(inner, kernels.MARK_BEGINS), scanner.starts)
-        self._check(scan, events, _edges(inner, kernels.MARK_ENDS), stops)
-        scan.transactions[scan.transaction[events], kernels.TX_FLAGS] |= inner.transactions[:, kernels.TX_FLAGS]
+        self._check(scan, events, _edges(inner, event_cells.MARK_BEGINS), scanner.starts)
+        self._check(scan, events, _edges(inner, event_cells.MARK_ENDS), stops)
+        scan.transactions[scan.transaction[events], event_cells.TX_FLAGS] |= inner.transactions[:, event_cells.TX_FLAGS]
         self._note_statements(scan, inner, outer, in_parts=False)
         return PayloadContents(inner, outer)
 
@@ -133,20 +137,23 @@ class Payloads:
         return scanner
 
     def _contents(self, scan: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
-        packed = np.flatnonzero(heads[:, kernels.PH_TYPE] == kernels.PAYLOAD_ZSTD)
+        packed = np.flatnonzero(heads[:, packed_events.PH_TYPE] == packed_events.PAYLOAD_ZSTD)
         inflated = self._inflated(scan, events[packed], heads[packed])
         if len(packed) == len(heads):
             return inflated
         contents = {int(k): content for k, content in zip(packed, inflated, strict=True)}
-        for k in np.flatnonzero(heads[:, kernels.PH_TYPE] == kernels.PAYLOAD_NONE).tolist():
-            offset, size = heads[k, kernels.PH_OFFSET], heads[k, kernels.PH_SIZE]
+        for k in np.flatnonzero(heads[:, packed_events.PH_TYPE] == packed_events.PAYLOAD_NONE).tolist():
+            offset, size = heads[k, packed_events.PH_OFFSET], heads[k, packed_events.PH_SIZE]
             contents[k] = scan.buffer[offset : offset + size].tobytes()
         return [contents[k] for k in range(len(heads))]
 
     def _inflated(self, scan: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
         if not len(events):
             return []
-        frames, claimed = heads[:, kernels.PH_OFFSET : kernels.PH_SIZE + 1], heads[:, kernels.PH_CLAIMED]
+        frames, claimed = (
+            heads[:, packed_events.PH_OFFSET : packed_events.PH_SIZE + 1],
+            heads[:, packed_events.PH_CLAIMED],
+        )
         try:
             return inflated_frames(scan.buffer, frames, claimed)
         except zstandard.ZstdError as error:
@@ -170,12 +177,12 @@ class Payloads:
             inner = scanner.scan(buffer[: len(content)], base)
             if inner.error:
                 raise inner.error
-            begins += _edges(inner, kernels.MARK_BEGINS).tolist()
-            stop += _edges(inner, kernels.MARK_ENDS).tolist()
+            begins += _edges(inner, event_cells.MARK_BEGINS).tolist()
+            stop += _edges(inner, event_cells.MARK_ENDS).tolist()
             # Flags of the transactions inside count for the one around them.
             outer = np.full(len(inner), event)
-            scan.transactions[scan.transaction[event], kernels.TX_FLAGS] |= np.bitwise_or.reduce(
-                inner.transactions[:, kernels.TX_FLAGS], initial=0
+            scan.transactions[scan.transaction[event], event_cells.TX_FLAGS] |= np.bitwise_or.reduce(
+                inner.transactions[:, event_cells.TX_FLAGS], initial=0
             )
             self._note_statements(scan, inner, outer, in_parts=True)
             yield PayloadContents(inner, outer, is_whole=False, begins=base == 0)
@@ -188,7 +195,7 @@ class Payloads:
         """The content of a payload, piece by piece. Raises DecodeError where it is not as long as its head says."""
         offset, size, kind, claimed = head.tolist()
         frame = scan.buffer[offset : offset + size]
-        if kind == kernels.PAYLOAD_NONE:
+        if kind == packed_events.PAYLOAD_NONE:
             yield from (frame[at : at + AT_ONCE].tobytes() for at in range(0, size, AT_ONCE))
             return
         # More than announced is refused before it fills the memory.
@@ -218,36 +225,36 @@ class Payloads:
 
     def _note_statements(self, scan: Scan, inner: Scan, outer: NDArray[np.int64], *, in_parts: bool) -> None:
         """Marks payloads that hold statements. Beside rows, only those of XA and ROLLBACK can be told from outside."""
-        if (inner.mark & kernels.MARK_ANY_TABLE).any():
-            event = outer[int(np.argmax(inner.mark & kernels.MARK_ANY_TABLE != 0))]
+        if (inner.mark & event_cells.MARK_ANY_TABLE).any():
+            event = outer[int(np.argmax(inner.mark & event_cells.MARK_ANY_TABLE != 0))]
             raise DecodeError(f"{self._location(scan, event)}: it holds another one")
-        statements = np.unique(outer[(inner.mark & kernels.MARK_STATEMENT) != 0])
+        statements = np.unique(outer[(inner.mark & event_cells.MARK_STATEMENT) != 0])
         if not len(statements):
             return
-        changes = np.bincount(outer[(inner.mark & (kernels.MARK_ROWS | kernels.MARK_STATEMENT)) != 0])
-        decided = (scan.transactions[scan.transaction[statements], kernels.TX_FLAGS] & _UNDECIDED) == 0
+        changes = np.bincount(outer[(inner.mark & (event_cells.MARK_ROWS | event_cells.MARK_STATEMENT)) != 0])
+        decided = (scan.transactions[scan.transaction[statements], event_cells.TX_FLAGS] & _UNDECIDED) == 0
         mixed = statements[decided & ((changes[statements] > 1) | in_parts)]
         if len(mixed):
             raise Unsupported(f"{self._location(scan, mixed[0])}: it holds a statement among other changes")
-        scan.mark[statements] |= kernels.MARK_STATEMENT
+        scan.mark[statements] |= event_cells.MARK_STATEMENT
 
 
 def payload_note(event: bytes, footer: int, _location: str) -> str:
     """Note of SHOW BINLOG EVENTS about a payload event; empty where its header does not make sense."""
-    heads = np.zeros((1, kernels.PH_COLUMNS), np.int64)
+    heads = np.zeros((1, packed_events.PH_COLUMNS), np.int64)
     wire = np.frombuffer(event, np.uint8)
-    if not kernels.payload_heads(np.array([kernels.address_of(wire)]), np.array([len(wire) - footer]), heads):
+    if not packed_events.payload_heads(np.array([address_of(wire)]), np.array([len(wire) - footer]), heads):
         return ""
-    kind, claimed = int(heads[0, kernels.PH_TYPE]), int(heads[0, kernels.PH_CLAIMED])
-    names = {kernels.PAYLOAD_ZSTD: "ZSTD", kernels.PAYLOAD_NONE: "NONE"}
-    size = claimed if claimed >= 0 else int(heads[0, kernels.PH_SIZE])
+    kind, claimed = int(heads[0, packed_events.PH_TYPE]), int(heads[0, packed_events.PH_CLAIMED])
+    names = {packed_events.PAYLOAD_ZSTD: "ZSTD", packed_events.PAYLOAD_NONE: "NONE"}
+    size = claimed if claimed >= 0 else int(heads[0, packed_events.PH_SIZE])
     return f"compression='{names.get(kind, kind)}', decompressed_size={size} bytes"
 
 
 def _padded(content: bytes) -> NDArray[np.uint8]:
     """The array whose parts are scanned; the row kernel may read the padding behind them too."""
     buffer = np.frombuffer(content, np.uint8)
-    kernels.address_of(buffer)
+    address_of(buffer)
     return buffer
 
 
@@ -255,11 +262,11 @@ def _edges(inner: Scan, mark: int) -> NDArray[np.int64]:
     """Offsets where events with a mark begin; where they end, for MARK_ENDS."""
     marked = (inner.mark & mark) != 0
     edges: NDArray[np.int64] = inner.base + inner.offset[marked]
-    return edges + inner.length[marked] if mark == kernels.MARK_ENDS else edges
+    return edges + inner.length[marked] if mark == event_cells.MARK_ENDS else edges
 
 
 def _is_large(head: NDArray[np.int64]) -> bool:
-    return not 0 < head[kernels.PH_CLAIMED] <= AT_ONCE
+    return not 0 < head[packed_events.PH_CLAIMED] <= AT_ONCE
 
 
 def _groups(claimed: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

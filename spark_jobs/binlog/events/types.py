@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import event_cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def _type(name: str, meaning: int) -> EventType:
     return EventType(name, meaning)
 
 
-FRAGMENT = int(kernels.FRAGMENT)
+FRAGMENT = int(event_cells.FRAGMENT)
 """PARTIAL_ROW_DATA: one of several events that a row event is logged as."""
 
 NO_FOREIGN_KEY_CHECKS = 0x02
@@ -41,67 +41,67 @@ MariaDB sql/log_event.h has the first, and nothing at 0x10.
 """
 
 EVENT_TYPES: dict[int, EventType] = {
-    1: _type("Start_v3", kernels.STOPS),
-    2: _type("Query", kernels.QUERY),
-    3: _type("Stop", kernels.CONTROL),
-    4: _type("Rotate", kernels.CONTROL),
-    5: _type("Intvar", kernels.INNER),
-    6: _type("Load", kernels.STOPS),
-    7: _type("Slave", kernels.STOPS),
-    8: _type("Create_file", kernels.STOPS),
-    9: _type("Append_block", kernels.INNER),
-    10: _type("Exec_load", kernels.STOPS),
-    11: _type("Delete_file", kernels.INNER),
-    12: _type("New_load", kernels.STOPS),
-    13: _type("RAND", kernels.INNER),
-    14: _type("User var", kernels.INNER),
-    15: _type("Format_desc", kernels.FORMAT),
-    16: _type("Xid", kernels.XID),
-    17: _type("Begin_load_query", kernels.INNER),
-    18: _type("Execute_load_query", kernels.LOAD_QUERY),
-    19: _type("Table_map", kernels.TABLE_MAP),
-    20: _type("Write_rows_event_old", kernels.STOPS),
-    21: _type("Update_rows_event_old", kernels.STOPS),
-    22: _type("Delete_rows_event_old", kernels.STOPS),
-    23: _type("Write_rows_v1", kernels.ROWS),
-    24: _type("Update_rows_v1", kernels.ROWS),
-    25: _type("Delete_rows_v1", kernels.ROWS),
-    26: _type("Incident", kernels.STOPS),
-    27: _type("Heartbeat", kernels.IGNORED),
-    28: _type("Ignorable", kernels.IGNORED),
-    29: _type("Rows_query", kernels.IGNORED),
-    30: _type("Write_rows", kernels.ROWS),
-    31: _type("Update_rows", kernels.ROWS),
-    32: _type("Delete_rows", kernels.ROWS),
-    33: _type("Gtid", kernels.GTID),
-    34: _type("Anonymous_Gtid", kernels.GTID_ANONYMOUS),
-    35: _type("Previous_gtids", kernels.CONTROL),
-    36: _type("Transaction_context", kernels.IGNORED),
-    37: _type("View_change", kernels.IGNORED),
-    38: _type("XA_prepare", kernels.XA_PREPARE),
-    39: _type("Update_rows_partial", kernels.ROWS),
-    40: _type("Transaction_payload", kernels.PAYLOAD),
-    41: _type("Heartbeat_v2", kernels.IGNORED),
-    42: _type("Gtid_tagged_log_event", kernels.GTID_TAGGED),
-    43: _type("Large_transaction_header", kernels.IGNORED),
-    160: _type("Annotate_rows", kernels.IGNORED),
-    161: _type("Binlog_checkpoint", kernels.IGNORED),
-    162: _type("Gtid", kernels.GTID_MARIADB),
-    163: _type("Gtid_list", kernels.CONTROL),
-    164: _type("Start_encryption", kernels.STOPS),
-    165: _type("Query_compressed", kernels.QUERY_COMPRESSED),
-    166: _type("Write_rows_compressed_v1", kernels.ROWS),
-    167: _type("Update_rows_compressed_v1", kernels.ROWS),
-    168: _type("Delete_rows_compressed_v1", kernels.ROWS),
-    169: _type("Write_rows_compressed", kernels.ROWS),
-    170: _type("Update_rows_compressed", kernels.ROWS),
-    171: _type("Delete_rows_compressed", kernels.ROWS),
-    FRAGMENT: _type("Partial_rows", kernels.ROWS),
+    1: _type("Start_v3", event_cells.STOPS),
+    2: _type("Query", event_cells.QUERY),
+    3: _type("Stop", event_cells.CONTROL),
+    4: _type("Rotate", event_cells.CONTROL),
+    5: _type("Intvar", event_cells.INNER),
+    6: _type("Load", event_cells.STOPS),
+    7: _type("Slave", event_cells.STOPS),
+    8: _type("Create_file", event_cells.STOPS),
+    9: _type("Append_block", event_cells.INNER),
+    10: _type("Exec_load", event_cells.STOPS),
+    11: _type("Delete_file", event_cells.INNER),
+    12: _type("New_load", event_cells.STOPS),
+    13: _type("RAND", event_cells.INNER),
+    14: _type("User var", event_cells.INNER),
+    15: _type("Format_desc", event_cells.FORMAT),
+    16: _type("Xid", event_cells.XID),
+    17: _type("Begin_load_query", event_cells.INNER),
+    18: _type("Execute_load_query", event_cells.LOAD_QUERY),
+    19: _type("Table_map", event_cells.TABLE_MAP),
+    20: _type("Write_rows_event_old", event_cells.STOPS),
+    21: _type("Update_rows_event_old", event_cells.STOPS),
+    22: _type("Delete_rows_event_old", event_cells.STOPS),
+    23: _type("Write_rows_v1", event_cells.ROWS),
+    24: _type("Update_rows_v1", event_cells.ROWS),
+    25: _type("Delete_rows_v1", event_cells.ROWS),
+    26: _type("Incident", event_cells.STOPS),
+    27: _type("Heartbeat", event_cells.IGNORED),
+    28: _type("Ignorable", event_cells.IGNORED),
+    29: _type("Rows_query", event_cells.IGNORED),
+    30: _type("Write_rows", event_cells.ROWS),
+    31: _type("Update_rows", event_cells.ROWS),
+    32: _type("Delete_rows", event_cells.ROWS),
+    33: _type("Gtid", event_cells.GTID),
+    34: _type("Anonymous_Gtid", event_cells.GTID_ANONYMOUS),
+    35: _type("Previous_gtids", event_cells.CONTROL),
+    36: _type("Transaction_context", event_cells.IGNORED),
+    37: _type("View_change", event_cells.IGNORED),
+    38: _type("XA_prepare", event_cells.XA_PREPARE),
+    39: _type("Update_rows_partial", event_cells.ROWS),
+    40: _type("Transaction_payload", event_cells.PAYLOAD),
+    41: _type("Heartbeat_v2", event_cells.IGNORED),
+    42: _type("Gtid_tagged_log_event", event_cells.GTID_TAGGED),
+    43: _type("Large_transaction_header", event_cells.IGNORED),
+    160: _type("Annotate_rows", event_cells.IGNORED),
+    161: _type("Binlog_checkpoint", event_cells.IGNORED),
+    162: _type("Gtid", event_cells.GTID_MARIADB),
+    163: _type("Gtid_list", event_cells.CONTROL),
+    164: _type("Start_encryption", event_cells.STOPS),
+    165: _type("Query_compressed", event_cells.QUERY_COMPRESSED),
+    166: _type("Write_rows_compressed_v1", event_cells.ROWS),
+    167: _type("Update_rows_compressed_v1", event_cells.ROWS),
+    168: _type("Delete_rows_compressed_v1", event_cells.ROWS),
+    169: _type("Write_rows_compressed", event_cells.ROWS),
+    170: _type("Update_rows_compressed", event_cells.ROWS),
+    171: _type("Delete_rows_compressed", event_cells.ROWS),
+    FRAGMENT: _type("Partial_rows", event_cells.ROWS),
 }
 
 
 def _meanings() -> NDArray[np.uint8]:
-    table = np.full(256, kernels.UNKNOWN, np.uint8)
+    table = np.full(256, event_cells.UNKNOWN, np.uint8)
     for code, event in EVENT_TYPES.items():
         table[code] = event.meaning
     return table

@@ -19,18 +19,18 @@ from typing import Literal
 
 import numpy as np
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import HEADER
 from spark_jobs.binlog.events.query_event import read_query
 from spark_jobs.binlog.events.scanner import Bytes, Scan, TableMaps, open_slice
 from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.events.types import EVENT_TYPES
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import DecodeError
 
 _XA_PREPARE = 38
 _DECIDES = re.compile(r"XA\s+(COMMIT|ROLLBACK)\s+(X'[0-9a-f]*',X'[0-9a-f]*',\d+)\s*", re.IGNORECASE)
 _BOUNDS = re.compile(r"XA\s+(START|BEGIN|END)\s", re.IGNORECASE)
-_QUERIES = (kernels.QUERY, kernels.LOAD_QUERY, kernels.QUERY_COMPRESSED)
+_QUERIES = (event_cells.QUERY, event_cells.LOAD_QUERY, event_cells.QUERY_COMPRESSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ def xa_step(
     scanner, scan = open_slice(file, start, context, payload, maps, transaction_start=transaction_start)
     inside_of = f"{file}:{start}: Transaction_payload event: content"  # where an event is inside, its offset says
     steps = [_step(opened.inner, 0, inside_of) for opened in Payloads(file, scanner.format, maps).open(scan)]
-    flags = int(np.bitwise_or.reduce(scan.transactions[:, kernels.TX_FLAGS], initial=0))
-    if not inside and not flags & kernels.TX_XA:
-        return XaStep("undone", None) if flags & kernels.TX_ROLLED_BACK and transaction_start < start else None
+    flags = int(np.bitwise_or.reduce(scan.transactions[:, event_cells.TX_FLAGS], initial=0))
+    if not inside and not flags & event_cells.TX_XA:
+        return XaStep("undone", None) if flags & event_cells.TX_ROLLED_BACK and transaction_start < start else None
     steps.append(_step(scan, scanner.format.footer, file))
     statement = next((step.statement for step in steps if step.statement), None)
     return replace(next((step for step in steps if step.kind != "part"), steps[-1]), statement=statement)
@@ -73,7 +73,7 @@ def xa_step(
 def _step(scan: Scan, footer: int, file: str) -> XaStep:
     """Action of the events of one scan. footer: bytes of checksum after each."""
     statement = None
-    marked = (scan.mark & kernels.MARK_STATEMENT != 0) | (scan.code == _XA_PREPARE)
+    marked = (scan.mark & event_cells.MARK_STATEMENT != 0) | (scan.code == _XA_PREPARE)
     for event in np.flatnonzero(marked).tolist():
         location = f"{file}:{scan.base + int(scan.offset[event])}"
         if scan.code[event] == _XA_PREPARE:
@@ -81,7 +81,7 @@ def _step(scan: Scan, footer: int, file: str) -> XaStep:
         if EVENT_TYPES[int(scan.code[event])].meaning not in _QUERIES:
             continue
         database, text = read_query(scan.bytes_of(event), footer, location)
-        if scan.mark[event] & kernels.MARK_ENDS:
+        if scan.mark[event] & event_cells.MARK_ENDS:
             return replace(_decision(text, location), statement=statement)
         if statement is None and not _BOUNDS.match(text):
             statement = database, text

@@ -16,9 +16,10 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.table_map import TableDefinition
+from spark_jobs.binlog.kernels import row_blocks, row_cells
+from spark_jobs.binlog.kernels.compile import CHECKED, address_of, address_of_parts
 from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.binlog.types.base import BadValue, ColumnReading, Exact, Filled, Numbers
 from spark_jobs.errors import Unsupported
@@ -40,7 +41,7 @@ MOMENT = pa.timestamp("us", "UTC")
 _OWN = ((pa.int64(), 8), (MOMENT, 8), (pa.int32(), 4), (pa.uint8(), 1))
 """Cells of every change besides its columns, in a block's memory: offset, commit time, ordinal, operation; each with
 its bytes."""
-_OWN_CELLS = (kernels.B_OFFSETS, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS)
+_OWN_CELLS = (row_cells.B_OFFSETS, row_cells.B_COMMITTED, row_cells.B_ORDINALS, row_cells.B_OPS)
 _ADDRESSES = slice(min(_OWN_CELLS), max(_OWN_CELLS) + 1)
 RAW = pa.map_(pa.string(), pa.string())
 
@@ -84,11 +85,11 @@ class _BlockLayout:
 
     def addresses(self, memory: pa.Buffer) -> int:
         """That of the memory, of whose parts alone a kernel is told."""
-        if not kernels.CHECKED:
-            return kernels.address_of(memory)
+        if not CHECKED:
+            return address_of(memory)
         own_offsets = np.array(self.own_offsets)
         starts, lengths = np.append(self.offsets, own_offsets[:-1]), np.append(self.sizes, np.diff(own_offsets))
-        return kernels.address_of_parts(memory, starts, lengths)
+        return address_of_parts(memory, starts, lengths)
 
 
 _statistics: dict[bytes, _RowStatistics] = {}
@@ -111,7 +112,7 @@ class DecodePlan:
             for ordinals in self.ordinals
         )
         self.words = (count + 63) // 64
-        self.steps = np.zeros((2, count, kernels.STEP_CELLS), np.int64)
+        self.steps = np.zeros((2, count, row_cells.STEP_CELLS), np.int64)
         self.widths, self.is_text, self.bounded = (np.zeros((2, count), np.int64) for _ in range(3))
         for program, ordinal in product((ROW, BEFORE), range(count)):
             self._compile(program, ordinal, self.readings[ordinal])
@@ -124,9 +125,9 @@ class DecodePlan:
     def _compile(self, program: int, ordinal: int, reading: ColumnReading) -> None:
         is_read = ordinal in self.ordinals[program]
         step = self.steps[program, ordinal]
-        step[kernels.STEP_KIND] = reading.kind if is_read else reading.skip
-        step[kernels.STEP_WIDTH] = reading.width
-        step[kernels.STEP_PARAMETERS :][: len(reading.parameters)] = reading.parameters
+        step[row_cells.STEP_KIND] = reading.kind if is_read else reading.skip
+        step[row_cells.STEP_WIDTH] = reading.width
+        step[row_cells.STEP_PARAMETERS :][: len(reading.parameters)] = reading.parameters
         if is_read:
             self.widths[program, ordinal] = reading.width
             self.is_text[program, ordinal] = reading.is_text
@@ -134,10 +135,10 @@ class DecodePlan:
 
     def _kernel_cells(self) -> Numbers:
         """Cells that describe every block of the table to the kernel."""
-        cells = np.zeros(kernels.B_CELLS, np.int64)
-        cells[kernels.B_COLUMNS], cells[kernels.B_WORDS] = len(self.readings), self.words
-        cells[kernels.B_VARIABLE], cells[kernels.B_VARIABLES] = kernels.address_of(self._variable), len(self._variable)
-        cells[kernels.B_KEPT], cells[kernels.B_KEPTS] = kernels.address_of(self._kept_before), len(self._kept_before)
+        cells = np.zeros(row_cells.B_CELLS, np.int64)
+        cells[row_cells.B_COLUMNS], cells[row_cells.B_WORDS] = len(self.readings), self.words
+        cells[row_cells.B_VARIABLE], cells[row_cells.B_VARIABLES] = address_of(self._variable), len(self._variable)
+        cells[row_cells.B_KEPT], cells[row_cells.B_KEPTS] = address_of(self._kept_before), len(self._kept_before)
         return cells
 
     def rows(self, limit: int) -> int:
@@ -177,9 +178,12 @@ class DecodePlan:
         last = self._described  # of whoever asked last, in whatever thread
         if last is None or last[0] is not layout:
             steps, cells = self.steps.copy(), self.cells.copy()
-            steps[:, :, kernels.STEP_SLOT], steps[:, :, kernels.STEP_TEXT] = layout.offsets[:, 0], layout.offsets[:, 1]
-            steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
-            cells[kernels.B_CAPACITY] = layout.rows
+            steps[:, :, row_cells.STEP_SLOT], steps[:, :, row_cells.STEP_TEXT] = (
+                layout.offsets[:, 0],
+                layout.offsets[:, 1],
+            )
+            steps[:, :, row_cells.STEP_CAPACITY] = layout.sizes[:, 1]
+            cells[row_cells.B_CAPACITY] = layout.rows
             cells[[*_OWN_CELLS]] = layout.own_offsets[:-1]
             self._described = last = layout, steps, cells
         return last[1:]
@@ -217,7 +221,7 @@ class Scratch:
         count = 2 * rows * words
         if len(self._nulls) < count or len(self._source) < sources:
             self._nulls, self._source = fresh(8 * count).view(np.uint64), fresh(4 * sources).view(np.int32)
-            self._addresses = kernels.address_of(self._nulls), kernels.address_of(self._source)
+            self._addresses = address_of(self._nulls), address_of(self._source)
         return self._nulls[:count].reshape(2, rows, words), self._source[:sources], *self._addresses
 
 
@@ -274,30 +278,30 @@ class Block:
         address = layout.addresses(self.memory)
         steps, described = plan.described(layout)
         self.steps = steps.copy()
-        self.steps[:, :, [kernels.STEP_SLOT, kernels.STEP_TEXT]] += address
+        self.steps[:, :, [row_cells.STEP_SLOT, row_cells.STEP_TEXT]] += address
         self.marked = np.zeros((2, len(plan.readings)), np.uint8)
         self.nulls, self.source, nulls_at, source_at = scratch.of(rows, plan.words, 0 if lasting else rows)
         cells[:] = described
         cells[_ADDRESSES] += address
-        cells[kernels.B_STEPS] = kernels.address_of(self.steps)
-        cells[kernels.B_NULLS] = nulls_at
-        cells[kernels.B_MARKED] = kernels.address_of(self.marked)
-        cells[kernels.B_SOURCES] = 0 if lasting else source_at
-        cells[kernels.B_TAKES_PARTIAL] = partial
+        cells[row_cells.B_STEPS] = address_of(self.steps)
+        cells[row_cells.B_NULLS] = nulls_at
+        cells[row_cells.B_MARKED] = address_of(self.marked)
+        cells[row_cells.B_SOURCES] = 0 if lasting else source_at
+        cells[row_cells.B_TAKES_PARTIAL] = partial
 
     @property
     def rows(self) -> int:
         """Number of filled rows."""
-        return int(self.cells[kernels.B_ROWS])
+        return int(self.cells[row_cells.B_ROWS])
 
     def cut(self, rows: int) -> None:
         """Leaves out the rows from this one on."""
-        self.cells[kernels.B_ROWS] = rows
+        self.cells[row_cells.B_ROWS] = rows
 
     @property
     def is_partial(self) -> bool:
         """True if rows of it came without all columns."""
-        return bool(self.cells[kernels.B_PARTIAL])
+        return bool(self.cells[row_cells.B_PARTIAL])
 
     def location(self, row: int) -> str:
         """Location of a row in messages: its event's location, and its number in there."""
@@ -314,14 +318,14 @@ class Block:
 
     def close(self) -> None:
         """Ends the columns' texts, and remembers how much there was; once all rows are there, or after ``cut``."""
-        kernels.end_texts(kernels.address_of(self.cells))
-        sizes = self.steps[: 1 + self.has_before, :, kernels.STEP_USED]
+        row_blocks.end_texts(address_of(self.cells))
+        sizes = self.steps[: 1 + self.has_before, :, row_cells.STEP_USED]
         self.plan.learn(sizes, self.rows)
 
     @property
     def has_before(self) -> bool:
         """True if a row has a before image that is kept."""
-        return bool(self.cells[kernels.B_HAS_BEFORE])
+        return bool(self.cells[row_cells.B_HAS_BEFORE])
 
     def validities(self, program: int, rows: int) -> dict[int, tuple[pa.Buffer, int]]:
         """Bitmap and number of nulls of each column that has a null, whatever the definition says."""
@@ -332,7 +336,7 @@ class Block:
             return {}
         size = (rows + 511) // 512 * 64
         bitmaps, counts = pa.allocate_buffer(size * len(ordinals)), np.empty(len(ordinals), np.int64)
-        kernels.validities(self.nulls[program], rows, np.array(ordinals), kernels.address_of(bitmaps), size, counts)
+        row_blocks.validities(self.nulls[program], rows, np.array(ordinals), address_of(bitmaps), size, counts)
         return {
             ordinal: (bitmaps.slice(size * k, size), nulls)
             for k, (ordinal, nulls) in enumerate(zip(ordinals, counts.tolist(), strict=True))
@@ -342,7 +346,7 @@ class Block:
         """(ordinal, column) of the block's rows, for every column kept."""
         validities, no_validity = self.validities(program, rows), (None, 0)
         slots, texts = self._layout.offsets[program].tolist()
-        sizes = self.steps[program, :, kernels.STEP_USED].tolist()
+        sizes = self.steps[program, :, row_cells.STEP_USED].tolist()
         marked = self.marked[program].tolist()
         readings, memory = self.plan.readings, self.memory
         for ordinal in self.plan.ordinals[program]:

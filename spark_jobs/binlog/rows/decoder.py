@@ -11,12 +11,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.redaction import refuse_blanked
 from spark_jobs.binlog.events.scanner import Bytes, FormatDescription, Scan, TableMaps, empty_scan
 from spark_jobs.binlog.events.slice_bytes import Scans, SliceBytes
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
+from spark_jobs.binlog.kernels import event_cells, row_cells, row_decode
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.kernels.memory import rounded
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, DecodePlan, Scratch, plan_of
 from spark_jobs.binlog.rows.changes import Changes
@@ -41,8 +42,10 @@ OPEN = 256 << 20
 
 _UNKNOWN = -1
 _UNDECIDED = {
-    kernels.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
-    kernels.TX_ROLLED_BACK: "rows of a transaction with a ROLLBACK past them are not decoded: which stay is not logged",
+    event_cells.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
+    event_cells.TX_ROLLED_BACK: (
+        "rows of a transaction with a ROLLBACK past them are not decoded: which stay is not logged"
+    ),
 }
 
 
@@ -136,7 +139,7 @@ class Decoder:
         self.is_mariadb = False
         """True if the last slice is of MariaDB's log."""
         self._partial = partial
-        self._accepted = kernels.TX_XA if prepared else 0
+        self._accepted = event_cells.TX_XA if prepared else 0
         self._logged = logged
         self._redacted = redacted
         self._before = before
@@ -154,9 +157,9 @@ class Decoder:
         self._scratch = Scratch()
         self._block: Block | None = None
         """Open while rows go into it."""
-        self.cells = np.zeros(kernels.B_CELLS, np.int64)
+        self.cells = np.zeros(row_cells.B_CELLS, np.int64)
         """The block as the row kernel sees it."""
-        self._cells_at = np.array([kernels.address_of(self.cells)])
+        self._cells_at = np.array([address_of(self.cells)])
 
     def decode(  # noqa: PLR0913 - a slice's columns
         self,
@@ -231,7 +234,7 @@ class Decoder:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
         if not self._redacted:
             refuse_blanked(scan, self._maps, self._name, lambda event: locate(file, scan, event))
-        rows = np.flatnonzero(scan.mark & kernels.MARK_ROWS)
+        rows = np.flatnonzero(scan.mark & event_cells.MARK_ROWS)
         own_rows = rows[self._own_events(scan.table[rows], head, lambda row: locate(file, scan, rows[row]))]
         ahead = 0  # rows of a payload in parts that earlier parts had
         for opened in Payloads(file, head, self._maps).open(scan):
@@ -249,8 +252,8 @@ class Decoder:
 
     def _readable(self, events: RowEvents, scan: Scan) -> Iterator[RowEvents]:
         """The events as plain ones, up to the first of a transaction whose rows are not decoded: raises Unsupported."""
-        flags = scan.transactions[events.transactions, kernels.TX_FLAGS] & ~self._accepted
-        refused = np.flatnonzero(flags & (kernels.TX_XA | kernels.TX_ROLLED_BACK))
+        flags = scan.transactions[events.transactions, event_cells.TX_FLAGS] & ~self._accepted
+        refused = np.flatnonzero(flags & (event_cells.TX_XA | event_cells.TX_ROLLED_BACK))
         yield from plain(events.part(slice(refused[0])) if len(refused) else events, self.definition)
         if len(refused):
             text = next(text for flag, text in _UNDECIDED.items() if flags[refused[0]] & flag)
@@ -261,7 +264,7 @@ class Decoder:
         if not self._redacted:
             offsets = opened.outer
             refuse_blanked(opened.inner, self._maps, self._name, lambda event: locate(file, scan, offsets[event]))
-        rows = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
+        rows = np.flatnonzero(opened.inner.mark & event_cells.MARK_ROWS)
         tables, outer = opened.inner.table[rows], opened.outer[rows]
         is_own = self._own_events(tables, head, lambda row: locate(file, scan, outer[row]))
         events = inner_events(file, scan, opened, rows[is_own])
@@ -385,18 +388,21 @@ class Decoder:
 
     def error(self, reason: int, events: LocatedEvents, state: Numbers) -> DecodeError:
         """Reason why the row kernel stopped there."""
-        event, row, ordinal = (int(state[cell]) for cell in (kernels.R_EVENT, kernels.R_ORDINAL, kernels.R_COLUMN))
+        event, row, ordinal = (
+            int(state[cell]) for cell in (row_cells.R_EVENT, row_cells.R_ORDINAL, row_cells.R_COLUMN)
+        )
         name = self.definition.name
         location = events.location(event)
-        if reason == kernels.PARTIAL_IMAGE:
+        if reason == row_cells.PARTIAL_IMAGE:
             return PartialImage(
                 f"{location}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and "
                 f"start from a position behind it"
             )
-        if reason == kernels.OTHER_COLUMN_COUNT:
+        if reason == row_cells.OTHER_COLUMN_COUNT:
             return DecodeError(f"{location}: {name}: a row event whose column count is not its TABLE_MAP's")
+        # What concerns one value names its row and column.
         column = "its null bits" if ordinal < 0 else _described(self.definition, ordinal)
-        if reason == kernels.BAD_VALUE:
+        if reason == row_cells.BAD_VALUE:
             return DecodeError(f"{location}: row {row} of {name}: {column}: the bytes are no value of the type")
         return Truncated(f"{location}: row {row} of {name}: {column}: the row ends beyond its event")
 
@@ -415,15 +421,15 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Ite
     events = origin.events
     failed: list[DecodeError] = []  # a name for it would keep this frame, which it leads to, and all blocks in a cycle
     size = sum(decoder.size for decoder in decoders)
-    state = np.zeros(kernels.R_CELLS, np.int64)
+    state = np.zeros(row_cells.R_CELLS, np.int64)
     cells = events.cells()
-    images = kernels.address_of(cells), len(events)
+    images = address_of(cells), len(events)
     try:
-        while reason := int(kernels.decode_rows(*images, blocks, state, *kernels.CALENDAR)):
+        while reason := int(row_decode.decode_rows(*images, blocks, state, *row_cells.CALENDAR)):
             size = yield from _make_room(decoders, size, reason, state, origin)
     except DecodeError as error:
         failed = [error]
-    events.rows_after = int(state[kernels.R_ORDINAL])
+    events.rows_after = int(state[row_cells.R_ORDINAL])
     try:
         yield from rest_of((decoder for decoder in decoders if not decoder.is_lasting), origin)
     except DecodeError as error:
@@ -439,9 +445,9 @@ def _make_room(
 
     size: bytes of all blocks that are open; returns what they are then. Raises DecodeError where that was not why.
     """
-    events, event = origin.events, int(state[kernels.R_EVENT])
+    events, event = origin.events, int(state[row_cells.R_EVENT])
     decoder = decoders[events.groups[event]]
-    if reason != kernels.BLOCK_FULL:
+    if reason != row_cells.BLOCK_FULL:
         raise decoder.error(reason, events, state)
     size -= decoder.size
     for changes in decoder.closed(origin):

@@ -16,7 +16,6 @@ from typing import Self
 
 import numpy as np
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import inflated_record
 from spark_jobs.binlog.events.format_description import HEADER
 from spark_jobs.binlog.events.redaction import (
@@ -36,6 +35,7 @@ from spark_jobs.binlog.events.slice_bytes import SliceBytes
 from spark_jobs.binlog.events.table_map import TableDefinition, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.events.types import FRAGMENT
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.binlog.rows.row_events import JSON_CODE, sizes_of
 from spark_jobs.binlog.types.base import Numbers
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
@@ -85,7 +85,7 @@ class SliceEraser:
         """Position where the transactions begin that events at these offsets of the file belong to."""
         scan = self.scan
         is_one = np.isin(scan.base + scan.offset, [*offsets]) & (scan.transaction >= 0)
-        return {*map(int, scan.transactions[scan.transaction[is_one], kernels.TX_START])}
+        return {*map(int, scan.transactions[scan.transaction[is_one], event_cells.TX_START])}
 
     def erased(self, rows: Collection[tuple[int, int]], transactions: Collection[int]) -> ErasedSlice:
         """The slice without rows, and without the texts of statements in some transactions.
@@ -98,7 +98,7 @@ class SliceEraser:
         """
         scan, footer = self.scan, self.scanner.format.footer
         # The rows by their events, and the texts of their transactions.
-        owners = np.append(scan.transactions[:, kernels.TX_START], -1)[scan.transaction]  # -1 of events of none
+        owners = np.append(scan.transactions[:, event_cells.TX_START], -1)[scan.transaction]  # -1 of events of none
         indexes = (scan.base + scan.offset).tolist()
         numbers_by_offset: dict[int, set[int]] = {}
         for offset, row in rows:
@@ -191,7 +191,7 @@ class _Erasing:
     def erase_numbers(self, numbers: Collection[int]) -> None:
         """Erases rows by their number among those of all events, and all texts."""
         ahead, numbers_by_event = 0, dict[int, set[int]]()
-        for event in self.events[(self.scan.mark[self.events] & kernels.MARK_ROWS) != 0].tolist():
+        for event in self.events[(self.scan.mark[self.events] & event_cells.MARK_ROWS) != 0].tolist():
             count = len(self._taken_apart(event).rows)
             event_numbers = {number - ahead for number in numbers if ahead <= number < ahead + count}
             numbers_by_event |= {event: event_numbers} if event_numbers else {}
@@ -207,8 +207,8 @@ class _Erasing:
         # The last row event of a statement says so: where it goes, the one before it does.
         last: int | None = None
         marks = self.scan.mark[self.events]
-        for event in self.events[(marks & (kernels.MARK_ROWS | kernels.MARK_BEGINS)) != 0].tolist():
-            if not self.scan.mark[event] & kernels.MARK_ROWS:
+        for event in self.events[(marks & (event_cells.MARK_ROWS | event_cells.MARK_BEGINS)) != 0].tolist():
+            if not self.scan.mark[event] & event_cells.MARK_ROWS:
                 last = None
                 continue
             is_last = bool(self.event(event)[_FLAGS] & _LAST_OF_STATEMENT)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.scanner import HEADER, Scan
+from spark_jobs.binlog.kernels import event_cells, row_images
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, Block
 from spark_jobs.binlog.rows.changes import Presence
 from spark_jobs.binlog.rows.located_events import RowSource
@@ -48,7 +48,7 @@ def _presence(events: RowEvents, source: Numbers, columns: int) -> list[Presence
     """Of the rows' own images, and of their before images; source: the event of each row."""
     sources, indexes = np.unique(source, return_inverse=True)
     masks = np.zeros((len(sources), 2, (columns + 63) // 64), np.uint64)
-    kernels.image_masks(events.addresses[sources], columns, masks)
+    row_images.image_masks(events.addresses[sources], columns, masks)
     presences = []
     for program in (ROW, BEFORE):
         sets, numbers = np.unique(masks[:, program], axis=0, return_inverse=True)
@@ -68,6 +68,7 @@ def _gtids(scan: Scan, transactions: Numbers, gtid: str | None) -> pa.Array:
     """One GTID a row; rows of a transaction that began before the slice have the given one."""
     owners, indexes = np.unique(transactions, return_inverse=True)
     texts = [
-        gtid if scan.transactions[t, kernels.TX_GTID] == kernels.GTID_GIVEN else scan.gtid(t) for t in owners.tolist()
+        gtid if scan.transactions[t, event_cells.TX_GTID] == event_cells.GTID_GIVEN else scan.gtid(t)
+        for t in owners.tolist()
     ]
     return pa.DictionaryArray.from_arrays(pa.array(indexes.astype(np.int32)), pa.array(texts, pa.string()))

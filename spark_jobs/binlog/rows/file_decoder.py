@@ -15,12 +15,13 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.chunk_buffer import Feed
 from spark_jobs.binlog.events.redaction import IGNORABLE, refuse_blanked
 from spark_jobs.binlog.events.scanner import Scan
 from spark_jobs.binlog.events.table_map import TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
+from spark_jobs.binlog.kernels import event_cells, packed_events
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder, fill, rest_of
 from spark_jobs.binlog.rows.located_events import RowSource, outer_events
@@ -151,7 +152,7 @@ class FileDecoder:
 
     def _advance(self, scan: Scan) -> Iterator[tuple[Decoder, Changes]]:
         """Decodes what is complete; events after that are scanned again when more has come, as if never seen."""
-        ready = kernels.complete_events(scan.mark)
+        ready = packed_events.complete_events(scan.mark)
         size = int(scan.offset[ready - 1] + scan.length[ready - 1]) if ready else 0
         ended = scan.base + size if ready else self._ended
         if scan.base + scan.end - ended > HELD:
@@ -175,7 +176,7 @@ class FileDecoder:
         self._note_maps(scan)
         offsets, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
         events = scan.mark, scan.code, scan.table, scan.transactions, self._by_map
-        count, kinds = kernels.choose_rows(ready, *events, offsets, groups)
+        count, kinds = packed_events.choose_rows(ready, *events, offsets, groups)
         self._last = int(scan.transaction[offsets[count - 1]]) if count else -1
         if kinds:
             yield from self._handed_out()
@@ -191,10 +192,10 @@ class FileDecoder:
         self._is_plain = False  # where there is one such there are many, and each step takes longer
         self._feed.want(AT_ONCE)
         self._refuse_late(scan)
-        if kinds & kernels.CHOSEN_ANY_TABLE:
+        if kinds & event_cells.CHOSEN_ANY_TABLE:
             yield from self._opened(scan.first(ready))
             return
-        if kinds & kernels.CHOSEN_BLANKED:
+        if kinds & event_cells.CHOSEN_BLANKED:
             self._refuse_blanked(scan.first(ready))
         for number in np.unique(groups).tolist():
             decoder = self._decoders[number]
@@ -225,8 +226,10 @@ class FileDecoder:
         """Raises Unsupported where a transaction ends in a ROLLBACK after some of its changes were handed out."""
         if not self._is_early:
             return
-        flags, starts = scan.transactions[:, kernels.TX_FLAGS], scan.transactions[:, kernels.TX_START]
-        undone = (flags & kernels.TX_ROLLED_BACK != 0) & (flags & kernels.TX_HAS_ROWS != 0) & (starts < scan.base)
+        flags, starts = scan.transactions[:, event_cells.TX_FLAGS], scan.transactions[:, event_cells.TX_START]
+        undone = (
+            (flags & event_cells.TX_ROLLED_BACK != 0) & (flags & event_cells.TX_HAS_ROWS != 0) & (starts < scan.base)
+        )
         for start in starts[undone].tolist():
             raise Unsupported(
                 f"{self.file}:{start}: a transaction of more than {HELD >> 20} MiB ends in a ROLLBACK, and rows of it"
@@ -247,5 +250,5 @@ class FileDecoder:
                 number = self._numbers.setdefault(definition, len(self._decoders))
                 if number == len(self._decoders):
                     self._decoders.append(self._new(definition, logged=definition))
-                    self._blocks = np.append(self._blocks, kernels.address_of(self._decoders[-1].cells))
+                    self._blocks = np.append(self._blocks, address_of(self._decoders[-1].cells))
             self._by_map = np.append(self._by_map, number)

@@ -9,10 +9,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.scanner import HEADER, Scan
 from spark_jobs.binlog.events.transaction_payload import PayloadContents
+from spark_jobs.binlog.kernels import event_cells, packed_events
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.rows.row_events import RowEvents
 from spark_jobs.binlog.types.base import Numbers
 
@@ -47,13 +48,13 @@ def outer_events(file: str, scan: Scan, events: Numbers, footer: int, groups: Nu
     gathered, codes, transactions = np.empty((5, count), np.int64), np.empty(count, np.uint8), np.empty(count, np.int32)
     scanned = scan.offset, scan.length, scan.code, scan.transaction, scan.transactions, scan.base, footer
     readable = len(scan.buffer) - PADDING
-    late = kernels.gather_rows(events, *scanned, scan.address, readable, gathered, codes, transactions)
+    late = packed_events.gather_rows(events, *scanned, scan.address, readable, gathered, codes, transactions)
     addresses, lengths, offsets, commits, zeros = gathered
     buffers: list[object] = [scan.buffer]
     if late < count:
         first = int(offsets[late]) - scan.base
         tail = np.concatenate([scan.buffer[first:], np.zeros(PADDING, np.uint8)])
-        addresses[late:] += kernels.address_of(tail) - scan.address - first
+        addresses[late:] += address_of(tail) - scan.address - first
         buffers.append(tail)
     groups = zeros if groups is None else groups
     return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, buffers)
@@ -75,14 +76,14 @@ def written_rows(location: str, event: NDArray[np.uint8], length: int) -> RowEve
     event[9:13] = np.frombuffer(length.to_bytes(4, "little"), np.uint8)
     zero = np.zeros(1, np.int64)
     codes = np.array([WRITE_ROWS], np.uint8)
-    address = np.array([kernels.address_of(event)], np.int64)
+    address = np.array([address_of(event)], np.int64)
     return RowEvents(location, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
 
 
 def _owners(scan: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
     """Commit time, and row in the scan's array, of the events' transactions."""
     transactions = scan.transaction[events]
-    return scan.transactions[transactions, kernels.TX_COMMITTED], transactions
+    return scan.transactions[transactions, event_cells.TX_COMMITTED], transactions
 
 
 def inner_events(file: str, scan: Scan, opened: PayloadContents, events: Numbers) -> RowEvents:

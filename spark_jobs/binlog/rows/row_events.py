@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import AT_ONCE, PADDING, inflated_record
 from spark_jobs.binlog.events.partial_json import apply_diffs
 from spark_jobs.binlog.events.redaction import PARTIAL_UPDATE, PLAIN_ROWS
 from spark_jobs.binlog.events.row_fragments import joined
 from spark_jobs.binlog.events.table_map import Column, TableDefinition
 from spark_jobs.binlog.events.types import FRAGMENT, type_name
+from spark_jobs.binlog.kernels import packed_events, row_images
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.types import GEOMETRY_CODE, VECTOR_CODE
 from spark_jobs.binlog.types.base import Numbers
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
@@ -131,7 +132,7 @@ def _joined_fragments(events: RowEvents) -> RowEvents:
     result.addresses, result.lengths, result.codes = (
         array.copy() for array in (result.addresses, result.lengths, result.codes)
     )
-    result.addresses[groups] = kernels.address_of(buffer) + np.cumsum(lengths) - lengths
+    result.addresses[groups] = address_of(buffer) + np.cumsum(lengths) - lengths
     result.lengths[groups] = lengths
     result.codes[groups] = [wire[_TYPE] for wire in wires]
     result.buffers.append(buffer)
@@ -198,7 +199,7 @@ def rows_in(events: RowEvents, definition: TableDefinition) -> Numbers:
     sizes = _sizes_at(events.location(0), definition)
     spots, counts = np.zeros(len(sizes), np.int64), np.zeros(len(events), np.int64)
     images = events.addresses, events.lengths, len(sizes), sizes, _documents(definition)
-    good = int(kernels.count_rows(*images, spots, counts))
+    good = int(row_images.count_rows(*images, spots, counts))
     if good < len(events):
         raise Truncated(f"{events.location(good)}: {definition.name}: its rows do not end with their event")
     return counts
@@ -247,8 +248,8 @@ def _packed(events: RowEvents, definition: TableDefinition) -> _Packed:
     addresses, lengths = events.addresses[packed], events.lengths[packed]
     images = 1 + np.isin(events.codes[packed], _UPDATES).astype(np.int64)
     wire, bodies = np.empty(int(lengths.sum()), np.uint8), np.empty(len(packed), np.int64)
-    columns, out = len(definition.columns), kernels.address_of(wire)
-    good = int(kernels.packed_rows(addresses, lengths, columns, images, bodies, out))
+    columns, out = len(definition.columns), address_of(wire)
+    good = int(packed_events.packed_rows(addresses, lengths, columns, images, bodies, out))
     if good < len(packed):
         raise DecodeError(f"{_subject(events, packed[good], definition)}: its head does not fit its TABLE_MAP")
     stops = np.cumsum(lengths)
@@ -266,8 +267,8 @@ def _replaced(events: RowEvents, within: slice, packed: _Packed, records: list[b
     lengths = heads + sizes
     starts = np.cumsum(lengths) - lengths
     buffer = np.zeros(int(lengths.sum()) + PADDING, np.uint8)
-    out = kernels.address_of(buffer)
-    kernels.interleave(kernels.address_of(wire), packed.starts, heads, kernels.address_of(contents), sizes, out)
+    out = address_of(buffer)
+    packed_events.interleave(address_of(wire), packed.starts, heads, address_of(contents), sizes, out)
     # The events of the range refer to that buffer, with the code of the plain type.
     offsets = packed.events - within.start
     run.addresses, run.lengths, run.codes = (array.copy() for array in (run.addresses, run.lengths, run.codes))
@@ -292,7 +293,7 @@ def _apply_partial(events: RowEvents, definition: TableDefinition) -> None:
     events.addresses, events.lengths, events.codes = (
         array.copy() for array in (events.addresses, events.lengths, events.codes)
     )
-    events.addresses[partial] = kernels.address_of(buffer) + starts[:-1]
+    events.addresses[partial] = address_of(buffer) + starts[:-1]
     events.lengths[partial] = np.diff(starts)
     events.codes[partial] = 31
     events.buffers.append(buffer)
@@ -310,16 +311,16 @@ class _Rewriting:
         """The rewritten events, PADDING behind them, and where each begins; one start more than events."""
         starts = np.zeros(len(self.partial) + 1, np.int64)
         no_documents = np.zeros((0, 2), np.int64)
-        count = self._copy_contents(np.zeros((0, kernels.CELL_COLUMNS), np.int64), no_documents, starts, 0)
-        cells = np.zeros((count, kernels.CELL_COLUMNS), np.int64)
+        count = self._copy_contents(np.zeros((0, row_images.CELL_COLUMNS), np.int64), no_documents, starts, 0)
+        cells = np.zeros((count, row_images.CELL_COLUMNS), np.int64)
         self._copy_contents(cells, no_documents, starts, 0)
         documents = [self._document(cell) for cell in cells.tolist()]
         contents = np.array([[0, len(document)] for document in documents], np.int64).reshape(-1, 2)
         joined = np.frombuffer(b"".join(documents) or b"\0", np.uint8)
-        contents[:, 0] = kernels.address_of(joined) + np.cumsum(contents[:, 1]) - contents[:, 1]
+        contents[:, 0] = address_of(joined) + np.cumsum(contents[:, 1]) - contents[:, 1]
         self._copy_contents(cells, contents, starts, 0)
         buffer = np.zeros(int(starts[-1]) + PADDING, np.uint8)
-        self._copy_contents(cells, contents, starts, kernels.address_of(buffer))
+        self._copy_contents(cells, contents, starts, address_of(buffer))
         return buffer, starts
 
     def _copy_contents(self, cells: Numbers, contents: Numbers, starts: Numbers, out: int) -> int:
@@ -328,7 +329,7 @@ class _Rewriting:
         table = columns, self.sizes, self.documents
         events = self.events.addresses[self.partial], self.events.lengths[self.partial]
         room = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
-        count = int(kernels.plain_updates(*events, *table, cells, contents, starts, *room, out, failed))
+        count = int(row_images.plain_updates(*events, *table, cells, contents, starts, *room, out, failed))
         if count < 0:
             location = self.events.location(int(self.partial[failed[0]]))
             row = f"row {failed[1]} of " if failed[1] >= 0 else ""

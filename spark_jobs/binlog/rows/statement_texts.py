@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import FormatDescription
 from spark_jobs.binlog.events.scanner import HEADER, Scan, TableMaps
 from spark_jobs.binlog.events.slice_bytes import SliceBytes
 from spark_jobs.binlog.events.table_map import TableDefinition, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.binlog.rows.located_events import inner_events
 from spark_jobs.binlog.rows.row_events import rows_in
 from spark_jobs.binlog.types.base import Numbers
@@ -61,7 +61,7 @@ class StatementTexts:
             byte_offsets = self._inner_offsets(file, scan, opened, scanner.format, rows)
             before = _noted(opened.inner, 0, before, byte_offsets, texts)
             rows = byte_offsets.rows
-        offsets = _EventOffsets(np.flatnonzero(scan.mark & kernels.MARK_ROWS), scan.base + scan.offset, None)
+        offsets = _EventOffsets(np.flatnonzero(scan.mark & event_cells.MARK_ROWS), scan.base + scan.offset, None)
         self._text = _noted(scan, scanner.format.footer, self._text, offsets, texts)
         ordered = sorted(texts)
         return SliceTexts(tuple(ordered), tuple(texts[offset] for offset in ordered))
@@ -73,7 +73,7 @@ class StatementTexts:
 
         rows: those of earlier parts of the same payload.
         """
-        events = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
+        events = np.flatnonzero(opened.inner.mark & event_cells.MARK_ROWS)
         counts, tables = np.zeros(len(events), np.int64), opened.inner.table[events]
         for ordinal in np.unique(tables).tolist():
             is_own = tables == ordinal
@@ -119,16 +119,16 @@ def _noted(
     """Adds the texts of a scan's row events; the text that is open behind them. text: the one that is before."""
     rows = dict(offsets.all_offsets())
     is_text = (scan.code == _ROWS_QUERY) | (scan.code == _ANNOTATE_ROWS)
-    marks = kernels.MARK_BEGINS | kernels.MARK_ROWS
+    marks = event_cells.MARK_BEGINS | event_cells.MARK_ROWS
     for event in np.flatnonzero(is_text | (scan.mark & marks != 0)).tolist():
         mark = int(scan.mark[event])
-        if mark & kernels.MARK_BEGINS:
+        if mark & event_cells.MARK_BEGINS:
             text = None
         if is_text[event]:
             text = _text_of(scan.bytes_of(event), footer)
-        elif mark & kernels.MARK_ROWS:
+        elif mark & event_cells.MARK_ROWS:
             texts[rows[event]] = text
-            text = None if mark & kernels.MARK_STATEMENT_ENDS else text
+            text = None if mark & event_cells.MARK_STATEMENT_ENDS else text
     return text
 
 

@@ -6,11 +6,11 @@ Put here: finding them. Not here: how a TABLE_MAP event is read (binlog/events/t
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.redaction import IGNORABLE
 from spark_jobs.binlog.events.scanner import Bytes, Scan, TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import TableDefinition, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
+from spark_jobs.binlog.kernels import event_cells
 
 
 class Definitions:
@@ -45,7 +45,7 @@ class Definitions:
 
 def _first_uses(scan: Scan, offsets: NDArray[np.int64]) -> dict[int, int]:
     """The place of the first row event of each table map; a redacted one is of its table still."""
-    rows = (scan.mark & kernels.MARK_ROWS) != 0
+    rows = (scan.mark & event_cells.MARK_ROWS) != 0
     rows |= (scan.code == IGNORABLE) & (scan.table >= 0)
     ordinals, first = np.unique(scan.table[rows], return_index=True)
     return {

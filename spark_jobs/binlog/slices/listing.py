@@ -13,7 +13,6 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.chunk_buffer import Feed
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC
 from spark_jobs.binlog.events.query_event import Session, read_query, read_session
@@ -23,6 +22,7 @@ from spark_jobs.binlog.events.scanner import Scan, map_name
 from spark_jobs.binlog.events.table_map import TableDefinition, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads, payload_note
 from spark_jobs.binlog.events.types import EVENT_TYPES, FRAGMENT, EventType, type_name
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import DecodeError, Truncated
 from spark_jobs.log.gtid import MysqlGtids, NoGtids
 
@@ -163,16 +163,21 @@ def _failure(count: Callable[[Iterator[Scan]], None], scans: Iterator[Scan]) -> 
 def _treatment(code: int) -> Literal["decoded", "counted"]:
     event = EVENT_TYPES.get(code)
     # Of the types that stop, one may be passed: START_ENCRYPTION of a file that its server has decrypted.
-    if event is None or event.meaning in (kernels.CONTROL, kernels.IGNORED, kernels.INNER, kernels.STOPS):
+    if event is None or event.meaning in (
+        event_cells.CONTROL,
+        event_cells.IGNORED,
+        event_cells.INNER,
+        event_cells.STOPS,
+    ):
         return "counted"
     return "decoded"
 
 
 def _transaction_at_end(scan: Scan) -> int | None:
     """Offset where the transaction begins that is open after the last event of a scan."""
-    if not len(scan) or scan.mark[-1] & (kernels.MARK_ENDS | kernels.MARK_CONTROL) or scan.transaction[-1] < 0:
+    if not len(scan) or scan.mark[-1] & (event_cells.MARK_ENDS | event_cells.MARK_CONTROL) or scan.transaction[-1] < 0:
         return None
-    return int(scan.transactions[scan.transaction[-1], kernels.TX_START])
+    return int(scan.transactions[scan.transaction[-1], event_cells.TX_START])
 
 
 def _last(feed: Feed) -> Iterator[Scan]:
@@ -227,11 +232,11 @@ def _group(scan: Scan, number: int, footer: int) -> Group:
 def _column_list(scan: Scan, number: int, feed: Feed, tables: TableNotes, *, inside: bool) -> str:
     """Columns as a TABLE_MAP's note has them; a statement is followed, and has nothing."""
     event, location = scan.head_of(number, _LONGEST_NOTE), f"{feed.file}:{scan.base + int(scan.offset[number])}"
-    meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
-    if meaning == kernels.TABLE_MAP:
+    meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else event_cells.UNKNOWN
+    if meaning == event_cells.TABLE_MAP:
         definition = parse_table_map(feed.maps.events[int(scan.table[number])], feed.format, location)
         return f" ({tables.columns(definition)})"
-    if meaning in (kernels.QUERY, kernels.QUERY_COMPRESSED) and len(event) == int(scan.length[number]):
+    if meaning in (event_cells.QUERY, event_cells.QUERY_COMPRESSED) and len(event) == int(scan.length[number]):
         database, text = read_query(event, 0 if inside else feed.format.footer, location)
         tables.read(text, database, read_session(event))
     return ""
@@ -256,12 +261,12 @@ def _event(scan: Scan, number: int, feed: Feed, gtid: str | None, *, inside: boo
 
 def _event_note(event: bytes, footer: int, location: str, length: int) -> str:
     """event: as much of it as a note is made of; length: of the whole event."""
-    meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
+    meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else event_cells.UNKNOWN
     note = _NOTES.get(event[4]) or _NOTES_BY_MEANING.get(meaning)
-    if length == len(event) or meaning == kernels.ROWS:
+    if length == len(event) or meaning == event_cells.ROWS:
         return note(event, footer, location) if note else ""
     size = f"({length} bytes)"
-    if note is None or note in _OF_ALL or meaning == kernels.QUERY_COMPRESSED:
+    if note is None or note in _OF_ALL or meaning == event_cells.QUERY_COMPRESSED:
         return size
     return f"{note(event, 0, location)} … {size}"
 
@@ -352,12 +357,12 @@ _NOTES: dict[int, _Note] = {
 _OF_ALL = (_previous_gtids, _gtid_list)
 """Notes that cannot be made of an event's beginning."""
 _NOTES_BY_MEANING: dict[int, _Note] = {
-    kernels.FORMAT: _format,
-    kernels.QUERY: _query,
-    kernels.LOAD_QUERY: _query,
-    kernels.QUERY_COMPRESSED: _query,
-    kernels.TABLE_MAP: _table_map,
-    kernels.ROWS: _rows_text,
-    kernels.XID: _xid,
-    kernels.PAYLOAD: payload_note,
+    event_cells.FORMAT: _format,
+    event_cells.QUERY: _query,
+    event_cells.LOAD_QUERY: _query,
+    event_cells.QUERY_COMPRESSED: _query,
+    event_cells.TABLE_MAP: _table_map,
+    event_cells.ROWS: _rows_text,
+    event_cells.XID: _xid,
+    event_cells.PAYLOAD: payload_note,
 }

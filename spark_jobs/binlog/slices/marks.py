@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.scanner import HEADER, Bytes, Scan, TableMaps, open_slice, view
 from spark_jobs.binlog.events.slice_bytes import Scans, SliceBytes
 from spark_jobs.binlog.events.transaction_payload import Payloads
+from spark_jobs.binlog.kernels import event_cells
 
 _QUERY, _XID = 2, 16
 _STAMP = struct.Struct("<IBI")
@@ -68,7 +68,7 @@ def transaction_starts(file: str, log_slice: SliceBytes, scans: Scans) -> NDArra
     Raises DecodeError.
     """
     _, scan = scans.of(file, log_slice)
-    begins: NDArray[np.int64] = scan.base + scan.offset[(scan.mark & kernels.MARK_BEGINS) != 0]
+    begins: NDArray[np.int64] = scan.base + scan.offset[(scan.mark & event_cells.MARK_BEGINS) != 0]
     return begins
 
 
@@ -90,7 +90,7 @@ class Marks:
         self._note(scan, scan.transaction, threads, xids)
         for opened in Payloads(file, scanner.format, self._maps).open(scan):
             self._note(opened.inner, scan.transaction[opened.outer], threads, xids)
-        begins = (scan.mark & kernels.MARK_BEGINS) != 0
+        begins = (scan.mark & event_cells.MARK_BEGINS) != 0
         starts = (scan.base + scan.offset[begins]).tolist()
         owners = scan.transaction[begins].tolist()
         connections = [threads.get(owner) for owner in owners]
@@ -113,17 +113,17 @@ class Marks:
 
 def _slice_marks(scan: Scan, gtid: str | None, xids: dict[int, int]) -> Iterator[Mark]:
     """The marks of a scan, in order; a statement of its own is that alone."""
-    edges = kernels.MARK_BEGINS | kernels.MARK_ENDS | kernels.MARK_STATEMENT
-    statements = {*scan.transaction[(scan.mark & kernels.MARK_STATEMENT) != 0].tolist()}
+    edges = event_cells.MARK_BEGINS | event_cells.MARK_ENDS | event_cells.MARK_STATEMENT
+    statements = {*scan.transaction[(scan.mark & event_cells.MARK_STATEMENT) != 0].tolist()}
     for event in np.flatnonzero(scan.mark & edges).tolist():
         owner, mark = int(scan.transaction[event]), int(scan.mark[event])
-        is_given = scan.transactions[owner, kernels.TX_GTID] == kernels.GTID_GIVEN
+        is_given = scan.transactions[owner, event_cells.TX_GTID] == event_cells.GTID_GIVEN
         position = (scan.base + int(scan.offset[event]), gtid if is_given else scan.gtid(owner))
         if owner in statements:
-            if mark & kernels.MARK_STATEMENT:
+            if mark & event_cells.MARK_STATEMENT:
                 yield Mark("statement", *position)
             continue
-        if mark & kernels.MARK_BEGINS:
+        if mark & event_cells.MARK_BEGINS:
             yield Mark("begin", *position)
-        if mark & kernels.MARK_ENDS:
+        if mark & event_cells.MARK_ENDS:
             yield Mark("end", *position, xids.get(owner))

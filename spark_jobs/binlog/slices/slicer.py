@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.chunk_buffer import Feed
 from spark_jobs.binlog.events.format_description import FormatDescription
 from spark_jobs.binlog.events.query_event import read_query
 from spark_jobs.binlog.events.redaction import IGNORABLE, PiecewiseFrame, Redactor, Rule, frames_of, original
 from spark_jobs.binlog.events.scanner import Scan, empty_scan
 from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
+from spark_jobs.binlog.kernels import event_cells, slice_cut
 
 LARGE = 64 << 20
 """Bytes of one transaction that are held back until its end is seen; beyond, its slices are handed out before."""
@@ -62,7 +62,7 @@ SLICE_SCHEMA: pa.Schema = pa.schema(
 its first event's second; ``tables`` names those inside compressed transactions too; ``context`` is null at file offset
 0 only; ``redacted`` where nothing is."""
 
-_KINDS = {kernels.SLICE_CONTROL: "control", kernels.SLICE_ROWS: "rows", kernels.SLICE_STATEMENT: "statement"}
+_KINDS = {slice_cut.SLICE_CONTROL: "control", slice_cut.SLICE_ROWS: "rows", slice_cut.SLICE_STATEMENT: "statement"}
 _MAP_CODE = 19
 
 
@@ -148,7 +148,7 @@ class Slicer:
         self._has_blanked = self._has_blanked or bool(self._packed) or bool((scan.code == IGNORABLE).any())
         self._inside = np.concatenate([self._inside, inside])
         index = _joined_scans(self._index, scan)
-        ends = np.flatnonzero(index.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
+        ends = np.flatnonzero(index.mark & (event_cells.MARK_ENDS | event_cells.MARK_CONTROL))
         if len(ends):
             self.complete = index.base + int(index.offset[ends[-1]] + index.length[ends[-1]])
         yield from self._release(self._cut_slices(index, final=final))
@@ -167,7 +167,7 @@ class Slicer:
             maps = inner.code == _MAP_CODE
             pairs.append(np.column_stack([offsets[maps], inner.table[maps]]))
             # From the last to the first, so that the first statement of a payload is the one that stays.
-            for event in np.flatnonzero(inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
+            for event in np.flatnonzero(inner.mark & event_cells.MARK_STATEMENT)[::-1].tolist():
                 offset = int(offsets[event])
                 self._statements[offset] = read_query(inner.bytes_of(event), 0, f"{self.file}:{offset}")
                 if self._redactor:
@@ -188,7 +188,7 @@ class Slicer:
     def _redact(self, redactor: Redactor, scan: Scan) -> None:
         """Blanks what a scan has outside of payloads. Raises Unsupported for statements that cannot be judged."""
         redactor.refuse_texts(scan)
-        for event in np.flatnonzero(scan.mark & kernels.MARK_STATEMENT).tolist():
+        for event in np.flatnonzero(scan.mark & event_cells.MARK_STATEMENT).tolist():
             offset = scan.base + int(scan.offset[event])
             if offset not in self._statements:
                 redactor.refuse(offset, read_query(scan.bytes_of(event), self.format.footer, f"{self.file}:{offset}"))
@@ -206,7 +206,7 @@ class Slicer:
 
     def _cut_slices(self, index: Scan, *, final: bool) -> pa.RecordBatch:
         slices = np.empty((2 * len(index) + 2, 3), np.int64)
-        count, rest = kernels.cut(
+        count, rest = slice_cut.cut(
             *(index.offset, index.length, index.transaction, index.mark, index.transactions, index.base),
             *(self.target, self._feed.undecided, final, slices),
         )
@@ -224,23 +224,23 @@ class Slicer:
         offset, last = _slice_start(index, first), after - 1
         mark = index.mark[first:after]
         owner, final = int(index.transaction[first]), int(index.transaction[last])
-        start = int(index.transactions[owner, kernels.TX_START]) if owner >= 0 else index.base + offset
+        start = int(index.transactions[owner, event_cells.TX_START]) if owner >= 0 else index.base + offset
         second, _, server_id = struct.unpack("<IBI", index.head_of(last, 9))
-        text = self._statement_text(index, first, after, start) if kind == kernels.SLICE_STATEMENT else (None, None)
+        text = self._statement_text(index, first, after, start) if kind == slice_cut.SLICE_STATEMENT else (None, None)
         return _Slice(
             first=offset,
             after=int(index.offset[last] + index.length[last]),
             transaction_start=start,
             server_id=server_id,
             gtid=index.gtid(final) if final >= 0 else None,
-            committed_at=int(index.transactions[final, kernels.TX_COMMITTED]) if final >= 0 else second * 1_000_000,
+            committed_at=int(index.transactions[final, event_cells.TX_COMMITTED]) if final >= 0 else second * 1_000_000,
             kind=_KINDS[kind],
             tables=self._slice_tables(index, first, after),
             database=text[0],
             statement=text[1],
             events=after - first,
-            transactions=int(np.count_nonzero(mark & kernels.MARK_ENDS)),
-            ignored=int(np.count_nonzero(mark & kernels.MARK_IGNORED)),
+            transactions=int(np.count_nonzero(mark & event_cells.MARK_ENDS)),
+            ignored=int(np.count_nonzero(mark & event_cells.MARK_IGNORED)),
             maps=self._new_maps(index.base + int(index.offset[last])),
             context=self._context(index, first) if index.base + offset else None,
             redacted=self._redacted(index, first, after),
@@ -257,7 +257,7 @@ class Slicer:
             if table >= 0 or original(index.bytes_of(event), self.format.footer) is not None:
                 blanked.append(table)
                 size += int(index.length[event])
-        for event in (first + np.flatnonzero(index.mark[first:after] & kernels.MARK_ANY_TABLE)).tolist():
+        for event in (first + np.flatnonzero(index.mark[first:after] & event_cells.MARK_ANY_TABLE)).tolist():
             inside = self._packed.pop(index.base + int(index.offset[event]), None)
             if inside:
                 blanked += inside
@@ -280,13 +280,13 @@ class Slicer:
         MariaDB begins an XA transaction by a flag of its GTID; one that holds no QUERY, or another one, says
         ``XA START``: by their text such slices are told from statements that stand alone.
         """
-        statements = np.flatnonzero(index.mark[first:after] & kernels.MARK_STATEMENT)
+        statements = np.flatnonzero(index.mark[first:after] & event_cells.MARK_STATEMENT)
         if len(statements):
             event = first + int(statements[0])
             offset = index.base + int(index.offset[event])
             inside = self._statements.pop(offset, None)
             text = inside or read_query(index.bytes_of(event), self.format.footer, f"{self.file}:{offset}")
-            is_xa = index.transactions[index.transaction[event], kernels.TX_FLAGS] & kernels.TX_XA
+            is_xa = index.transactions[index.transaction[event], event_cells.TX_FLAGS] & event_cells.TX_XA
             if is_xa and not text[1].upper().startswith("XA"):
                 text = text[0], "XA START"
             self._statement = (start, *text)
@@ -303,7 +303,9 @@ class Slicer:
 
     def _open_maps(self, index: Scan, first: int) -> list[bytes]:
         """TABLE_MAP events open before event ``first``: those since the last end of a statement."""
-        closing = kernels.MARK_STATEMENT_ENDS | kernels.MARK_ENDS | kernels.MARK_CONTROL | kernels.MARK_BEGINS
+        closing = (
+            event_cells.MARK_STATEMENT_ENDS | event_cells.MARK_ENDS | event_cells.MARK_CONTROL | event_cells.MARK_BEGINS
+        )
         closed = np.flatnonzero(index.mark[:first] & closing)
         since = int(closed[-1]) if len(closed) else 0
         maps = [index.bytes_of(since + int(k)) for k in np.flatnonzero(index.code[since:first] == _MAP_CODE)]
@@ -422,7 +424,7 @@ def _joined_scans(before: Scan, scan: Scan) -> Scan:
 
     An open transaction stands last in ``before`` and first in ``scan``; the later row knows more of it.
     """
-    shared = int(len(before.transactions) > 0 and not before.transactions[-1, kernels.TX_STOP])
+    shared = int(len(before.transactions) > 0 and not before.transactions[-1, event_cells.TX_STOP])
     shift = len(before.transactions) - shared
     owners = np.where(scan.transaction < 0, scan.transaction, scan.transaction + shift).astype(np.int32)
     return Scan(

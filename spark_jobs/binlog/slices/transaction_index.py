@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.chunk_buffer import Feed
 from spark_jobs.binlog.events.format_description import HEADER, FormatDescription
 from spark_jobs.binlog.events.scanner import Bytes, Scan, gtid_text
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, NoGtids
 
@@ -51,22 +51,22 @@ class Commits:
     @property
     def start(self) -> NDArray[np.int64]:
         """File offset of the first event."""
-        return self._column_values(kernels.TX_START)
+        return self._column_values(event_cells.TX_START)
 
     @property
     def stop(self) -> NDArray[np.int64]:
         """File offset after the last event."""
-        return self._column_values(kernels.TX_STOP)
+        return self._column_values(event_cells.TX_STOP)
 
     @property
     def committed(self) -> NDArray[np.int64]:
         """µs since 1970 UTC."""
-        return self._column_values(kernels.TX_COMMITTED)
+        return self._column_values(event_cells.TX_COMMITTED)
 
     @property
     def number(self) -> NDArray[np.uint64]:
         """Of the GTID, within its source and tag or its domain."""
-        return self._column_values(kernels.TX_NUMBER).view(np.uint64)
+        return self._column_values(event_cells.TX_NUMBER).view(np.uint64)
 
     def first(self, count: int) -> "Commits":
         return Commits(self.columns[:count])
@@ -97,14 +97,14 @@ class Commits:
             numbers = self.number[rows]
             before = np.concatenate([np.array([last.get(domain, (0, 0))[1]], np.uint64), numbers[:-1]])
             yield from (str(self.gtid(int(row))) for row in rows[numbers <= before])
-            last[domain] = int(self._column_values(kernels.TX_LOW)[rows[-1]]), int(numbers[-1])
+            last[domain] = int(self._column_values(event_cells.TX_LOW)[rows[-1]]), int(numbers[-1])
 
     def domains(self) -> DomainGtids:
         """The GTID of the highest number in each domain, of MariaDB's."""
         last = {}
         for domain, rows in self._by_domain():
             highest = rows[int(np.argmax(self.number[rows]))]
-            last[domain] = int(self._column_values(kernels.TX_LOW)[highest]), int(self.number[highest])
+            last[domain] = int(self._column_values(event_cells.TX_LOW)[highest]), int(self.number[highest])
         return DomainGtids(dict(sorted(last.items())))
 
     def among(self, gtids: DomainGtids) -> DomainGtids:
@@ -112,13 +112,13 @@ class Commits:
         common: dict[int, tuple[int, int]] = {}
         for domain, rows in self._by_domain():
             server, number = gtids.last.get(domain, (-1, 0))
-            here = (self._column_values(kernels.TX_LOW)[rows] == server) & (self.number[rows] == np.uint64(number))
+            here = (self._column_values(event_cells.TX_LOW)[rows] == server) & (self.number[rows] == np.uint64(number))
             common |= {domain: (server, number)} if here.any() else {}
         return DomainGtids(common)
 
     def nameless(self) -> NDArray[np.intp]:
         """Rows of the transactions that have no GTID."""
-        return np.flatnonzero(self._column_values(kernels.TX_GTID) == kernels.GTID_NONE)
+        return np.flatnonzero(self._column_values(event_cells.TX_GTID) == event_cells.GTID_NONE)
 
     def gtids(self) -> MysqlGtids:
         """The set of all of them, of MySQL's."""
@@ -130,8 +130,10 @@ class Commits:
 
     def _by_origin(self) -> Iterator[tuple[tuple[str, str], NDArray[np.intp]]]:
         """Rows by source and tag: few of these have many rows."""
-        rows = np.flatnonzero(np.isin(self._column_values(kernels.TX_GTID), (kernels.GTID_MYSQL, kernels.GTID_TAG)))
-        offsets = [kernels.TX_HIGH, kernels.TX_LOW, *range(kernels.TX_TAG, kernels.TX_COLUMNS)]
+        rows = np.flatnonzero(
+            np.isin(self._column_values(event_cells.TX_GTID), (event_cells.GTID_MYSQL, event_cells.GTID_TAG))
+        )
+        offsets = [event_cells.TX_HIGH, event_cells.TX_LOW, *range(event_cells.TX_TAG, event_cells.TX_COLUMNS)]
         names = self.columns[rows][:, offsets]
         kinds, of = np.unique(names, axis=0, return_inverse=True)
         for kind in range(len(kinds)):
@@ -142,8 +144,8 @@ class Commits:
             yield (source, tag[0] if tag else ""), own_rows
 
     def _by_domain(self) -> Iterator[tuple[int, NDArray[np.intp]]]:
-        of_domains = self._column_values(kernels.TX_GTID) == kernels.GTID_DOMAIN
-        domains = self._column_values(kernels.TX_HIGH)
+        of_domains = self._column_values(event_cells.TX_GTID) == event_cells.GTID_DOMAIN
+        domains = self._column_values(event_cells.TX_HIGH)
         for domain in np.unique(domains[of_domains]).tolist():
             yield domain, np.flatnonzero(of_domains & (domains == domain))
 
@@ -187,7 +189,7 @@ def read_commits(
     """
     feed = Feed(file, offset, description, minimum=_LEAST)
     for scan in _scans(feed, chunks):
-        complete = scan.transactions[scan.transactions[:, kernels.TX_STOP] > 0]
+        complete = scan.transactions[scan.transactions[:, event_cells.TX_STOP] > 0]
         feed.keep(scan.end)
         if len(complete):
             yield Commits(complete.copy())

@@ -15,16 +15,17 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import row_cells, value_text
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.errors import Unsupported
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 WITH_LENGTH = {
-    1: (kernels.TEXT_1, kernels.SKIP_1),
-    2: (kernels.TEXT_2, kernels.SKIP_2),
-    3: (kernels.TEXT_3, kernels.SKIP_3),
-    4: (kernels.TEXT_4, kernels.SKIP_4),
+    1: (row_cells.TEXT_1, row_cells.SKIP_1),
+    2: (row_cells.TEXT_2, row_cells.SKIP_2),
+    3: (row_cells.TEXT_3, row_cells.SKIP_3),
+    4: (row_cells.TEXT_4, row_cells.SKIP_4),
 }
 """Actions of the row kernel on bytes after their length, and to pass over them, by the bytes of the length."""
 MOST_TEXT = 2**31 - 8
@@ -75,7 +76,7 @@ class Filled:
     @property
     def text_address(self) -> int:
         """Address of the text; 0 where there is none."""
-        return kernels.address_of(self.text) if self.text else 0
+        return address_of(self.text) if self.text else 0
 
     def numbers(self, kind: str) -> Numbers:
         """The slots as numbers of a numpy type, always read-only, which to a kernel is a part of their type."""
@@ -117,7 +118,7 @@ def exact_hex(filled: Filled, bad: Numbers) -> Exact:
     require_fits(2 * size)
     hex_offsets = np.empty(len(rows) + 1, np.int32)
     out = np.empty(2 * size, np.uint8)
-    kernels.hex_text(offsets, filled.text_address, rows, hex_offsets, out)
+    value_text.hex_text(offsets, filled.text_address, rows, hex_offsets, out)
     buffers = [None, pa.py_buffer(hex_offsets), pa.py_buffer(out)]
     return Exact(rows, pa.Array.from_buffers(pa.string(), len(rows), buffers))
 
@@ -144,12 +145,12 @@ class ColumnReading:
     width: int
     arrow: pa.DataType
     finish: Finish
-    skip: int = kernels.SKIP
+    skip: int = row_cells.SKIP
     bounded: int = 0
 
     @property
     def is_text(self) -> bool:
-        return self.kind >= kernels.TEXT_1
+        return self.kind >= row_cells.TEXT_1
 
 
 def require_fits(size: int) -> None:

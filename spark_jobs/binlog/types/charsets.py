@@ -15,7 +15,8 @@ from functools import cache, lru_cache
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import charset_text, utf8
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.types.base import Filled, Finish, Finished, Numbers, exact_hex, require_fits, validity_of
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, NOPAD, SINGLE_BYTE, UTF, WIDTHS
 from spark_jobs.binlog.types.multibyte_charsets import table_of
@@ -83,7 +84,7 @@ def finish_for(charset: str | None) -> Finish:
 
     def finish(filled: Filled) -> Finished:
         offsets = filled.numbers("i4")[: filled.rows + 1]
-        if ascii_alike and kernels.is_ascii(filled.text_address, int(offsets[-1])):
+        if ascii_alike and utf8.is_ascii(filled.text_address, int(offsets[-1])):
             return filled.array(pa.string()), None
         new_offsets, out, bad = _converted(convert, offsets, filled.text_address)
         texts = filled.texts(new_offsets, out)
@@ -98,7 +99,7 @@ def text_of(wire: bytes, charset: str) -> str:
         return wire.decode()
     stored, offsets = np.frombuffer(wire, np.uint8), np.array([0, len(wire)], np.int32)
     offsets.setflags(write=False)  # as those of columns are
-    _, out, bad = _converted(_converter(charset)[0], offsets, kernels.address_of(stored))
+    _, out, bad = _converted(_converter(charset)[0], offsets, address_of(stored))
     if bad.any():
         raise UnicodeDecodeError(charset, wire, 0, len(wire), "these bytes are no text of the set")
     return bytes(out).decode()
@@ -159,7 +160,7 @@ def _converted(convert: _Conversion, offsets: Numbers, address: int) -> tuple[Nu
     require_fits(size)
     out = pa.allocate_buffer(size + _SLACK)
     new_offsets, bad = np.empty(len(offsets), np.int32), np.zeros(len(offsets) - 1, np.uint8)
-    convert(offsets, address, new_offsets, kernels.address_of(out), bad)
+    convert(offsets, address, new_offsets, address_of(out), bad)
     return new_offsets, out.slice(0, int(new_offsets[-1])), bad
 
 
@@ -178,7 +179,7 @@ def _converter(charset: str) -> tuple[_Conversion, bool]:
 
 def _single_byte(table: Numbers, sizes: Numbers) -> _Conversion:
     def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
-        return int(kernels.map_bytes(offsets, address, table, sizes, new_offsets, out, bad))
+        return int(charset_text.map_bytes(offsets, address, table, sizes, new_offsets, out, bad))
 
     return convert
 
@@ -188,14 +189,14 @@ def _multi_byte(charset: str) -> _Conversion:
 
     def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
         tables = (table.sizes, table.pairs, table.triples, table.quads)
-        return int(kernels.map_characters(offsets, address, *tables, new_offsets, out, bad))
+        return int(charset_text.map_characters(offsets, address, *tables, new_offsets, out, bad))
 
     return convert
 
 
 def _units(width: int, big_endian: bool, surrogates: bool) -> _Conversion:
     def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
-        return int(kernels.map_units(offsets, address, width, big_endian, surrogates, new_offsets, out, bad))
+        return int(charset_text.map_units(offsets, address, width, big_endian, surrogates, new_offsets, out, bad))
 
     return convert
 
@@ -218,7 +219,7 @@ def _byte_table(charset: str) -> tuple[Numbers, Numbers]:
 def _finish_utf8(filled: Filled) -> Finished:
     offsets = filled.numbers("i4")[: filled.rows + 1]
     bad = np.zeros(filled.rows, np.uint8)
-    if kernels.invalid_utf8(offsets, filled.text_address, bad):
+    if utf8.invalid_utf8(offsets, filled.text_address, bad):
         return _without(filled, filled.array(pa.string()), bad)
     return filled.array(pa.string()), None
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import row_cells, value_text
 from spark_jobs.binlog.types.base import BadValue, ColumnReading, ColumnType, Filled, Finished, TypedColumn, fixed
 
 _BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -53,7 +53,7 @@ class Decimal(ColumnType):
         if precision > 38:
             return _as_text(precision, groups, before, size)
         lead, tail = (precision - scale) % 9, scale % 9
-        kind = kernels.DECIMAL_18 if precision <= 18 else kernels.DECIMAL_38
+        kind = row_cells.DECIMAL_18 if precision <= 18 else row_cells.DECIMAL_38
         full_groups = (precision - scale) // 9 + scale // 9
         layout = (_BYTES[lead], full_groups, _BYTES[tail], 10**tail, 10**lead)
         return fixed(kind, size, pa.decimal128(precision, scale), *layout)
@@ -66,12 +66,12 @@ def _as_text(precision: int, groups: list[int], before: int, size: int) -> Colum
         values = filled.numbers("u1")[: filled.rows * size].reshape(filled.rows, size)
         offsets = np.zeros(filled.rows + 1, np.int32)
         out = np.empty(filled.rows * (precision + 12) + 16, np.uint8)
-        bad = kernels.decimal_text(values, filled.is_null(), sizes, before, offsets, out)
+        bad = value_text.decimal_text(values, filled.is_null(), sizes, before, offsets, out)
         if bad >= 0:
             raise BadValue(bad, "a group of digits is too large for its place")
         return filled.texts(offsets, out[: offsets[-1]]), None
 
-    return ColumnReading(kernels.COPY_N, (size,), size, pa.string(), finish)
+    return ColumnReading(row_cells.COPY_N, (size,), size, pa.string(), finish)
 
 
 DECIMAL = Decimal()

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import intrinsics, row_cells, value_text
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.binlog.types.base import BadValue, ColumnReading, ColumnType, Filled, Finish, Finished, TypedColumn
 
@@ -29,17 +30,17 @@ def _finish_enum(labels: tuple[str, ...]) -> Finish:
     # Ordinals begin at 1; 0 is the empty text of a value that was not valid.
     encoded = [b"", *(label.encode() for label in labels)]
     starts = np.cumsum([0, *map(len, encoded)])
-    text = np.frombuffer(b"".join(encoded) + bytes(kernels.COPIED), np.uint8)
+    text = np.frombuffer(b"".join(encoded) + bytes(intrinsics.COPIED), np.uint8)
 
     def finish(filled: Filled) -> Finished:
         numbers = filled.numbers("u8")[: filled.rows]
         offsets = np.empty(filled.rows + 1, np.int32)
-        bad = kernels.label_offsets(numbers, starts, offsets)
+        bad = value_text.label_offsets(numbers, starts, offsets)
         if bad >= 0:
             raise BadValue(bad, f"an ENUM value beyond its {len(labels)} labels")
         size = int(offsets[-1])
-        out = fresh(size + kernels.COPIED)
-        kernels.copy_labels(numbers, starts, kernels.address_of(text), offsets, kernels.address_of(out))
+        out = fresh(size + intrinsics.COPIED)
+        value_text.copy_labels(numbers, starts, address_of(text), offsets, address_of(out))
         return filled.texts(offsets, out[:size]), None
 
     return finish
@@ -55,7 +56,7 @@ def _finish_set(labels: tuple[str, ...]) -> Finish:
         offsets = np.zeros(filled.rows + 1, np.int32)
         out = np.empty(filled.rows * longest, np.uint8)
         masks = filled.numbers("u8")[: filled.rows]
-        bad = kernels.join_labels(masks, filled.is_null(), starts, text, offsets, out)
+        bad = value_text.join_labels(masks, filled.is_null(), starts, text, offsets, out)
         if bad >= 0:
             raise BadValue(bad, f"a SET value beyond its {len(labels)} labels")
         return filled.texts(offsets, out[: offsets[-1]]), None
@@ -80,7 +81,7 @@ class Enum(ColumnType):
 
     def reading(self, column: TypedColumn) -> ColumnReading:
         finish = _as_number if column.labels is None else _finish_enum(column.labels)
-        return ColumnReading(kernels.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
+        return ColumnReading(row_cells.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
 
 
 class Set(ColumnType):
@@ -100,7 +101,7 @@ class Set(ColumnType):
 
     def reading(self, column: TypedColumn) -> ColumnReading:
         finish = _as_number if column.labels is None else _finish_set(column.labels)
-        return ColumnReading(kernels.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
+        return ColumnReading(row_cells.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
 
 
 ENUM = Enum()

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import row_cells
 from spark_jobs.binlog.types.base import (
     BadValue,
     ColumnReading,
@@ -66,13 +66,13 @@ class OldTimestamp(LegacyTemporal):
         if digits:
             size = (digits + 1) // 2
             parameters = (4 + size, size, _unit_micros(digits))
-            return ColumnReading(kernels.TIMESTAMP_TO_64, parameters, 8, arrow, finish_moment(arrow, digits))
-        return ColumnReading(kernels.UINT32_TO_64, (4,), 8, arrow, _finish_seconds)
+            return ColumnReading(row_cells.TIMESTAMP_TO_64, parameters, 8, arrow, finish_moment(arrow, digits))
+        return ColumnReading(row_cells.UINT32_TO_64, (4,), 8, arrow, _finish_seconds)
 
 
 def _finish_seconds(filled: Filled) -> Finished:
     seconds = filled.numbers("i8")[: filled.rows]
-    values = np.where(seconds == 0, kernels.TIME_MARK, seconds * _SECOND)
+    values = np.where(seconds == 0, row_cells.TIME_MARK, seconds * _SECOND)
     return finish_marked(filled, values, pa.timestamp("us", "UTC"), 0)
 
 
@@ -84,8 +84,10 @@ class OldDatetime(LegacyTemporal):
     def reading(self, column: TypedColumn) -> ColumnReading:
         digits = self.digits(column)
         if digits:
-            return fixed(kernels.BIG_TO_64, (5, 6, 6, 7, 7, 7, 8)[digits], MICROSECONDS, finish=_mixed_datetime(digits))
-        return fixed(kernels.COPY_8, 8, MICROSECONDS, finish=_finish_decimal_datetime)
+            return fixed(
+                row_cells.BIG_TO_64, (5, 6, 6, 7, 7, 7, 8)[digits], MICROSECONDS, finish=_mixed_datetime(digits)
+            )
+        return fixed(row_cells.COPY_8, 8, MICROSECONDS, finish=_finish_decimal_datetime)
 
 
 def _finish_decimal_datetime(filled: Filled) -> Finished:
@@ -112,11 +114,11 @@ def _finish_parts(filled: Filled, values: Numbers, bases: tuple[int, ...], digit
     beyond = (values < 0) | (values > 9999) | (month > 12) | (day > 31) | (hour > 23) | (minute > 59) | (second > 59)
     _require(~beyond | (filled.is_null() != 0))
     month = np.where(beyond, 0, values * 13 + month)
-    days = kernels.MONTH_START[month] + day
+    days = row_cells.MONTH_START[month] + day
     clock = (hour * 60 + minute) * 60 + second
-    real = (day > 0) & (day <= kernels.MONTH_LENGTH[month])
+    real = (day > 0) & (day <= row_cells.MONTH_LENGTH[month])
     packed = ((month << 5 | day) << 17 | hour << 12 | minute << 6 | second) << 20 | fraction
-    slots = np.where(real, (days.astype(np.int64) * 86400 + clock) * _SECOND + fraction, kernels.TIME_MARK + packed)
+    slots = np.where(real, (days.astype(np.int64) * 86400 + clock) * _SECOND + fraction, row_cells.TIME_MARK + packed)
     return finish_marked(filled, slots, MICROSECONDS, digits)
 
 
@@ -129,8 +131,8 @@ class OldTime(LegacyTemporal):
         digits = self.digits(column)
         if digits:
             parameters = ((3, 4, 4, 5, 5, 5, 6)[digits],)
-            return ColumnReading(kernels.BIG_TO_64, parameters, 8, pa.string(), _mixed_time(digits))
-        return ColumnReading(kernels.INT24_TO_32, (3,), 4, pa.string(), _finish_decimal_time)
+            return ColumnReading(row_cells.BIG_TO_64, parameters, 8, pa.string(), _mixed_time(digits))
+        return ColumnReading(row_cells.INT24_TO_32, (3,), 4, pa.string(), _finish_decimal_time)
 
 
 def _finish_decimal_time(filled: Filled) -> Finished:

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import charset_text
 from spark_jobs.binlog.types.base import Numbers
 from spark_jobs.binlog.types.charset_tables import CODECS, EXCEPTIONS
 
@@ -51,7 +51,7 @@ def table_of(charset: str) -> CharsetTable:
 
 def _filled(points: dict[int, int], first: int) -> Numbers:
     """Code points of the 65,536 codes from ``first`` on."""
-    table = np.full(1 << 16, kernels.NO_CHARACTER, np.uint32)
+    table = np.full(1 << 16, charset_text.NO_CHARACTER, np.uint32)
     for code, point in points.items():
         if first <= code < first + (1 << 16):
             table[code - first] = point
@@ -113,8 +113,8 @@ def _user_defined() -> Iterator[tuple[int, int]]:
 
 def _quads(charset: str) -> Numbers:
     """Characters of four bytes in the Basic Multilingual Plane, by their offset in the order of these codes."""
-    points = np.full(kernels.QUADS, kernels.NO_CHARACTER, np.uint32)
-    for index in range(kernels.QUADS):
+    points = np.full(charset_text.QUADS, charset_text.NO_CHARACTER, np.uint32)
+    for index in range(charset_text.QUADS):
         rest, fourth = divmod(index, 10)
         rest, third = divmod(rest, 126)
         first, second = divmod(rest, 10)

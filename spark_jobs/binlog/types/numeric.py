@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import row_cells
 from spark_jobs.binlog.types.base import (
     ColumnReading,
     ColumnType,
@@ -120,15 +120,15 @@ class Bit(ColumnType):
     def reading(self, column: TypedColumn) -> ColumnReading:
         size = (column.meta + 7) // 8
         if column.meta == 64:
-            return fixed(kernels.BIG_TO_128, size, UINT64)
-        return fixed(kernels.BIG_TO_64, size, pa.int64())
+            return fixed(row_cells.BIG_TO_128, size, UINT64)
+        return fixed(row_cells.BIG_TO_64, size, pa.int64())
 
 
-TINYINT = Integer("tinyint", 1, (kernels.COPY_1, pa.int8()), (kernels.UINT8_TO_16, pa.int16()))
-SMALLINT = Integer("smallint", 2, (kernels.COPY_2, pa.int16()), (kernels.UINT16_TO_32, pa.int32()))
-MEDIUMINT = Integer("mediumint", 3, (kernels.INT24_TO_32, pa.int32()), (kernels.UINT24_TO_32, pa.int32()))
-INT = Integer("int", 4, (kernels.COPY_4, pa.int32()), (kernels.UINT32_TO_64, pa.int64()))
-BIGINT = Integer("bigint", 8, (kernels.COPY_8, pa.int64()), (kernels.UINT64_TO_128, UINT64))
-FLOAT = Float("float", kernels.COPY_4, pa.float32())
-DOUBLE = Float("double", kernels.COPY_8, pa.float64())
+TINYINT = Integer("tinyint", 1, (row_cells.COPY_1, pa.int8()), (row_cells.UINT8_TO_16, pa.int16()))
+SMALLINT = Integer("smallint", 2, (row_cells.COPY_2, pa.int16()), (row_cells.UINT16_TO_32, pa.int32()))
+MEDIUMINT = Integer("mediumint", 3, (row_cells.INT24_TO_32, pa.int32()), (row_cells.UINT24_TO_32, pa.int32()))
+INT = Integer("int", 4, (row_cells.COPY_4, pa.int32()), (row_cells.UINT32_TO_64, pa.int64()))
+BIGINT = Integer("bigint", 8, (row_cells.COPY_8, pa.int64()), (row_cells.UINT64_TO_128, UINT64))
+FLOAT = Float("float", row_cells.COPY_4, pa.float32())
+DOUBLE = Float("double", row_cells.COPY_8, pa.float64())
 BIT = Bit()

@@ -9,7 +9,7 @@ Put here: types whose values have parts. Not here: JSON (json.py).
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import value_text
 from spark_jobs.binlog.types.base import (
     WITH_LENGTH,
     BadValue,
@@ -47,7 +47,7 @@ def _finish_geometry(filled: Filled) -> Finished:
     srids, new_offsets = np.zeros(filled.rows, np.int32), np.empty(filled.rows + 1, np.int32)
     out = np.empty(int(offsets[-1]), np.uint8)
     bad = np.zeros(filled.rows, np.uint8)
-    count = kernels.split_geometry(offsets, filled.text_address, filled.is_null(), srids, new_offsets, out, bad)
+    count = value_text.split_geometry(offsets, filled.text_address, filled.is_null(), srids, new_offsets, out, bad)
     validity, nulls = validity_of(filled.is_null() | bad) if count else (filled.validity, filled.nulls)
     wkb = pa.Array.from_buffers(pa.binary(), filled.rows, [None, pa.py_buffer(new_offsets), pa.py_buffer(out)])
     array = pa.Array.from_buffers(GEOMETRY_TYPE, filled.rows, [validity], nulls, children=[pa.array(srids), wkb])

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import row_cells
 from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnReading, ColumnType, Counted, TypedColumn, as_is
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
 from spark_jobs.errors import Unsupported
@@ -74,7 +74,7 @@ class Char(ColumnType):
             parameters = (column.meta,)
             arrow = pa.binary()
             return ColumnReading(
-                kernels.PADDED, parameters, 4, arrow, as_is(arrow), kernels.SKIP_1, bounded=column.meta
+                row_cells.PADDED, parameters, 4, arrow, as_is(arrow), row_cells.SKIP_1, bounded=column.meta
             )
         return _reading(column, 1 if column.meta < 256 else 2)
 

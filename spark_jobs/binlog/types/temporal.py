@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import row_cells, value_text
 from spark_jobs.binlog.types.base import (
     BadValue,
     ColumnReading,
@@ -76,8 +76,8 @@ def _finish_date(filled: Filled) -> Finished:
     exact = None
     if filled.marked:
         slots = filled.numbers("i4")
-        rows = np.flatnonzero(slots[: filled.rows] < kernels.DATE_MARK // 2)
-        exact = _dates(rows, slots[rows].astype(np.int64) - kernels.DATE_MARK)
+        rows = np.flatnonzero(slots[: filled.rows] < row_cells.DATE_MARK // 2)
+        exact = _dates(rows, slots[rows].astype(np.int64) - row_cells.DATE_MARK)
     return filled.array(pa.date32()), exact
 
 
@@ -88,8 +88,8 @@ def finish_moment(arrow: pa.DataType, digits: int) -> Finish:
         exact = None
         if filled.marked:
             slots = filled.numbers("i8")
-            rows = np.flatnonzero(slots[: filled.rows] < kernels.TIME_MARK // 2)
-            exact = _datetimes(rows, slots[rows] - kernels.TIME_MARK, digits)
+            rows = np.flatnonzero(slots[: filled.rows] < row_cells.TIME_MARK // 2)
+            exact = _datetimes(rows, slots[rows] - row_cells.TIME_MARK, digits)
         return filled.array(arrow), exact
 
     return finish
@@ -98,13 +98,13 @@ def finish_moment(arrow: pa.DataType, digits: int) -> Finish:
 def finish_marked(filled: Filled, values: Numbers, arrow: pa.DataType, digits: int) -> Finished:
     """As finish_moment, of microseconds that were made in numpy, where a mark has no null yet."""
     nulls = filled.is_null()
-    marked = (values < kernels.TIME_MARK // 2) & (nulls == 0)
+    marked = (values < row_cells.TIME_MARK // 2) & (nulls == 0)
     rows = np.flatnonzero(marked)
     if not len(rows):
         return pa.Array.from_buffers(arrow, filled.rows, [filled.validity, pa.py_buffer(values)], filled.nulls), None
     validity, count = validity_of(nulls | marked)
     array = pa.Array.from_buffers(arrow, filled.rows, [validity, pa.py_buffer(values)], count)
-    return array, _datetimes(rows, values[rows] - kernels.TIME_MARK, digits)
+    return array, _datetimes(rows, values[rows] - row_cells.TIME_MARK, digits)
 
 
 def _finish_time(digits: int) -> Finish:
@@ -115,7 +115,7 @@ def time_texts(filled: Filled, packed: Numbers, digits: int) -> pa.Array:
     """TIME as the server prints it, from slots as TIME_TO_64 fills them."""
     offsets = np.zeros(filled.rows + 1, np.int32)
     out = np.empty(18 * filled.rows, np.uint8)
-    kernels.time_text(packed, filled.is_null(), digits, offsets, out)
+    value_text.time_text(packed, filled.is_null(), digits, offsets, out)
     return filled.texts(offsets, out[: offsets[-1]])
 
 
@@ -126,7 +126,7 @@ class Date(ColumnType):
         return "date"
 
     def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
-        return fixed(kernels.DATE_TO_32, 3, pa.date32(), finish=_finish_date)
+        return fixed(row_cells.DATE_TO_32, 3, pa.date32(), finish=_finish_date)
 
 
 class Year(ColumnType):
@@ -138,7 +138,7 @@ class Year(ColumnType):
         return "year"
 
     def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
-        return fixed(kernels.YEAR_TO_16, 1, pa.int16())
+        return fixed(row_cells.YEAR_TO_16, 1, pa.int16())
 
 
 class Fractional(ColumnType):
@@ -164,13 +164,13 @@ class Fractional(ColumnType):
     def reading(self, column: TypedColumn) -> ColumnReading:
         fraction = (column.meta + 1) // 2
         parameters = (self.size + fraction, fraction, FRACTION_UNIT[fraction])
-        if self.kind == kernels.TIME_TO_64:
+        if self.kind == row_cells.TIME_TO_64:
             return ColumnReading(self.kind, parameters, 8, pa.string(), _finish_time(column.meta))
         return ColumnReading(self.kind, parameters, 8, self.type, finish_moment(self.type, column.meta))
 
 
 DATE = Date()
 YEAR = Year()
-DATETIME = Fractional("datetime", kernels.DATETIME_TO_64, 5, MICROSECONDS)
-TIMESTAMP = Fractional("timestamp", kernels.TIMESTAMP_TO_64, 4, pa.timestamp("us", "UTC"))
-TIME = Fractional("time", kernels.TIME_TO_64, 3, pa.string())
+DATETIME = Fractional("datetime", row_cells.DATETIME_TO_64, 5, MICROSECONDS)
+TIMESTAMP = Fractional("timestamp", row_cells.TIMESTAMP_TO_64, 4, pa.timestamp("us", "UTC"))
+TIME = Fractional("time", row_cells.TIME_TO_64, 3, pa.string())

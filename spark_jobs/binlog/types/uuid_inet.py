@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import row_cells, value_text
 from spark_jobs.binlog.types.base import ColumnReading, ColumnType, Filled, Finished, TypedColumn
 
 
@@ -30,7 +30,7 @@ class FixedText(ColumnType):
 
     def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
         size = self.size
-        return ColumnReading(kernels.PADDED, (size,), 4, pa.string(), self._finish, kernels.SKIP_1, bounded=size)
+        return ColumnReading(row_cells.PADDED, (size,), 4, pa.string(), self._finish, row_cells.SKIP_1, bounded=size)
 
     def _finish(self, filled: Filled) -> Finished:
         new_offsets = np.empty(filled.rows + 1, np.int32)
@@ -41,6 +41,6 @@ class FixedText(ColumnType):
         return filled.texts(new_offsets, out[: new_offsets[-1]]), None
 
 
-UUID = FixedText("uuid", 16, 36, kernels.uuid_text)
-INET4 = FixedText("inet4", 4, 15, kernels.inet4_text)
-INET6 = FixedText("inet6", 16, 39, kernels.inet6_text)
+UUID = FixedText("uuid", 16, 36, value_text.uuid_text)
+INET4 = FixedText("inet4", 4, 15, value_text.inet4_text)
+INET6 = FixedText("inet6", 16, 39, value_text.inet6_text)

@@ -88,21 +88,8 @@ def backfill_source(
         _require_end(snapshot, log_range)
         if log_range.start < snapshot.complete_from and not _are_folded(lake, name, names, log_range):
             _fetch_log(spark, pipeline, name, log_range.start, options)
-    # One table after the other: one that cannot be replayed is reported, and the others are replayed.
-    replays: list[ReplayedTable] = []
-    stopped: dict[TableName, str] = {}
-    for at, table_name in enumerate(names, 1):
-        work = partial(_replay_table, spark, pipeline, name, table_name, log_range, options=options)
-        try:
-            replay = retry_on_conflict(work)
-        except JvmEnded:
-            raise
-        except StratalogError as error:
-            stopped[table_name] = advised(error, name, table_name)
-            log.error("%s", stopped[table_name])  # noqa: TRY400 - the message is the whole of it
-        else:
-            replays.append(replay)
-            options.on_table(replay, at, len(names))
+    replay_table = partial(_replay_table, spark, pipeline, name, log_range=log_range, options=options)
+    replays, stopped = _replay_tables(name, names, replay_table, options.on_table)
     replaced = [replay.compacted for replay in replays if replay.compacted]
     # Tables that the range has and silver does not have yet are compacted like in a run.
     tables = frozenset(names) - stopped.keys()
@@ -120,6 +107,32 @@ def backfill_source(
     merge = partial(merge_source, spark, pipeline, name, before, tables=tables, repeated=windows)
     outcome = retry_on_conflict(lambda: _published(pipeline, name, merge()), wait=CONFLICT_WAIT)
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
+
+
+def _replay_tables(
+    source: str,
+    names: Sequence[TableName],
+    replay_table: Callable[[TableName], ReplayedTable],
+    on_table: OnTable,
+) -> tuple[list[ReplayedTable], dict[TableName, str]]:
+    """Replays of tables, and why the others could not be replayed, by name. Raises JvmEnded.
+
+    on_table: as in BackfillOptions.
+    """
+    replays: list[ReplayedTable] = []
+    stopped: dict[TableName, str] = {}
+    for at, table_name in enumerate(names, 1):
+        try:
+            replay = retry_on_conflict(partial(replay_table, table_name))
+        except JvmEnded:
+            raise
+        except StratalogError as error:
+            stopped[table_name] = advised(error, source, table_name)
+            log.error("%s", stopped[table_name])  # noqa: TRY400 - the message is the whole of it
+        else:
+            replays.append(replay)
+            on_table(replay, at, len(names))
+    return replays, stopped
 
 
 def _published(pipeline: Pipeline, source: str, outcome: Outcome) -> Outcome:

@@ -4,22 +4,22 @@ import re
 from pathlib import Path
 
 from spark_jobs import binlog
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.table_map import _FIELDS
 from spark_jobs.binlog.events.types import EVENT_TYPES, EventType
+from spark_jobs.binlog.kernels import event_cells, json_scalars
 from spark_jobs.binlog.types import TYPES
 
 PAGE = (Path(str(binlog.__file__)).parent / "FORMAT.md").read_text(encoding="utf-8")
 
 TREATMENTS = {
-    kernels.STOPS: "stops",
-    kernels.CONTROL: "control",
-    kernels.IGNORED: "counted",
-    kernels.INNER: "counted",
-    kernels.QUERY: "statement",
-    kernels.LOAD_QUERY: "statement",
-    kernels.QUERY_COMPRESSED: "statement",
-    kernels.XA_PREPARE: "kept",
+    event_cells.STOPS: "stops",
+    event_cells.CONTROL: "control",
+    event_cells.IGNORED: "counted",
+    event_cells.INNER: "counted",
+    event_cells.QUERY: "statement",
+    event_cells.LOAD_QUERY: "statement",
+    event_cells.QUERY_COMPRESSED: "statement",
+    event_cells.XA_PREPARE: "kept",
 }
 
 
@@ -42,7 +42,7 @@ def test_every_layout_that_is_read_has_a_table() -> None:
         int(code) for title in titles for group in re.findall(r"\((\d[\d, ]*)\)", title) for code in group.split(",")
     }
     codes_read = {code for code, event in EVENT_TYPES.items() if treatment(event) in {"decoded", "statement"}}
-    assert codes_read - codes == {code for code in codes_read if EVENT_TYPES[code].meaning == kernels.XID}
+    assert codes_read - codes == {code for code in codes_read if EVENT_TYPES[code].meaning == event_cells.XID}
 
 
 def rows_of(section: str, head: str) -> list[list[str]]:
@@ -72,7 +72,7 @@ def test_the_list_of_optional_metadata() -> None:
 
 def test_the_list_of_json_types() -> None:
     listed = {int(code) for cells in rows_of("JSON documents", "type") for code in cells[0].split(",")}
-    assert listed == {*range(kernels.JSON_SMALL_OBJECT, kernels.JSON_STRING + 1), kernels.JSON_OPAQUE}
+    assert listed == {*range(json_scalars.JSON_SMALL_OBJECT, json_scalars.JSON_STRING + 1), json_scalars.JSON_OPAQUE}
 
 
 def test_every_layout_has_its_source() -> None:

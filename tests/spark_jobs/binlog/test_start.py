@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels.compile import CHECKED
 
 ROOT = Path(__file__).parents[3]
 LOG = ROOT / "spark_jobs" / "demo" / "recorded_logs" / "mysql-bin.000002"
@@ -54,7 +54,7 @@ def lines_of(process: "subprocess.Popen[str]") -> list[str]:
 
 
 def test_importing_compiles_nothing() -> None:
-    assert lines_of(started(IMPORT + HEAVY)) == [f"{not kernels.CHECKED} []", "[]"]
+    assert lines_of(started(IMPORT + HEAVY)) == [f"{not CHECKED} []", "[]"]
 
 
 def test_decoding_imports_nothing_heavy() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import FormatDescription
 from spark_jobs.binlog.events.scanner import EventScanner, TableMaps, map_name, open_slice
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
 from tests.segment_spec import (
     MAGIC,
@@ -63,7 +63,7 @@ def test_tagged_gtid(number: int, tag: str, committed: int, later: bool) -> None
     del events[3]  # the GTID that Statement writes
     _, scan = open_slice(FILE, 0, None, MAGIC + b"".join(events), TableMaps())
     assert scan.gtid(0) == f"{UUID}:{tag}:{number}"
-    assert scan.transactions[0, kernels.TX_COMMITTED] == committed
+    assert scan.transactions[0, event_cells.TX_COMMITTED] == committed
 
 
 def test_a_tagged_gtid_cut_short() -> None:
@@ -84,8 +84,8 @@ def test_mariadb_gtid(flags: int, standalone: bool, xa: bool) -> None:
     scanner, scan = open_slice(FILE, 0, None, spec.to_bytes(), TableMaps())
     assert scan.gtid(0) == f"3-9-{2**63 + 5}"
     assert scanner.undecided == standalone
-    assert bool(scan.transactions[0, kernels.TX_FLAGS] & kernels.TX_XA) == xa
-    assert scan.transactions[0, kernels.TX_COMMITTED] == spec.second * 1_000_000
+    assert bool(scan.transactions[0, event_cells.TX_FLAGS] & event_cells.TX_XA) == xa
+    assert scan.transactions[0, event_cells.TX_COMMITTED] == spec.second * 1_000_000
 
 
 @pytest.mark.parametrize("gtids, times", [(True, True), (True, False), (False, True), (False, False)])
@@ -93,23 +93,26 @@ def test_mysql_gtid(gtids: bool, times: bool) -> None:
     spec = replace(SPEC, gtids=gtids, commit_times=times)
     _, scan = open_slice(FILE, 0, None, spec.to_bytes(), TableMaps())
     assert scan.gtid(0) == (f"{UUID}:1" if gtids else None)
-    assert scan.transactions[0, kernels.TX_COMMITTED] == spec.second * 1_000_000 + (250_000 if times else 0)
+    assert scan.transactions[0, event_cells.TX_COMMITTED] == spec.second * 1_000_000 + (250_000 if times else 0)
 
 
 @pytest.mark.parametrize(
     "changes, flags",
     [
-        ([Insert("shop.orders", (1, "a")), Commit()], kernels.TX_HAS_ROWS),
-        ([Insert("shop.orders", (1, "a")), Rollback()], kernels.TX_HAS_ROWS | kernels.TX_ROLLED_BACK),
-        ([Rollback()], kernels.TX_ROLLED_BACK),
-        ([Statement("", "XA START X'61',X'',1"), Insert("shop.orders", (1, "a"))], kernels.TX_HAS_ROWS | kernels.TX_XA),
-        ([Statement("", "XA COMMIT X'61',X'',1")], kernels.TX_XA),
+        ([Insert("shop.orders", (1, "a")), Commit()], event_cells.TX_HAS_ROWS),
+        ([Insert("shop.orders", (1, "a")), Rollback()], event_cells.TX_HAS_ROWS | event_cells.TX_ROLLED_BACK),
+        ([Rollback()], event_cells.TX_ROLLED_BACK),
+        (
+            [Statement("", "XA START X'61',X'',1"), Insert("shop.orders", (1, "a"))],
+            event_cells.TX_HAS_ROWS | event_cells.TX_XA,
+        ),
+        ([Statement("", "XA COMMIT X'61',X'',1")], event_cells.TX_XA),
         ([Statement("shop", "drop table x")], 0),
     ],
 )
 def test_flags_of_a_transaction(changes: list[Change], flags: int) -> None:
     _, scan = open_slice(FILE, 0, None, replace(SPEC, changes=changes).to_bytes(), TableMaps())
-    assert scan.transactions[:, kernels.TX_FLAGS].tolist() == [flags]
+    assert scan.transactions[:, event_cells.TX_FLAGS].tolist() == [flags]
 
 
 def test_columns_of_a_scan() -> None:
@@ -119,7 +122,7 @@ def test_columns_of_a_scan() -> None:
     assert scan.table.tolist() == [-1, -1, -1, -1, 0, 0, -1, -1]
     assert scan.transaction.tolist() == [-1, -1, 0, 0, 0, 0, 0, -1]
     assert scan.mark.tolist() == [4, 4, 1, 0, 0, 16 | 32, 2, 4]
-    assert scan.transactions[0, : kernels.TX_GTID].tolist() == [SPEC.offsets()[2], SPEC.offsets()[7]]
+    assert scan.transactions[0, : event_cells.TX_GTID].tolist() == [SPEC.offsets()[2], SPEC.offsets()[7]]
     assert (scanner.inside, scan.end, len(scan)) == (False, len(SPEC.to_bytes()), 8)
 
 
@@ -163,7 +166,11 @@ def test_a_slice_inside_a_transaction() -> None:
     scanner, scan = open_slice(FILE, offsets[5], context, payload, TableMaps(), transaction_start=158, committed_us=77)
     assert scan.table.tolist() == [0, -1]
     assert scan.transaction.tolist() == [0, 0]
-    assert scan.transactions[0, [kernels.TX_START, kernels.TX_GTID, kernels.TX_COMMITTED]].tolist() == [158, 4, 77]
+    assert scan.transactions[0, [event_cells.TX_START, event_cells.TX_GTID, event_cells.TX_COMMITTED]].tolist() == [
+        158,
+        4,
+        77,
+    ]
     assert scan.gtid(0) is None
     assert not scanner.inside
 
@@ -198,7 +205,7 @@ def test_offsets_beyond_4_gib() -> None:
     events = spec.events()
     far = 5 << 32
     _, scan = open_slice(FILE, far, events[0], b"".join(events[2:7]), TableMaps())
-    assert scan.transactions[0, kernels.TX_START] == far
+    assert scan.transactions[0, event_cells.TX_START] == far
     broken = reframed(events[2], body=bytes(5))
     with pytest.raises(DecodeError, match=f"{FILE}:{far}: "):
         open_slice(FILE, far, events[0], broken, TableMaps())

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events import compression, transaction_payload
 from spark_jobs.binlog.events.scanner import Scan, TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.events.types import type_name
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import DecodeError, Unsupported
 from tests.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, SegmentSpec, Table, payload_body
 from tests.segment_types import INT, VARCHAR
@@ -171,15 +171,15 @@ def test_a_place_inside_is_named() -> None:
 @pytest.mark.parametrize(
     "ending, flag",
     [
-        ([Rollback()], kernels.TX_ROLLED_BACK),
-        ([Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)], kernels.TX_XA),
+        ([Rollback()], event_cells.TX_ROLLED_BACK),
+        ([Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)], event_cells.TX_XA),
         ([Commit()], 0),
     ],
 )
 def test_xa_and_rollback_inside_are_the_transactions(ending: list[Change], flag: int) -> None:
     changes = [Insert("shop.orders", (1, "a")), Query("", "SAVEPOINT s"), *ending]
     _, scan, _ = opened(replace(PACKED, changes=changes).to_bytes())
-    assert scan.transactions[:, kernels.TX_FLAGS].tolist() == [kernels.TX_HAS_ROWS | flag]
+    assert scan.transactions[:, event_cells.TX_FLAGS].tolist() == [event_cells.TX_HAS_ROWS | flag]
 
 
 def test_a_statement_beside_rows_is_refused() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.types import EVENT_TYPES, MEANINGS, type_name
+from spark_jobs.binlog.kernels import event_cells
 
 
 def test_every_known_number_is_there() -> None:
@@ -14,11 +14,11 @@ def test_every_known_number_is_there() -> None:
 def test_meanings_are_the_registry() -> None:
     assert len(MEANINGS) == 256
     for code in range(256):
-        assert MEANINGS[code] == (EVENT_TYPES[code].meaning if code in EVENT_TYPES else kernels.UNKNOWN)
+        assert MEANINGS[code] == (EVENT_TYPES[code].meaning if code in EVENT_TYPES else event_cells.UNKNOWN)
 
 
 def test_row_events_plain_partial_and_compressed() -> None:
-    rows = {code for code, event in EVENT_TYPES.items() if event.meaning == kernels.ROWS}
+    rows = {code for code, event in EVENT_TYPES.items() if event.meaning == event_cells.ROWS}
     assert rows == {23, 24, 25, 30, 31, 32, 39, *range(166, 173)}
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels.cache import PREFIX
+from spark_jobs.binlog.kernels.compile import CHECKED
 from spark_jobs.binlog.kernels.machine_code import FOLDER, sources_hash
 
 ROOT = Path(__file__).parents[4]
@@ -22,7 +22,7 @@ print(found, sum(complete_events.stats.cache_misses.values()))
 """
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(kernels.CHECKED, reason="nothing is compiled where kernels run as plain Python"),
+    pytest.mark.skipif(CHECKED, reason="nothing is compiled where kernels run as plain Python"),
 ]
 
 

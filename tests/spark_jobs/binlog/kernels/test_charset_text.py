@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import charset_text
+from spark_jobs.binlog.kernels.compile import address_of
 
 
 @pytest.mark.parametrize("point", [0, 0x7F, 0x80, 0x7FF, 0x800, 0xFFFF, 0x10000, 0x10FFFF])
 def test_a_code_point_in_utf8(point: int) -> None:
     out = np.zeros(4, np.uint8)
-    size = charset_text._put_character(kernels.address_of(out), np.uint32(point))
+    size = charset_text._put_character(address_of(out), np.uint32(point))
     assert out[:size].tobytes() == chr(point).encode(errors="surrogatepass")
 
 
@@ -22,7 +22,7 @@ def converted(texts: list[bytes], width: int, *, big_endian: bool, surrogates: b
     new_offsets, bad = np.zeros(len(texts) + 1, np.int32), np.zeros(len(texts), np.uint8)
     out = np.zeros(3 * len(content) + 8, np.uint8)
     count = charset_text.map_units(
-        offsets, kernels.address_of(content), width, big_endian, surrogates, new_offsets, kernels.address_of(out), bad
+        offsets, address_of(content), width, big_endian, surrogates, new_offsets, address_of(out), bad
     )
     assert count == bad.sum()
     return [None if bad[row] else out[new_offsets[row] : new_offsets[row + 1]].tobytes() for row in range(len(texts))]

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llvmlite import ir
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import checksum
+from spark_jobs.binlog.kernels.compile import CHECKED
 from tests.kernel_bytes import address
 
 
@@ -102,7 +102,7 @@ for before in (*range(70), 1000):
 """
 
 
-@pytest.mark.skipif(kernels.CHECKED, reason="nothing is compiled where kernels run as plain Python")
+@pytest.mark.skipif(CHECKED, reason="nothing is compiled where kernels run as plain Python")
 def test_crc32_reads_nothing_but_what_it_may() -> None:
     """On a page between two that nobody may read: one byte too far would end the process."""
     process = subprocess.run([sys.executable, "-c", AT_THE_EDGE], capture_output=True, text=True, check=False)
@@ -119,7 +119,7 @@ print(checksum.HAS_CLMUL, utf8.HAS_SHUFFLE, right)
 """
 
 
-@pytest.mark.skipif(kernels.CHECKED, reason="nothing is compiled where kernels run as plain Python")
+@pytest.mark.skipif(CHECKED, reason="nothing is compiled where kernels run as plain Python")
 def test_numba_may_be_told_for_which_processor_to_compile() -> None:
     """With instructions that this one has and the other has not, LLVM would end the process."""
     environment = os.environ | {"NUMBA_CPU_NAME": "generic"}

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import doubles
+from spark_jobs.binlog.kernels.compile import address_of
 from tests.binary_json import double_text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_doubles_as_the_twin_has_them(value: float) -> None:
     out = np.zeros(40, np.uint8)
-    end = doubles.put_double(kernels.address_of(out), np.float64(value).view(np.uint64))
-    text = out[: end - kernels.address_of(out)].tobytes().decode()
+    end = doubles.put_double(address_of(out), np.float64(value).view(np.uint64))
+    text = out[: end - address_of(out)].tobytes().decode()
     assert text == double_text(value)
     assert struct.pack("<d", float(text)) == struct.pack("<d", value)
 
@@ -36,6 +36,6 @@ def test_the_digits_of_doubles_are_the_shortest() -> None:
 @pytest.mark.parametrize("number", [0, 9, 10, -1, -(1 << 63), (1 << 63) - 1])
 def test_integers(number: int) -> None:
     out = np.zeros(24, np.uint8)
-    start = kernels.address_of(out)
+    start = address_of(out)
     end = doubles.put_signed(start, np.int64(number))
     assert out[: end - start].tobytes().decode() == str(number)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import dump_packets
+from spark_jobs.binlog.kernels.compile import address_of
 from tests.dump_stream import ARTIFICIAL, LONGEST, DumpResult, event, fake_rotate, packets, take
 from tests.fix_hypothesis import examples
 
@@ -28,7 +28,7 @@ def unpacked(wire: bytes, position: int, stop: int, cuts: Sequence[int] = (), ro
             source = np.frombuffer(rest + bytes(dump_packets.DUMP_PADDING), np.uint8)
             target = np.zeros(room + dump_packets.DUMP_PADDING, np.uint8)
             outcome, source_bytes, target_bytes = dump_packets.unpack_dump(
-                kernels.address_of(source), len(rest), kernels.address_of(target), room, state
+                address_of(source), len(rest), address_of(target), room, state
             )
             result.content += target[:target_bytes].tobytes()
             behind, rest = rest[:source_bytes], rest[source_bytes:]

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import intrinsics
-from spark_jobs.binlog.kernels.compile import part
+from spark_jobs.binlog.kernels.compile import address_of, part
 from tests.kernel_bytes import address
 
 load8, load16, load32, load64 = intrinsics.load8, intrinsics.load16, intrinsics.load32, intrinsics.load64
@@ -63,7 +62,7 @@ def test_loads_need_no_alignment(shift: int) -> None:
 def test_stores() -> None:
     out = np.zeros(40, np.uint8)
     number = 0x0102030405060708
-    _stores(kernels.address_of(out), np.uint64(number))
+    _stores(address_of(out), np.uint64(number))
     wire = number.to_bytes(8, "little")
     assert out.tobytes() == wire[:1] + wire[:2] + wire[:4] + wire + bytes(8) + wire + bytes(9)
 
@@ -73,14 +72,14 @@ def test_text_is_copied_whole(length: int) -> None:
     content = np.random.default_rng(length).bytes(length + 32)
     offset, _owner = address(content)
     out = np.zeros(length + 40, np.uint8)
-    intrinsics.copy_text(kernels.address_of(out), offset, length)
+    intrinsics.copy_text(address_of(out), offset, length)
     assert out[:length].tobytes() == content[:length]
     assert out[length + 32 :].tobytes() == bytes(8)
 
 
 def test_memmove_takes_bytes_that_overlap() -> None:
     out = np.arange(100, dtype=np.uint8)
-    start = kernels.address_of(out)
+    start = address_of(out)
     _moved(start + 10, start, 80)
     assert out.tolist() == [*range(10), *range(80), *range(90, 100)]
 
@@ -88,4 +87,4 @@ def test_memmove_takes_bytes_that_overlap() -> None:
 @pytest.mark.parametrize("bit", [0, 1, 5, 7])
 def test_bits(bit: int) -> None:
     words = np.array([1 << k for k in range(8)], np.uint64)
-    assert _bits(np.uint64(1 << bit), kernels.address_of(words)) == (bit, 1, 0xFF & ~(1 << bit))
+    assert _bits(np.uint64(1 << bit), address_of(words)) == (bit, 1, 0xFF & ~(1 << bit))

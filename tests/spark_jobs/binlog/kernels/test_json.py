@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import json, json_scalars
+from spark_jobs.binlog.kernels.compile import address_of
 from tests.binary_json import text, write
 from tests.kernel_bytes import address
 
@@ -20,7 +20,7 @@ def rendered(documents: list[bytes], capacity: int) -> tuple[int, int, str]:
     new_offsets, out = np.zeros(len(documents) + 1, np.int32), np.zeros(capacity, np.uint8)
     state, stack = np.zeros(2, np.int64), np.zeros((json.JSON_DEPTH, 7), np.int64)
     nulls = np.zeros(len(documents), np.uint8)
-    code = json.json_text(offsets, offset, nulls, state, new_offsets, kernels.address_of(out), capacity, stack)
+    code = json.json_text(offsets, offset, nulls, state, new_offsets, address_of(out), capacity, stack)
     return code, int(state[0]), out[: state[1]].tobytes().decode()
 
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import json_scalars
+from spark_jobs.binlog.kernels.compile import address_of
 from tests.kernel_bytes import address
 
 
@@ -17,7 +17,7 @@ def test_strings(string: str) -> None:
     content = string.encode()
     offset, _owner = address(content)
     out = np.zeros(6 * len(content) + 64, np.uint8)
-    start = kernels.address_of(out)
+    start = address_of(out)
     end = json_scalars.put_string(offset, len(content), start, start + len(out))
     assert out[: end - start].tobytes().decode() == json.dumps(string, ensure_ascii=False)
     assert json_scalars.put_string(offset, len(content), start, start + len(content)) == json_scalars.JSON_NO_ROOM

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import event_cells, packed_events
+from spark_jobs.binlog.kernels.compile import address_of
 from tests.kernel_bytes import address
 
 
@@ -48,5 +48,5 @@ def test_interleave() -> None:
     contents, _contents = address(b"12345")
     out = np.zeros(16, np.uint8)
     starts, lengths, sizes = np.array([4, 0]), np.array([2, 3]), np.array([1, 4])
-    packed_events.interleave(heads, starts, lengths, contents, sizes, kernels.address_of(out))
+    packed_events.interleave(heads, starts, lengths, contents, sizes, address_of(out))
     assert out.tobytes().rstrip(b"\0") == b"ef1abc2345"

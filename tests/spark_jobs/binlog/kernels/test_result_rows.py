@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import Column, TableDefinition, TableName, kernels
+from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.binlog.kernels import result_rows
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.pipeline.initial_load.row_images import fields_of
 from tests import result_packets
 from tests.fix_hypothesis import examples
@@ -39,7 +40,7 @@ def images(
         while outcome == "full":
             source = np.frombuffer(rest + bytes(result_rows.RESULT_PADDING), np.uint8)
             target = np.zeros(room + result_rows.RESULT_PADDING, np.uint8)
-            addresses = kernels.address_of(source), len(rest), kernels.address_of(target), room
+            addresses = address_of(source), len(rest), address_of(target), room
             code, source_bytes, size = result_rows.put_rows(*addresses, state, cells, len(cells), 1 << 20)
             outcome, rest = WHY[code], rest[source_bytes:]
             content += target[:size].tobytes()

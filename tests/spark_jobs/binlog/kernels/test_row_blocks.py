@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import row_blocks, row_cells
+from spark_jobs.binlog.kernels.compile import address_of
 from tests.kernel_bytes import Block
 
 
@@ -15,7 +15,7 @@ def test_validity_bitmaps(rows: int, words: int) -> None:
     columns = np.array([0, 5, 62, *([64, 70] if words > 1 else [])])
     size = rows // 8 + 8
     bitmaps, counts = np.zeros((len(columns), size), np.uint8), np.zeros(len(columns), np.int64)
-    row_blocks.validities(nulls, rows, columns, kernels.address_of(bitmaps), size, counts)
+    row_blocks.validities(nulls, rows, columns, address_of(bitmaps), size, counts)
     for k, column in enumerate(columns.tolist()):
         null = (nulls[:rows, column >> 6] >> np.uint64(column & 63)) & np.uint64(1) != 0
         valid = np.unpackbits(bitmaps[k], bitorder="little")[:rows].astype(bool)
@@ -26,7 +26,7 @@ def test_validity_bitmaps(rows: int, words: int) -> None:
 def test_the_room_is_the_least_of_any_text() -> None:
     block = Block()
     variable = np.array([1, 3])
-    block.cells[row_cells.B_VARIABLE] = kernels.address_of(variable)
+    block.cells[row_cells.B_VARIABLE] = address_of(variable)
     block.cells[row_cells.B_VARIABLES] = 2
     block.steps[1, 1, row_cells.STEP_USED] = 150
     assert row_blocks.text_room(block.address) == 50

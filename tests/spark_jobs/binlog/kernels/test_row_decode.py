@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import event_cells, row_cells, row_decode
+from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.row_cells import CALENDAR
 from tests.kernel_bytes import Block, address
 from tests.segment_spec import Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
@@ -21,7 +22,7 @@ def decoded(event: bytes, block: Block) -> tuple[int, np.ndarray]:
     state = np.zeros(row_cells.R_CELLS, np.int64)
     block.cells[row_cells.B_ROOM] = 200
     blocks = np.array([block.address])
-    return row_decode.decode_rows(kernels.address_of(cells), 1, blocks, state, *kernels.CALENDAR), state
+    return row_decode.decode_rows(address_of(cells), 1, blocks, state, *CALENDAR), state
 
 
 def test_rows_and_what_they_have_beside_their_columns() -> None:

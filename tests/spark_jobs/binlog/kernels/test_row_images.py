@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import row_images
+from spark_jobs.binlog.kernels.compile import address_of
 from tests.kernel_bytes import address
 
 
@@ -26,13 +26,13 @@ def test_a_column_that_the_mask_leaves_out_counts_as_null(columns: int) -> None:
     wire = np.packbits(nulls, bitorder="little").tobytes()
     bits, _bits = address(wire)
     target = np.zeros(2, np.uint64)
-    end = row_images.spread_masks(mask, bits, bits + len(wire), columns, kernels.address_of(target))
+    end = row_images.spread_masks(mask, bits, bits + len(wire), columns, address_of(target))
     expected = np.ones(columns, bool)
     expected[present] = nulls
     assert end == bits + len(wire)
     assert np.unpackbits(target.view(np.uint8), bitorder="little")[:columns].tolist() == expected.tolist()
     if wire:
-        at = kernels.address_of(target)
+        at = address_of(target)
         assert row_images.spread_masks(mask, bits, bits + len(wire) - 1, columns, at) > bits + len(wire) - 1
 
 

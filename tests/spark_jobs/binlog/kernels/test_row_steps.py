@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import row_cells, row_steps
+from spark_jobs.binlog.kernels.row_cells import CALENDAR
 from tests.kernel_bytes import Block, address
 
 FIRST = bytes([0]) + (7).to_bytes(4, "little") + b"\x02ab"
@@ -26,7 +26,7 @@ def test_rows(wire: bytes, rows: list[tuple[int | None, str | None]], reason: in
     block, state = Block(), np.full(row_cells.R_CELLS, -1, np.int64)
     offset, _owner = address(wire)
     outcome, count, after = row_steps.decode_by_steps(
-        block.address, 0, 4, offset, offset + len(wire), False, 0, 0, state, *kernels.CALENDAR
+        block.address, 0, 4, offset, offset + len(wire), False, 0, 0, state, *CALENDAR
     )
     assert (outcome, state[row_cells.R_COLUMN]) == (reason, column)
     assert block.rows(count) == rows
@@ -37,6 +37,6 @@ def test_no_more_rows_than_there_is_room_for() -> None:
     block, state = Block(), np.zeros(row_cells.R_CELLS, np.int64)
     offset, _owner = address(FIRST * 3)
     result = row_steps.decode_by_steps(
-        block.address, 0, 2, offset, offset + 3 * len(FIRST), False, 0, 0, state, *kernels.CALENDAR
+        block.address, 0, 2, offset, offset + 3 * len(FIRST), False, 0, 0, state, *CALENDAR
     )
     assert result == (row_cells.DONE, 2, offset + 2 * len(FIRST))

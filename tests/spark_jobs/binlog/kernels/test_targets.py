@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from spark_jobs.binlog.kernels import CHECKED, targets
+from spark_jobs.binlog.kernels import targets
+from spark_jobs.binlog.kernels.compile import CHECKED
 from spark_jobs.binlog.kernels.targets import TARGETS, CodeTarget, compiler_features, fitting_target
 
 ENTRY = """

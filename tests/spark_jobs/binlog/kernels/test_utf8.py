@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import utf8
+from spark_jobs.binlog.kernels.compile import address_of
 
 WHOLE = [b"a", b"plain text", "ä¿".encode(), "\u0800日\ud7ff\ue000\uffff".encode(), "\U00010000😀\U0010ffff".encode()]
 BROKEN = [
@@ -56,7 +56,7 @@ def test_text_is_utf8_where_python_says_so(texts: list[bytes]) -> None:
     content = np.frombuffer(b"".join(texts) or b"x", np.uint8)
     offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     bad = np.zeros(len(texts), np.uint8)
-    count = utf8.invalid_utf8(offsets, kernels.address_of(content), bad)
+    count = utf8.invalid_utf8(offsets, address_of(content), bad)
     assert bad.tolist() == [not is_utf8(text) for text in texts]
     assert count == sum(bad)
 
@@ -72,7 +72,7 @@ def test_blocks_of_every_size_are_judged_alike(size: int) -> None:
     for piece, before in product(WHOLE + BROKEN, range(2 * size)):
         text = b"x" * before + piece + b"y" * (3 * size - before - len(piece))
         content = np.frombuffer(text, np.uint8)
-        assert (judged(kernels.address_of(content), 3) == 0) == is_utf8(text), text
+        assert (judged(address_of(content), 3) == 0) == is_utf8(text), text
 
 
 @pytest.mark.parametrize("piece", WHOLE + BROKEN)
@@ -83,7 +83,7 @@ def test_each_piece_at_any_place_in_text(piece: bytes) -> None:
     for text in texts:
         bad = np.zeros(1, np.uint8)
         content = np.frombuffer(text, np.uint8)
-        utf8.invalid_utf8(np.array([0, len(text)], np.int32), kernels.address_of(content), bad)
+        utf8.invalid_utf8(np.array([0, len(text)], np.int32), address_of(content), bad)
         assert bad[0] == (not is_utf8(text)), text
 
 
@@ -100,15 +100,15 @@ def test_each_pair_of_bytes_in_long_text(padding: int) -> None:
         bad = np.zeros(len(texts), np.uint8)
         content = np.frombuffer(b"".join(texts), np.uint8)
         offsets = np.arange(0, len(content) + 1, len(texts[0]), dtype=np.int32)
-        utf8.invalid_utf8(offsets, kernels.address_of(content), bad)
+        utf8.invalid_utf8(offsets, address_of(content), bad)
         assert bad.tolist() == [not is_utf8(text) for text in texts]
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 4095, 4096, 4097, 8191, 8192, 9000])
 def test_text_is_ascii_where_no_byte_is_high(size: int) -> None:
     text = np.full(size, 0x7F, np.uint8)
-    assert utf8.is_ascii(kernels.address_of(text), size)
+    assert utf8.is_ascii(address_of(text), size)
     for high in {*range(0, size, 61), *range(4080, min(size, 4112)), *range(max(size - 16, 0), size)}:
         text[high] = 0x80
-        assert not utf8.is_ascii(kernels.address_of(text), size)
+        assert not utf8.is_ascii(address_of(text), size)
         text[high] = 0x7F

@@ -8,8 +8,8 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import value_text
+from spark_jobs.binlog.kernels.compile import address_of
 
 WORDS = [bytes(16), bytes(range(16)), b"\xff" * 16, bytes(range(240, 256))]
 
@@ -18,7 +18,7 @@ def texts(kernel: Any, values: list[bytes]) -> list[str]:
     content = np.frombuffer(b"".join(values), np.uint8)
     offsets = np.cumsum([0, *map(len, values)]).astype(np.int32)
     new_offsets, out = np.zeros(len(values) + 1, np.int32), np.zeros(64 * len(values), np.uint8)
-    kernel(offsets, kernels.address_of(content), np.zeros(len(values), np.uint8), new_offsets, out)
+    kernel(offsets, address_of(content), np.zeros(len(values), np.uint8), new_offsets, out)
     return [out[new_offsets[row] : new_offsets[row + 1]].tobytes().decode() for row in range(len(values))]
 
 
@@ -39,5 +39,5 @@ def test_hexadecimal_of_the_rows_chosen(rows: list[int]) -> None:
     content = np.frombuffer(b"".join(WORDS), np.uint8)
     new_offsets, out = np.zeros(len(rows) + 1, np.int32), np.zeros(200, np.uint8)
     offsets = np.arange(0, 65, 16, dtype=np.int32)
-    value_text.hex_text(offsets, kernels.address_of(content), np.array(rows, np.int64), new_offsets, out)
+    value_text.hex_text(offsets, address_of(content), np.array(rows, np.int64), new_offsets, out)
     assert out[: new_offsets[-1]].tobytes().decode() == "".join(WORDS[row].hex() for row in rows)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.scanner import TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
+from spark_jobs.binlog.kernels import event_cells
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.rows import row_events
 from spark_jobs.binlog.rows.row_events import RowEvents, plain, rows_in, sizes_of
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
@@ -64,7 +65,7 @@ def made_plain(content: bytes, name: str) -> Iterator[slow_decoder.Row]:
     definition = parse_table_map(maps.events[ordinals[0]], scanner.format, FILE)
     for scan, offsets in scans:
         footer = scanner.format.footer if scan is outer_scan else 0
-        byte_offsets = np.flatnonzero((scan.mark & kernels.MARK_ROWS != 0) & np.isin(scan.table, ordinals))
+        byte_offsets = np.flatnonzero((scan.mark & event_cells.MARK_ROWS != 0) & np.isin(scan.table, ordinals))
         zeros = np.zeros(len(byte_offsets), np.int64)
         events = RowEvents(
             FILE, scan.address + scan.offset[byte_offsets], scan.length[byte_offsets] - footer,
@@ -291,9 +292,7 @@ def test_rows_without_columns_are_not_counted() -> None:
     """They have no bytes: any number of them would fit."""
     event = struct.pack("<IBIIIHIHHHBBB", 0, 30, 1, 32, 0, 0, 100, 0, 1, 2, 1, 0, 7)
     buffer, unit = np.frombuffer(event + bytes(64), np.uint8), np.array([1])
-    events = RowEvents(
-        FILE, unit * kernels.address_of(buffer), unit * len(event), unit * 30, unit * 4, unit, unit, unit, unit
-    )
+    events = RowEvents(FILE, unit * address_of(buffer), unit * len(event), unit * 30, unit * 4, unit, unit, unit, unit)
     with pytest.raises(Truncated, match="its rows do not end"):
         rows_in(events, TableDefinition(TableName("s", "t"), (Column("id", 3),)))
 
@@ -306,9 +305,7 @@ def test_rows_that_do_not_end_with_their_event_are_not_counted() -> None:
     unit = np.array([1])
 
     def counted(length: int) -> list[int]:
-        events = RowEvents(
-            FILE, unit * kernels.address_of(buffer), unit * length, unit * 30, unit * 4, unit, unit, unit, unit
-        )
+        events = RowEvents(FILE, unit * address_of(buffer), unit * length, unit * 30, unit * 4, unit, unit, unit, unit)
         counts: list[int] = rows_in(events, definition).tolist()
         return counts
 

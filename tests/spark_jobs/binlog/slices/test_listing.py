@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.binlog.slices.listing import EVENT_TYPES, Event, _treatment, list_events, summarize
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
 from tests.segment_spec import UUID, Change, Commit, Insert, RawEvent, Rollback, SegmentSpec, Statement, Table, chunked
@@ -224,7 +224,7 @@ def test_treatments() -> None:
 
 
 def test_every_type_has_a_treatment_and_what_stops_has_none_to_show() -> None:
-    treatments = {code: _treatment(code) for code, event in EVENT_TYPES.items() if event.meaning != kernels.STOPS}
+    treatments = {code: _treatment(code) for code, event in EVENT_TYPES.items() if event.meaning != event_cells.STOPS}
     assert set(treatments.values()) <= {"decoded", "counted"}
     assert all(treatments[code] == "decoded" for code in (23, 24, 25, 30, 31, 32, 38, 39, 40, 166, 171))
 

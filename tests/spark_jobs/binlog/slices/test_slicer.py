@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.scanner import FormatDescription, TableMaps, open_slice
+from spark_jobs.binlog.kernels.compile import CHECKED
 from spark_jobs.binlog.slices.slicer import LARGE, Slicer
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
 from tests.fix_hypothesis import examples
@@ -301,7 +301,7 @@ def test_a_large_transaction_rolled_back() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(kernels.CHECKED, reason="200 MB are much for kernels in plain Python")
+@pytest.mark.skipif(CHECKED, reason="200 MB are much for kernels in plain Python")
 def test_memory_is_bounded() -> None:
     """200 MB of transactions of 1 MB: what is held at once is a few chunks."""
     spec = replace(SPEC, changes=[Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(150)])] * 150, rotate_to="")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.types.charset_tables import SINGLE_BYTE, UTF, WIDTHS
 from spark_jobs.binlog.types.charsets import UTF8, _converted, _converter, charset_of
 from spark_jobs.changes.feed import changes_of_files
@@ -91,7 +91,7 @@ def test_every_character_is_the_servers(database: Database, charset: str) -> Non
     ends = np.cumsum([len(code) for code in stored])
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     offsets.setflags(write=False)  # as Arrow's
-    new_offsets, out, bad = _converted(_converter(charset)[0], offsets, kernels.address_of(joined))
+    new_offsets, out, bad = _converted(_converter(charset)[0], offsets, address_of(joined))
     text = bytes(out)
     decoded = [None if bad[k] else text[new_offsets[k] : new_offsets[k + 1]] for k in range(len(stored))]
     expected = list(as_the_server_has_them(database, charset, stored))
