@@ -47,7 +47,7 @@ class DumpResult:
 
 
 def take(wire: bytes, position: int, stop: int) -> DumpResult:  # noqa: C901, PLR0911, PLR0912 - one case after the other
-    """The plain twin of kernels.unpack_dump and of the loop around it: one packet after the other, no pieces."""
+    """The plain twin of dump_packets.unpack_dump and of the loop around it: one packet after the other, no pieces."""
     result = DumpResult(position=position)
     offset, sequence, has_format = 0, 1, False
     verdict, is_whole = "", False

@@ -69,12 +69,14 @@ def table_at_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefin
             # What is wrong in the form is said before any of the work.
             request.require_valid(pipeline)
             with request.answered(pipeline) as source_at:
-                _write(context, lineage, request, source_at)
+                _write_tables(context, lineage, request, source_at)
 
     return moment
 
 
-def _write(context: dg.OpExecutionContext, lineage: Lineage, request: "TablesRequest", source_at: "SourceAt") -> None:
+def _write_tables(
+    context: dg.OpExecutionContext, lineage: Lineage, request: "TablesRequest", source_at: "SourceAt"
+) -> None:
     """Each table, and its materialization as soon as it is written."""
     from spark_jobs.pipeline.as_of.row_files import target_of, write_files
 

@@ -18,8 +18,8 @@ _HEAD = """# Evidence
 <!-- Made by `make evidence` from the records in docs/evidence: nothing here is written by hand. -->
 
 This page lists Stratalog's promises, how each is tested, and the result of the last run of each test. The records of
-these runs are in the folder `docs/evidence` of the repository; the commands repeat them. A commit with a plus sign had files
-that differed from it.
+these runs are in the folder `docs/evidence` of the repository; the commands repeat them. A commit with a plus sign had
+files that differed from it.
 
 | promise | how it is tested | the last run | |
 | --- | --- | --- | --- |

@@ -31,11 +31,11 @@ def run_verb() -> None:
     except Exception as error:  # noqa: BLE001 - a trace helps nobody who did not write this
         if os.environ.get("STRATALOG_DEBUG"):
             ERRORS.print(traceback.format_exc(), markup=False, highlight=False)
-        ERRORS.print(unexpected(error), style="red", markup=False, highlight=False)
+        ERRORS.print(unexpected_error_message(error), style="red", markup=False, highlight=False)
         sys.exit(ConfigError.exit_status if isinstance(error, ImportError) else StratalogError.exit_status)
 
 
-def unexpected(error: Exception) -> str:
+def unexpected_error_message(error: Exception) -> str:
     """Message for an error that no part of Stratalog raises: the environment is wrong, or Stratalog is."""
     if isinstance(error, ImportError):
         return f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog"

@@ -85,7 +85,7 @@ def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None 
         else [entry for entry in entries if event.is_about(_table_name(entry))]
     )
     # An event is refused, with the reason, for tables that it is not about or that have passed it.
-    refused = {_table_name(entry): reason for entry in candidates if (reason := _why_not(entry, event, skips))}
+    refused = {_table_name(entry): reason for entry in candidates if (reason := _refusal_of_skip(entry, event, skips))}
     affected = [entry for entry in candidates if _table_name(entry) not in refused]
     if not affected:
         listed = [f"{name}: {reason}" for name, reason in sorted(refused.items())]
@@ -352,7 +352,7 @@ def _entry_of(entries: Sequence[Entry], source: str, table: str) -> Entry:
     raise ConfigError({"--table": f"{table} is no table of {source} that a run has seen: {listed}{rest}"})
 
 
-def _why_not(entry: Entry, event: _StoppingEvent, skips: Sequence[Skip]) -> str | None:
+def _refusal_of_skip(entry: Entry, event: _StoppingEvent, skips: Sequence[Skip]) -> str | None:
     """Reason why the event must not be quarantined for a table."""
     name = _table_name(entry)
     if not event.is_about(name):

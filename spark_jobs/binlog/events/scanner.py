@@ -126,9 +126,9 @@ class Scan:
     transaction: NDArray[np.int32]
     """Row in ``transactions``; -1 for control events outside any."""
     mark: NDArray[np.uint8]
-    """Bits kernels.MARK_BEGINS …."""
+    """Bits event_cells.MARK_BEGINS …."""
     transactions: NDArray[np.int64]
-    """[n, kernels.TX_COLUMNS]. Row 0 is the transaction that was open when the buffer began, if one was."""
+    """[n, event_cells.TX_COLUMNS]. Row 0 is the transaction that was open when the buffer began, if one was."""
     end: int
     """Offset in the buffer after its last whole event, or where ``error`` is."""
     refused: tuple[type[DecodeError], str] | None = None

@@ -128,7 +128,7 @@ class Payloads:
         self._check(scan, events, _edges(inner, event_cells.MARK_BEGINS), scanner.starts)
         self._check(scan, events, _edges(inner, event_cells.MARK_ENDS), stops)
         scan.transactions[scan.transaction[events], event_cells.TX_FLAGS] |= inner.transactions[:, event_cells.TX_FLAGS]
-        self._note_statements(scan, inner, outer, in_parts=False)
+        self._mark_statement_payloads(scan, inner, outer, in_parts=False)
         return PayloadContents(inner, outer)
 
     def _scanner(self, scan: Scan, events: NDArray[np.int64], starts: NDArray[np.int64]) -> _PayloadScanner:
@@ -184,7 +184,7 @@ class Payloads:
             scan.transactions[scan.transaction[event], event_cells.TX_FLAGS] |= np.bitwise_or.reduce(
                 inner.transactions[:, event_cells.TX_FLAGS], initial=0
             )
-            self._note_statements(scan, inner, outer, in_parts=True)
+            self._mark_statement_payloads(scan, inner, outer, in_parts=True)
             yield PayloadContents(inner, outer, is_whole=False, begins=base == 0)
             rest, base = content[inner.end :], base + inner.end
         # Once all is read, the transaction inside must be complete.
@@ -223,7 +223,7 @@ class Payloads:
             event = events[min(int(wrong[0]) if len(wrong) else common, len(events) - 1)]
             raise DecodeError(f"{self._location(scan, event)}: its content is not one whole transaction")
 
-    def _note_statements(self, scan: Scan, inner: Scan, outer: NDArray[np.int64], *, in_parts: bool) -> None:
+    def _mark_statement_payloads(self, scan: Scan, inner: Scan, outer: NDArray[np.int64], *, in_parts: bool) -> None:
         """Marks payloads that hold statements. Beside rows, only those of XA and ROLLBACK can be told from outside."""
         if (inner.mark & event_cells.MARK_ANY_TABLE).any():
             event = outer[int(np.argmax(inner.mark & event_cells.MARK_ANY_TABLE != 0))]

@@ -18,7 +18,7 @@ from spark_jobs.binlog.kernels import event_cells
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """name: SHOW BINLOG EVENTS spelling. meaning: one of kernels.CONTROL …."""
+    """name: SHOW BINLOG EVENTS spelling. meaning: one of event_cells.CONTROL …."""
 
     name: str
     meaning: int

@@ -69,7 +69,7 @@ class RowEvents:
         return f"{self.file}:{self.offsets[event]}"
 
     def cells(self) -> Numbers:
-        """[n, kernels.E_CELLS], for the row kernel."""
+        """[n, event_cells.E_CELLS], for the row kernel."""
         return np.column_stack([self.addresses, self.lengths, self.offsets, self.commits, self.leads, self.groups])
 
     def part(self, events: slice | Numbers) -> "RowEvents":

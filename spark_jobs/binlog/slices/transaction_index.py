@@ -43,7 +43,7 @@ class Commits:
     """Whole transactions in order, a row each."""
 
     columns: NDArray[np.int64]
-    """[n, kernels.TX_COLUMNS]."""
+    """[n, event_cells.TX_COLUMNS]."""
 
     def __len__(self) -> int:
         return len(self.columns)

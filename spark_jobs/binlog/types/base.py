@@ -63,7 +63,7 @@ class Filled:
     """Output of the kernel for one column of one block.
 
     slots: ``rows`` values of the kind's width, or ``rows + 1`` int32 offsets into ``text``.
-    validity: Arrow's bitmap, None where ``nulls`` is 0. marked: some slots hold marks (kernels.DATE_MARK, TIME_MARK).
+    validity: Arrow's bitmap, None where ``nulls`` is 0. marked: some slots hold marks (row_cells.DATE_MARK, TIME_MARK).
     """
 
     rows: int

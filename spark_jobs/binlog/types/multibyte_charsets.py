@@ -22,7 +22,7 @@ _CELLS = range(0xA1, 0xFF)
 
 @dataclass(frozen=True, slots=True)
 class CharsetTable:
-    """Tables for kernels.map_characters: bytes of a character by its first, code points by its bytes."""
+    """Tables for charset_text.map_characters: bytes of a character by its first, code points by its bytes."""
 
     sizes: Numbers
     pairs: Numbers

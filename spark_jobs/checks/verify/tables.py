@@ -313,7 +313,7 @@ class _ComparedTable:
                 state = self._definition_in_log()
                 omitted = {*types_of(state.retired), *MODE_COLUMNS[self.into.mode]}
                 columns = {column: kind for column, kind in self.downstream.columns().items() if column not in omitted}
-                self.unknown = self._older(restarts_of(state.retired))
+                self.unknown = self._count_rows_before_restarts(restarts_of(state.retired))
                 return layout(self.name, listed, columns, self._key_columns(), self.unknown)
             except TableStopped:
                 if not tries_left:
@@ -325,20 +325,19 @@ class _ComparedTable:
         head = self.silver.head()
         return silver.stored_columns(self.silver, head).key if head and head.checkpoint else ()
 
-    def _older(self, load_positions: Mapping[str, Position]) -> dict[str, int]:
+    def _count_rows_before_restarts(self, restarts: Mapping[str, Position]) -> dict[str, int]:
         """Number of downstream rows that are older than the restart of each retired column.
 
         Columns without such rows are omitted.
         """
-        if not load_positions:
+        if not restarts:
             return {}
         counts = (
-            f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}"
-            for name, at in load_positions.items()
+            f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in restarts.items()
         )
         current = self.downstream.read(self.source.spark).where(CURRENT_ROWS[self.into.mode])
         rows = current.selectExpr(*counts).collect()[0]
-        return {name: rows[name] for name in load_positions if rows[name]}
+        return {name: rows[name] for name in restarts if rows[name]}
 
     def _definition_in_log(self) -> TableState:
         commit = SilverCommit.of_head(self.silver.head())

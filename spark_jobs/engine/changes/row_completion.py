@@ -81,13 +81,13 @@ def whole_changes_and_never_whole_count(
 
     within: the rows that are of the task's own keys, of some. Raises TableStopped, LakeError.
     """
-    rows, never_whole = _whole_changes_of_one_key(
+    rows, never_whole = _changes_completed_by_one_key(
         changes if len(changes.keys) == 1 else changes.of_key(0), earlier, columns, within
     )
     # A statement gave the table another key, and stands between rows that are identified by one and by the other.
     parts = [rows]
     for number in range(1, len(changes.keys)):
-        rows, _ = _whole_changes_of_one_key(changes.of_key(number), _uncounted(earlier), columns, within)
+        rows, _ = _changes_completed_by_one_key(changes.of_key(number), _uncounted(earlier), columns, within)
         parts.append(rows.filter(pc.is_valid(rows.column(KEY_NUMBER))))
     return pa.concat_tables(parts), never_whole
 
@@ -96,10 +96,10 @@ def _uncounted(earlier: EarlierRows) -> EarlierRows:
     return EarlierRows(replace(earlier.lookup, never_whole=0))
 
 
-def _whole_changes_of_one_key(
+def _changes_completed_by_one_key(
     changes: MergedChanges, earlier: EarlierRows, columns: silver.Columns, within: Callable[[pa.Table], pa.Table]
 ) -> tuple[pa.Table, int]:
-    """The same of changes that are identified by one key."""
+    """Complete changes that one key identifies; and by how many more the keys are that were never whole."""
     lookup, (key,) = earlier.lookup, changes.keys
     if not key:
         _require_whole(changes.rows)

@@ -96,8 +96,8 @@ def tables_at(
     # A table that a pattern names may be absent; one that is named, or all of them, may not.
     with tempfile.TemporaryDirectory(prefix="stratalog-at-") as folder:
         scratch = ScratchLake(lake, Path(folder), names)
-        question = _Question(pipeline, lake, snapshot, at, choice or RowQuery(), is_raw=is_raw)
-        source_at = question.answered(scratch, names)
+        query = _TablesQuery(pipeline, lake, snapshot, at, choice or RowQuery(), is_raw=is_raw)
+        source_at = query.answered(scratch, names)
         exact = {text.strip() for text in tables}
         for name, reason in source_at.absent.items():
             if str(name) in exact or not source_at.tables:
@@ -134,8 +134,8 @@ def _is_there(commit: SilverCommit | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """Question, and the lake that is asked."""
+class _TablesQuery:
+    """A query for tables at a position, and the lake that answers it."""
 
     pipeline: Pipeline
     lake: Lake
@@ -164,7 +164,7 @@ class _Question:
         for table in replay.compacted(bases):
             if not isinstance(table, CompactedTable):
                 absent[table[0]] = self._not_known(table[0], table[1])
-            elif reason := self._why_not(table):
+            elif reason := self._reason_without_rows(table):
                 absent[table.name] = reason
             elif table.head is None or not _is_there(SilverCommit.of_head(table.head)):
                 tables.append(self._empty(scratch, table.name))
@@ -216,7 +216,7 @@ class _Question:
     def _base(self, name: TableName) -> Base | None:
         return self._versions(name).base(self.at, self._filters(name), self.snapshot.complete_from, is_raw=self.is_raw)
 
-    def _why_not(self, table: CompactedTable) -> str | None:
+    def _reason_without_rows(self, table: CompactedTable) -> str | None:
         """Reason why a table has no rows to be told; None where it has."""
         commit = SilverCommit.of_head(table.head)
         if commit and _is_there(commit):

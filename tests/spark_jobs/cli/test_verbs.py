@@ -107,7 +107,9 @@ def test_a_current_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert verbs.unexpected(FileNotFoundError(2, "No such file or directory")).startswith("the current directory is")
+    assert verbs.unexpected_error_message(FileNotFoundError(2, "No such file or directory")).startswith(
+        "the current directory is"
+    )
 
 
 CONFIGURATIONS: dict[str, tuple[str | bytes | None, str]] = {

@@ -7,7 +7,7 @@ from spark_jobs.ddl.classify import classify
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import Position
-from spark_jobs.operations.repair import _entry_of, _nearest, _StoppingEvent, _why_not
+from spark_jobs.operations.repair import _entry_of, _nearest, _refusal_of_skip, _StoppingEvent
 from spark_jobs.silver.quarantine import Skip
 
 HERE, LATER = Position("mysql-bin.000042", 1337), Position("mysql-bin.000042", 9000)
@@ -30,12 +30,12 @@ def entry(name: TableName, at: Position | None, state: str) -> Entry:
     ],
 )
 def test_an_event_is_passed_over_for_a_table_that_stopped_before_it(published_entry: Entry, pattern: str) -> None:
-    assert re.fullmatch(pattern, str(_why_not(published_entry, ROWS, [])))
+    assert re.fullmatch(pattern, str(_refusal_of_skip(published_entry, ROWS, [])))
 
 
 def test_an_event_is_passed_over_once() -> None:
     skips = [Skip("shop", "orders", str(HERE), "Write_rows event")]
-    assert _why_not(entry(ORDERS, HERE, "stopped"), ROWS, skips) == f"{HERE} is quarantined already"
+    assert _refusal_of_skip(entry(ORDERS, HERE, "stopped"), ROWS, skips) == f"{HERE} is quarantined already"
 
 
 @pytest.mark.parametrize(

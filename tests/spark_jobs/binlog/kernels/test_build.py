@@ -20,7 +20,7 @@ USE = """
 import logging, threading, time
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 import numpy as np
-from spark_jobs.binlog.kernels import complete_events
+from spark_jobs.binlog.kernels.packed_events import complete_events
 from spark_jobs.text.progress import current
 seen, is_over = set(), threading.Event()
 def watch():
@@ -35,7 +35,7 @@ assert current() is None
 print(found, sum(complete_events._cache_misses.values()), sorted(seen - {""}))
 """
 LOAD = """
-from spark_jobs.binlog.kernels import complete_events
+from spark_jobs.binlog.kernels.packed_events import complete_events
 from spark_jobs.binlog.kernels.compile import load_cached
 print(load_cached(), len(complete_events.overloads), sum(complete_events._cache_misses.values()))
 """

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[4]
 HELPERS = "spark_jobs/binlog/kernels/event_cells.py"
 USE = """
 import numpy as np
-from spark_jobs.binlog.kernels import complete_events
+from spark_jobs.binlog.kernels.packed_events import complete_events
 found = complete_events(np.array([4], np.uint8))
 print(found, sum(complete_events.stats.cache_misses.values()))
 """
@@ -74,7 +74,7 @@ def test_an_edit_of_a_helper_compiles_its_callers_again(tree: Path, cache: str) 
 def test_a_process_whose_folder_is_removed_compiles_for_itself(tree: Path) -> None:
     remove = """
 import shutil
-from spark_jobs.binlog.kernels import complete_events
+from spark_jobs.binlog.kernels.packed_events import complete_events
 shutil.rmtree(complete_events.stats.cache_path)
 """
     assert answer(started(tree, remove + USE)) == ["1", "1"]
@@ -97,7 +97,7 @@ LOAD = """
 import numpy as np
 from spark_jobs.binlog.kernels.compile import load_cached
 loaded = load_cached()
-from spark_jobs.binlog.kernels import complete_events
+from spark_jobs.binlog.kernels.packed_events import complete_events
 signatures = len(complete_events.overloads)
 complete_events(np.array([4], np.uint8))
 print(loaded, signatures, sum(complete_events.stats.cache_misses.values()))

@@ -119,12 +119,12 @@ def test_an_index_beyond_an_array_is_out_of_bounds() -> None:
 
 SCRIPT = """
 import numpy, zlib
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import checksum, memory
+from spark_jobs.binlog.kernels.compile import CHECKED, address_of
 content = numpy.frombuffer(bytes(range(200)), numpy.uint8)
-assert kernels.CHECKED
-assert checksum._crc32(kernels.address_of(content), 200, 0) == zlib.crc32(content)
-try: checksum._crc32(kernels.address_of(content), 201, 0)
+assert CHECKED
+assert checksum._crc32(address_of(content), 200, 0) == zlib.crc32(content)
+try: checksum._crc32(address_of(content), 201, 0)
 except memory.OutOfBounds as error: print(error)
 """
 
