@@ -139,5 +139,5 @@ def _build(version: str, program: Program) -> Build:
     share = "share/mysql" if (base / "share" / "mysql").is_dir() else "share/mariadb"
     is_11 = (base / share / _MARIADB_TABLES[0]).is_file()
     names = _MARIADB_TABLES if is_11 else _MARIADB_TABLES_10
-    options = _MARIADB | (_certificate_options() if is_11 else {})
-    return Build(version, lambda: base, program.words, share, options, "--bootstrap", names)
+    mariadb_options = _MARIADB | (_certificate_options() if is_11 else {})
+    return Build(version, lambda: base, program.words, share, mariadb_options, "--bootstrap", names)
