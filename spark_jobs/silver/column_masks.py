@@ -76,6 +76,8 @@ class ColumnMasks:
         # Of rows that may lack columns: nobody asks for those that are excluded.
         if silver.ABSENT in columns:
             columns[silver.ABSENT] = _listed_without(columns[silver.ABSENT].combine_chunks(), self.excluded)
+        # Rows without a key come from no other one.
+        if silver.MOVED_FROM in columns:
             columns[silver.MOVED_FROM] = self._masked_keys(rows)
         return pa.table(columns)
 
