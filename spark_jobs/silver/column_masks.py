@@ -97,9 +97,8 @@ class ColumnMasks:
         keys = keys.set_column(keys.schema.get_field_index(RAW), RAW, _without(texts, frozenset(masks)))
         numbers_of_keys = np.full(len(rows), -1, np.int64)
         numbers_of_keys[numbers.to_numpy()] = np.arange(len(keys))
-        return pa.chunked_array(
-            [moved_keys.keys_to_texts(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))]
-        )
+        masked_keys = moved_keys.keys_to_texts(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))
+        return moved_keys.with_unknown_inserts(pa.chunked_array([masked_keys]), moved_keys.has_unknown_insert(named))
 
     def _computed(
         self,
