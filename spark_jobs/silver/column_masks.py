@@ -76,9 +76,10 @@ class ColumnMasks:
         # Of rows that may lack columns: nobody asks for those that are excluded.
         if silver.ABSENT in columns:
             columns[silver.ABSENT] = _listed_without(columns[silver.ABSENT].combine_chunks(), self.excluded)
-        # Rows without a key come from no other one.
+        # Rows without a key come from no other one, and whole rows ask for nothing of it.
         if silver.MOVED_FROM in columns:
-            columns[silver.MOVED_FROM] = self._masked_keys(rows)
+            is_lacking = pc.is_valid(columns[silver.ABSENT])
+            columns[silver.MOVED_FROM] = pc.if_else(is_lacking, self._masked_keys(rows), None)
         return pa.table(columns)
 
     def _masked_keys(self, rows: pa.Table) -> pa.ChunkedArray:

@@ -58,14 +58,14 @@ def random_changes(chance: Random, count: int, older_keys: int = 2, lost: float 
 def log_of(transactions: Sequence[Sequence[RowChange]]) -> Log:
     """A file of changes of NAME."""
     table = Table(str(NAME), key=["id"], id=INT.NOT_NULL, a=INT, b=INT)
-    logged = [_logged(change) for transaction in transactions for change in (*transaction, None)]
+    logged = [logged_change(change) for transaction in transactions for change in (*transaction, None)]
     spec = SegmentSpec(tables=[table], changes=logged)
     offsets, events = spec.offsets(), spec.events()
     ends = [offsets[at + 1] for at, event in enumerate(events) if event[4] == XID]
     return Log(spec.to_bytes(), ends, [])
 
 
-def _logged(change: RowChange | None) -> Change:
+def logged_change(change: RowChange | None) -> Change:
     """A change, or a commit, of a log."""
     if change is None:
         return Commit()

@@ -205,12 +205,12 @@ def test_rows_without_a_key_are_masked_where_images_leave_columns_out() -> None:
 
 
 def test_old_keys_are_masked_and_unknown_ones_stay_unknown() -> None:
-    rule = ColumnRule("r", Scope(), masks={"id": mask_of("hash")})
-    moved = [["v1"], None, []]
+    rule = ColumnRule("r", Scope(), exclude=frozenset({"b"}), masks={"id": mask_of("hash")})
+    absent, moved = [["a"], None, ["a", "b"], ["b"]], [["v1"], None, [], ["v1"]]
     rows = pa.table(
-        {name: pa.nulls(3, pa.int32()) for name in partial_changes.NAMES}
-        | {"_raw": pa.nulls(3, TEXTS), "_absent": pa.nulls(3, pa.list_(pa.string()))}
-        | {"_moved_from": pa.array(moved, pa.list_(pa.string()))}
+        {name: pa.nulls(4, pa.int32()) for name in partial_changes.NAMES}
+        | {"_raw": pa.nulls(4, TEXTS)}
+        | {"_absent": pa.array(absent), "_moved_from": pa.array(moved, pa.list_(pa.string()))}
     )
     masked = masks_of(partial_changes.TABLE, rule).apply(rows).column("_moved_from").to_pylist()
-    assert masked == [["v" + hashlib.sha256("pepper·1".encode()).hexdigest()], None, []]
+    assert masked == [["v" + hashlib.sha256("pepper·1".encode()).hexdigest()], None, [], None]
