@@ -82,12 +82,14 @@ def silver_rows(changes: Iterable[tuple[int, RowChange]], table: TableShape) -> 
             row = NetRow(existed=not is_new, exists=True, values=image, position=offset, changes=1)
             _add_net_change(rows, new, row, moved_row)
     return {
-        key: replace(row, is_ended=False, origin=_origin(row) if row.values.keys() != set(table.columns) else None)
+        key: replace(
+            row, is_ended=False, origin=_origin_of_rest(row) if row.values.keys() != set(table.columns) else None
+        )
         for key, row in rows.items()
     }
 
 
-def _origin(row: NetRow) -> Key | None:
+def _origin_of_rest(row: NetRow) -> Key | None:
     return UNKNOWN if row.origin is None and row.is_ended else row.origin
 
 
@@ -97,7 +99,7 @@ def _moved_row(before: NetRow | None, old: Key, image: Image, table: TableShape)
         return image, old
     if not before.exists:
         return image, UNKNOWN
-    origin = _origin(before)
+    origin = _origin_of_rest(before)
     return {**before.values, **image}, old if origin is None else origin
 
 
