@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 Key = tuple[Any, ...]
+UNKNOWN: Key = ()
+"""Of a row whose INSERT is not known: nothing that is older is its own."""
 Image = Mapping[str, Any]
 """By column what an image holds; a column that it leaves out is not there, and NULL is None."""
 
@@ -43,18 +45,15 @@ class NetRow:
     existed: bool
     exists: bool
     values: Image
-    """Of a key that is gone those that it had last."""
+    """Of a key that is gone those of the row that was deleted."""
     position: int
     """The number of the last change."""
     changes: int
     is_ended: bool = False
-    """True if a row that existed after a delete is known in part alone, so that silver stops."""
-    newest_cells: Image = field(default_factory=dict, compare=False)
-    """The newest value of each column that any image of the key held since it came from another key."""
+    """True if the row began behind a delete, in the window."""
     origin: Key | None = None
-    """The key that the row had before the window, whose row has the columns that are not known."""
-    begun: Key | None = field(default=None, compare=False)
-    """That key of the last row which came from another one, whatever became of it."""
+    """The key that the row had before the window, whose row has the columns that are not known; UNKNOWN where the row's
+    INSERT is not known."""
     is_from_server: bool = False
 
     @property
@@ -62,12 +61,8 @@ class NetRow:
         return ("update" if self.existed else "insert") if self.exists else "delete"
 
 
-class OldKeyGone(Exception):
-    """A change of a key that was gone, whose images do not hold the whole row: silver stops."""
-
-
 def silver_rows(changes: Iterable[tuple[int, RowChange]], table: TableShape) -> dict[Key, NetRow]:
-    """The net change of each key in a window. changes: numbered, in the order of the log. Raises OldKeyGone."""
+    """The net change of each key in a window. changes: numbered, in the order of the log."""
     rows: dict[Key, NetRow] = {}
     for offset, change in changes:
         image = _row_behind(change, table)
@@ -86,28 +81,26 @@ def silver_rows(changes: Iterable[tuple[int, RowChange]], table: TableShape) -> 
             is_new = is_moved or old is None
             row = NetRow(existed=not is_new, exists=True, values=image, position=offset, changes=1)
             _add_net_change(rows, new, row, moved_row)
-    lacking = {key for key, row in rows.items() if row.values.keys() != set(table.columns)}
     return {
         key: replace(
-            row,
-            is_ended=row.is_ended and row.exists and key in lacking,
-            origin=(row.origin if row.exists else row.begun) if key in lacking else None,
+            row, is_ended=False, origin=_origin_of_rest(row) if row.values.keys() != set(table.columns) else None
         )
         for key, row in rows.items()
     }
 
 
+def _origin_of_rest(row: NetRow) -> Key | None:
+    return UNKNOWN if row.origin is None and row.is_ended else row.origin
+
+
 def _moved_row(before: NetRow | None, old: Key, image: Image, table: TableShape) -> tuple[Image, Key | None]:
     """What is known of a row that had another key, and the key that the rest is known by. before: of the old key."""
-    if before is None or not before.exists:
-        values, origin = image, old
-    else:
-        values, origin = {**before.values, **image}, before.origin or old
-    if values.keys() == set(table.columns):
-        return values, None
-    if before is not None and (not before.exists or before.is_ended):
-        raise OldKeyGone
-    return values, origin
+    if before is None:
+        return image, old
+    if not before.exists:
+        return image, UNKNOWN
+    origin = _origin_of_rest(before)
+    return {**before.values, **image}, old if origin is None else origin
 
 
 def _row_behind(change: RowChange, table: TableShape) -> Image | None:
@@ -121,38 +114,17 @@ def _add_net_change(
 ) -> None:
     """Lays a change over what a window has of its key. moved_row: of a row that had another key, as ``_moved_row``."""
     last = rows.get(key)
+    if last is not None:
+        row = replace(row, existed=last.existed, changes=row.changes + last.changes)
     if moved_row is not None:
         values, origin = moved_row
-        existed = row.existed if last is None else last.existed
-        changes = row.changes + (0 if last is None else last.changes)
-        newest_cells = {**({} if origin or last is None else last.newest_cells), **values}
-        rows[key] = replace(
-            row,
-            existed=existed,
-            values=values,
-            changes=changes,
-            newest_cells=newest_cells,
-            origin=origin,
-            begun=origin or (None if last is None else last.begun),
-        )
-        return
-    if last is None:
-        rows[key] = replace(row, newest_cells=row.values)
-        return
-    newest_cells = {**last.newest_cells, **row.values}
-    values = {**last.values, **row.values} if last.exists else row.values
-    is_ended = last.is_ended or not last.exists
-    is_inserted = row.exists and not last.exists
-    rows[key] = replace(
-        row,
-        existed=last.existed,
-        values=values if row.exists else newest_cells,
-        changes=last.changes + row.changes,
-        is_ended=is_ended,
-        newest_cells=newest_cells,
-        origin=None if is_inserted else last.origin,
-        begun=last.begun,
-    )
+        rows[key] = replace(row, values=values, origin=origin)
+    elif last is None:
+        rows[key] = row
+    elif last.exists:
+        rows[key] = replace(row, values={**last.values, **row.values}, is_ended=last.is_ended, origin=last.origin)
+    else:
+        rows[key] = replace(row, is_ended=True)
 
 
 def current_rows(windows: Sequence[Mapping[Key, NetRow]], table: TableShape) -> tuple[dict[Key, Image], set[Key]]:
@@ -164,29 +136,33 @@ def current_rows(windows: Sequence[Mapping[Key, NetRow]], table: TableShape) -> 
 
 def kept_rows(windows: Sequence[Mapping[Key, NetRow]], table: TableShape) -> dict[Key, tuple[Image, bool]]:
     """The last row of each key after some windows of silver, and whether it was deleted; none that is not whole."""
-    rows, newest_cells = _rows_after(windows)
-    last = {key: (rows.get(key, newest_cells[key]), key not in rows) for key in newest_cells}
+    rows, deleted = _rows_after(windows)
+    last = {key: (row, False) for key, row in rows.items()} | {key: (row, True) for key, row in deleted.items()}
     return {key: (row, is_deleted) for key, (row, is_deleted) in last.items() if row.keys() == set(table.columns)}
 
 
+def known_rows(windows: Sequence[Mapping[Key, NetRow]]) -> dict[Key, dict[str, Any]]:
+    """What is known of the rows that are there after some windows of silver."""
+    return _rows_after(windows)[0]
+
+
 def _rows_after(windows: Sequence[Mapping[Key, NetRow]]) -> tuple[dict[Key, dict[str, Any]], dict[Key, dict[str, Any]]]:
-    """What is known of rows by their keys, and of keys that had rows by all that came since another key's row did."""
+    """What is known of the rows by their keys, and of the row that each key had which is gone."""
     rows: dict[Key, dict[str, Any]] = {}
-    newest_cells: dict[Key, dict[str, Any]] = {}
+    deleted: dict[Key, dict[str, Any]] = {}
     server_keys: set[Key] = set()
     for window in windows:
         before_window = {**rows}
         for key, row in window.items():
-            before, newest = rows.pop(key, {}), newest_cells.get(key, {})
+            before = rows.pop(key, {})
             if row.origin is not None:
                 # The row had another key, unless a load read it under the new one, as which the log has no other.
-                is_read = key in server_keys and not row.existed
+                is_read = key in server_keys and not row.existed and row.origin != UNKNOWN
                 before = (before if is_read else {}) | before_window.get(row.origin, {})
-                newest = before
-            newest_cells[key] = {**newest, **row.values}
-            if row.exists:
-                rows[key] = {**before, **row.values}
+            deleted.pop(key, None)
+            into = rows if row.exists else deleted
+            into[key] = {**before, **row.values}
             server_keys.discard(key)
             if row.is_from_server:
                 server_keys.add(key)
-    return rows, newest_cells
+    return rows, deleted

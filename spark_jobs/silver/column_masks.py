@@ -76,7 +76,10 @@ class ColumnMasks:
         # Of rows that may lack columns: nobody asks for those that are excluded.
         if silver.ABSENT in columns:
             columns[silver.ABSENT] = _listed_without(columns[silver.ABSENT].combine_chunks(), self.excluded)
-            columns[silver.MOVED_FROM] = self._masked_keys(rows)
+        # Rows without a key come from no other one, and whole rows ask for nothing of it.
+        if silver.MOVED_FROM in columns:
+            is_lacking = pc.is_valid(columns[silver.ABSENT])
+            columns[silver.MOVED_FROM] = pc.if_else(is_lacking, self._masked_keys(rows), None)
         return pa.table(columns)
 
     def _masked_keys(self, rows: pa.Table) -> pa.ChunkedArray:
@@ -95,9 +98,8 @@ class ColumnMasks:
         keys = keys.set_column(keys.schema.get_field_index(RAW), RAW, _without(texts, frozenset(masks)))
         numbers_of_keys = np.full(len(rows), -1, np.int64)
         numbers_of_keys[numbers.to_numpy()] = np.arange(len(keys))
-        return pa.chunked_array(
-            [moved_keys.keys_to_texts(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))]
-        )
+        masked_keys = moved_keys.keys_to_texts(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))
+        return moved_keys.with_unknown_inserts(pa.chunked_array([masked_keys]), moved_keys.has_unknown_insert(named))
 
     def _computed(
         self,

@@ -5,12 +5,15 @@ Put here: keys to texts and back. Not here: which rows name one (net_changes.py)
 
 A list has a text for each column of the key, in the order of the key: behind ``v`` the value's text, bytes as hex,
 behind ``x`` the exact text of a value that no column holds. It has no names, so that renamed columns change nothing.
+An empty list names no key: the row's INSERT is not known, since a rule filtered it or its event is in quarantine.
 """
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 RAW = "_raw"
 _RAW_TYPE = pa.map_(pa.string(), pa.string())
@@ -31,6 +34,18 @@ def keys_to_texts(rows: pa.Table, key: Sequence[str]) -> pa.Array:
             ]
         )
     return pa.array([list(cells) for cells in zip(*by_column, strict=True)], TEXTS)
+
+
+def with_unknown_inserts(named: pa.ChunkedArray, is_unknown: NDArray[np.bool_]) -> pa.ChunkedArray:
+    """The old keys of rows as lists of texts, with empty lists for those of rows that have none and are marked."""
+    is_empty = pc.and_(pc.is_null(named), pa.array(is_unknown))
+    return pc.if_else(is_empty, pa.scalar([], TEXTS), named)
+
+
+def has_unknown_insert(named: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Mask of the rows whose list of texts is empty."""
+    is_empty = pc.fill_null(pc.equal(pc.list_value_length(named), 0), False)
+    return np.asarray(is_empty.to_numpy(zero_copy_only=False) if isinstance(is_empty, pa.Array) else is_empty, np.bool_)
 
 
 def keys_from_texts(

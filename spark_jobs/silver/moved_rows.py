@@ -7,7 +7,8 @@ Put here: the walk over rows of such keys in the order of the log. Not here: fin
 (engine/rows/moved_lookup.py), or laying rows of one key over each other (row_overlay.py).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_jobs.errors import TableStopped
 from spark_jobs.silver import moved_keys
 from spark_jobs.silver.net_changes import identity
 from spark_jobs.silver.partial_images import absent_names
@@ -54,7 +54,7 @@ class RowWalk:
     order: the row numbers. starts: where in the order rows begin that stand at one point of the log. is_gone: which
     rows say that their key is gone. is_moved: which rows are to be completed by the row of an old key.
     is_from_server: which rows were read from the server. is_new: which keys did not exist at the beginning of a row's
-    window. emptied: the first row in the order behind a statement that emptied the table.
+    window. emptied: the first row in the order behind each statement that emptied the table.
     """
 
     rows: pa.Table
@@ -66,9 +66,7 @@ class RowWalk:
     is_moved: Flags
     is_from_server: Flags | None = None
     is_new: Flags | None = None
-    emptied: int | None = None
-    refuse: Callable[[int], None] | None = None
-    """Called with the number of a row whose old key was gone."""
+    emptied: Sequence[int] = ()
 
     def completed_rows(self) -> pa.Table:
         """All rows, those that are moved with what the rows of their old keys tell. Raises what ``refuse`` raises."""
@@ -116,11 +114,14 @@ class RowWalk:
         states: dict[int, KeyState] = {}
         default: KeyState | None = None
         results: list[tuple[int, KeyState]] = []
+        is_unknown = moved_keys.has_unknown_insert(self.rows.column(MOVED_FROM))
+        statements = deque(sorted(self.emptied))
         involved = np.zeros(1 + max(codes.max(), origins.max()), np.bool_)
         involved[codes[self.is_moved]] = True
         involved[origins[origins >= 0]] = True
         for begin, at_once in self._points():
-            if self.emptied is not None and default is None and begin >= self.emptied:
+            while statements and begin >= statements[0]:
+                statements.popleft()
                 default = _GONE
                 states.clear()
             rows_at_once = [row for row in at_once.tolist() if involved[codes[row]]]
@@ -128,7 +129,10 @@ class RowWalk:
             new_states: list[tuple[int, KeyState]] = []
             for row in rows_at_once:
                 before = states.get(int(codes[row]), default)
-                if self.is_moved[row]:
+                if is_unknown[row]:
+                    state = KeyState(np.where(is_present[row], row, _NONE), is_broken=True)
+                    results.append((row, state))
+                elif self.is_moved[row]:
                     old = states.get(int(origins[row]), default) if origins[row] >= 0 else _GONE
                     state = self._state_of_moved(row, int(origins[row]), old, before, is_present[row])
                     results.append((row, state))
@@ -156,8 +160,6 @@ class RowWalk:
         if before is not None and before.is_from_server and self.is_new is not None and self.is_new[row]:
             sources = np.where(sources < 0, before.sources, sources)
         is_whole = bool((sources >= 0).all())
-        if is_broken and not is_whole and self.refuse is not None:
-            self.refuse(row)
         return KeyState(sources, _NONE if is_whole else origin, is_broken and not is_whole)
 
     def _next(self, row: int, origin: int, before: KeyState | None, is_present: Flags) -> KeyState:
@@ -183,6 +185,9 @@ class RowWalk:
         for row, state in states.items():
             names_of[row] = origin_rows[state.origin] if state.origin >= 0 else row
         moved_from = rows.column(MOVED_FROM).combine_chunks().take(pa.array(names_of))
+        is_broken = np.zeros(len(rows), np.bool_)
+        is_broken[[row for row, state in states.items() if state.is_broken]] = True
+        moved_from = pc.if_else(pa.array(is_broken), pa.scalar([], moved_from.type), moved_from)
         is_named = absent.any(axis=1) | ~self.is_moved
         cells = {
             RAW: completed_texts(rows, sources, self.names),
@@ -217,8 +222,8 @@ def first_in(order: Numbers, flags: Flags) -> int:
 def within_window(rows: pa.Table, key: Sequence[str], names: Sequence[str]) -> pa.Table:
     """Net rows of windows, those that changes gave their keys completed by all rows of the windows before them.
 
-    rows: every one that there is, or was up to a point of the log, with ``_exists``, ``_window`` and MOVED. Raises
-    TableStopped where an old key was gone, so that nothing tells what its row was.
+    rows: every one that there is, or was up to a point of the log, with ``_exists``, ``_window`` and MOVED. Where an
+    old key was gone nothing tells what its row was: MOVED_FROM is empty.
     """
     is_moved = np.asarray(rows.column(MOVED).to_numpy(zero_copy_only=False), np.bool_)
     if not is_moved.any():
@@ -228,15 +233,7 @@ def within_window(rows: pa.Table, key: Sequence[str], names: Sequence[str]) -> p
     fields = ("stretch", "number", "offset", "row")
     order, starts = points_of([np.asarray(position.field(name), np.int64) for name in fields])
 
-    def refuse(row: int) -> None:
-        cells = position[row].as_py()
-        raise TableStopped(
-            f"binlog file {cells['number']}, offset {cells['offset']}: an update of the key leaves columns out of a "
-            "row that was deleted before it, and its INSERT is quarantined; take that record back (stratalog skip "
-            "--undo)"
-        )
-
     is_gone = ~np.asarray(rows.column("_exists").to_numpy(zero_copy_only=False), np.bool_)
-    completed = RowWalk(rows, key, names, order, starts, is_gone, is_moved, refuse=refuse).completed_rows()
+    completed = RowWalk(rows, key, names, order, starts, is_gone, is_moved).completed_rows()
     at = completed.schema.get_field_index(MOVED)
     return completed.set_column(at, MOVED, pa.repeat(pa.scalar(False), len(rows)))

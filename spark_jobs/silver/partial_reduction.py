@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.errors import PartialWindow, TableStopped
-from spark_jobs.silver import net_changes
+from spark_jobs.errors import PartialWindow
+from spark_jobs.silver import moved_keys, net_changes
 from spark_jobs.silver.moved_rows import MOVED, within_window
 from spark_jobs.silver.row_overlay import ABSENT, MOVED_FROM, KeyRuns, overlaid, telling_rows
 
@@ -43,18 +43,18 @@ def needed_net_rows(rows: pa.Table, key: Sequence[str], *, is_all: bool = False)
 def one_row_per_key(rows: pa.Table, key: Sequence[str], *, is_all: bool = False) -> pa.Table:
     """One row for each window and key, where these rows are all there are of it, in the order of the key.
 
-    is_all: whether they are all of the windows. Raises TableStopped where a row that was deleted before lacks columns
-    behind that, and as ``needed_net_rows``.
+    is_all: whether they are all of the windows. A row that lacks columns behind a row which was deleted has an empty
+    MOVED_FROM: its INSERT is not known, so no older row of the key is its own. Raises as ``needed_net_rows``.
     """
     if ABSENT not in rows.column_names:
         return net_changes.one_row_per_key(rows, key)
     rows = _with_old_rows(rows, key, is_all=is_all)
     runs = _runs(rows, key)
     last_rows, is_ended = overlaid(rows, runs, _source_columns(rows))
-    _require_begun(last_rows, is_ended & last_rows.column(MOVED_FROM).is_null().to_numpy(zero_copy_only=False))
     changes, micros = _totals(rows, runs)
     existed = rows.column("_existed").combine_chunks().take(pa.array(runs.numbers[runs.starts]))
     counted = {"_changes": pa.array(changes), "_micros": pa.array(micros), "_existed": existed}
+    counted[MOVED_FROM] = moved_keys.with_unknown_inserts(last_rows.column(MOVED_FROM), is_ended)
     return net_changes.sorted_by_key(_with(last_rows, counted), key)
 
 
@@ -88,12 +88,3 @@ def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
     for name, column in columns.items():
         rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
     return rows
-
-
-def _require_begun(last_rows: pa.Table, is_ended: np.ndarray) -> None:
-    if is_ended.any():
-        position = last_rows.column("_position")[int(np.argmax(is_ended))].as_py()
-        raise TableStopped(
-            f"binlog file {position['number']}, offset {position['offset']}: a row image leaves columns out of a row "
-            "that was deleted before it, and its INSERT is quarantined; take that record back (stratalog skip --undo)"
-        )

@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.log.position import Position
+from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import by_position, identity
-from spark_jobs.silver.row_overlay import ABSENT, ENDED, MOVED_FROM, KeyRuns, overlaid
+from spark_jobs.silver.row_overlay import ABSENT, ENDED, MOVED_FROM, PERIOD, KeyRuns, overlaid
 
 FIELDS = ("stretch", "number", "offset", "row")
 """Of ``_position``, in order of weight; ``_window_start`` has the first three."""
-_ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT, MOVED_FROM)
+_ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT, MOVED_FROM, PERIOD)
 """Columns that rows of silver have beside the source's, as far as they are read here."""
 GONE = pa.array(["delete", "mend_delete", "cascade_delete", "truncate"])
 """``_op`` of rows that end their key: truncate is that of rows which a statement ends."""
@@ -62,12 +63,14 @@ def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[PositionK
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key the row with the last position.
 
-    Rows that may lack columns (ABSENT), with ``_op``, are laid over each other; the result says besides which keys lack
-    some behind an end (ENDED).
+    Rows that may lack columns (ABSENT), with ``_op``, are laid over each other, those of one PERIOD where they have it;
+    the result says besides which keys lack some behind an end (ENDED).
     """
     if ABSENT not in rows.column_names:
         return last_of_each(by_position(rows), key)
-    runs = KeyRuns.of(rows, key, pc.is_in(rows.column("_op"), GONE))
+    periods = np.asarray(rows.column(PERIOD).to_numpy(), np.int64) if PERIOD in rows.column_names else None
+    # A statement that emptied the table is no row of a key: the period tells where it stands.
+    runs = KeyRuns.of(rows, key, silver.is_delete(rows.column("_op")), periods)
     overlaid_rows, is_ended = overlaid(rows, runs, [name for name in rows.column_names if name not in _ADDED])
     return overlaid_rows.append_column(ENDED, pa.array(is_ended))
 

@@ -3,7 +3,8 @@
 A row has ``_absent``: the columns that it has no value of, NULL where it is whole. What a later row lacks is as it was
 before; a row that says that its key is gone ends what was before, and so does one that came from another key
 (``_moved_from``): what it lacks is not to be found under its own. A key of which a column is in no row since was never
-seen whole: its state is not known, and it has no row downstream. A key that is gone has the values that it had last.
+seen whole: its state is not known, and it has no row downstream. A key that is gone has the values of the row that was
+deleted last, and none of rows that were deleted before that.
 
 Put here: rows by key and position, which of them say anything (``telling_rows``), one row a key (``overlaid``), and
 every row as whole as the rows of its key before it make it (``completed_rows_and_whole_flags``). Not here: how rows
@@ -29,6 +30,8 @@ ABSENT = "_absent"
 MOVED_FROM = "_moved_from"
 ENDED = "_ended"
 """Of a key's row whether it lacks columns behind an end of what the key was before."""
+PERIOD = "_period"
+"""Of a row how many statements emptied the table before it; a row takes nothing from an earlier period."""
 RAW = "_raw"
 _RAW_TYPE = pa.map_(pa.string(), pa.string())
 _NUMBER = "\0number"
@@ -44,18 +47,28 @@ class KeyRuns:
 
     numbers: row numbers. starts: where each key's rows begin in ``numbers``. is_gone: of ``numbers``, whether the row
     says that its key is gone. is_begun: of ``numbers``, whether the row came from another key, and lacks columns.
+    is_first: of ``numbers``, whether nothing before the row counts for it: it is the key's first one, the row before
+    says that the key is gone, or is of another period.
     """
 
     numbers: Numbers
     starts: Numbers
     is_gone: Flags
     is_begun: Flags
+    is_first: Flags
 
     @classmethod
-    def of(cls, rows: pa.Table, key: Sequence[str], is_gone: pa.Array | pa.ChunkedArray) -> "KeyRuns":
+    def of(
+        cls,
+        rows: pa.Table,
+        key: Sequence[str],
+        is_gone: pa.Array | pa.ChunkedArray,
+        periods: NDArray[np.int64] | None = None,
+    ) -> "KeyRuns":
         """The rows by a key.
 
-        rows: with the key's columns, ``_position`` and RAW; of windows too where they have ``_window``.
+        rows: with the key's columns, ``_position`` and RAW; of windows too where they have ``_window``. periods: of
+        each row the part of the log that it is in; a row takes nothing from another part.
         """
         order = position_order(rows)
         cells = dict(enumerate(identity(rows, key)))
@@ -75,7 +88,12 @@ class KeyRuns:
         begun = np.zeros(len(rows), np.bool_)
         if MOVED_FROM in rows.column_names:
             begun = np.asarray(rows.column(MOVED_FROM).is_valid().to_numpy(zero_copy_only=False), np.bool_)
-        return cls(numbers, offsets[:-1], gone, begun[numbers])
+        is_first = np.zeros(len(rows), np.bool_)
+        is_first[offsets[:-1]] = True
+        is_first[1:] |= gone[:-1]
+        if periods is not None:
+            is_first[1:] |= np.diff(periods[numbers]) != 0
+        return cls(numbers, offsets[:-1], gone, begun[numbers], is_first)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -86,9 +104,9 @@ class KeyRuns:
         return np.append(self.starts[1:], len(self.numbers))[: len(self.starts)] - 1
 
     @property
-    def last_gone(self) -> Numbers:
-        """Index of each key's last row in ``numbers`` that says that it is gone; -1 where it has none."""
-        return self.newest(self.is_gone)
+    def last_first(self) -> Numbers:
+        """Index of the row in ``numbers`` that nothing before counts behind, of each key's rows the last such one."""
+        return self.newest(self.is_first)
 
     @property
     def last_begun(self) -> Numbers:
@@ -114,15 +132,14 @@ class ColumnSources:
     @classmethod
     def of(cls, rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> "ColumnSources":
         """Those of the columns of these names. rows: what the runs are of."""
-        # A value of a key that is there counts if it is newer than the key's last delete; none counts that is older
+        # A value counts if it is of the key's last row, not of one that was deleted before; none counts that is older
         # than the row which came from another key.
-        is_gone, last_gone, last_begun = runs.last_gone == runs.lasts, runs.last_gone, runs.last_begun
+        oldest = np.maximum(runs.last_first, runs.last_begun)
         counting: dict[int, Numbers] = {}
         by_column = {}
         for name, newest in _newest_holders(rows, runs, names).items():
             if id(newest) not in counting:
-                is_counted = (is_gone | (newest > last_gone)) & (newest >= last_begun)
-                counting[id(newest)] = np.where(is_counted, newest, -1)
+                counting[id(newest)] = np.where(newest >= oldest, newest, -1)
             by_column[name] = counting[id(newest)]
         return cls(by_column)
 
@@ -165,12 +182,17 @@ def _present_sets(absent: pa.ChunkedArray, names: Sequence[str]) -> tuple[Flags,
 def telling_rows(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> Numbers:
     """The rows that decide what a key is, by number in their order.
 
-    These are its first, its last, the last that says that it is gone, the last that came from another key, and of each
-    column the newest that holds it.
+    These are its first, its last, the last two that say that it is gone, the last that came from another key, and of
+    each column the newest that holds it.
     What is left out changes nothing, whatever other rows of a key there are elsewhere.
     """
     holders = {id(newest): newest for newest in _newest_holders(rows, runs, names).values()}
-    indexes = [runs.starts, runs.lasts, runs.last_gone, runs.last_begun, *holders.values()]
+    # Where the last one is the key's last row, that before it says where what was deleted began.
+    last_gone = runs.newest(runs.is_gone)
+    is_earlier = runs.is_gone.copy()
+    is_earlier[last_gone[last_gone >= 0]] = False
+    gone = last_gone, runs.newest(is_earlier)
+    indexes = [runs.starts, runs.lasts, *gone, runs.last_begun, *holders.values()]
     present = np.zeros(len(runs.numbers), np.bool_)
     for numbers in indexes:
         present[numbers[numbers >= 0]] = True
@@ -192,9 +214,9 @@ def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Ta
         return row_numbers[id(source)]
 
     # The last row's cells, and of each column those of the newest row that holds it.
-    lasts, last_gone, last_begun = runs.lasts, runs.last_gone, runs.last_begun
+    lasts, last_first, last_begun = runs.lasts, runs.last_first, runs.last_begun
     absent = sources.absent(names)
-    is_moved = absent.any(axis=1) & (last_begun >= 0) & ((last_begun > last_gone) | (last_gone == lasts))
+    is_moved = absent.any(axis=1) & (last_begun >= last_first)
     moved_from = np.where(is_moved, last_begun, -1)
     cells: dict[str, Callable[[], pa.Array]] = {
         RAW: lambda: _texts(rows, runs, sources, names),
@@ -208,12 +230,12 @@ def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Ta
         for name in rows.column_names
     ]
     typed = [column.cast(field.type) for column, field in zip(columns, rows.schema, strict=True)]
-    is_ended = (last_gone >= 0) & (last_gone != lasts) | (last_begun >= 0)
+    is_ended = (last_first > runs.starts) | (last_begun >= 0)
     return pa.table(typed, rows.schema), absent.any(axis=1) & is_ended
 
 
 def completed_rows_and_whole_flags(
-    rows: pa.Table, runs: KeyRuns, names: Sequence[str], periods: NDArray[np.int64]
+    rows: pa.Table, runs: KeyRuns, names: Sequence[str]
 ) -> tuple[pa.Table, NDArray[np.bool_]]:
     """All rows, completed by the rows of their keys before them, and which are whole then.
 
@@ -224,16 +246,10 @@ def completed_rows_and_whole_flags(
         rows: with ABSENT and RAW.
         runs: of all of them.
         names: the source's columns, in which they are completed, as in RAW.
-        periods: of each row the number of the part of the log that it is in.
     """
-    # Where the life of its key begins that each row is in.
+    # The oldest row that each row may take values from.
     indexes = np.arange(len(rows))
-    ordered_periods = periods[runs.numbers]
-    is_first = np.zeros(len(rows), np.bool_)
-    is_first[runs.starts] = True
-    is_first[1:] |= runs.is_gone[:-1] | (ordered_periods[1:] != ordered_periods[:-1])
-    is_first |= runs.is_begun
-    begins = np.maximum.accumulate(np.where(is_first, indexes, 0))
+    begins = np.maximum.accumulate(np.where(runs.is_first | runs.is_begun, indexes, 0))
     # Of each column the row that each row has its value from, -1 where none holds it; the same for a few sets of them.
     sets, codes = _present_sets(rows.column(ABSENT), names)
     codes = codes[runs.numbers]

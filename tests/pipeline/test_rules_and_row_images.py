@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -12,9 +13,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.log.position import Range
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.repair import add, plan_skip
+from spark_jobs.pipeline.as_of.tables_at import tables_at
 from spark_jobs.pipeline.backfill.request import BackfillOptions
 from spark_jobs.pipeline.backfill.run import backfill_source
+from spark_jobs.pipeline.initial_load.load import load_source
 from tests.fix_pipeline import SOURCE, Shop
 from tests.lake_tables import table_rows
 
@@ -164,15 +168,21 @@ def require_model(shop: Shop, pipeline: Pipeline, model: Model) -> None:
 def test_rules_see_the_rows_of_the_server(image: str, shop: Shop, spark: SparkSession, summary: list[str]) -> None:
     pipeline, model, generator = pipeline_of(shop), Model(), random.Random(SEED)
     shop.execute(TABLE, f"SET binlog_row_image = {image}")
-    left_out = 0
+    left_out, moments = 0, list[tuple[Position, list[tuple[Any, ...]]]]()
     for _ in range(4):
-        shop.execute(*statements(generator, model, image, STATEMENTS))
+        for _ in range(2):
+            shop.execute(*statements(generator, model, image, STATEMENTS // 2))
+            moments.append((shop.end(), seen(iter(model.lake.values()))))
         _, outcome = shop.run(pipeline)
         assert outcome.stopped == {}
         left_out += sum(sum(job.left_out.values()) for job in outcome.compacted)
         require_model(shop, pipeline, model)
     assert model.server == {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in shop.truth("t")}
     assert left_out > 0
+    for at, expected in moments:
+        with tables_at(pipeline, SOURCE, [f"{shop.database.name}.t"], at) as source_at:
+            (table,) = source_at.tables
+            assert seen(iter(table.selection().table().to_pylist())) == expected, at
     # A part of the log that is decoded again is judged by what stands before it, too.
     replayed = backfill_source(
         spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True, options=BackfillOptions()
@@ -180,3 +190,37 @@ def test_rules_see_the_rows_of_the_server(image: str, shop: Shop, spark: SparkSe
     assert replayed.stopped == {}
     require_model(shop, pipeline, model)
     summary.append(f"rules and {image}: {left_out} changes filtered, {len(model.log)} kept, no difference")
+
+
+OLDER = ("CREATE TABLE o (id INT PRIMARY KEY, v INT, w INT)", "INSERT INTO o VALUES (1,1,1), (2,2,2), (3,3,3)")
+
+
+def test_a_table_that_a_rule_stops_goes_on_as_the_message_says(shop: Shop) -> None:
+    """The column is excluded from the lake, and rows are older than the log: nothing tells its value."""
+    shop.execute(*OLDER)
+    later = Shop(shop.spark, shop.database, shop.folder, shop.end())
+    name = f"{shop.database.name}.o"
+    row_filter = {"tables": [name], "update-new-value-expr": "v < 0"}
+    pipeline = later.pipeline(
+        live=True, row_filters={"f": row_filter}, columns={"c": {"tables": [name], "exclude": ["v"]}}
+    )
+    assert load_source(later.spark, pipeline, SOURCE, tables=(name,)).outcome.stopped == {}
+    later.execute("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE o SET w = 7 WHERE id = 1")
+    _, outcome = later.run(pipeline)
+    (reason,) = outcome.stopped.values()
+    remedy = (
+        "SET GLOBAL binlog_row_image = 'FULL' and quarantine the change (stratalog skip), whose row stays as it was "
+        "until its next change, or take the column out of the rule"
+    )
+    stop = re.search(rf"(\S+:\d+): row_filters\.f.*; {re.escape(remedy)}$", reason)
+    assert stop, reason
+
+    later.execute("SET SESSION binlog_row_image = 'FULL'", "UPDATE o SET w = 8 WHERE id = 2")
+    add(pipeline, SOURCE, plan_skip(pipeline, SOURCE, stop[1]))
+    _, outcome = later.run(pipeline)
+    assert outcome.stopped == {}
+    assert later.merged(pipeline, "o") == [(1, 1), (2, 8), (3, 3)]
+    later.execute("UPDATE o SET w = w + 2 WHERE id <> 2")
+    _, outcome = later.run(pipeline)
+    assert outcome.stopped == {}
+    assert later.merged(pipeline, "o") == [(key, w) for key, _, w in later.truth("o")] == [(1, 9), (2, 8), (3, 5)]

@@ -143,8 +143,8 @@ def _laid_over(
     if not rows.column(ABSENT).null_count < len(rows):
         return rows, np.ones(len(rows), np.bool_)
     rows = _with_old_rows(rows, floor, columns, key)
-    runs = KeyRuns.of(rows, key, silver.is_delete(rows.column("_op")))
-    return completed_by_key(rows, runs, [*columns.types], _periods(rows, statements, floor))
+    runs = KeyRuns.of(rows, key, silver.is_delete(rows.column("_op")), _periods(rows, statements, floor))
+    return completed_by_key(rows, runs, [*columns.types])
 
 
 def _with_old_rows(rows: pa.Table, floor: Position | None, columns: silver.Columns, key: Sequence[str]) -> pa.Table:
@@ -157,9 +157,9 @@ def _with_old_rows(rows: pa.Table, floor: Position | None, columns: silver.Colum
     op, position = rows.column("_op"), rows.column("_position").combine_chunks()
     fields = [np.asarray(position.field(name), np.int64) for name in FIELDS]
     order, starts = points_of(fields)
-    emptied = None
+    emptied = list[int]()
     if floor is not None:
-        emptied = first_in(order, np.asarray(since_emptied(rows.column("_position"), floor), np.bool_))
+        emptied.append(first_in(order, np.asarray(since_emptied(rows.column("_position"), floor), np.bool_)))
     is_gone = np.asarray(silver.is_delete(op), np.bool_)
     is_from_server = np.asarray(silver.is_from_server(op), np.bool_) & ~is_gone
     is_new = np.ones(len(rows), np.bool_)

@@ -23,6 +23,7 @@ from spark_jobs.downstream.modes import require_supported
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.shared_keys import SharedSources, require_one_key
 from spark_jobs.engine.changes import change_job, change_task
+from spark_jobs.engine.changes.change_extent import may_have_statements
 from spark_jobs.engine.changes.change_units import ChangeTask, ChangeUnit
 from spark_jobs.engine.changes.column_history import ChangedLog
 from spark_jobs.engine.jobs import spark_job
@@ -200,7 +201,6 @@ def _unit(
     # Only where the target has not passed a statement that emptied the table are rows to go; or to be marked.
     is_emptied = bool(work.floor and (after is None or lacking.restatement or after <= work.floor))
     keeps_deleted = work.mode is Mode.SOFT_DELETE
-    silver_files = lacking.restatement.files if lacking.restatement else lacking.files
     # The unit holds values alone, since it is pickled for a task.
     return DownstreamUnit(
         number=number,
@@ -222,13 +222,22 @@ def _unit(
         rewrites=bool(files) and not snapshot.has_deletion_vectors,
         fills=lacking.fills,
         exact=lacking.exact,
-        statements=silver_files if keeps_deleted and is_emptied else (),
+        statements=_statements(work, lacking) if keeps_deleted and is_emptied else (),
         floor=None if keeps_deleted else work.floor,
         empties=bool(files and is_emptied and after and not keeps_deleted),
         restatement=lacking.restatement,
         lookup=_lookup(work, head, delta, origin) if work.columns.has_partial else None,
         lacks_older=work.lacks_older,
     )
+
+
+def _statements(work: MergeJob, lacking: "LackingFiles") -> tuple[DataFile, ...]:
+    """Silver's files that may say that a statement emptied the table, as far as its rows are merged."""
+    origin = lacking.origin
+    # Rows that lack columns are completed by older ones, which earlier statements have ended.
+    if work.columns.has_partial:
+        return tuple(file for file in origin.files if may_have_statements(file, origin.schema, silver.Op.TRUNCATE))
+    return lacking.restatement.files if lacking.restatement else lacking.files
 
 
 def _lookup(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> SilverLookup:

@@ -29,7 +29,14 @@ from spark_jobs.engine.changes.change_units import ChangeUnit
 from spark_jobs.engine.merge.part_merge import own_rows
 from spark_jobs.engine.rows import moved_lookup
 from spark_jobs.engine.rows.locate import Hit, Keys, Numbers, hits
-from spark_jobs.engine.rows.restatement import Restatement, SilverSource, equal_rows_mask, states, touched_keys
+from spark_jobs.engine.rows.restatement import (
+    EmptyingStatements,
+    Restatement,
+    SilverSource,
+    equal_rows_mask,
+    states,
+    touched_keys,
+)
 from spark_jobs.engine.target import feed
 from spark_jobs.engine.target.deleted_rows import Truncations, with_deletion_state
 from spark_jobs.engine.target.partial_merge import (
@@ -141,6 +148,8 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     # Rows to write, one per key, and rows that a statement emptied (row numbers by file).
     row_changes = row_changes_of(unit)
     truncations, restatement = row_changes.truncations, unit.restatement
+    if unit.lookup:
+        unit = replace(unit, lookup=replace(unit.lookup, marked=truncations.orders))
     if restatement is None:
         silver_rows, never_whole = newest_rows_to_merge(unit, truncations), 0
     else:
@@ -308,7 +317,8 @@ def _restated(unit: DownstreamUnit, restatement: Restatement, truncations: Trunc
         return keys.filter(between(keys.column(unit.columns.key[0]), bounds, unit.part))
 
     touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=of_range)
-    key_states = states(origin, restatement, touched, _silver_names(unit), floor=unit.floor, ended=truncations.ended)
+    emptying = EmptyingStatements(unit.floor, truncations.orders, truncations.ended)
+    key_states = states(origin, restatement, touched, _silver_names(unit), emptying=emptying)
     if unit.lookup is None:
         return key_states, 0
     return restated_rows_and_never_whole_count(key_states, restatement, unit.lookup, [*unit.columns.types])

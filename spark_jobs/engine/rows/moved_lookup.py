@@ -15,11 +15,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.engine.rows.locate import Keys
-from spark_jobs.log.position import Position
 from spark_jobs.silver import moved_keys
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
-from spark_jobs.silver.positions import FIELDS, last_of_each
+from spark_jobs.silver.positions import FIELDS, PositionKey, last_of_each
 
 NEEDED = ("_op", "_existed", "_position", "_window_start", "_raw", silver.ABSENT, silver.MOVED_FROM)
 """Columns of silver that completing needs besides the source's."""
@@ -28,12 +27,12 @@ Reader = Callable[[pa.Table], pa.Table]
 
 
 def complete_moved_rows(
-    rows: pa.Table, key: Sequence[str], names: Sequence[str], read: Reader, *, emptied: Position | None
+    rows: pa.Table, key: Sequence[str], names: Sequence[str], read: Reader, *, emptied: Sequence[PositionKey]
 ) -> pa.Table:
     """Rows of silver, those that came from other keys with what silver knows of the rows of these.
 
-    rows: with the columns of these names, the source's, and NEEDED. emptied: where the last statement stands that
-    emptied the table. Raises LakeError.
+    rows: with the columns of these names, the source's, and NEEDED. emptied: where statements stand that emptied the
+    table. Raises LakeError.
     """
     is_moved = rows.column(silver.MOVED_FROM).is_valid()
     if not pc.any(is_moved).as_py():
@@ -71,7 +70,7 @@ def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Position | None) -> RowWalk:
+def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Sequence[PositionKey]) -> RowWalk:
     """The rows in the order of their windows; what the server's rows say is there where they count from."""
     # A window's rows are there behind its beginning, all at once.
     op = rows.column("_op")
@@ -90,7 +89,7 @@ def _walk(rows: pa.Table, key: Sequence[str], names: Sequence[str], emptied: Pos
         np.asarray(rows.column(silver.MOVED_FROM).is_valid(), np.bool_),
         is_from_server & ~is_gone,
         ~np.asarray(pc.fill_null(rows.column("_existed"), False), np.bool_),
-        None if emptied is None else _first_behind(emptied, times, order),
+        [_first_behind(statement, times, order) for statement in emptied],
     )
 
 
@@ -103,9 +102,9 @@ def _fields(rows: pa.Table, at: int, is_from_server: NDArray[np.bool_]) -> NDArr
     return np.where(is_from_server, row_positions, window_starts)
 
 
-def _first_behind(emptied: Position, times: Sequence[NDArray[np.int64]], order: NDArray[np.int64]) -> int:
+def _first_behind(emptied: PositionKey, times: Sequence[NDArray[np.int64]], order: NDArray[np.int64]) -> int:
     """Where in the order rows begin that count from behind a statement; what a load read as of it is before it."""
     is_behind = np.zeros(len(order), np.bool_)
-    for values, limit in zip(reversed(times), (0, *reversed(emptied.order)), strict=True):
+    for values, limit in zip(reversed(times), (0, *reversed(emptied)), strict=True):
         is_behind = (values > limit) | ((values == limit) & is_behind)
     return first_in(order, is_behind)

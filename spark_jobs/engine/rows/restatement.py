@@ -26,7 +26,7 @@ from spark_jobs.engine.rows.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import moved_keys
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import at_or_after, bounds_of, last_of_each, newest, since_emptied
+from spark_jobs.silver.positions import PositionKey, at_or_after, bounds_of, last_of_each, newest, since_emptied
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,25 @@ class Restatement:
 class StatementEffects:
     """What statements have done to rows of silver that are read all the same.
 
-    emptied: where the last one stands that emptied the table. exact: changes of exact texts, and of names of columns
+    emptied: where those stand that emptied the table. exact: changes of exact texts, and of names of columns
     that rows lack, since the files were there.
     """
 
-    emptied: Position | None = None
+    emptied: Sequence[PositionKey] = ()
     exact: Sequence[ExactTextChange] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyingStatements:
+    """Statements that emptied a table, for whoever asks for the state of keys.
+
+    floor: where the last one stands; rows before it do not count. orders: where those stand before which rows count and
+    are ended, which ``ended`` says of rows.
+    """
+
+    floor: Position | None
+    orders: Sequence[PositionKey]
+    ended: Callable[[pa.Table], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +133,7 @@ def states(
     touched: pa.Table,
     names: Sequence[str],
     *,
-    floor: Position | None,
-    ended: Callable[[pa.Table], pa.Table],
+    emptying: EmptyingStatements,
 ) -> pa.Table:
     """One row of each touched key: the newest that silver has, or a delete where it has none.
 
@@ -130,8 +142,7 @@ def states(
         restatement: what of it changed.
         touched: as ``touched_keys`` gives them.
         names: the columns of the result; ``_op`` and ``_position`` are among them.
-        floor: where the last statement stands that emptied the table; rows before it do not count.
-        ended: says of rows before statements, where these count, that they are ended.
+        emptying: the statements that emptied the table.
 
     Raises LakeError.
     """
@@ -140,7 +151,9 @@ def states(
         return newest(no_rows, origin.key)
     # A key without a row is deleted downstream.
     keys = Keys(touched, origin.key)
-    newest_rows = newest(ended(living_rows(origin, restatement.files, keys, names, floor)), origin.key)
+    effects = StatementEffects(emptying.orders)
+    rows = living_rows(origin, restatement.files, keys, names, emptying.floor, statements=effects)
+    newest_rows = newest(emptying.ended(rows), origin.key)
     return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, newest_rows.schema)])
 
 
@@ -178,7 +191,8 @@ def living_rows(
         return with_text_changes(_living_rows(origin, files, own_keys, reading, None), statements.exact)
 
     rows = with_text_changes(_living_rows(origin, files, keys, reading, floor), statements.exact)
-    rows = moved_lookup.complete_moved_rows(rows, origin.key, of_source, read, emptied=floor or statements.emptied)
+    emptied = [*statements.emptied, *([floor.order] if floor else [])]
+    rows = moved_lookup.complete_moved_rows(rows, origin.key, of_source, read, emptied=emptied)
     return rows.select([*dict.fromkeys([*names, silver.MOVED_FROM])])
 
 

@@ -155,14 +155,13 @@ def _old_rows(task: FoldedFiles, file: DataFile) -> Iterator[ShuffleBlock | Repl
 def _with_moved(task: FoldedFiles, rows: pa.Table) -> pa.Table:
     """Old rows, those that came from other keys with what the rows of these tell: they are in no bucket of theirs."""
     origin = SilverSource(task.path, task.schema, task.columns.key)
+    emptied = [task.emptied.order] if task.emptied else []
 
     def read(keys: pa.Table) -> pa.Table:
-        wanted = Keys(keys, task.columns.key)
-        return living_rows(
-            origin, task.all_files, wanted, rows.column_names, None, statements=StatementEffects(task.emptied)
-        )
+        wanted, effects = Keys(keys, task.columns.key), StatementEffects(emptied)
+        return living_rows(origin, task.all_files, wanted, rows.column_names, None, statements=effects)
 
-    return moved_lookup.complete_moved_rows(rows, task.columns.key, [*task.columns.types], read, emptied=task.emptied)
+    return moved_lookup.complete_moved_rows(rows, task.columns.key, [*task.columns.types], read, emptied=emptied)
 
 
 def finish(target: FoldTarget) -> Callable[[Iterable[ShuffleBlock]], Iterator[DataFile | FailedReplay]]:

@@ -26,7 +26,8 @@ from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import by_position
-from spark_jobs.silver.positions import FIELDS, bounds_of
+from spark_jobs.silver.positions import FIELDS, PositionKey, bounds_of
+from spark_jobs.silver.row_overlay import PERIOD
 
 _NAMES = ["_op", "_position", "_committed_at"]
 
@@ -80,6 +81,11 @@ class Truncations:
         ordered = by_position(statements)
         return cls(ordered, _position_columns(ordered))
 
+    @property
+    def orders(self) -> list[PositionKey]:
+        """The positions in the log."""
+        return [tuple(map(int, cells)) for cells in zip(*self.positions[:3], strict=True)]
+
     def may_delete(self, file: DataFile, schema: TableSchema) -> bool:
         """True if a file of the target may have rows from before the last of them."""
         if not self.rows:
@@ -88,13 +94,15 @@ class Truncations:
         return lowest is None or lowest <= tuple(int(cells[-1]) for cells in self.positions[:3])
 
     def ended(self, rows: pa.Table) -> pa.Table:
-        """Rows of silver, of which those before a statement have its ``_op``, so that no later row is laid over them.
+        """Rows of silver with their PERIOD, so that no later row is laid over one before a statement.
 
-        They stay where they are in the order of the log.
+        Those before a statement have its ``_op``. They stay where they are in the order of the log.
         """
-        if not self.rows or not len(rows):
+        if not self.rows:
             return rows
-        is_ended = pa.array(self._first_after(rows) < len(self.rows))
+        periods = self._first_after(rows)
+        rows = rows.append_column(PERIOD, pa.array(periods))
+        is_ended = pa.array(periods < len(self.rows))
         is_ended = pc.and_not(is_ended, silver.is_delete(rows.column("_op")))
         operations = pc.if_else(is_ended, pa.scalar(str(silver.Op.TRUNCATE)), rows.column("_op"))
         return rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)

@@ -30,7 +30,7 @@ from spark_jobs.engine.rows.restatement import Restatement, SilverSource, Statem
 from spark_jobs.engine.target.target_files import RowChanges
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import GONE, at_or_after, newest, since_emptied
+from spark_jobs.silver.positions import GONE, PositionKey, at_or_after, newest, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, ENDED
 
 _ORDINAL = "\0ordinal"
@@ -43,7 +43,8 @@ class SilverLookup:
 
     files: all of silver's files, none where all of them are new. after: the target's position, whose windows are older.
     floor: where the last statement stands that emptied the table, unless the merge marks its rows as deleted.
-    never_whole: keys that the target lacks because no row of theirs was whole.
+    never_whole: keys that the target lacks because no row of theirs was whole. marked: where the statements stand whose
+    rows the merge marks as deleted.
     """
 
     origin: SilverSource
@@ -51,6 +52,12 @@ class SilverLookup:
     after: Position | None
     floor: Position | None
     never_whole: int = 0
+    marked: Sequence[PositionKey] = ()
+
+    @property
+    def emptied(self) -> list[PositionKey]:
+        """Where statements stand that emptied the table."""
+        return [*self.marked, *([self.floor.order] if self.floor else [])]
 
     def rows(
         self,
@@ -65,9 +72,8 @@ class SilverLookup:
         """
         names = [*types, *ADDED, "_op", ABSENT, "_window_start"]
         wanted = Keys(keys, self.origin.key, exact=exact)
-        return self.counted(
-            living_rows(self.origin, files, wanted, names, None, statements=StatementEffects(self.floor, exact))
-        )
+        effects = StatementEffects(self.emptied, exact)
+        return self.counted(living_rows(self.origin, files, wanted, names, None, statements=effects))
 
     def with_moved(self, rows: pa.Table, types: Sequence[str]) -> pa.Table:
         """New rows of silver, those that came from other keys with what silver knows of the rows of these.
@@ -76,12 +82,10 @@ class SilverLookup:
         """
 
         def read(keys: pa.Table) -> pa.Table:
-            wanted = Keys(keys, self.origin.key)
-            return living_rows(
-                self.origin, self.files, wanted, rows.column_names, None, statements=StatementEffects(self.floor)
-            )
+            wanted, effects = Keys(keys, self.origin.key), StatementEffects(self.emptied)
+            return living_rows(self.origin, self.files, wanted, rows.column_names, None, statements=effects)
 
-        return moved_lookup.complete_moved_rows(rows, self.origin.key, types, read, emptied=self.floor)
+        return moved_lookup.complete_moved_rows(rows, self.origin.key, types, read, emptied=self.emptied)
 
     def counted(self, rows: pa.Table) -> pa.Table:
         """Rows of silver, those before the floor as deletes."""

@@ -25,10 +25,11 @@ OLDER: list[dict[str, int]] = [{"id": key, "a": 1, "b": 2} for key in range(2)]
 """Rows that are older than the log."""
 
 
-def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[RowChange]:
+def random_changes(chance: Random, count: int, older_keys: int = 2, lost: float = 0) -> Iterator[RowChange]:
     """Changes as a server logs them that changes its row image between statements.
 
-    older_keys: how many rows are older than the log.
+    older_keys: how many rows are older than the log. lost: of how many INSERTs each the log has none, as where they are
+    in quarantine.
     """
     rows: dict[int, dict[str, int | None]] = {row["id"]: dict(row) for row in OLDER[:older_keys]}
     for _ in range(count):
@@ -39,6 +40,8 @@ def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[
         if before is None:
             row = {"id": key} | parts
             rows[key] = SHAPE.default_row() | row
+            if lost and chance.random() < lost:
+                continue
             yield RowChange(None, row if is_minimal else rows[key])
         elif chance.random() < 0.25:
             yield RowChange({"id": key} if is_minimal else before, None)
@@ -55,14 +58,14 @@ def random_changes(chance: Random, count: int, older_keys: int = 2) -> Iterator[
 def log_of(transactions: Sequence[Sequence[RowChange]]) -> Log:
     """A file of changes of NAME."""
     table = Table(str(NAME), key=["id"], id=INT.NOT_NULL, a=INT, b=INT)
-    logged = [_logged(change) for transaction in transactions for change in (*transaction, None)]
+    logged = [logged_change(change) for transaction in transactions for change in (*transaction, None)]
     spec = SegmentSpec(tables=[table], changes=logged)
     offsets, events = spec.offsets(), spec.events()
     ends = [offsets[at + 1] for at, event in enumerate(events) if event[4] == XID]
     return Log(spec.to_bytes(), ends, [])
 
 
-def _logged(change: RowChange | None) -> Change:
+def logged_change(change: RowChange | None) -> Change:
     """A change, or a commit, of a log."""
     if change is None:
         return Commit()

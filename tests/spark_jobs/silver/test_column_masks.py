@@ -1,6 +1,7 @@
 """Masks of Arrow columns beside a twin in plain Python: random rows, every kind of mask and of column."""
 
 import hashlib
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -18,6 +19,10 @@ from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.masking import columns_seen
+from spark_jobs.silver.net_changes import SliceOrigin, image_rows
+from spark_jobs.silver.partial_images import ImageContext, changes_and_absent_columns
+from tests import partial_changes
+from tests.plain_layers import RowChange
 
 TABLE = TableDefinition(
     TableName("shop", "t"),
@@ -180,3 +185,32 @@ def test_a_value_that_the_lake_does_not_hold_stops_its_table_at_its_place() -> N
         masks_of(TABLE, COMPUTED).apply(DATED, {(1, 7): "b.000007"})
     with pytest.raises(TableStopped, match=rf"^{reason}"):
         masks_of(TABLE, COMPUTED).apply(DATED)
+
+
+def test_rows_without_a_key_are_masked_where_images_leave_columns_out() -> None:
+    keyless = replace(partial_changes.TABLE, key=())
+    rule = ColumnRule("r", Scope(), masks={"a": mask_of("hash")}, computed=(Computed.parse("more", "b + 1", "BIGINT"),))
+    images = partial_changes.changes_of(
+        [RowChange(None, {"id": 1, "a": 2}), RowChange({"id": 1, "a": 2, "b": 4}, None)]
+    )
+    changes, absent = changes_and_absent_columns(images, ImageContext(keyless, "b.000001", is_mariadb=False))
+    rows = pa.concat_tables(image_rows(changes, SliceOrigin("b.000001", 1, 1, 0), partial_changes.NAMES, absent))
+    masked = masks_of(keyless, rule).apply(rows).to_pylist()
+    hashed = hashlib.sha256("pepper·2".encode()).hexdigest()
+    names = ("id", "a", "b", "more", "_copies")
+    assert [tuple(row[name] for name in names) for row in masked] == [
+        (1, hashed, None, None, 1),
+        (1, hashed, 4, 5, -1),
+    ]
+
+
+def test_old_keys_are_masked_and_unknown_ones_stay_unknown() -> None:
+    rule = ColumnRule("r", Scope(), exclude=frozenset({"b"}), masks={"id": mask_of("hash")})
+    absent, moved = [["a"], None, ["a", "b"], ["b"]], [["v1"], None, [], ["v1"]]
+    rows = pa.table(
+        {name: pa.nulls(4, pa.int32()) for name in partial_changes.NAMES}
+        | {"_raw": pa.nulls(4, TEXTS)}
+        | {"_absent": pa.array(absent), "_moved_from": pa.array(moved, pa.list_(pa.string()))}
+    )
+    masked = masks_of(partial_changes.TABLE, rule).apply(rows).column("_moved_from").to_pylist()
+    assert masked == [["v" + hashlib.sha256("pepper·1".encode()).hexdigest()], None, [], None]

@@ -1,8 +1,5 @@
 """Net rows of one window whose keys changed while their images lacked columns; random ones: test_partial_reduction."""
 
-import pytest
-
-from spark_jobs.errors import TableStopped
 from spark_jobs.silver.moved_rows import within_window
 from tests.partial_changes import NAMES, SHAPE
 from tests.plain_layers import RowChange
@@ -34,6 +31,10 @@ def test_what_an_old_key_gets_later_is_of_another_row() -> None:
     assert rows[0] == (2, None, None, ["v1"])
 
 
-def test_a_key_that_was_gone_stops_the_table() -> None:
-    with pytest.raises(TableStopped, match="offset 101: an update of the key leaves columns out of a row that was"):
-        completed(RowChange({"id": 1}, None), minimal(1, id=2))
+def test_what_a_key_that_was_gone_had_is_not_known() -> None:
+    assert completed(RowChange({"id": 1}, None), minimal(1, id=2))[-1] == (2, None, None, [])
+
+
+def test_what_a_row_of_an_unknown_insert_lacks_is_not_known_behind_a_change_of_its_key() -> None:
+    rows = completed(RowChange({"id": 1}, None), minimal(1, a=7), minimal(1, id=2), minimal(2, id=3))
+    assert rows[-1] == (3, 7, None, [])

@@ -42,7 +42,7 @@ def test_a_key_s_rows_stand_in_the_order_of_the_log() -> None:
     )
     runs = KeyRuns.of(rows, ["id"], pa.array([False, False, True]))
     assert (runs.numbers.tolist(), runs.starts.tolist(), runs.lasts.tolist()) == ([2, 0, 1], [0, 2], [1, 2])
-    assert (runs.is_gone.tolist(), runs.last_gone.tolist()) == ([True, False, False], [0, -1])
+    assert (runs.is_gone.tolist(), runs.last_first.tolist()) == ([True, False, False], [1, 2])
 
 
 def test_keys_that_only_exact_texts_hold_are_two() -> None:
@@ -104,8 +104,8 @@ def test_each_row_takes_what_it_lacks_from_the_life_of_its_key(cells: list[Any],
     numbers = [("id", pa.int32()), ("a", pa.int32()), ("b", pa.int32())]
     schema = pa.schema([*numbers, *(SCHEMA.field(name) for name in ("_op", "_position", ABSENT, "_raw"))])
     shuffled = pa.Table.from_pylist([rows[at] for at in order], schema)
-    runs = KeyRuns.of(shuffled, ["id"], pc.equal(shuffled.column("_op"), "delete"))
-    laid, is_whole = completed_rows_and_whole_flags(shuffled, runs, ["id", "a", "b"], periods[order])
+    runs = KeyRuns.of(shuffled, ["id"], pc.equal(shuffled.column("_op"), "delete"), periods[order])
+    laid, is_whole = completed_rows_and_whole_flags(shuffled, runs, ["id", "a", "b"])
     assert laid.schema == shuffled.schema
     laid_rows = [
         (row["_position"]["offset"], row["a"], row["b"], is_row_whole, row["_raw"])
