@@ -57,7 +57,7 @@ def follow_sources(path: Path, source: str | None, *, interval: float, maintain_
 
     Raises ConfigError. What fails otherwise is printed and tried again.
     """
-    pipeline = _with_small_jobs_here(load(path))
+    pipeline = with_small_jobs_here(load(path))
     names = chosen_sources(pipeline, source)
     follower = Follower(pipeline, names, interval)
     work = _Work(pipeline, names, follower, maintain_every, as_json)
@@ -72,7 +72,7 @@ def follow_sources(path: Path, source: str | None, *, interval: float, maintain_
     log.info("ended by a signal, after a commit")
 
 
-def _with_small_jobs_here(pipeline: Pipeline) -> Pipeline:
+def with_small_jobs_here(pipeline: Pipeline) -> Pipeline:
     """The pipeline, with a size of jobs that Spark is worth for."""
     if pipeline.spark.job_bytes is not None:
         return pipeline
