@@ -79,9 +79,9 @@ def followed(config: Path, interval: float) -> Iterator[None]:
         print_progress(f"the follower ended with exit status {follower.wait()}")
 
 
-def follower_processor(others: tuple[str, ...] = ("mysqld",)) -> float:
-    """Processor seconds of the follower: this process's children but for the others."""
-    return processor_of() - sum(map(processor_of, others)) - time.process_time()
+def follower_processor(*programs: str) -> float:
+    """Processor seconds of the follower: this process's children but for the server and other programs."""
+    return processor_of() - sum(map(processor_of, ("mysqld", *programs))) - time.process_time()
 
 
 @contextmanager

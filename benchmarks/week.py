@@ -14,6 +14,7 @@ import os
 import time
 from pathlib import Path
 from statistics import median
+from typing import Never
 
 import yaml
 
@@ -71,7 +72,7 @@ def measure(folder: Path, runs: int, maintained_each: int) -> None:
     assert session_if_started(spark) is None
 
 
-def _no_spark() -> None:
+def _no_spark() -> Never:
     raise AssertionError("no job is large enough for Spark")
 
 

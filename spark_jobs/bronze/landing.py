@@ -105,7 +105,7 @@ def land_slices(
     """
     writing = _writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), slicing)
     if is_here(spark):
-        with task_errors(snapshot.path):
+        with task_errors(spark, snapshot.path):
             results = pa.Table.from_batches(writing(iter([_ids(count)])), _RESULT)
     else:
         with translated(snapshot.path):

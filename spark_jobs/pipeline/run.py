@@ -18,7 +18,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.extract import Extracted, carried_out, plan
+from spark_jobs.bronze.extract import Extracted, ExtractionPlan, carried_out, plan
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -99,8 +99,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
             planned = plan(lake.bronze(name), source, settings.start, until)
         # The commit of bronze, then what is known of its tables at its end.
         planned = replace(planned, redact=Redaction.of(settings.redact))
-        session = placed(spark, pipeline.spark, planned.bytes).session if planned.parts else brief
-        extracted = carried_out(session, lake, source, planned, began)
+        extracted = carried_out(_session_of(spark, pipeline, planned), lake, source, planned, began)
         landed.append(extracted)
         if extracted.range:
             known_tables.add(pipeline.tables_file, set(), {name: _server_kind(source, extracted)})
@@ -123,6 +122,11 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
     if shortage:
         log.warning("%s: %s", name, shortage)
     return extracted
+
+
+def _session_of(spark: SparkSession, pipeline: Pipeline, planned: ExtractionPlan) -> SparkSession:
+    """The session that reads what was planned; no session is started where that is nothing."""
+    return placed(spark, pipeline.spark, planned.bytes).session if planned.parts else spark
 
 
 def _server_kind(source: Source, extracted: Extracted) -> str:
@@ -183,6 +187,7 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
         planned = planner.plan(entries)
     if planned.work:
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
+    # One job for all tables, then a commit or more of each.
     units = silver_units(spark, planned, snapshot.table, pipeline.spark)
     with span("commits", tables=len(planned.work)):
         jobs = each_table(
@@ -222,11 +227,12 @@ def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, sett
         return SilverUnits({}, preparation.errors)
     # One job for all tables; each one's results are committed by itself.
     table_count = counted(len(preparation.units), "table")
-    with span("engine", tables=len(preparation.units)), doing(f"compacting {table_count}"), task_errors():
-        place = placed(spark, settings, silver_job.log_bytes(preparation.units))
-        capacity = Capacity(place.slots, settings.task_bytes)
+    placement = placed(spark, settings, silver_job.log_bytes(preparation.units))
+    capacity = Capacity(placement.slots, settings.task_bytes)
+    doing_units = doing(f"compacting {table_count}")
+    with span("engine", tables=len(preparation.units)), doing_units, task_errors(placement.session):
         completed, refused = silver_job.run_until_stopped(
-            place.session, index, bronze_table.path, preparation.units, capacity
+            placement.session, index, bronze_table.path, preparation.units, capacity
         )
     units_by_name = {unit.work.name: (unit, results) for unit, results in completed}
     return SilverUnits(units_by_name, preparation.errors | {unit.work.name: error for unit, error in refused})
@@ -403,10 +409,12 @@ def _merge_units(spark: SparkSession, table_merges: Sequence["TableMerge"], sett
     if not units:
         return {}
     table_count = counted(len(units), "table")
-    with span("engine", tables=len(units)), doing(f"{table_merges[0].source}: merging {table_count}"), task_errors():
-        prepared_merges = [unit for _, unit in units]
-        place = placed(spark, settings, downstream_job.size_of(prepared_merges))
-        results = downstream_job.run(place.session, prepared_merges, Capacity(place.slots, settings.task_bytes), log)
+    prepared_merges = [unit for _, unit in units]
+    placement = placed(spark, settings, downstream_job.size_of(prepared_merges))
+    capacity = Capacity(placement.slots, settings.task_bytes)
+    doing_units = doing(f"{table_merges[0].source}: merging {table_count}")
+    with span("engine", tables=len(units)), doing_units, task_errors(placement.session):
+        results = downstream_job.run(placement.session, prepared_merges, capacity, log)
     outcomes = ((name, unit, results[unit.unit.number]) for name, unit in units)
     return {name: (unit, outcome) for name, unit, outcome in outcomes if not any(result.error for result in outcome)}
 

@@ -126,9 +126,11 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     groups = [group for work in works if work.table.path not in upkeep.stopped for group in work.groups]
     if groups:
         log.info("%s: %d groups of files are written again", source, len(groups))
-        place = placed(spark, pipeline.spark, rewrite.size_of(groups))
-        with task_errors():
-            rewritten_groups = rewrite.run(place.session, groups, Capacity(place.slots, pipeline.spark.task_bytes))
+        placement = placed(spark, pipeline.spark, rewrite.size_of(groups))
+        with task_errors(placement.session):
+            rewritten_groups = rewrite.run(
+                placement.session, groups, Capacity(placement.slots, pipeline.spark.task_bytes)
+            )
         for rewritten in rewritten_groups:
             works[rewritten.unit].results.append(rewritten)
 

@@ -1,34 +1,35 @@
 import errno
 import os
+from typing import Never
 
 import pytest
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started
-from spark_jobs.runtime.tasks_here import is_here, placed, task_errors
+from spark_jobs.runtime.tasks_here import TASKS_HERE, is_here, placed, task_errors
 
 
 class Started(Exception):
     pass
 
 
-def start() -> None:
+def start() -> Never:
     raise Started
 
 
 def test_a_job_below_the_size_runs_here_and_starts_no_spark() -> None:
-    spark = lazy_session(start)  # type: ignore[arg-type]
-    place = placed(spark, Spark(job_bytes=1000), 999)
-    assert is_here(place.session)
-    assert place.slots == 1
+    spark = lazy_session(start)
+    placement = placed(spark, Spark(job_bytes=1000), 999)
+    assert is_here(placement.session)
+    assert placement.slots == 1
     assert session_if_started(spark) is None
 
 
 @pytest.mark.parametrize("job_bytes, size", [(1000, 1000), (0, 0), (None, 0)])
 def test_other_jobs_are_spark_s(job_bytes: int | None, size: int) -> None:
     with pytest.raises(Started):
-        placed(lazy_session(start), Spark(job_bytes=job_bytes), size)  # type: ignore[arg-type]
+        placed(lazy_session(start), Spark(job_bytes=job_bytes), size)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,6 @@ def test_other_jobs_are_spark_s(job_bytes: int | None, size: int) -> None:
     ],
 )
 def test_an_error_of_a_task_is_what_spark_would_bring(error: Exception, kind: type, message: str) -> None:
-    with pytest.raises(StratalogError, match=message) as raised, task_errors("/l/t"):
+    with pytest.raises(StratalogError, match=message) as raised, task_errors(TASKS_HERE, "/l/t"):
         raise error
     assert type(raised.value) is kind
