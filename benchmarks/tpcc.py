@@ -206,9 +206,9 @@ def consistency_of(config: Path) -> Consistency:
         for table, columns in COLUMNS.items():
             path = lake.downstream(_SCHEMA, table).path
             database.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-            places = ", ".join("?" * len(columns))
+            marks = ", ".join("?" * len(columns))
             cursor = database.executemany(
-                f"INSERT INTO {table} VALUES ({places})",
+                f"INSERT INTO {table} VALUES ({marks})",
                 _cells(path, versions[table], columns),
             )
             rows += cursor.rowcount

@@ -59,7 +59,7 @@ from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.pipeline.unchanged_targets import DestinationLeg, targets_without_new_rows
 from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.runtime.spark_session import session_over
-from spark_jobs.runtime.tasks_here import placed, task_errors
+from spark_jobs.runtime.tasks_here import placement_for, task_errors
 from spark_jobs.schema.history import follow, new_facts, reading_of
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.source.protocol import FilePart, Source
@@ -126,7 +126,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
 
 def _session_of(spark: SparkSession, pipeline: Pipeline, planned: ExtractionPlan) -> SparkSession:
     """The session that reads what was planned; no session is started where that is nothing."""
-    return placed(spark, pipeline.spark, planned.bytes).session if planned.parts else spark
+    return placement_for(spark, pipeline.spark, planned.bytes).session if planned.parts else spark
 
 
 def _server_kind(source: Source, extracted: Extracted) -> str:
@@ -227,7 +227,7 @@ def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, sett
         return SilverUnits({}, preparation.errors)
     # One job for all tables; each one's results are committed by itself.
     table_count = counted(len(preparation.units), "table")
-    placement = placed(spark, settings, silver_job.log_bytes(preparation.units))
+    placement = placement_for(spark, settings, silver_job.log_bytes(preparation.units))
     capacity = Capacity(placement.slots, settings.task_bytes)
     doing_units = doing(f"compacting {table_count}")
     with span("engine", tables=len(preparation.units)), doing_units, task_errors(placement.session):
@@ -410,7 +410,7 @@ def _merge_units(spark: SparkSession, table_merges: Sequence["TableMerge"], sett
         return {}
     table_count = counted(len(units), "table")
     prepared_merges = [unit for _, unit in units]
-    placement = placed(spark, settings, downstream_job.size_of(prepared_merges))
+    placement = placement_for(spark, settings, downstream_job.size_of(prepared_merges))
     capacity = Capacity(placement.slots, settings.task_bytes)
     doing_units = doing(f"{table_merges[0].source}: merging {table_count}")
     with span("engine", tables=len(units)), doing_units, task_errors(placement.session):

@@ -43,7 +43,7 @@ class Placement:
     slots: int
 
 
-def placed(spark: "SparkSession", settings: Spark, size: int) -> Placement:
+def placement_for(spark: "SparkSession", settings: Spark, size: int) -> Placement:
     """The place for a job over ``size`` bytes of log or files: a session is started where it is Spark."""
     from spark_jobs.runtime.spark_session import session_over, slots
 

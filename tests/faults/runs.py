@@ -269,7 +269,7 @@ _WITH_SESSIONS = (pipeline_run, table_merge, landing)
 def without_spark() -> Iterator[None]:
     """The pipeline's functions run in this process while the context lasts."""
     replaced: tuple[Any, ...] = (
-        patch.object(pipeline_run, "placed", lambda *_: Placement(SPARK, _current().slots)),
+        patch.object(pipeline_run, "placement_for", lambda *_: Placement(SPARK, _current().slots)),
         *(
             patch.object(module, "session_over", lambda _spark, _size: SPARK)
             for module in (pipeline_run, table_merge, landing)

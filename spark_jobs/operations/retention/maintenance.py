@@ -41,7 +41,7 @@ from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.row_history.key_search import keep_indexes
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
-from spark_jobs.runtime.tasks_here import placed, task_errors
+from spark_jobs.runtime.tasks_here import placement_for, task_errors
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.text.remedies import advised
@@ -126,7 +126,7 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     groups = [group for work in works if work.table.path not in upkeep.stopped for group in work.groups]
     if groups:
         log.info("%s: %d groups of files are written again", source, len(groups))
-        placement = placed(spark, pipeline.spark, rewrite.size_of(groups))
+        placement = placement_for(spark, pipeline.spark, rewrite.size_of(groups))
         with task_errors(placement.session):
             rewritten_groups = rewrite.run(
                 placement.session, groups, Capacity(placement.slots, pipeline.spark.task_bytes)

@@ -7,7 +7,7 @@ import pytest
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started
-from spark_jobs.runtime.tasks_here import TASKS_HERE, is_here, placed, task_errors
+from spark_jobs.runtime.tasks_here import TASKS_HERE, is_here, placement_for, task_errors
 
 
 class Started(Exception):
@@ -20,7 +20,7 @@ def start() -> Never:
 
 def test_a_job_below_the_size_runs_here_and_starts_no_spark() -> None:
     spark = lazy_session(start)
-    placement = placed(spark, Spark(job_bytes=1000), 999)
+    placement = placement_for(spark, Spark(job_bytes=1000), 999)
     assert is_here(placement.session)
     assert placement.slots == 1
     assert session_if_started(spark) is None
@@ -29,7 +29,7 @@ def test_a_job_below_the_size_runs_here_and_starts_no_spark() -> None:
 @pytest.mark.parametrize("job_bytes, size", [(1000, 1000), (0, 0), (None, 0)])
 def test_other_jobs_are_spark_s(job_bytes: int | None, size: int) -> None:
     with pytest.raises(Started):
-        placed(lazy_session(start), Spark(job_bytes=job_bytes), size)
+        placement_for(lazy_session(start), Spark(job_bytes=job_bytes), size)
 
 
 @pytest.mark.parametrize(
