@@ -144,8 +144,9 @@ def measure(folder: Path, warehouses: int, seconds: float, interval: float) -> N
     print(
         f"\nconditions 1 to 12 over {len(found)} published sets of nine tables, {rows:,} rows: {broken} rows break one"
     )
+    print("\n| table | rows of the server, of the lake | compared |\n| --- | --- | --- |")
     for verdict in verdicts:
-        print(json.dumps(verdict))
+        print(f"| {verdict['table']} | {verdict['source_rows']:,}, {verdict['lake_rows']:,} | {verdict['state']} |")
     if broken:
         raise SystemExit(f"conditions broken: {[consistency.broken for consistency in found]}")
 
