@@ -33,7 +33,9 @@ from benchmarks import (
     store,
     stream,
     tables,
+    tpcc,
     verifying,
+    week,
 )
 from benchmarks.logs import Log, write
 from benchmarks.progress_lines import print_progress
@@ -65,6 +67,8 @@ PARTS = (
     "store",
     "cliffs",
     "follow",
+    "tpcc",
+    "week",
     "cascades",
 )
 
@@ -98,8 +102,13 @@ def main() -> None:
     arguments.add_argument(
         "--loaded", type=int, default=2_000_000, help="load, verify: rows of the table (default 2000000)"
     )
-    arguments.add_argument("--seconds", type=float, default=60.0, help="follow: of load that is measured (default 60)")
-    arguments.add_argument("--interval", type=float, default=0.0, help="follow: run --interval (default 0)")
+    arguments.add_argument(
+        "--seconds", type=float, default=60.0, help="follow, tpcc: of load that is measured (default 60)"
+    )
+    arguments.add_argument("--interval", type=float, default=0.0, help="follow, tpcc: run --interval (default 0)")
+    arguments.add_argument("--runs", type=int, default=2_000, help="week: runs of the follower (default 2000)")
+    arguments.add_argument("--maintained", type=int, default=200, help="week: runs between maintenance (default 200)")
+    arguments.add_argument("--warehouses", type=int, default=1, help="tpcc: warehouses, 1 to 10 (default 1)")
     arguments.add_argument(
         "--children", type=int, default=1_000_000, help="cascades: rows of the child table (default 1000000)"
     )
@@ -140,6 +149,8 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         ),
         "cascades": lambda: cascades.measure(session(), folder, options.children),
         "follow": lambda: freshness.measure(folder, options.seconds, options.interval),
+        "tpcc": lambda: tpcc.measure(folder, options.warehouses, options.seconds, options.interval),
+        "week": lambda: week.measure(folder, options.runs, options.maintained),
         "store": lambda: store.measure(folder, options.tables),
         "replay": lambda: replay.measure(session(), folder, options.folded),
         "deliver": lambda: delivering.measure(session(), folder, options.delivered),

@@ -47,10 +47,14 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
     kept_folder.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"spark": {"keep": "10m"}}))
     own_offset = ["env", f"TMPDIR={folder}", sys.executable, "-m", "spark_jobs.cli"]  # no session of others
     kept_run = [*own_offset, "run", "-c", str(kept_folder)]
+    here_folder = config.with_name("here.yaml")
+    here_folder.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"spark": {"job_bytes": 4 << 20}}))
+    here_run = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", str(here_folder)]
     bare_times: list[Usage] = []
     kept_times: list[Usage] = []
     run_times: list[Usage] = []
     idle_times: list[Usage] = []
+    here_times: list[Usage] = []
     for nth in range(ROUNDS + 1):  # the first of each makes its table and fills the page cache
         print_progress(f"processes, round {nth}")
         bare_times.append(of_process(bare)[0])
@@ -59,6 +63,8 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
         idle_times.append(of_process(run)[0])
         write_news()
         kept_times.append(of_process(kept_run)[0])
+        write_news()
+        here_times.append(of_process(here_run)[0])
     of_process([*own_offset, "session", "stop"])
     median = statistics.median(usage.seconds for usage in bare_times[1:])
     print("\n| process | median, s | least, s | processor, s | times the bare session |")
@@ -68,6 +74,7 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
         (f"stratalog run, news (goal {GOAL} times)", run_times[1:]),
         ("stratalog run, no news", idle_times[1:]),
         (f"stratalog run, news, with spark.keep (goal {KEPT_GOAL} times)", kept_times[1:]),
+        ("stratalog run, news, with spark.job_bytes", here_times[1:]),
     ):
         seconds = [usage.seconds for usage in times]
         processor = statistics.median(usage.processor for usage in times)

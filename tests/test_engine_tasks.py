@@ -58,7 +58,7 @@ def test_each_block_comes_once_to_its_bucket_and_results_pass_through() -> None:
     [
         (DecodeError, DecodeError, "^b.000001:4: it is broken$"),
         (LakeError, LakeError, "^b.000001:4: it is broken$"),
-        (ValueError, LakeError, "a task of Spark's failed: .*it is broken"),
+        (ValueError, LakeError, "a task failed: .*it is broken"),
     ],
 )
 def test_what_a_task_raises_is_raised_with_its_text(

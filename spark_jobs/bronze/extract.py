@@ -74,6 +74,11 @@ class ExtractionPlan:
         return self.stretches[-1]
 
     @property
+    def bytes(self) -> int:
+        """Bytes of log to read."""
+        return sum(part.stop - part.start for part in self.parts)
+
+    @property
     def opens(self) -> bool:
         """True if the end lies in a stretch that the head knows nothing of."""
         return self.range.stop.stretch > self.range.start.stretch
@@ -86,7 +91,7 @@ class ExtractionPlan:
             start=self.range.start,
             begin=self.begin,
             server_uuid=self.uuid,
-            log_bytes=_size(self),
+            log_bytes=self.bytes,
             margin_bytes=self.margin.bytes if self.margin else None,
             stretches=without_old_gtids(self.stretches),
             derives_cascades=self.head.checkpoint is None,
@@ -151,7 +156,7 @@ def carried_out(spark: SparkSession, lake: Lake, source: Source, planned: Extrac
             return _extracted_nothing(table, planned)
         log.info(
             "%s: reading up to %s, %d bytes in %s",
-            *(source.name, planned.range.stop, _size(planned), counted(len(planned.parts), "file")),
+            *(source.name, planned.range.stop, planned.bytes, counted(len(planned.parts), "file")),
         )
         return land(spark, table, planned, source.reading(), began)
 
@@ -210,7 +215,7 @@ def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: Pa
         range=planned.range,
         head=landed.head,
         files=len(planned.parts),
-        bytes=_size(planned),
+        bytes=planned.bytes,
         **totals.counts(),
         committed_at=_utc(totals.committed_at),
         gtid=totals.last_gtid[2] if totals.last_gtid else None,
@@ -254,10 +259,6 @@ def _extracted_nothing(table: Table, planned: ExtractionPlan) -> Extracted:
     if head.checkpoint is None or planned.opens:
         head = table.append_rows(bronze.ARROW.empty_table(), head, planned.commit())
     return Extracted(planned.source, planned.range, head, stretch=planned.stretch)
-
-
-def _size(planned: ExtractionPlan) -> int:
-    return sum(part.stop - part.start for part in planned.parts)
 
 
 def tasks_for(parts: Sequence[FilePart]) -> int:

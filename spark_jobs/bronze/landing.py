@@ -18,6 +18,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.executors import checked
+from spark_jobs.runtime.tasks_here import is_here, task_errors
 from spark_jobs.storage.reach import carried
 
 _GROUP_ROWS = 32
@@ -98,14 +99,26 @@ class Landed:
 def land_slices(
     spark: SparkSession, snapshot: Snapshot, count: int, tasks: int, slicing: Callable[[Batches], Batches]
 ) -> Landed:
-    """Writes what a task makes of the ids of parts below a count. Raises what a task raised, LakeError."""
-    ids = spark.range(0, count, 1, tasks)
-    task = carried(_writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), slicing))
-    with translated(snapshot.path):
-        results = ids.mapInArrow(checked(task), "value BINARY").toArrow()
+    """Writes what a task makes of the ids of parts below a count. Raises what a task raised, LakeError.
+
+    spark: the session, or TASKS_HERE.
+    """
+    writing = _writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), slicing)
+    if is_here(spark):
+        with task_errors(spark, snapshot.path):
+            results = pa.Table.from_batches(writing(iter([_ids(count)])), _RESULT)
+    else:
+        with translated(snapshot.path):
+            ids = spark.range(0, count, 1, tasks)
+            results = ids.mapInArrow(checked(carried(writing)), "value BINARY").toArrow()
     landed: list[Landed] = [pickle.loads(value) for value in results.column("value").to_pylist()]  # noqa: S301 - our own
     files = tuple(file for part in landed for file in part.files)
     return Landed(files, reduce(Totals.__add__, (part.totals for part in landed), Totals()))
+
+
+def _ids(count: int) -> pa.RecordBatch:
+    """The rows of ``spark.range(count)``."""
+    return pa.record_batch([pa.array(range(count), pa.int64())], ["id"])
 
 
 def _writing(

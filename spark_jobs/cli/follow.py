@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _VERB = "run"
+JOB_BYTES = 4 << 20
+"""``spark.job_bytes`` without a setting: some 10,000 small transactions, which take a core half a second or two."""
 _FOREVER = float("inf")
 
 
@@ -54,7 +57,7 @@ def follow_sources(path: Path, source: str | None, *, interval: float, maintain_
 
     Raises ConfigError. What fails otherwise is printed and tried again.
     """
-    pipeline = load(path)
+    pipeline = with_small_jobs_here(load(path))
     names = chosen_sources(pipeline, source)
     follower = Follower(pipeline, names, interval)
     work = _Work(pipeline, names, follower, maintain_every, as_json)
@@ -67,6 +70,13 @@ def follow_sources(path: Path, source: str | None, *, interval: float, maintain_
             ERRORS.print(advised(error), style="red", markup=False, highlight=False)
             time.sleep(interval)
     log.info("ended by a signal, after a commit")
+
+
+def with_small_jobs_here(pipeline: Pipeline) -> Pipeline:
+    """The pipeline, with a size of jobs that Spark is worth for."""
+    if pipeline.spark.job_bytes is not None:
+        return pipeline
+    return pipeline.model_copy(update={"spark": pipeline.spark.model_copy(update={"job_bytes": JOB_BYTES})})
 
 
 @contextmanager
@@ -130,10 +140,14 @@ class _Work:
         try:
             with observed(self.pipeline, _VERB), source_observed(self.pipeline, name, _VERB) as observation:
                 with about(name), translated(""), noted(self.pipeline.path, name, is_last=True):
-                    extracted, outcome = run_source(spark, self.pipeline, name)
+                    # What comes from here on is the next run's: the wait for it begins before the merges.
+                    extracted, outcome = run_source(spark, self.pipeline, name, partial(self.follower.arm, name))
                 observation.note(outcome)
                 catalog = update(spark, self.pipeline)
-        except (ConfigError, JvmEnded):
+        except ConfigError:
+            raise
+        except JvmEnded:
+            self.follower.failed(name)
             raise
         except StratalogError as error:
             require_not_interrupted(error)

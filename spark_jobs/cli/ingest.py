@@ -32,6 +32,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
 from spark_jobs.operations.observation.backlog import nothing_new
 from spark_jobs.operations.observation.failures import noted
+from spark_jobs.runtime.arrow import load_without_pandas
 from spark_jobs.text.counts import counted
 from spark_jobs.text.progress import doing
 
@@ -78,6 +79,7 @@ def run(path: Path, source: str | None, *, as_json: bool, follow: bool, interval
     Example: stratalog run --json
     Example: stratalog run --follow --interval 5
     """  # noqa: D301 - click's mark for lines that stay as they are
+    load_without_pandas()
     if follow:
         from spark_jobs.cli.follow import follow_sources
 

@@ -319,6 +319,10 @@ class Spark(Model):
     task_bytes: int = Field(32 << 20, ge=1 << 20)
     """Bytes of log, or of silver's files, that one task takes at most; what is larger is split by keys. The memory of a
     task grows with it: some twenty times as much."""
+    job_bytes: int | None = Field(None, ge=0)
+    """Bytes of log, or of silver's files, from which a layer's work is a job of Spark. Tasks of a smaller one run in
+    the process of the run itself, one after the other, and Spark is not started for them. Without it 4 MiB with
+    ``run --follow``, and 0 with other verbs: all work is Spark's."""
     keep: Annotated[Duration, AfterValidator(at_least_a_second)] | None = None
     """Time that Spark stays after a run, for the next one: a server of this user on this machine, which runs of the
     same version, settings and environment attach to; not with ``remote``, or a cluster's address as ``master``. Without

@@ -128,7 +128,8 @@ class Follower:
     def next_source(self, deadline: float) -> str | None:
         """Waits for a source with news, of several the one that has waited longest; None at the deadline or a stop.
 
-        deadline: by the monotonic clock. After a source ``ran`` or ``failed`` is to be called.
+        deadline: by the monotonic clock. While a source is run ``arm``, and after it ``ran`` or ``failed``, is to be
+        called.
         """
         while not self.is_stopped:
             self._wake.clear()
@@ -142,11 +143,15 @@ class Follower:
             self._wake.wait(min(deadline - now, due[name] - now if name else _STEP, _STEP))
         return None
 
+    def arm(self, name: str) -> None:
+        """Waits for news of a source from here on: a run has all of its log up to now in bronze."""
+        self._watches[name].arm()
+
     def ran(self, name: str, began: float, *, has_news: bool) -> None:
         """A source was run. began: when, by the monotonic clock; has_news: whether there was anything to do."""
         self._paces[name].succeeded(began, time.monotonic(), has_news=has_news)
-        self._watches[name].arm()
 
     def failed(self, name: str) -> float:
         """A run of a source failed; returns the seconds until it is tried again."""
+        self._watches[name].news.set()
         return self._paces[name].failed(time.monotonic())

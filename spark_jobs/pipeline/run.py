@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,12 +18,12 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.extract import Extracted, carried_out, plan
+from spark_jobs.bronze.extract import Extracted, ExtractionPlan, carried_out, plan
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config import known_tables
-from spark_jobs.config.model import Pipeline
+from spark_jobs.config.model import Pipeline, Spark
 from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.downstream import commit_clock, publication
@@ -58,8 +58,8 @@ from spark_jobs.pipeline.table_merge import MergeSummary, TableMerge, TableMerge
 from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.pipeline.unchanged_targets import DestinationLeg, targets_without_new_rows
 from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
-from spark_jobs.runtime.lazy_session import start_session
-from spark_jobs.runtime.spark_session import session_over, slots
+from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.runtime.tasks_here import placement_for, task_errors
 from spark_jobs.schema.history import follow, new_facts, reading_of
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.source.protocol import FilePart, Source
@@ -99,7 +99,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
             planned = plan(lake.bronze(name), source, settings.start, until)
         # The commit of bronze, then what is known of its tables at its end.
         planned = replace(planned, redact=Redaction.of(settings.redact))
-        extracted = carried_out(brief, lake, source, planned, began)
+        extracted = carried_out(_session_of(spark, pipeline, planned), lake, source, planned, began)
         landed.append(extracted)
         if extracted.range:
             known_tables.add(pipeline.tables_file, set(), {name: _server_kind(source, extracted)})
@@ -127,6 +127,11 @@ def _warn_of_purge(pipeline: Pipeline, name: str, extracted: Extracted) -> None:
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
     if shortage:
         log.warning("%s: %s", name, shortage)
+
+
+def _session_of(spark: SparkSession, pipeline: Pipeline, planned: ExtractionPlan) -> SparkSession:
+    """The session that reads what was planned; no session is started where that is nothing."""
+    return placement_for(spark, pipeline.spark, planned.bytes).session if planned.parts else spark
 
 
 def _server_kind(source: Source, extracted: Extracted) -> str:
@@ -189,9 +194,8 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
         planned = planner.plan(entries)
     if planned.work:
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
-        start_session(spark)  # by this thread, where it is a lazy one
-    # All tables in one Spark job; each is committed by itself, and one that fails stops alone.
-    units = silver_units(spark, planned, snapshot.table, pipeline.spark.task_bytes)
+    # All tables in one job; each is committed by itself, and one that fails stops alone.
+    units = silver_units(spark, planned, snapshot.table, pipeline.spark)
     with span("commits", tables=len(planned.work)):
         jobs = each_table(
             planned.work,
@@ -214,14 +218,14 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
 
 @dataclass(frozen=True, slots=True)
 class SilverUnits:
-    """Results of one Spark job for tables, and stops of others before anything of them can be committed."""
+    """Results of one job for tables, and stops of others before anything of them can be committed."""
 
     results: Mapping[TableName, tuple[PreparedCompaction, list[WindowResult]]] = field(default_factory=dict)
     errors: Mapping[TableName, StratalogError] = field(default_factory=dict)
 
 
-def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task_bytes: int) -> SilverUnits:
-    """Results of one Spark job for tables; ``_compact`` commits them."""
+def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, settings: Spark) -> SilverUnits:
+    """Results of one job for tables; ``_compact`` commits them."""
     if planned.index is None:
         return SilverUnits()
     # Slices are cut where a window of some table ends, so that a task reads whole slices.
@@ -229,11 +233,14 @@ def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task
     preparation = silver_plan.prepared(planned.work, index)
     if not preparation.units:
         return SilverUnits({}, preparation.errors)
-    # One Spark job for all tables; each one's results are committed by itself.
+    # One job for all tables; each one's results are committed by itself.
     table_count = counted(len(preparation.units), "table")
-    with span("engine", tables=len(preparation.units)), doing(f"compacting {table_count}"):
+    placement = placement_for(spark, settings, silver_job.log_bytes(preparation.units))
+    capacity = Capacity(placement.slots, settings.task_bytes)
+    doing_units = doing(f"compacting {table_count}")
+    with span("engine", tables=len(preparation.units)), doing_units, task_errors(placement.session):
         completed, refused = silver_job.run_until_stopped(
-            session_over(spark, 0), index, bronze_table.path, preparation.units, Capacity(slots(spark), task_bytes)
+            placement.session, index, bronze_table.path, preparation.units, capacity
         )
     units_by_name = {unit.work.name: (unit, results) for unit, results in completed}
     return SilverUnits(units_by_name, preparation.errors | {unit.work.name: error for unit, error in refused})
@@ -303,7 +310,7 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
 
     # The merges, and why which stopped.
     stopped_into: dict[TableInto, str] = {}
-    units = _merge_units(spark, table_merges, pipeline.spark.task_bytes)
+    units = _merge_units(spark, table_merges, pipeline.spark)
     merge, note = partial(_merge_table, units), partial(_note_merge, finished)
     with span("commits", tables=len(table_merges), by_engine=len(units)):
         merge_results = each_table(table_merges, merge, stopped_into, f"{name}: downstream", note)
@@ -392,8 +399,8 @@ def _unchanged_targets(
 Units = Mapping[TableInto, tuple[PreparedMerge, list[MergedFiles]]]
 
 
-def _merge_units(spark: SparkSession, table_merges: Sequence["TableMerge"], task_bytes: int) -> Units:
-    """Results of one Spark job for the merges.
+def _merge_units(spark: SparkSession, table_merges: Sequence["TableMerge"], settings: Spark) -> Units:
+    """Results of one job for the merges.
 
     They are committed by ``TableMerge.merge``, which tries the others.
     """
@@ -410,10 +417,12 @@ def _merge_units(spark: SparkSession, table_merges: Sequence["TableMerge"], task
     if not units:
         return {}
     table_count = counted(len(units), "table")
-    with span("engine", tables=len(units)), doing(f"{table_merges[0].source}: merging {table_count}"):
-        results = downstream_job.run(
-            session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes), log
-        )
+    prepared_merges = [unit for _, unit in units]
+    placement = placement_for(spark, settings, downstream_job.size_of(prepared_merges))
+    capacity = Capacity(placement.slots, settings.task_bytes)
+    doing_units = doing(f"{table_merges[0].source}: merging {table_count}")
+    with span("engine", tables=len(units)), doing_units, task_errors(placement.session):
+        results = downstream_job.run(placement.session, prepared_merges, capacity, log)
     outcomes = ((name, unit, results[unit.unit.number]) for name, unit in units)
     return {name: (unit, outcome) for name, unit, outcome in outcomes if not any(result.error for result in outcome)}
 
@@ -461,9 +470,15 @@ def _publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     log.info("%s: published up to %s", name, outcome.position)
 
 
-def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extracted, Outcome]:
-    """All three layers of one source, and the publication. Tables that stop are in the outcome."""
+def run_source(
+    spark: SparkSession, pipeline: Pipeline, name: str, on_extracted: Callable[[], object] = lambda: None
+) -> tuple[Extracted, Outcome]:
+    """All three layers of one source, and the publication. Tables that stop are in the outcome.
+
+    on_extracted: called once bronze has all of the log that this run merges.
+    """
     extracted = extract_source(spark, pipeline, name)
+    on_extracted()
     # A run that has published more of the log meanwhile is what this one continues from.
     forward_merge = partial(merge_forward, spark, pipeline, name)
     return extracted, retry_on_conflict(forward_merge, wait=CONFLICT_WAIT)

@@ -101,7 +101,7 @@ def explained(path: str, text: str) -> StratalogError:
     # A worker's traceback: its last line says what it raised.
     raised = _RAISED.findall(text)
     if raised:
-        return LakeError(f"{prefix}a task of Spark's failed: {foreign(raised[-1])}")
+        return LakeError(f"{prefix}a task failed: {foreign(raised[-1])}")
     return LakeError(f"{prefix}{without_java(text)}")
 
 

@@ -47,6 +47,7 @@ from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.landing import land
 from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of
+from spark_jobs.runtime.tasks_here import Placement
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.windows import windows_of
 from tests.faults.changes import SCHEMA, SOURCE
@@ -268,12 +269,12 @@ _WITH_SESSIONS = (pipeline_run, table_merge, landing)
 def without_spark() -> Iterator[None]:
     """The pipeline's functions run in this process while the context lasts."""
     replaced: tuple[Any, ...] = (
-        patch.object(pipeline_run, "start_session", lambda _: None),
+        patch.object(pipeline_run, "placement_for", lambda *_: Placement(SPARK, _current().slots)),
         *(
             patch.object(module, "session_over", lambda _spark, _size: SPARK)
             for module in (pipeline_run, table_merge, landing)
         ),
-        *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, table_merge, landing)),
+        *(patch.object(module, "slots", lambda _: _current().slots) for module in (table_merge, landing)),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
         patch.object(table_merge, "_CONFLICT_WAIT", 0.0),
         patch.object(commit_clock, "advance", _order_times),

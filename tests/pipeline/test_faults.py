@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.extract import land, plan
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.config.model import Pipeline
+from spark_jobs.config.model import Pipeline, Spark
 from spark_jobs.downstream import publication
 from spark_jobs.engine.silver import silver_job
 from spark_jobs.errors import ChecksumMismatch, DecodeError, LakeError, LostRace, SourceError
@@ -105,7 +105,7 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
     snapshot = BronzeSnapshot.of(lake, SOURCE)
     planner = Planner(pipeline, lake, snapshot)
     (late,) = silver_units(
-        shop.spark, planner.plan(publication.read(lake, SOURCE)), snapshot.table, 1 << 20
+        shop.spark, planner.plan(publication.read(lake, SOURCE)), snapshot.table, Spark()
     ).results.values()
     run_source(shop.spark, pipeline, SOURCE)
     before = contents(shop, pipeline)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.config.model import Pipeline
+from spark_jobs.config.model import Pipeline, Spark
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, consistent
@@ -293,7 +293,7 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
     extract_source(spark, pipeline, SOURCE)
     snapshot = BronzeSnapshot.of(lake, SOURCE)
     planner = Planner(pipeline, lake, snapshot)
-    late = silver_units(spark, planner.plan(entries), snapshot.table, 1 << 20).results[orders]
+    late = silver_units(spark, planner.plan(entries), snapshot.table, Spark()).results[orders]
     killed_at(monkeypatch, "silver/shop/shop/orders", 2, "before", logs.run)
     with pytest.raises(LostRace):
         silver_job.commit(*late)

@@ -29,6 +29,7 @@ from spark_jobs.engine.jobs import spark_job
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
+from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.silver.table import Op, before_sql, position_sql
 from spark_jobs.text.sql import identifier
 
@@ -82,7 +83,7 @@ class LakeRows(HashedSide):
         snapshot = snapshot_of(self.table.path, self.version)
         assert snapshot is not None, "the version is the table's"
         size = sum(file.size for file in snapshot.files)
-        spark = spark_job.TASKS_HERE if size <= _SMALL else self.spark
+        spark = TASKS_HERE if size <= _SMALL else self.spark
         groups = spark_job.packed(snapshot.files, lambda file: file.size, max(size / _TASKS, 1))
         current = CURRENT_VALUES[self.mode]
         tasks: list[HashTask] = [

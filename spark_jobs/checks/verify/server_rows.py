@@ -29,6 +29,7 @@ from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
 from spark_jobs.pipeline.initial_load.selecting import Selecting
+from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.source.connection import refusal
 from spark_jobs.source.information_schema import definition_of
 from spark_jobs.source.server import Server
@@ -173,7 +174,7 @@ class ServerRows(HashedSide):
         """What tasks make of the rows, of some ranges of keys at a time."""
         layout = self.layout
         table_rows, row_bytes = self.session.estimates(layout.schema, layout.table)
-        spark = spark_job.TASKS_HERE if table_rows <= _SMALL else self.spark
+        spark = TASKS_HERE if table_rows <= _SMALL else self.spark
         rows = max(_LEAST, min(_MOST, _BYTES // max(row_bytes, 1)))
         boundaries = self.session.ranges(self.key, rows)
         selecting = self._selecting()

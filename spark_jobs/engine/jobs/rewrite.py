@@ -36,6 +36,8 @@ _LEAST = 1 << 20
 """Bytes that each file counts for at least: below them its size does not matter."""
 _GROUP_BYTES = 64 << 10
 """Cost of a group besides its bytes, as bytes: opening and writing files takes some milliseconds."""
+_COPIED = 8
+"""Bytes of files that cost as much to write again as a byte of log to decode and merge."""
 _SHARE = 8
 """Files are written into one this many times their size at most: else each run of maintenance writes a large one."""
 
@@ -107,8 +109,13 @@ def _worthwhile(group: Sequence[DataFile], *, purge: bool) -> list[DataFile]:
     return rest if len(rest) > 1 or dead else []
 
 
+def size_of(groups: Sequence[FileGroup]) -> int:
+    """Size of a job, in bytes of log that cost as much: rows are copied, not decoded."""
+    return sum(group.bytes for group in groups) // _COPIED
+
+
 def run(spark: SparkSession, groups: Sequence[FileGroup], capacity: Capacity) -> list[Rewritten]:
-    """Results of the groups, which one Spark job writes."""
+    """Results of the groups, which one job writes."""
     return spark_job.run(spark, _tasks(groups, capacity), work)
 
 

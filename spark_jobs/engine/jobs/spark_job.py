@@ -11,13 +11,14 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.executors import checked
+from spark_jobs.runtime.tasks_here import is_here
 from spark_jobs.storage.reach import carried
 
 Task = TypeVar("Task")
@@ -67,14 +68,6 @@ class ShuffleBlock:
     rows: bytes
 
 
-class _TasksHere:
-    """In the place of a session: jobs run in this process."""
-
-
-TASKS_HERE = cast("SparkSession", _TasksHere())
-"""In the place of a session, for jobs that are too small for one: their tasks run one after the other, here."""
-
-
 def run(
     spark: SparkSession,
     tasks: Sequence[Task],
@@ -85,7 +78,7 @@ def run(
     """The results of all tasks, in no order.
 
     Args:
-        spark: the session, or TASKS_HERE.
+        spark: the session, or TASKS_HERE (runtime/tasks_here.py).
         tasks: pickled into the job; each is one Spark task.
         work: from a task to results, and blocks for ``finish``.
         finish: from the blocks of a bucket, of all tasks, to results; without it there are no blocks.
@@ -96,7 +89,7 @@ def run(
     """
     if not tasks:
         return []
-    if isinstance(spark, _TasksHere):
+    if is_here(spark):
         return [*_run_here(tasks, work, finish, buckets)]
     rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
         checked(carried(_first_stage(tasks, work, buckets))), _DDL

@@ -67,6 +67,10 @@ from spark_jobs.silver import table as silver
 _LEAST_TASK_BYTES = 1 << 20
 _UNIT_BYTES = 64 << 10
 """Cost of a unit besides its rows, as bytes of data files."""
+_SEARCHED = 64
+"""Bytes of a target in which keys are searched that cost as much as one byte that is merged into it."""
+_LARGE = 1 << 40
+"""Size of what is not known, and may be large."""
 _SEVERAL = 2
 """Windows, where their number is not known: keys may be in more than one."""
 
@@ -360,6 +364,22 @@ def _reshaped(
         replace(fill, column=behind[name]) for fill in column_fills if (name := fill.column.physical_name) in behind
     ]
     return design, tuple(remaining_fills), tuple(exact)
+
+
+def size_of(units: Sequence[PreparedMerge]) -> int:
+    """Size of a job by what its tasks read and write, in bytes of silver's files."""
+    return sum(map(_size_of, units))
+
+
+def _size_of(prepared_merge: PreparedMerge) -> int:
+    unit = prepared_merge.unit
+    target_bytes = sum(file.size for file in unit.files)
+    if isinstance(unit, ChangeUnit):
+        # Changes are decoded from the log, in which the place of a target and of silver tell how much there is.
+        start, stop = prepared_merge.range.start, prepared_merge.range.stop
+        is_one_file = (start.stretch, start.file) == (stop.stretch, stop.file) and not prepared_merge.delta.is_renewed
+        return target_bytes // _SEARCHED + (stop.offset - start.offset if is_one_file else _LARGE)
+    return unit.size + (target_bytes if unit.changes_files else target_bytes // _SEARCHED)
 
 
 def run(

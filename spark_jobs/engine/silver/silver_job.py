@@ -128,9 +128,7 @@ def tasks_of(
     The log is divided where row groups of bronze end, so that a task reads each row group once for all of its units.
     """
     # Slices hold rows of several tables: what the units have together is less than the sum of what each reads.
-    row_groups = {
-        (unit.unit.number, window): _row_groups(slices) for unit in units for window, slices in enumerate(unit.slices)
-    }
+    row_groups = _row_groups_of(units)
     sizes = _row_group_bytes(units, row_groups)
     log_bytes, unit_bytes = sum(sizes.values()), [unit.bytes for unit in units]
     shared = log_bytes / max(1, sum(unit_bytes))
@@ -208,6 +206,17 @@ def _row_groups(slices: pa.Table) -> list[RowGroup]:
 
 RowGroups = Mapping[tuple[int, int], list[RowGroup]]
 """By unit and window: of each slice."""
+
+
+def log_bytes(units: Sequence[PreparedCompaction]) -> int:
+    """Bytes of log that the tasks of units read."""
+    return sum(_row_group_bytes(units, _row_groups_of(units)).values())
+
+
+def _row_groups_of(units: Sequence[PreparedCompaction]) -> RowGroups:
+    return {
+        (unit.unit.number, window): _row_groups(slices) for unit in units for window, slices in enumerate(unit.slices)
+    }
 
 
 def _row_group_bytes(units: Iterable[PreparedCompaction], row_groups: RowGroups) -> dict[RowGroup, int]:

@@ -5,7 +5,7 @@ was logged (gc.py), or folding old windows of silver, where that is asked for (f
 changes a row.
 
 Small files are written together, and those in which many rows are marked as deleted are written without them, of all
-tables in one Spark job (engine/jobs/rewrite.py). Data files that no version within reach names are removed
+tables in one job (engine/jobs/rewrite.py). Data files that no version within reach names are removed
 (delta/vacuum.py).
 """
 
@@ -41,6 +41,7 @@ from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.row_history.key_search import keep_indexes
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
+from spark_jobs.runtime.tasks_here import placement_for, task_errors
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.text.remedies import advised
@@ -125,8 +126,12 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     groups = [group for work in works if work.table.path not in upkeep.stopped for group in work.groups]
     if groups:
         log.info("%s: %d groups of files are written again", source, len(groups))
-        start_session(spark)
-        for rewritten in rewrite.run(session_over(spark, 0), groups, Capacity(slots(spark), pipeline.spark.task_bytes)):
+        placement = placement_for(spark, pipeline.spark, rewrite.size_of(groups))
+        with task_errors(placement.session):
+            rewritten_groups = rewrite.run(
+                placement.session, groups, Capacity(placement.slots, pipeline.spark.task_bytes)
+            )
+        for rewritten in rewritten_groups:
             works[rewritten.unit].results.append(rewritten)
 
     for work in works:

@@ -12,7 +12,7 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine.jobs.spark_job import TASKS_HERE, Capacity
+from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.engine.merge import downstream_job
 from spark_jobs.engine.silver import silver_job, silver_plan
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
@@ -21,6 +21,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.as_of.bases import Base
 from spark_jobs.pipeline.as_of.scratch import ScratchLake
 from spark_jobs.pipeline.planner import Plan, Planner
+from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.table_timeline import DataRange

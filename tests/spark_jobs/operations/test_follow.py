@@ -65,6 +65,7 @@ def test_a_source_whose_bronze_is_behind_its_files_has_news_again(follower: Foll
     """The lake stays empty here, so that there is always more in the files."""
     follower.start()
     assert follower.next_source(time.monotonic() + 10) == "shop"
+    follower.arm("shop")
     follower.ran("shop", time.monotonic(), has_news=True)
     assert follower.next_source(time.monotonic() + 10) == "world"
     follower.failed("world")

@@ -37,7 +37,7 @@ TASK = (
         (
             "X: Traceback (most recent call last):\n  File 'w'\nValueError: it is 'SECRET', no number\n\tat x",
             LakeError,
-            "/l/t: a task of Spark's failed: ValueError: it is ?, no number",
+            "/l/t: a task failed: ValueError: it is ?, no number",
         ),
     ],
 )

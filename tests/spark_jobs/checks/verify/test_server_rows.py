@@ -13,8 +13,8 @@ from spark_jobs.checks.verify.protocol import Buckets
 from spark_jobs.checks.verify.row_digest import DIGITS, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
 from spark_jobs.config.servers import MySQL
-from spark_jobs.engine.jobs.spark_job import TASKS_HERE
 from spark_jobs.errors import SourceError, TableStopped
+from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
 
