@@ -5,8 +5,8 @@ was logged (gc.py), or folding old windows of silver, where that is asked for (f
 changes a row.
 
 Small files are written together, and those in which many rows are marked as deleted are written without them, of all
-tables in one Spark job (engine/jobs/rewrite.py). Data files that no version within reach names are removed
-(delta/vacuum.py).
+tables in one Spark job, or in this process where they are few bytes (engine/jobs/rewrite.py). Data files that no
+version within reach names are removed (delta/vacuum.py).
 """
 
 import logging
@@ -27,7 +27,7 @@ from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine.jobs import rewrite
+from spark_jobs.engine.jobs import rewrite, spark_job
 from spark_jobs.engine.jobs.rewrite import FileGroup, Rewritten
 from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError
@@ -48,6 +48,8 @@ from spark_jobs.text.remedies import advised
 log = logging.getLogger(__name__)
 
 _HOUR = timedelta(hours=1)
+_HERE = 256 << 20
+"""Bytes of files up to which they are written again in this process: in about the time that a JVM takes to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class _MaintenanceJob:
 def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, purge: bool = False) -> Upkeep:
     """Maintains every table of a source, and ``published``; what stops one does not stop the others.
 
-    Spark starts where windows are folded or files written again.
+    Spark starts where windows are folded or many bytes of files written again.
 
     Args:
         spark: the session, which may be a lazy one.
@@ -121,12 +123,15 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
                 work.folded = retry_on_conflict(partial(_folded, session, lake, work.entry, upkeep, capacity))
             work.groups = _file_groups(at, work, purge=purge)
 
-    # Files of all tables are written in one job.
+    # Files of all tables are written in one job, and a few of them here.
     groups = [group for work in works if work.table.path not in upkeep.stopped for group in work.groups]
     if groups:
         log.info("%s: %d groups of files are written again", source, len(groups))
-        start_session(spark)
-        for rewritten in rewrite.run(session_over(spark, 0), groups, Capacity(slots(spark), pipeline.spark.task_bytes)):
+        session, parallel = spark_job.TASKS_HERE, 1
+        if sum(group.bytes for group in groups) > _HERE:
+            session = session_over(start_session(spark), 0)
+            parallel = slots(spark)
+        for rewritten in rewrite.run(session, groups, Capacity(parallel, pipeline.spark.task_bytes)):
             works[rewritten.unit].results.append(rewritten)
 
     for work in works:
