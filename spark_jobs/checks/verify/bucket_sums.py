@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
@@ -129,12 +130,16 @@ class ServerRanges:
 
 @dataclass(frozen=True, slots=True)
 class LakeFiles:
-    """Data files of a table of the lake. current: values of columns in the rows that count."""
+    """Data files of a table of the lake.
+
+    current: values of columns in the rows that count: those that the source has now, and of a table of several parts
+    those of one.
+    """
 
     path: str
     schema: TableSchema
     files: tuple[DataFile, ...]
-    current: Mapping[str, bool]
+    current: Mapping[str, bool | str]
     columns: HashedColumns
 
     def tables(self) -> Iterator[pa.Table]:
@@ -160,7 +165,7 @@ class LakeFiles:
         for begin, living, rows in row_groups(self.path, self.schema, file, [*names, *self.current]):
             is_counted = living
             for name, value in self.current.items():
-                is_counted = is_counted & (np.asarray(rows.column(name), np.bool_) == value)
+                is_counted = is_counted & np.asarray(pc.fill_null(pc.equal(rows.column(name), value), False), np.bool_)
             yield begin, is_counted, rows
 
 

@@ -32,6 +32,7 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.modes import CURRENT_ROWS, CURRENT_VALUES
 from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.merge.part_merge import part_schema
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -97,10 +98,9 @@ class LakeRows(HashedSide):
         size = sum(file.size for file in snapshot.files)
         spark = spark_job.TASKS_HERE if size <= _SMALL else self.spark
         groups = spark_job.packed(snapshot.files, lambda file: file.size, max(size / _TASKS, 1))
-        current = CURRENT_VALUES[self.mode]
-        tasks: list[HashTask] = [
-            LakeFiles(self.table.path, snapshot.schema, group, current, columns) for group in groups
-        ]
+        schema = part_schema(snapshot.schema, (column.name for column in self.layout.columns))
+        current: dict[str, bool | str] = {**CURRENT_VALUES[self.mode], **self.table.provenance}
+        tasks: list[HashTask] = [LakeFiles(self.table.path, schema, group, current, columns) for group in groups]
         return spark_job.run(spark, tasks, work)
 
 
