@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from spark_jobs.checks.verify.protocol import HASH, HASHED_DIGESTS, Buckets, Keys
+from spark_jobs.checks.verify.protocol import HASH, HASHED_DIGESTS, Buckets, KeySet
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema, from_spark_types
@@ -217,10 +217,10 @@ class HashedSide(ABC):
             buckets.add(part)
         return buckets
 
-    def keys_in(self, buckets: Sequence[int], count: int) -> Keys:
+    def keys_in(self, buckets: Sequence[int], count: int) -> KeySet:
         """The keys in some of the buckets, of which no other column is read."""
         rows = self._rows_in(buckets, HashedColumns.of(self.layout, count).of_keys)
-        return Keys.of(rows.column("key").to_pylist(), np.asarray(rows.column(HASH)))
+        return KeySet.of(rows.column("key").to_pylist(), np.asarray(rows.column(HASH)))
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
         """The rows of some of the buckets, as HASHED_DIGESTS."""

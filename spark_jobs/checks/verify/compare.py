@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.checks.verify.protocol import HASH, Buckets, ComparedSide, Keys, Values
+from spark_jobs.checks.verify.protocol import HASH, Buckets, ComparedSide, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.verified import DifferingRows
@@ -53,7 +53,7 @@ MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 class ServerSide(ComparedSide, Protocol):
     """The server's side."""
 
-    def extra_values_of(self, keys: Keys) -> dict[bytes, list[Values]]: ...
+    def extra_values_of(self, keys: KeySet) -> dict[bytes, list[Values]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class TableComparison(DifferingRows):
     """``source`` and ``lake``: all rows of each side, each counted as it was read."""
     differences: tuple[KeyDifference, ...] = ()
     """The first of them, with their values."""
-    keys: Keys = field(default_factory=Keys)
+    keys: KeySet = field(default_factory=KeySet)
     """All keys that differ for sure."""
     older: int = 0
     """Keys that only the source has, because they are older than the log."""
@@ -170,24 +170,24 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
 
 def _of_few_rows(
     source: ComparedSide, lake: ComparedSide, buckets: Sequence[int], count: int
-) -> tuple[Keys, Collection[bytes]]:
+) -> tuple[KeySet, Collection[bytes]]:
     """All keys in some buckets, and those that the lake lacks: of a few rows the keys alone are looked for."""
     of_source, here = _answers_of_both_sides(
         lambda: source.keys_in(buckets, count), lambda: lake.keys_in(buckets, count)
     )
-    keys = Keys.of(of_source.texts | here.texts, of_source.hashes, here.hashes)
+    keys = KeySet.of(of_source.texts | here.texts, of_source.hashes, here.hashes)
     return keys, of_source.texts - here.texts
 
 
 def _of_many_rows(
     source: ComparedSide, lake: ComparedSide, buckets: Sequence[int], count: int
-) -> tuple[Keys, Collection[bytes]]:
+) -> tuple[KeySet, Collection[bytes]]:
     """The keys in some buckets whose rows have other hashes, and those that the lake lacks."""
     digests = _answers_of_both_sides(lambda: source.digests_in(buckets, count), lambda: lake.digests_in(buckets, count))
     suspected = differing_keys(*digests)
     wanted = pa.array(suspected, pa.binary())
     rows = (table.filter(pc.is_in(table.column("key"), wanted)) for table in digests)
-    keys = Keys.of(suspected, *(np.asarray(table.column(HASH)) for table in rows))
+    keys = KeySet.of(suspected, *(np.asarray(table.column(HASH)) for table in rows))
     return keys, [key for key, difference in suspected.items() if difference.kind == MISSING]
 
 
@@ -199,7 +199,7 @@ def _answers_of_both_sides(source: Callable[[], Answer], lake: Callable[[], Answ
         return reading.result(), here
 
 
-def compare_keys(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, keys: Keys) -> TableComparison:
+def compare_keys(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, keys: KeySet) -> TableComparison:
     """Compares the rows of some keys. since: as in ``compare``. The counts are those of the keys."""
     counts = TableComparison(len(keys), len(keys))
     return _judged(layout, source, lag, since, keys, counts=counts) if keys else counts
@@ -217,7 +217,7 @@ def _judged(
     source: ServerSide,
     lag: Lag,
     since: Position,
-    suspected: Keys,
+    suspected: KeySet,
     *,
     counts: TableComparison,
 ) -> TableComparison:
@@ -227,7 +227,7 @@ def _judged(
     if len(suspected) > _FEW:
         by_digest = compare_in_rounds(suspected, lag, since, lambda keys: _digests_looked_at(source, keys))
         suspected = suspected.only(by_digest.sure)
-    # Keys beyond those that are shown count by what their digests say.
+    # KeySet beyond those that are shown count by what their digests say.
     values, texts = _ValueComparison(layout, source), [*suspected]
     by_value = compare_in_rounds(suspected.only(texts[:_SHOWN]), lag, by_digest.since, values.looked_at)
     sure = [*(by_digest.sure[key] for key in texts[_SHOWN:]), *by_value.sure.values()]
@@ -243,11 +243,11 @@ def _judged(
     )
 
 
-Look = Callable[[Keys], Callable[[ComparedSide], dict[bytes, KeyRowCounts]]]
+Look = Callable[[KeySet], Callable[[ComparedSide], dict[bytes, KeyRowCounts]]]
 """Reads the source's rows of some keys; what it returns tells which of them are unlike those of the lake's side."""
 
 
-def compare_in_rounds(suspected: Keys, lag: Lag, since: Position, look: Look) -> ComparedKeys:
+def compare_in_rounds(suspected: KeySet, lag: Lag, since: Position, look: Look) -> ComparedKeys:
     """Reads keys again, round by round, until each is equal, differs for sure, or has changed in every round."""
     keys, sure, unlike_now = suspected, dict[bytes, KeyRowCounts](), dict[bytes, KeyRowCounts]()
     for _ in range(_ROUNDS if keys else 0):
@@ -283,7 +283,7 @@ def _equal_values(joined: pa.Table, column: str) -> pa.ChunkedArray:
     return pc.equal(joined.column(f"source_{column}"), joined.column(f"lake_{column}"))
 
 
-def _digests_looked_at(source: ComparedSide, keys: Keys) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
+def _digests_looked_at(source: ComparedSide, keys: KeySet) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
     digests = source.digests_of(keys)
     return lambda lake: differing_keys(digests, lake.digests_of(keys))
 
@@ -296,7 +296,7 @@ class _ValueComparison:
         self.source = source
         self.columns: dict[bytes, dict[str, tuple[str | None, str | None]]] = {}
 
-    def looked_at(self, keys: Keys) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
+    def looked_at(self, keys: KeySet) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
         # The server is asked once; the lake is asked again after every round, as it catches up.
         source_values = self.source.values_of(keys)
         extra_value = (

@@ -26,7 +26,7 @@ from spark_jobs.checks.verify.bucket_sums import (
     in_texts,
     session_of_texts,
 )
-from spark_jobs.checks.verify.protocol import DIGESTS, Keys, Values
+from spark_jobs.checks.verify.protocol import DIGESTS, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta.snapshot import snapshot_of
@@ -63,29 +63,29 @@ class LakeRows(HashedSide):
     def count(self) -> int:
         return self.table.read(self.spark, self.version).where(CURRENT_ROWS[self.mode]).count()
 
-    def digests_of(self, keys: Keys) -> pa.Table:
+    def digests_of(self, keys: KeySet) -> pa.Table:
         return self._texts_of(keys, [f"{self.layout.lake_digest} AS digest"]).cast(DIGESTS)
 
-    def values_of(self, keys: Keys) -> dict[bytes, list[Values]]:
+    def values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         listed = [f"{column.lake_value} AS c{at}" for at, column in enumerate(self.layout.columns)]
         by_key: dict[bytes, list[Values]] = {}
         for key, *values in zip(*(column.to_pylist() for column in self._texts_of(keys, listed).columns), strict=True):
             by_key.setdefault(key, []).append(tuple(values))
         return by_key
 
-    def stored_keys(self, keys: Keys) -> pa.Table:
+    def stored_keys(self, keys: KeySet) -> pa.Table:
         """The key's columns and the exact texts of the rows of some keys, as they are stored."""
         rows = self._rows_of(keys)
         texts = in_texts(self.spark, rows, [f"{self.layout.lake_key} AS key"]).column(0)
         names = [*(column.name for column in self.layout.key), RAW]
         return rows.select(names).filter(_is_one_of(texts, keys))
 
-    def _texts_of(self, keys: Keys, listed: Sequence[str]) -> pa.Table:
+    def _texts_of(self, keys: KeySet, listed: Sequence[str]) -> pa.Table:
         """The text of the key, and columns of SQL, of the rows of some keys."""
         answer = in_texts(self.spark, self._rows_of(keys), [f"{self.layout.lake_key} AS key", *listed])
         return answer.filter(_is_one_of(answer.column(0), keys))
 
-    def _rows_of(self, keys: Keys) -> pa.Table:
+    def _rows_of(self, keys: KeySet) -> pa.Table:
         """All rows of some keys, and perhaps of others that have their hashes."""
         columns, hashes = HashedColumns.of(self.layout, 1), keys.hashes
         parts = self._results(columns, lambda task: _rows_with(task, hashes)) if len(hashes) else []
@@ -109,7 +109,7 @@ def _rows_with(task: HashTask, hashes: NDArray[np.uint64]) -> Iterator[pa.Table]
     return task.tables_where(lambda hashed: hashes[np.searchsorted(hashes[:-1], hashed)] == hashed)
 
 
-def _is_one_of(texts: pa.ChunkedArray, keys: Keys) -> pa.ChunkedArray:
+def _is_one_of(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
     return pc.is_in(texts.cast(pa.binary()), pa.array(keys, pa.binary()))
 
 
@@ -122,7 +122,7 @@ class SilverRows:
         self.layout = layout
         _require_columns(table, layout)
 
-    def keys_since(self, since: Position, limit: int) -> Keys | None:
+    def keys_since(self, since: Position, limit: int) -> KeySet | None:
         """The keys that changed at or after a position; None where they are more, or the table was emptied since."""
         rows = self._rows_since(since)
         if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
@@ -132,7 +132,7 @@ class SilverRows:
         keys = listed.dropDuplicates([_KEY]).limit(limit + 1).toArrow()
         if len(keys) > limit:
             return None
-        return Keys.of(keys.column(_KEY).to_pylist(), columns.key_hashes(keys))
+        return KeySet.of(keys.column(_KEY).to_pylist(), columns.key_hashes(keys))
 
     def any_since(self, since: Position) -> bool:
         """True if any row of the table changed at or after a position."""

@@ -22,7 +22,7 @@ Values = tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class KeySet:
     """Keys by their texts, and hashes by which data files are searched for their rows.
 
     hashes: uint64, sorted; those of all keys, and perhaps of others.
@@ -32,10 +32,10 @@ class Keys:
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), compare=False, repr=False)
 
     @classmethod
-    def of(cls, texts: Iterable[bytes], *hashes: NDArray[np.uint64]) -> "Keys":
+    def of(cls, texts: Iterable[bytes], *hashes: NDArray[np.uint64]) -> "KeySet":
         return cls(frozenset(texts), np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes])))
 
-    def only(self, texts: Iterable[bytes]) -> "Keys":
+    def only(self, texts: Iterable[bytes]) -> "KeySet":
         """Some of the keys."""
         return replace(self, texts=self.texts.intersection(texts))
 
@@ -85,7 +85,7 @@ class ComparedSide(Protocol):
         """All rows, over so many buckets."""
         ...
 
-    def keys_in(self, buckets: Sequence[int], count: int) -> Keys:
+    def keys_in(self, buckets: Sequence[int], count: int) -> KeySet:
         """The keys in some of the buckets."""
         ...
 
@@ -93,10 +93,10 @@ class ComparedSide(Protocol):
         """The rows of some of the buckets, as HASHED_DIGESTS; a key stands once for every row of it."""
         ...
 
-    def digests_of(self, keys: Keys) -> pa.Table:
+    def digests_of(self, keys: KeySet) -> pa.Table:
         """The rows of some keys, as DIGESTS."""
         ...
 
-    def values_of(self, keys: Keys) -> dict[bytes, list[Values]]:
+    def values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         """The rows of some keys."""
         ...

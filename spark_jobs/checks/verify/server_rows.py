@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.checks.verify.bucket_sums import RAW, HashedColumns, HashedSide, HashTask, ServerRanges, Work
-from spark_jobs.checks.verify.protocol import DIGESTS, Keys, Values
+from spark_jobs.checks.verify.protocol import DIGESTS, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.engine.jobs import spark_job
 from spark_jobs.errors import SourceError, TableStopped
@@ -141,26 +141,26 @@ class ServerRows(HashedSide):
     def count(self) -> int:
         return self.session.count(self.layout.schema, self.layout.table)
 
-    def digests_of(self, keys: Keys) -> pa.Table:
+    def digests_of(self, keys: KeySet) -> pa.Table:
         listed = f"{self.layout.server_key}, {self.layout.server_digest}"
         return pa.concat_tables([DIGESTS.empty_table(), *(_digests(rows) for rows in self._of(listed, keys))])
 
-    def values_of(self, keys: Keys) -> dict[bytes, list[Values]]:
+    def values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         columns = [column.server_value for column in self.layout.columns]
         return self._values(columns, keys)
 
-    def extra_values_of(self, keys: Keys) -> dict[bytes, list[Values]]:
+    def extra_values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         """Result of each column's extra value, None where it has none."""
         return self._values([column.extra_value or "NULL" for column in self.layout.columns], keys)
 
-    def _values(self, columns: list[str], keys: Keys) -> dict[bytes, list[Values]]:
+    def _values(self, columns: list[str], keys: KeySet) -> dict[bytes, list[Values]]:
         by_key: dict[bytes, list[Values]] = {}
         for rows in self._of(", ".join([self.layout.server_key, *columns]), keys):
             for key, *values in rows:
                 by_key.setdefault(key, []).append(tuple(values))
         return by_key
 
-    def _of(self, listed: str, keys: Keys) -> Iterator[list[tuple[Any, ...]]]:
+    def _of(self, listed: str, keys: KeySet) -> Iterator[list[tuple[Any, ...]]]:
         """Rows of exactly these keys; ``listed`` begins with the key's text."""
         ordered = [*keys]
         for at in range(0, len(ordered), _AT_ONCE):

@@ -10,7 +10,7 @@ from typing import Any
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.compare import KeyDifference
-from spark_jobs.checks.verify.protocol import Keys
+from spark_jobs.checks.verify.protocol import KeySet
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -38,7 +38,7 @@ class FoundKeys:
 
     layout: DigestLayout
     downstream: Table
-    keys: Keys
+    keys: KeySet
 
     @property
     def are_counted(self) -> bool:

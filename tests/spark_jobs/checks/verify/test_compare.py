@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import compare as module
 from spark_jobs.checks.verify.compare import TableComparison, buckets_for, compare
-from spark_jobs.checks.verify.protocol import DIGESTS, HASH, HASHED_DIGESTS, Buckets, Keys, Values
+from spark_jobs.checks.verify.protocol import DIGESTS, HASH, HASHED_DIGESTS, Buckets, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DIGITS, layout
 from spark_jobs.log.position import Position
 
@@ -56,27 +56,27 @@ class CountedRows:
             result.add_rows(np.array([zlib.crc32(text) % count]), np.array([digest]))
         return result
 
-    def keys_in(self, buckets: Sequence[int], count: int) -> Keys:
+    def keys_in(self, buckets: Sequence[int], count: int) -> KeySet:
         rows = self.digests_in(buckets, count)
-        return Keys.of(rows["key"].to_pylist(), np.asarray(rows[HASH]))
+        return KeySet.of(rows["key"].to_pylist(), np.asarray(rows[HASH]))
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
         pairs = [pair for pair in self._digests() if zlib.crc32(pair[0]) % count in buckets]
         hashes = pa.array([zlib.crc32(text) for text, _ in pairs], pa.uint64())
         return self._digest_table(pairs).append_column(HASH, hashes).cast(HASHED_DIGESTS)
 
-    def digests_of(self, keys: Keys) -> pa.Table:
+    def digests_of(self, keys: KeySet) -> pa.Table:
         self.require_hashes(keys)
         return self._digest_table([pair for pair in self._digests() if pair[0] in keys])
 
     def _digest_table(self, pairs: list[tuple[bytes, int]]) -> pa.Table:
         return pa.table([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], schema=DIGESTS)
 
-    def require_hashes(self, keys: Keys) -> None:
+    def require_hashes(self, keys: KeySet) -> None:
         """By which a lake finds rows."""
         assert {zlib.crc32(text) for text in keys} <= {*keys.hashes.tolist()}
 
-    def values_of(self, keys: Keys) -> dict[bytes, list[Values]]:
+    def values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         self.require_hashes(keys)
         all_rows: dict[bytes, list[Values]] = {
             key(id_): [(b"%d" % id_, b"%d" % n)] for id_, n in self.rows.items() if key(id_) in keys

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.bucket_sums import HashedColumns
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
-from spark_jobs.checks.verify.protocol import Buckets, Keys
+from spark_jobs.checks.verify.protocol import Buckets, KeySet
 from spark_jobs.checks.verify.row_digest import DIGITS, DigestLayout, layout
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
@@ -60,7 +60,7 @@ def test_what_is_told_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     expected.add_rows(columns.buckets_of(stored), columns.digests_of(stored))
     assert (buckets.rows.sum(), list(buckets.unlike(expected))) == (rows.count(), [])
     in_lake, absent = columns.key_hashes(stored), np.array([7], np.uint64)
-    digests = rows.digests_of(Keys.of([text_of("a"), text_of("A"), text_of("b")], in_lake, absent))
+    digests = rows.digests_of(KeySet.of([text_of("a"), text_of("A"), text_of("b")], in_lake, absent))
     pairs = sorted(zip(digests["key"].to_pylist(), digests["digest"].to_pylist(), strict=True))
     assert pairs == sorted([(text_of("A"), digest(ROWS[1])), *[(text_of("a"), digest(ROWS[0]))] * 2])
     chosen = {
@@ -69,14 +69,14 @@ def test_what_is_told_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     }
     assert sorted(chain(*chosen.values())) == sorted([text_of(word) for word, _ in ROWS] + [text_of("a")])
     assert [len(texts) for texts in chosen.values()] == [*buckets.rows[buckets.rows > 0]]
-    assert rows.values_of(Keys.of([text_of("A")], in_lake)) == {text_of("A"): [(b"A", None)]}
+    assert rows.values_of(KeySet.of([text_of("A")], in_lake)) == {text_of("A"): [(b"A", None)]}
     hashes = rows.digests_in(range(8), 8)
     assert np.isin(in_lake, np.asarray(hashes["hash"])).all()
     of_a = hashes.filter(pc.equal(hashes["key"], text_of("a")))["hash"]
-    found = rows.stored_keys(Keys.of([text_of("a")], np.asarray(of_a)))
+    found = rows.stored_keys(KeySet.of([text_of("a")], np.asarray(of_a)))
     assert found.to_pylist() == [{"__key": "a", "_raw": None}] * 2
-    assert rows.values_of(Keys.of([text_of("a")], absent)) == {}
-    assert rows.values_of(Keys()) == {}
+    assert rows.values_of(KeySet.of([text_of("a")], absent)) == {}
+    assert rows.values_of(KeySet()) == {}
 
     spark.sql(f"ALTER TABLE {table.sql} ADD COLUMN more INT")
     assert rows.count() == 5

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import server_rows
 from spark_jobs.checks.verify.bucket_sums import HashedColumns
-from spark_jobs.checks.verify.protocol import Buckets, Keys
+from spark_jobs.checks.verify.protocol import Buckets, KeySet
 from spark_jobs.checks.verify.row_digest import DIGITS, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
 from spark_jobs.config.servers import MySQL
@@ -85,12 +85,12 @@ def test_keys_of_buckets_are_those_of_their_rows(rows: ServerRows, spark: SparkS
 
 def test_rows_of_keys(rows: ServerRows) -> None:
     keys = [key(ROWS[7]), key(ROWS[8]), key(("é7", 7, None)), b"1:x5,"]
-    table = rows.digests_of(Keys.of(keys))
+    table = rows.digests_of(KeySet.of(keys))
     assert sorted(table["key"].to_pylist()) == sorted(keys[:2]), "é7 is É7 to the collation, and another key"
     assert sorted(table["digest"].to_pylist()) == sorted(digest(row) for row in ROWS[7:9])
     word, n, note = ROWS[9]
-    assert rows.values_of(Keys.of([key(ROWS[9])])) == {key(ROWS[9]): [(word.encode(), b"%d" % n, str(note).encode())]}
-    assert rows.digests_of(Keys()).num_rows == 0
+    assert rows.values_of(KeySet.of([key(ROWS[9])])) == {key(ROWS[9]): [(word.encode(), b"%d" % n, str(note).encode())]}
+    assert rows.digests_of(KeySet()).num_rows == 0
 
 
 def test_a_table_that_was_altered_meanwhile_is_not_compared(rows: ServerRows, database: Database) -> None:
