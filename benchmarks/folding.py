@@ -57,7 +57,7 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     run_source(spark, pipeline, SOURCE)
     print_progress(f"writing {WINDOWS} windows, {rows:,} rows")
     append_windows(pipeline, rows)
-    _forget(pipeline)
+    read_log(pipeline, oldest=begin_of(2 + WINDOWS * 9 // 10))
     silver = lake_of(pipeline).silver(SOURCE, NAME.schema, NAME.table)
     lines = [_fold_line("as runs left it", spark, pipeline, silver)]
     (entry,) = publication.read(lake_of(pipeline), SOURCE)
@@ -147,15 +147,18 @@ def _window_rows(
     return pa.table({name: pa.array(cells[name]).cast(schema.field(name).type) for name in schema.names})
 
 
-def _forget(pipeline: Pipeline) -> None:
-    """Bronze and ``published`` as they are once all of it was read, and gc has removed nine tenths of the log."""
+def read_log(pipeline: Pipeline, oldest: Position | None = None) -> None:
+    """Bronze and ``published`` as they are once the log of all windows was read.
+
+    oldest: where the log begins that gc has left; None where it has removed none.
+    """
     lake = lake_of(pipeline)
     table, end = lake.bronze(SOURCE), begin_of(2 + WINDOWS)
     head = table.head()
     assert head is not None
     assert head.checkpoint is not None
     commit = BronzeCommit.of(head.checkpoint)
-    next_commit = replace(commit, position=end, batch=new_batch(), oldest=begin_of(2 + WINDOWS * 9 // 10))
+    next_commit = replace(commit, position=end, batch=new_batch(), oldest=oldest or commit.oldest)
     table.append_rows(bronze.ARROW.empty_table(), head, next_commit)
     entries = publication.read(lake, SOURCE)
     silver = lake.silver(SOURCE, NAME.schema, NAME.table).head()

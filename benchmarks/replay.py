@@ -33,6 +33,7 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
         end = head.position
         print_progress(f"writing {folding.WINDOWS} windows, {count:,} rows")
         folding.append_windows(pipeline, count)
+        folding.read_log(pipeline)
         publish(pipeline, folding.SOURCE, merge_source(spark, pipeline, folding.SOURCE))
         silver = lake.silver(folding.SOURCE, folding.NAME.schema, folding.NAME.table)
         log_range = Range(folding.begin_of(1), end)

@@ -156,7 +156,7 @@ def carried_out(spark: SparkSession, lake: Lake, source: Source, planned: Extrac
             return _extracted_nothing(table, planned)
         log.info(
             "%s: reading up to %s, %d bytes in %s",
-            *(source.name, planned.range.stop, planned.bytes, counted(len(planned.parts), "file")),
+            *(source.name, planned.range.stop, planned.bytes, counted(_files(planned), "file")),
         )
         return land(spark, table, planned, source.reading(), began)
 
@@ -214,7 +214,7 @@ def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: Pa
         source=planned.source,
         range=planned.range,
         head=landed.head,
-        files=len(planned.parts),
+        files=_files(planned),
         bytes=planned.bytes,
         **totals.counts(),
         committed_at=_utc(totals.committed_at),
@@ -261,8 +261,13 @@ def _extracted_nothing(table: Table, planned: ExtractionPlan) -> Extracted:
     return Extracted(planned.source, planned.range, head, stretch=planned.stretch)
 
 
+def _files(planned: ExtractionPlan) -> int:
+    """Number of the log's files that are read; one may be read in several parts."""
+    return len({part.file for part in planned.parts})
+
+
 def tasks_for(parts: Sequence[FilePart]) -> int:
-    """A task a file, or several where they are small: a task, and a file of bronze's, cost more than their bytes."""
+    """A task a part, or several where they are small: a task, and a file of bronze's, cost more than their bytes."""
     size = sum(part.stop - part.start for part in parts)
     return min(len(parts), max(_TASKS, size // _A_TASK))
 

@@ -297,7 +297,7 @@ class _Mending:
         batches = [
             self._keys_to_read(batch, keys, table, fields)
             for batch in unlike_keys
-            for keys in _parts(batch.keys, _A_COMMIT)
+            for keys in _parts([*batch.keys], _A_COMMIT)
         ]
         return self._by_keys(table, batches)
 
@@ -306,8 +306,8 @@ class _Mending:
     ) -> WantedKeys:
         """Keys that verify found: the lake's own are read there, the others the server tells."""
         names = [*table.columns.key, "_raw"]
-        rows = LakeRows(self.spark, unlike_keys.downstream, unlike_keys.layout).stored_keys(keys, names)
-        lake_keys = rows.cast(pa.schema([fields.field(name) for name in names]))
+        rows = LakeRows(self.spark, unlike_keys.downstream, unlike_keys.layout).stored_keys(unlike_keys.keys.only(keys))
+        lake_keys = rows.select(names).cast(pa.schema([fields.field(name) for name in names]))
         parts = (WantedRows(in_text(unlike_keys.layout.condition_for(part))) for part in _parts(keys, _A_STATEMENT))
         return WantedKeys(tuple(parts), lake_keys)
 

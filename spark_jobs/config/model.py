@@ -322,7 +322,7 @@ class Spark(Model):
     job_bytes: int | None = Field(None, ge=0)
     """Bytes of log, or of silver's files, from which a layer's work is a job of Spark. Tasks of a smaller one run in
     the process of the run itself, one after the other, and Spark is not started for them. Without it 4 MiB with
-    ``run --follow``, and 0 with other verbs: all work is Spark's."""
+    ``run --follow``, and 0 with other verbs: all work is Spark's, but for ``maintain`` of up to 256 MiB of files."""
     keep: Annotated[Duration, AfterValidator(at_least_a_second)] | None = None
     """Time that Spark stays after a run, for the next one: a server of this user on this machine, which runs of the
     same version, settings and environment attach to; not with ``remote``, or a cluster's address as ``master``. Without

@@ -43,11 +43,14 @@ class Placement:
     slots: int
 
 
-def placement_for(spark: "SparkSession", settings: Spark, size: int) -> Placement:
-    """The place for a job over ``size`` bytes of log or files: a session is started where it is Spark."""
+def placement_for(spark: "SparkSession", settings: Spark, size: int, *, default: int = 0) -> Placement:
+    """The place for a job over ``size`` bytes of log or files: a session is started where it is Spark.
+
+    default: bytes from which a job is Spark's where ``job_bytes`` is not set.
+    """
     from spark_jobs.runtime.spark_session import session_over, slots
 
-    if size < (settings.job_bytes or 0):
+    if size < (default if settings.job_bytes is None else settings.job_bytes):
         return Placement(TASKS_HERE, 1)
     start_session(spark)  # by this thread, where it is a lazy one
     return Placement(session_over(spark, 0), slots(spark))

@@ -57,6 +57,7 @@ class AbsentColumns:
         return AbsentColumns(self.after.take(numbers), self.before.take(numbers))
 
 
+Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 _EXACT, _AT = "\0exact", "\0at"
 """Columns of the exact texts of a key that its columns do not hold, null for nearly every row, and of a row's position;
 gone when reduced. No column of a server has a zero byte in its name."""
@@ -161,8 +162,12 @@ def first_and_last_rows(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     Both stay, since a task's slices need not lie next to each other in the log: what another task holds may be first
     of all, last of all, or between. One row a key is left when all are reduced together (``one_row_per_key``).
     """
-    first, last = _ends(rows, key)
-    return pa.concat_tables([first, last])
+    ends, first_rows, last_rows = _ends(rows, key)
+    if len(ends) == len(rows):  # no key twice
+        return rows
+    before = first_rows[first_rows != last_rows]
+    first = _with(rows.take(pa.array(before)), {"_changes": _constant(0, pa.int64(), len(before))})
+    return pa.concat_tables([first, _last(rows, ends, last_rows)])
 
 
 def one_row_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -170,19 +175,20 @@ def one_row_per_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
     They are in the order of the key, so that a reader of few keys needs few row groups of the file they become.
     """
-    first, last = _ends(rows, key, is_final=True)
-    return _with(last, {"_existed": first.column("_existed")})
+    ends, first_rows, last_rows = _ends(rows, key, is_final=True)
+    return _with(_last(rows, ends, last_rows), {"_existed": rows.column("_existed").take(pa.array(first_rows))})
 
 
 def sorted_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The rows in the order of their key's columns."""
-    return rows.take(pc.sort_indices(rows.select(list(key)), sort_keys=[(name, "ascending") for name in key]))
+    order = pc.sort_indices(rows.select(list(key)), sort_keys=[(name, "ascending") for name in key])
+    return rows if np.array_equal(order, np.arange(len(rows))) else rows.take(order)
 
 
-def _ends(rows: pa.Table, key: Sequence[str], *, is_final: bool = False) -> tuple[pa.Table, pa.Table]:
-    """First and last rows of each window and key.
+def _ends(rows: pa.Table, key: Sequence[str], *, is_final: bool = False) -> tuple[pa.Table, Numbers, Numbers]:
+    """Of each window and key the sums of its rows, and the numbers of the first and the last.
 
-    is_final: row by row, also where one is both, in the order of the key.
+    is_final: in the order of the key.
     """
     order = position_order(rows)
     ranks = np.empty(len(rows), np.int64)
@@ -190,11 +196,13 @@ def _ends(rows: pa.Table, key: Sequence[str], *, is_final: bool = False) -> tupl
     ends = _aggregated(rows, key, ranks)
     ends = sorted_by_key(ends, key) if is_final else ends
     first_rows, last_rows = (order[ends.column(f"{_AT}_{end}").to_numpy()] for end in ("min", "max"))
+    return ends, first_rows, last_rows
+
+
+def _last(rows: pa.Table, ends: pa.Table, last_rows: Numbers) -> pa.Table:
+    """Last rows, with the sums of all."""
     last = rows.take(pa.array(last_rows))
-    last = _with(last, {"_changes": ends.column("_changes_sum"), "_micros": ends.column("_micros_max")})
-    before = first_rows if is_final else first_rows[first_rows != last_rows]
-    first = _with(rows.take(pa.array(before)), {"_changes": _constant(0, pa.int64(), len(before))})
-    return first, last
+    return _with(last, {"_changes": ends.column("_changes_sum"), "_micros": ends.column("_micros_max")})
 
 
 def by_position(rows: pa.Table) -> pa.Table:
@@ -202,7 +210,7 @@ def by_position(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(position_order(rows)))
 
 
-def position_order(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def position_order(rows: pa.Table) -> Numbers:
     """The row numbers in the order of ``_position``."""
     position = rows.column("_position").combine_chunks()
     fields = [position.field(name).to_numpy(zero_copy_only=False) for name in _ORDER]
@@ -210,7 +218,7 @@ def position_order(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]
     return np.lexsort(differing) if differing else np.arange(len(rows))
 
 
-def _aggregated(rows: pa.Table, key: Sequence[str], ranks: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Table:
+def _aggregated(rows: pa.Table, key: Sequence[str], ranks: Numbers) -> pa.Table:
     """Of each window and key the least and the greatest rank, its changes and its latest time.
 
     Columns that are the same in all rows tell no keys apart, and are left out: mostly the window and the exact texts.

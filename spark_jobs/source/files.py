@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from spark_jobs.source.protocol import (
     LogFile,
     PartReader,
     Switch,
-    last_boundary,
+    boundaries,
     require_contiguous,
     require_whole,
 )
@@ -58,17 +58,17 @@ class Files:
             require_contiguous(self.name, [file.name for file in files])
             if held and (held.file, held.offset) == (files[-1].name, files[-1].size):
                 return Log(self.name, tuple(files), Position(held.file, held.offset))
-            end = self._complete_until(files[-1])
-            if not end and len(files) > 1:  # just being started: the log ends with the file before
+            offsets = self._boundaries(files[-1])
+            if not offsets[-1] and len(files) > 1:  # just being started: the log ends with the file before
                 files.pop()
-                end = self._complete_until(files[-1])
-            last = files[-1]
+                offsets = self._boundaries(files[-1])
+            last, end = replace(files[-1], boundaries=offsets), offsets[-1]
             if not end:
                 raise Truncated(
                     f"{self.name}: {last.name}: the file ends inside its head, at byte {last.size}; "
                     "it is cut, or just being begun"
                 )
-            return Log(self.name, tuple(files), Position(last.name, end))
+            return Log(self.name, (*files[:-1], last), Position(last.name, end))
 
     def reading(self) -> PartReader:
         return FileReading(self.directory)
@@ -123,17 +123,18 @@ class Files:
             raise SourceError(f"{self.name}: {self.directory} holds several logs ({listed}); give each its own folder")
         return indexed[0]
 
-    def _complete_until(self, file: LogFile) -> int:
-        """Offset where the last complete transaction of a file ends, 0 without a head.
+    def _boundaries(self, file: LogFile) -> tuple[int, ...]:
+        """Offsets where transactions of a file end, the last of them at least; 0 without a head.
 
-        Only a file in use may continue after that.
+        Only a file in use may continue after the last.
         """
         path = self.directory / file.name
-        complete = _boundary(self.directory, file, path.stat().st_mtime_ns)
+        offsets = _boundaries(self.directory, file, path.stat().st_mtime_ns)
+        complete = offsets[-1]
         if FIRST_EVENT <= complete < file.size and not _in_use(path):
             with about(self.name):
                 require_whole(FileReading(self.directory), FilePart(file.name, 0, file.size))
-        return complete
+        return offsets
 
 
 @dataclass(frozen=True)
@@ -166,9 +167,9 @@ class FileReading:
 
 
 @lru_cache(64)  # a sensor asks every half minute, and a file is up to a GiB
-def _boundary(directory: Path, file: LogFile, _modified: int) -> int:
-    """End of the last complete transaction of a file that is as large, and was modified when, as is given here."""
-    return last_boundary(FileReading(directory), FilePart(file.name, 0, file.size))
+def _boundaries(directory: Path, file: LogFile, _modified: int) -> tuple[int, ...]:
+    """Ends of transactions of a file that is as large, and was modified when, as is given here."""
+    return boundaries(FileReading(directory), FilePart(file.name, 0, file.size))
 
 
 @contextmanager

@@ -19,13 +19,8 @@ from spark_jobs.errors import SourceError, Truncated
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 
-
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """One binlog file as its source lists it; ``size`` in bytes."""
-
-    name: str
-    size: int
+PART_BYTES = 24 << 20
+"""Bytes of a part at least, where a file is read in several: each becomes a data file of bronze."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +30,26 @@ class FilePart:
     file: str
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One binlog file as its source lists it; ``size`` in bytes.
+
+    boundaries: some offsets where transactions end, between which several tasks read it; none where nobody has looked.
+    """
+
+    name: str
+    size: int
+    boundaries: tuple[int, ...] = ()
+
+    def parts(self, start: int, stop: int) -> list[FilePart]:
+        """The bytes between two boundaries, cut at others into parts of some size."""
+        cuts = [start]
+        for boundary in self.boundaries:
+            if boundary - cuts[-1] >= PART_BYTES and stop - boundary >= PART_BYTES:
+                cuts.append(boundary)
+        return [FilePart(self.name, *part) for part in pairwise([*cuts, stop])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +87,7 @@ class Log:
             begin = start.offset if file.name == start.file else 0
             stop = self.end.offset if file.name == self.end.file else file.size
             if start.number <= file_number(file.name) <= self.end.number and begin < stop:
-                parts.append(FilePart(file.name, begin if begin > FIRST_EVENT else 0, stop))
+                parts += file.parts(begin if begin > FIRST_EVENT else 0, stop)
         return parts
 
     def bytes_from(self, start: Position) -> int:
@@ -159,22 +174,33 @@ def last_boundary(reading: PartReader, part: FilePart) -> int:
 
     Raises DecodeError, SourceError.
     """
-    return _read_whole(reading, part).complete
+    return boundaries(reading, part)[-1]
+
+
+def boundaries(reading: PartReader, part: FilePart) -> tuple[int, ...]:
+    """Offsets where transactions of a part end: one for each chunk that it is read in, and the last one.
+
+    Raises DecodeError, SourceError.
+    """
+    slicer, offsets = _read_whole(reading, part)
+    return (*offsets, slicer.complete)
 
 
 def require_whole(reading: PartReader, part: FilePart) -> None:
     """Raises Truncated where a part ends inside an event or a transaction, with the place of both."""
-    if cut := _read_whole(reading, part).cut():
+    if cut := _read_whole(reading, part)[0].cut():
         raise Truncated(cut)
 
 
-def _read_whole(reading: PartReader, part: FilePart) -> Slicer:
+def _read_whole(reading: PartReader, part: FilePart) -> tuple[Slicer, list[int]]:
+    """What has read a part, and the boundaries that it had reached behind each chunk."""
     format_, chunks = reading(part)
-    slicer = Slicer(part.file, part.start, format_)
+    slicer, offsets = Slicer(part.file, part.start, format_), list[int]()
     for chunk in chunks:
         deque(slicer.feed(chunk), maxlen=0)
+        offsets.append(slicer.complete)
     deque(slicer.finish(), maxlen=0)
-    return slicer
+    return slicer, offsets
 
 
 def require_boundary(source: Source, position: Position) -> None:

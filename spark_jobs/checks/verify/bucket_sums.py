@@ -14,16 +14,18 @@ bytes. Hashes are added, not joined by XOR: of a row that stands twice both woul
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from spark_jobs.checks.verify.protocol import DIGESTS, Buckets
+from spark_jobs.checks.verify.protocol import HASH, HASHED_DIGESTS, Buckets, KeySet
 from spark_jobs.checks.verify.row_digest import DigestLayout
+from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema, from_spark_types
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.delta.value_hash import hashes_of
@@ -56,6 +58,15 @@ class HashedColumns:
         schema = from_spark_types(types, column_mapping=False).arrow(physical=False)
         return cls(schema, tuple(column.name for column in layout.key), buckets)
 
+    @property
+    def of_keys(self) -> "HashedColumns":
+        """The same of the key alone."""
+        return replace(self, schema=pa.schema([self.schema.field(name) for name in (*self.key, RAW)]))
+
+    def key_hashes(self, rows: pa.Table) -> NDArray[np.uint64]:
+        """The hash of each row's key. rows: with at least the key's columns, of any types, and the exact texts."""
+        return hashes(self.of_keys.converted(rows), self.key)
+
     def buckets_of(self, rows: pa.Table) -> NDArray[np.int64]:
         """The bucket of each row."""
         return (hashes(rows, self.key) % np.uint64(self.buckets)).astype(np.int64)
@@ -78,6 +89,10 @@ def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return values
 
 
+IsWanted = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
+"""Mask of the rows that are wanted, by the hashes of their keys."""
+
+
 class HashTask(Protocol):
     """Rows of one side that a task reads."""
 
@@ -85,7 +100,11 @@ class HashTask(Protocol):
     def columns(self) -> HashedColumns: ...
 
     def tables(self) -> Iterator[pa.Table]:
-        """The rows in pieces, with the columns of the schema and perhaps of other types."""
+        """The rows in pieces, in the schema's types."""
+        ...
+
+    def tables_where(self, is_wanted: IsWanted) -> Iterator[pa.Table]:
+        """The same of some rows."""
         ...
 
 
@@ -101,35 +120,60 @@ class ServerRanges:
         """Raises SourceError, and what the decoder raises."""
         for part in self.parts:
             for changes in self.selecting.read(part):
-                yield pa.Table.from_batches([changes.with_exact_texts()])
+                yield self.columns.converted(pa.Table.from_batches([changes.with_exact_texts()]))
+
+    def tables_where(self, is_wanted: IsWanted) -> Iterator[pa.Table]:
+        """Raises as ``tables``."""
+        for rows in self.tables():
+            yield rows.filter(pa.array(is_wanted(hashes(rows, self.columns.key))))
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFiles:
-    """Data files of a table of the lake. current: values of columns in the rows that count."""
+    """Data files of a table of the lake.
+
+    current: values of columns in the rows that count: those that the source has now, and of a table of several parts
+    those of one.
+    """
 
     path: str
     schema: TableSchema
     files: tuple[DataFile, ...]
-    current: Mapping[str, bool]
+    current: Mapping[str, bool | str]
     columns: HashedColumns
 
     def tables(self) -> Iterator[pa.Table]:
         """Raises LakeError."""
-        names = [*self.columns.schema.names, *self.current]
         for file in self.files:
-            for _, living, rows in row_groups(self.path, self.schema, file, names):
-                is_counted = living
-                for name, value in self.current.items():
-                    is_counted = is_counted & (np.asarray(rows.column(name), np.bool_) == value)
-                yield rows.filter(pa.array(is_counted))
+            for _, is_counted, rows in self._row_groups(file, self.columns.schema.names):
+                yield self.columns.converted(rows.filter(pa.array(is_counted)))
+
+    def tables_where(self, is_wanted: IsWanted) -> Iterator[pa.Table]:
+        """Raises LakeError. Of a row group without such a row only the key is read."""
+        names = self.columns.schema.names
+        for file in self.files:
+            numbers = [np.zeros(0, np.int64)]
+            for begin, is_counted, rows in self._row_groups(file, [*self.columns.key, RAW]):
+                is_chosen = is_counted & is_wanted(self.columns.key_hashes(rows))
+                numbers.append(begin + np.flatnonzero(is_chosen))
+            found = np.concatenate(numbers)
+            if len(found):
+                yield self.columns.converted(data_files.read_rows(self.path, file, found, names, self.schema))
+
+    def _row_groups(self, file: DataFile, names: Sequence[str]) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
+        """Row groups of a file: the first row's number, which rows count, and all."""
+        for begin, living, rows in row_groups(self.path, self.schema, file, [*names, *self.current]):
+            is_counted = living
+            for name, value in self.current.items():
+                is_counted = is_counted & np.asarray(pc.fill_null(pc.equal(rows.column(name), value), False), np.bool_)
+            yield begin, is_counted, rows
 
 
 def sums(task: HashTask) -> Iterator[Buckets]:
     """The sums of a task's rows."""
     columns = task.columns
     result = Buckets.empty(columns.buckets)
-    for rows in map(columns.converted, task.tables()):
+    for rows in task.tables():
         result.add_rows(columns.buckets_of(rows), columns.digests_of(rows))
     yield result
 
@@ -147,9 +191,7 @@ def bucket_rows(work: BucketRowsTask) -> Iterator[pa.Table]:
     columns = work.task.columns
     is_chosen = np.zeros(columns.buckets, np.bool_)
     is_chosen[list(work.buckets)] = True
-    for table in work.task.tables():
-        rows = columns.converted(table)
-        rows = rows.filter(pa.array(is_chosen[columns.buckets_of(rows)]))
+    for rows in work.task.tables_where(lambda hashed: is_chosen[hashed % np.uint64(columns.buckets)]):
         if len(rows):
             yield rows.select([*columns.key, RAW]).append_column(DIGEST, pa.array(columns.digests_of(rows)))
 
@@ -175,16 +217,30 @@ class HashedSide(ABC):
             buckets.add(part)
         return buckets
 
+    def keys_in(self, buckets: Sequence[int], count: int) -> KeySet:
+        """The keys in some of the buckets, of which no other column is read."""
+        rows = self._rows_in(buckets, HashedColumns.of(self.layout, count).of_keys)
+        return KeySet.of(rows.column("key").to_pylist(), np.asarray(rows.column(HASH)))
+
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        """The rows of some of the buckets, as DIGESTS, with their hashes: Spark's SQL makes the texts of their keys."""
-        chosen, columns = tuple(buckets), HashedColumns.of(self.layout, count)
+        """The rows of some of the buckets, as HASHED_DIGESTS."""
+        return self._rows_in(buckets, HashedColumns.of(self.layout, count))
+
+    def _rows_in(self, buckets: Sequence[int], columns: HashedColumns) -> pa.Table:
+        """The same, of the columns' digests: Spark's SQL makes the texts of their keys."""
+        chosen = tuple(buckets)
         parts = [*self._results(columns, lambda task: bucket_rows(BucketRowsTask(task, chosen)))]
         if not parts:
-            return DIGESTS.empty_table()
+            return HASHED_DIGESTS.empty_table()
         rows = pa.concat_tables(parts, promote_options="permissive")
-        session = session_of_texts(self.spark, rows.nbytes)
-        keys = session.createDataFrame(rows).selectExpr(f"{self.layout.lake_key} AS key", DIGEST)
-        return keys.toArrow().cast(DIGESTS)
+        rows = rows.append_column(HASH, pa.array(columns.key_hashes(rows).view(np.int64)))  # Spark's are signed
+        texts = in_texts(self.spark, rows, [f"{self.layout.lake_key} AS key", DIGEST, HASH])
+        return texts.set_column(2, HASH, pa.array(np.asarray(texts.column(HASH)).view(np.uint64))).cast(HASHED_DIGESTS)
+
+
+def in_texts(spark: SparkSession, rows: pa.Table, listed: Sequence[str]) -> pa.Table:
+    """Rows as columns of Spark's SQL over them."""
+    return session_of_texts(spark, rows.nbytes).createDataFrame(rows).selectExpr(*listed).toArrow()
 
 
 def session_of_texts(spark: SparkSession, size: int) -> SparkSession:

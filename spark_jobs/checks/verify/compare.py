@@ -12,7 +12,7 @@ logs a transaction a moment before others can see it.)
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.checks.verify.protocol import Buckets, ComparedSide, Values
+from spark_jobs.checks.verify.protocol import HASH, Buckets, ComparedSide, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.verified import DifferingRows
@@ -29,14 +29,17 @@ from spark_jobs.operations.observation.verified import DifferingRows
 log = logging.getLogger(__name__)
 
 _ROUNDS = 6
-_BUCKET = 1_000
-"""Rows that are meant to lie in a bucket."""
-_FEWEST, _MOST = 64, 8_192
+_BUCKET = 150
+"""Rows that are meant to lie in a bucket: of ten that differ fewer keys than ``_FEW``."""
+_FEWEST, _MOST = 64, 65_536
 """Buckets of a table."""
 _LOOKED_INTO = 1_000_000
 """Rows of differing buckets that are compared one by one; more are counted by bucket."""
 READ_AGAIN = 100_000
 """Keys that are suspected, or have changed, and are read one by one."""
+_FEW_ROWS = 50_000
+"""Rows of differing buckets whose keys alone are looked for, and then read again, without digests of all before; twice
+as many, where the sides have no key in common, are no more than READ_AGAIN."""
 _FEW = 2_000
 """Suspected keys whose values are read at once, without comparing digests before."""
 _SHOWN = 10_000
@@ -50,7 +53,7 @@ MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 class ServerSide(ComparedSide, Protocol):
     """The server's side."""
 
-    def extra_values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]: ...
+    def extra_values_of(self, keys: KeySet) -> dict[bytes, list[Values]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,8 @@ class TableComparison(DifferingRows):
     """``source`` and ``lake``: all rows of each side, each counted as it was read."""
     differences: tuple[KeyDifference, ...] = ()
     """The first of them, with their values."""
-    keys: tuple[bytes, ...] = ()
-    """The texts of all keys that differ for sure."""
+    keys: KeySet = field(default_factory=KeySet)
+    """All keys that differ for sure."""
     older: int = 0
     """Keys that only the source has, because they are older than the log."""
     changing: int = 0
@@ -154,17 +157,38 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
         return counts
     looked_at = _bounded(differing, source_buckets, here)
     log.info("%s: %d of %d buckets differ; looking into %d", layout, len(differing), buckets, len(looked_at))
-    digests = _answers_of_both_sides(
-        lambda: source.digests_in(looked_at, buckets), lambda: lake.digests_in(looked_at, buckets)
-    )
-    suspected = differing_keys(*digests)
-    older = lag.older([key for key, difference in suspected.items() if difference.kind == MISSING])
+    rows = np.maximum(source_buckets.rows, here.rows)
+    narrowed = _of_few_rows if int(rows[looked_at].sum()) <= _FEW_ROWS else _of_many_rows
+    suspected, missing = narrowed(source, lake, looked_at, buckets)
+    older = lag.older(missing)
     open_ = [key for key in suspected if key not in older]
-    unread_buckets = np.setdiff1d(differing, looked_at)
-    unread = len(open_[READ_AGAIN:]) + int(np.maximum(source_buckets.rows, here.rows)[unread_buckets].sum())
-    log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:READ_AGAIN]))
+    unread = len(open_[READ_AGAIN:]) + int(rows[np.setdiff1d(differing, looked_at)].sum())
+    log.info("%s: %d keys may differ; reading them again", layout, len(open_[:READ_AGAIN]))
     counted = replace(counts, unread=unread, older=len(older))
-    return _judged(layout, source, lag, since, open_[:READ_AGAIN], counts=counted)
+    return _judged(layout, source, lag, since, suspected.only(open_[:READ_AGAIN]), counts=counted)
+
+
+def _of_few_rows(
+    source: ComparedSide, lake: ComparedSide, buckets: Sequence[int], count: int
+) -> tuple[KeySet, Collection[bytes]]:
+    """All keys in some buckets, and those that the lake lacks: of a few rows the keys alone are looked for."""
+    of_source, here = _answers_of_both_sides(
+        lambda: source.keys_in(buckets, count), lambda: lake.keys_in(buckets, count)
+    )
+    keys = KeySet.of(of_source.texts | here.texts, of_source.hashes, here.hashes)
+    return keys, of_source.texts - here.texts
+
+
+def _of_many_rows(
+    source: ComparedSide, lake: ComparedSide, buckets: Sequence[int], count: int
+) -> tuple[KeySet, Collection[bytes]]:
+    """The keys in some buckets whose rows have other hashes, and those that the lake lacks."""
+    digests = _answers_of_both_sides(lambda: source.digests_in(buckets, count), lambda: lake.digests_in(buckets, count))
+    suspected = differing_keys(*digests)
+    wanted = pa.array(suspected, pa.binary())
+    rows = (table.filter(pc.is_in(table.column("key"), wanted)) for table in digests)
+    keys = KeySet.of(suspected, *(np.asarray(table.column(HASH)) for table in rows))
+    return keys, [key for key, difference in suspected.items() if difference.kind == MISSING]
 
 
 def _answers_of_both_sides(source: Callable[[], Answer], lake: Callable[[], Answer]) -> tuple[Answer, Answer]:
@@ -175,12 +199,10 @@ def _answers_of_both_sides(source: Callable[[], Answer], lake: Callable[[], Answ
         return reading.result(), here
 
 
-def compare_keys(
-    layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, keys: Collection[bytes]
-) -> TableComparison:
+def compare_keys(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, keys: KeySet) -> TableComparison:
     """Compares the rows of some keys. since: as in ``compare``. The counts are those of the keys."""
     counts = TableComparison(len(keys), len(keys))
-    return _judged(layout, source, lag, since, sorted(keys), counts=counts) if keys else counts
+    return _judged(layout, source, lag, since, keys, counts=counts) if keys else counts
 
 
 def _bounded(differing: np.ndarray, source_buckets: Buckets, here: Buckets) -> list[int]:
@@ -195,7 +217,7 @@ def _judged(
     source: ServerSide,
     lag: Lag,
     since: Position,
-    suspected: list[bytes],
+    suspected: KeySet,
     *,
     counts: TableComparison,
 ) -> TableComparison:
@@ -204,11 +226,11 @@ def _judged(
     by_digest = ComparedKeys({}, {}, since)
     if len(suspected) > _FEW:
         by_digest = compare_in_rounds(suspected, lag, since, lambda keys: _digests_looked_at(source, keys))
-        suspected = sorted(by_digest.sure)
-    # Keys beyond those that are shown count by what their digests say.
-    values = _ValueComparison(layout, source)
-    by_value = compare_in_rounds(suspected[:_SHOWN], lag, by_digest.since, values.looked_at)
-    sure = [*(by_digest.sure[key] for key in suspected[_SHOWN:]), *by_value.sure.values()]
+        suspected = suspected.only(by_digest.sure)
+    # KeySet beyond those that are shown count by what their digests say.
+    values, texts = _ValueComparison(layout, source), [*suspected]
+    by_value = compare_in_rounds(suspected.only(texts[:_SHOWN]), lag, by_digest.since, values.looked_at)
+    sure = [*(by_digest.sure[key] for key in texts[_SHOWN:]), *by_value.sure.values()]
     kinds = Counter(difference.kind for difference in sure)
     return replace(
         counts,
@@ -216,18 +238,18 @@ def _judged(
         extra=kinds[EXTRA],
         different=kinds[DIFFERENT],
         differences=tuple(values.difference(difference) for _, difference in sorted(by_value.sure.items())),
-        keys=tuple(sorted(difference.key for difference in sure)),
+        keys=suspected.only(difference.key for difference in sure),
         changing=len(by_digest.moving) + len(by_value.moving),
     )
 
 
-Look = Callable[[Collection[bytes]], Callable[[ComparedSide], dict[bytes, KeyRowCounts]]]
+Look = Callable[[KeySet], Callable[[ComparedSide], dict[bytes, KeyRowCounts]]]
 """Reads the source's rows of some keys; what it returns tells which of them are unlike those of the lake's side."""
 
 
-def compare_in_rounds(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) -> ComparedKeys:
+def compare_in_rounds(suspected: KeySet, lag: Lag, since: Position, look: Look) -> ComparedKeys:
     """Reads keys again, round by round, until each is equal, differs for sure, or has changed in every round."""
-    keys, sure, unlike_now = set(suspected), dict[bytes, KeyRowCounts](), dict[bytes, KeyRowCounts]()
+    keys, sure, unlike_now = suspected, dict[bytes, KeyRowCounts](), dict[bytes, KeyRowCounts]()
     for _ in range(_ROUNDS if keys else 0):
         position = lag.end()
         against = look(keys)
@@ -235,7 +257,7 @@ def compare_in_rounds(suspected: Collection[bytes], lag: Lag, since: Position, l
         moved = lag.changed_since(unlike_now, since) if unlike_now else set()
         log.debug("of %d keys %d differ, %d of them changed meanwhile", len(keys), len(unlike_now), len(moved))
         sure |= {key: difference for key, difference in unlike_now.items() if key not in moved}
-        keys, since = set(unlike_now) & moved, position
+        keys, since = keys.only(unlike_now.keys() & moved), position
         if not keys:
             break
     return ComparedKeys(sure, {key: unlike_now[key] for key in keys}, since)
@@ -261,9 +283,7 @@ def _equal_values(joined: pa.Table, column: str) -> pa.ChunkedArray:
     return pc.equal(joined.column(f"source_{column}"), joined.column(f"lake_{column}"))
 
 
-def _digests_looked_at(
-    source: ComparedSide, keys: Collection[bytes]
-) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
+def _digests_looked_at(source: ComparedSide, keys: KeySet) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
     digests = source.digests_of(keys)
     return lambda lake: differing_keys(digests, lake.digests_of(keys))
 
@@ -276,7 +296,7 @@ class _ValueComparison:
         self.source = source
         self.columns: dict[bytes, dict[str, tuple[str | None, str | None]]] = {}
 
-    def looked_at(self, keys: Collection[bytes]) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
+    def looked_at(self, keys: KeySet) -> Callable[[ComparedSide], dict[bytes, KeyRowCounts]]:
         # The server is asked once; the lake is asked again after every round, as it catches up.
         source_values = self.source.values_of(keys)
         extra_value = (

@@ -1,31 +1,38 @@
 """A table's rows as the lake has them: hashes by bucket, digests by key, and values of single rows.
 
-Put here: what is asked of Spark. Not here: how rows are hashed (bucket_sums.py) or become text (row_digest.py).
+Put here: what is asked of the lake. Not here: how rows are hashed (bucket_sums.py) or become text (row_digest.py).
 
-No value becomes a Python object but those of rows that differ.
+Rows of given keys are found by the hashes of these in the key's columns, and become text by Spark's SQL alone: no other
+row does.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.checks.verify.bucket_sums import (
+    RAW,
     HashedColumns,
     HashedSide,
     HashTask,
     LakeFiles,
     Work,
+    in_texts,
     session_of_texts,
 )
-from spark_jobs.checks.verify.protocol import DIGESTS, Values
+from spark_jobs.checks.verify.protocol import DIGESTS, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.modes import CURRENT_ROWS, CURRENT_VALUES
 from spark_jobs.engine.jobs import spark_job
+from spark_jobs.engine.merge.part_merge import part_schema
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -55,28 +62,35 @@ class LakeRows(HashedSide):
         _require_columns(table, layout)
 
     def count(self) -> int:
-        return self._compared_rows().count()
+        return self.table.read(self.spark, self.version).where(CURRENT_ROWS[self.mode]).count()
 
-    def digests_of(self, keys: Collection[bytes]) -> pa.Table:
-        return self._digests(self._having(self._compared_rows(), keys))
+    def digests_of(self, keys: KeySet) -> pa.Table:
+        return self._texts_of(keys, [f"{self.layout.lake_digest} AS digest"]).cast(DIGESTS)
 
-    def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+    def values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         listed = [f"{column.lake_value} AS c{at}" for at, column in enumerate(self.layout.columns)]
-        answer = (
-            self._having(self._compared_rows(), keys).selectExpr(f"{self.layout.lake_key} AS key", *listed).toArrow()
-        )
         by_key: dict[bytes, list[Values]] = {}
-        for key, *values in zip(*(column.to_pylist() for column in answer.columns), strict=True):
+        for key, *values in zip(*(column.to_pylist() for column in self._texts_of(keys, listed).columns), strict=True):
             by_key.setdefault(key, []).append(tuple(values))
         return by_key
 
-    def stored_keys(self, keys: Collection[bytes], names: Sequence[str]) -> pa.Table:
-        """Columns of the rows of some keys, as they are stored."""
-        rows = self._having(self._compared_rows(), keys).selectExpr(*map(identifier, names))
-        return self.table.collect_arrow(rows)
+    def stored_keys(self, keys: KeySet) -> pa.Table:
+        """The key's columns and the exact texts of the rows of some keys, as they are stored."""
+        rows = self._rows_of(keys)
+        texts = in_texts(self.spark, rows, [f"{self.layout.lake_key} AS key"]).column(0)
+        names = [*(column.name for column in self.layout.key), RAW]
+        return rows.select(names).filter(_is_one_of(texts, keys))
 
-    def _compared_rows(self) -> DataFrame:
-        return self.table.read(self.spark, self.version).where(CURRENT_ROWS[self.mode])
+    def _texts_of(self, keys: KeySet, listed: Sequence[str]) -> pa.Table:
+        """The text of the key, and columns of SQL, of the rows of some keys."""
+        answer = in_texts(self.spark, self._rows_of(keys), [f"{self.layout.lake_key} AS key", *listed])
+        return answer.filter(_is_one_of(answer.column(0), keys))
+
+    def _rows_of(self, keys: KeySet) -> pa.Table:
+        """All rows of some keys, and perhaps of others that have their hashes."""
+        columns, hashes = HashedColumns.of(self.layout, 1), keys.hashes
+        parts = self._results(columns, lambda task: _rows_with(task, hashes)) if len(hashes) else []
+        return pa.concat_tables([columns.schema.empty_table(), *parts], promote_options="permissive")
 
     def _results(self, columns: HashedColumns, work: Work) -> list[Any]:
         """What tasks make of the rows in the table's files."""
@@ -85,18 +99,19 @@ class LakeRows(HashedSide):
         size = sum(file.size for file in snapshot.files)
         spark = TASKS_HERE if size <= _SMALL else self.spark
         groups = spark_job.packed(snapshot.files, lambda file: file.size, max(size / _TASKS, 1))
-        current = CURRENT_VALUES[self.mode]
-        tasks: list[HashTask] = [
-            LakeFiles(self.table.path, snapshot.schema, group, current, columns) for group in groups
-        ]
+        schema = part_schema(snapshot.schema, (column.name for column in self.layout.columns))
+        current: dict[str, bool | str] = {**CURRENT_VALUES[self.mode], **self.table.provenance}
+        tasks: list[HashTask] = [LakeFiles(self.table.path, schema, group, current, columns) for group in groups]
         return spark_job.run(spark, tasks, work)
 
-    def _digests(self, rows: DataFrame) -> pa.Table:
-        listed = rows.selectExpr(f"{self.layout.lake_key} AS key", f"{self.layout.lake_digest} AS digest")
-        return listed.toArrow().cast(DIGESTS)
 
-    def _having(self, rows: DataFrame, keys: Collection[bytes]) -> DataFrame:
-        return having(self.spark, rows, self.layout, keys)
+def _rows_with(task: HashTask, hashes: NDArray[np.uint64]) -> Iterator[pa.Table]:
+    """The rows of a task whose keys have some hashes."""
+    return task.tables_where(lambda hashed: hashes[np.searchsorted(hashes[:-1], hashed)] == hashed)
+
+
+def _is_one_of(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
+    return pc.is_in(texts.cast(pa.binary()), pa.array(keys, pa.binary()))
 
 
 class SilverRows:
@@ -108,13 +123,17 @@ class SilverRows:
         self.layout = layout
         _require_columns(table, layout)
 
-    def keys_since(self, since: Position, limit: int) -> set[bytes] | None:
+    def keys_since(self, since: Position, limit: int) -> KeySet | None:
         """The keys that changed at or after a position; None where they are more, or the table was emptied since."""
         rows = self._rows_since(since)
         if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
             return None
-        keys = rows.selectExpr(f"{self.layout.lake_key} AS key").distinct().limit(limit + 1).toArrow()
-        return set(keys.column(0).to_pylist()) if len(keys) <= limit else None
+        columns = HashedColumns.of(self.layout, 1)
+        listed = rows.selectExpr(f"{self.layout.lake_key} AS {_KEY}", *map(identifier, [*columns.key, RAW]))
+        keys = listed.dropDuplicates([_KEY]).limit(limit + 1).toArrow()
+        if len(keys) > limit:
+            return None
+        return KeySet.of(keys.column(_KEY).to_pylist(), columns.key_hashes(keys))
 
     def any_since(self, since: Position) -> bool:
         """True if any row of the table changed at or after a position."""
@@ -137,14 +156,10 @@ class SilverRows:
 
     def _keys(self, rows: DataFrame, keys: Collection[bytes]) -> set[bytes]:
         plain = rows.where(f"_op <> '{Op.TRUNCATE}'")
-        present = having(self.spark, plain, self.layout, keys).selectExpr(f"{self.layout.lake_key} AS key").distinct()
+        key_rows = self.spark.createDataFrame(pa.table([pa.array(sorted(keys), pa.binary())], schema=_KEYS))
+        texts = plain.selectExpr(f"{self.layout.lake_key} AS {_KEY}")
+        present = texts.join(F.broadcast(key_rows), _KEY, "left_semi").distinct()
         return set(present.toArrow().column(0).to_pylist())
-
-
-def having(spark: SparkSession, rows: DataFrame, layout: DigestLayout, keys: Collection[bytes]) -> DataFrame:
-    """The rows of some keys, with the key's text as _KEY."""
-    key_rows = spark.createDataFrame(pa.table([pa.array(sorted(keys), pa.binary())], schema=_KEYS))
-    return rows.withColumn(_KEY, F.expr(layout.lake_key)).join(F.broadcast(key_rows), _KEY, "left_semi")
 
 
 def _require_columns(table: Table, layout: DigestLayout) -> None:

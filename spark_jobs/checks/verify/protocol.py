@@ -3,8 +3,8 @@
 Put here: the shapes. Not here: how either side answers (server_rows.py, lake_rows.py), or comparing (compare.py).
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -13,9 +13,41 @@ from numpy.typing import NDArray
 
 DIGESTS = pa.schema([("key", pa.binary()), ("digest", pa.int64())])
 """Rows by the text of their keys (row_digest.py)."""
+HASH = "hash"
+HASHED_DIGESTS = DIGESTS.append(pa.field(HASH, pa.uint64()))
+"""The same with the hash of each row's key (engine/jobs/key_hash.py)."""
 
 Values = tuple[bytes | None, ...]
 """A row: the text of each column's value, None for NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """Keys by their texts, and hashes by which data files are searched for their rows.
+
+    hashes: uint64, sorted; those of all keys, and perhaps of others.
+    """
+
+    texts: frozenset[bytes] = frozenset()
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), compare=False, repr=False)
+
+    @classmethod
+    def of(cls, texts: Iterable[bytes], *hashes: NDArray[np.uint64]) -> "KeySet":
+        return cls(frozenset(texts), np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes])))
+
+    def only(self, texts: Iterable[bytes]) -> "KeySet":
+        """Some of the keys."""
+        return replace(self, texts=self.texts.intersection(texts))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The texts in order."""
+        return iter(sorted(self.texts))
+
+    def __contains__(self, text: object) -> bool:
+        return text in self.texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +85,18 @@ class ComparedSide(Protocol):
         """All rows, over so many buckets."""
         ...
 
-    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        """The rows of some of the buckets, as DIGESTS; a key stands once for every row of it."""
+    def keys_in(self, buckets: Sequence[int], count: int) -> KeySet:
+        """The keys in some of the buckets."""
         ...
 
-    def digests_of(self, keys: Collection[bytes]) -> pa.Table:
+    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
+        """The rows of some of the buckets, as HASHED_DIGESTS; a key stands once for every row of it."""
+        ...
+
+    def digests_of(self, keys: KeySet) -> pa.Table:
         """The rows of some keys, as DIGESTS."""
         ...
 
-    def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+    def values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         """The rows of some keys."""
         ...

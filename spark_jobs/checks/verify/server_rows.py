@@ -9,7 +9,7 @@ rows are therefore of different moments; what differs is read again anyway.
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -21,8 +21,8 @@ from pymysql.cursors import Cursor
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.checks.verify.bucket_sums import HashedColumns, HashedSide, HashTask, ServerRanges, Work
-from spark_jobs.checks.verify.protocol import DIGESTS, Values
+from spark_jobs.checks.verify.bucket_sums import RAW, HashedColumns, HashedSide, HashTask, ServerRanges, Work
+from spark_jobs.checks.verify.protocol import DIGESTS, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.engine.jobs import spark_job
 from spark_jobs.errors import SourceError, TableStopped
@@ -142,28 +142,28 @@ class ServerRows(HashedSide):
     def count(self) -> int:
         return self.session.count(self.layout.schema, self.layout.table)
 
-    def digests_of(self, keys: Collection[bytes]) -> pa.Table:
+    def digests_of(self, keys: KeySet) -> pa.Table:
         listed = f"{self.layout.server_key}, {self.layout.server_digest}"
         return pa.concat_tables([DIGESTS.empty_table(), *(_digests(rows) for rows in self._of(listed, keys))])
 
-    def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+    def values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         columns = [column.server_value for column in self.layout.columns]
         return self._values(columns, keys)
 
-    def extra_values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+    def extra_values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
         """Result of each column's extra value, None where it has none."""
         return self._values([column.extra_value or "NULL" for column in self.layout.columns], keys)
 
-    def _values(self, columns: list[str], keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+    def _values(self, columns: list[str], keys: KeySet) -> dict[bytes, list[Values]]:
         by_key: dict[bytes, list[Values]] = {}
         for rows in self._of(", ".join([self.layout.server_key, *columns]), keys):
             for key, *values in rows:
                 by_key.setdefault(key, []).append(tuple(values))
         return by_key
 
-    def _of(self, listed: str, keys: Collection[bytes]) -> Iterator[list[tuple[Any, ...]]]:
+    def _of(self, listed: str, keys: KeySet) -> Iterator[list[tuple[Any, ...]]]:
         """Rows of exactly these keys; ``listed`` begins with the key's text."""
-        ordered = sorted(keys)
+        ordered = [*keys]
         for at in range(0, len(ordered), _AT_ONCE):
             batch = ordered[at : at + _AT_ONCE]
             asked_keys, condition = set(batch), self.layout.condition_for(batch)
@@ -177,7 +177,7 @@ class ServerRows(HashedSide):
         spark = TASKS_HERE if table_rows <= _SMALL else self.spark
         rows = max(_LEAST, min(_MOST, _BYTES // max(row_bytes, 1)))
         boundaries = self.session.ranges(self.key, rows)
-        selecting = self._selecting()
+        selecting = self._selecting(columns)
         began = reported = time.monotonic()
         rows_read = 0
         # The next ranges are planned while tasks read: each costs the server a walk over the index.
@@ -196,12 +196,12 @@ class ServerRows(HashedSide):
                     reported = now
                     log.info("%s: %s rows at the server in %.0f s", layout, f"{rows_read:,}", now - began)
 
-    def _selecting(self) -> Selecting:
-        """Reader of the columns that are compared. Raises TableStopped where the table has others by now."""
+    def _selecting(self, hashed: HashedColumns) -> Selecting:
+        """Reader of some columns. Raises TableStopped where the table has others by now."""
         name, server = TableName(self.layout.schema, self.layout.table), self.session.server
         definition = self.session.definition(name)
         columns = {str(column.name): column for column in definition.columns} if definition else {}
-        names = [column.name for column in self.layout.columns]
+        names = [column for column in hashed.schema.names if column != RAW]
         if definition is None or not columns.keys() >= set(names):
             raise TableStopped(f"{name}: was altered while it was compared; verify again")
         compared = replace(definition, columns=tuple(columns[name] for name in names), key=())

@@ -26,6 +26,7 @@ from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot, redacted_within
 from spark_jobs.checks.verify.compare import READ_AGAIN, TableComparison, buckets_for, compare, compare_keys
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
+from spark_jobs.checks.verify.protocol import KeySet
 from spark_jobs.checks.verify.row_digest import DigestLayout, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
 from spark_jobs.checks.verify.verdict import FoundKeys, Verdict, verified_of
@@ -456,7 +457,7 @@ class _ComparedTable:
             now = self.end()
             rows = self.source.session.count(self.name.schema, self.name.table)
             here = self.caught_up(self.end()).count()
-            unlike_keys = FoundKeys(self.layout, self.downstream, ())
+            unlike_keys = FoundKeys(self.layout, self.downstream, KeySet())
             counts = {"source_rows": rows, "lake_rows": here, "unlike_keys": unlike_keys}
             if rows == here:
                 return counts | {"state": EQUAL}

@@ -10,6 +10,7 @@ from typing import Any
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.compare import KeyDifference
+from spark_jobs.checks.verify.protocol import KeySet
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -30,14 +31,14 @@ _SEVERITY = (DROPPED, EQUAL, NOT_COMPARED, CHANGING, DIFFERS)
 
 @dataclass(frozen=True, slots=True)
 class FoundKeys:
-    """Keys that differ, by their texts, and the downstream table that was compared.
+    """Keys that differ, and the downstream table that was compared.
 
     layout: of a table without a key, it has none either.
     """
 
     layout: DigestLayout
     downstream: Table
-    keys: tuple[bytes, ...]
+    keys: KeySet
 
     @property
     def are_counted(self) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -473,7 +474,10 @@ def _merged(unit: FromSilver) -> MergedFiles:
 
 
 def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[FromSilver, ...]]:
-    """Units that are merged from silver packed by the bytes of their new files; a large one a task a range of keys."""
+    """Units that are merged from silver packed by the bytes of their new files.
+
+    A large one is divided by ranges of keys: by its files where each has a range of its own.
+    """
     of_silver = [unit.unit for unit in units if not isinstance(unit.unit, ChangeUnit)]
     sizes = {unit.number: unit.size for unit in of_silver}
     target = capacity.share(sum(sizes.values()) + len(of_silver) * _UNIT_BYTES, _LEAST_TASK_BYTES)
@@ -481,14 +485,36 @@ def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[F
     undivided: list[FromSilver] = []
     for unit in of_silver:
         # Two tasks must not write one file again.
-        parts = max(1, -(-sizes[unit.number] // min(2 * target, capacity.task_bytes)))
+        task_limit = min(2 * target, capacity.task_bytes)
+        parts = max(1, -(-sizes[unit.number] // task_limit))
         if unit.changes_files and not unit.defers:
             parts = 1
-        if parts > 1:
+        files = _files_in_order(unit) if parts > 1 else ()
+        if files and max(file.size for file in files) <= task_limit:
+            groups = packed(files, lambda file: file.size, task_limit)
+            divided += [(replace(unit, pending=group),) for group in groups]
+        elif parts > 1:
             divided += [(replace(unit, part=part, parts=parts),) for part in range(parts)]
         else:
             undivided.append(unit)
     return [*divided, *packed(undivided, lambda unit: sizes[unit.number] + _UNIT_BYTES, target)]
+
+
+def _files_in_order(unit: FromSilver) -> tuple[DataFile, ...]:
+    """A unit's new files in the order of their keys, where they are all that its rows are made of and have ranges.
+
+    Empty where rows of several files may be of one key, files have keys of the same range, or old rows are looked for.
+    """
+    if not isinstance(unit, DownstreamUnit) or unit.columns.is_keyless or unit.columns.has_partial or unit.files:
+        return ()
+    if unit.windows > 1 or unit.restatement or unit.statements:
+        return ()
+    bounds = [(file.bounds(unit.origin_schema, unit.columns.key[0]), file) for file in unit.pending]
+    if any(of_file.minimum is None or of_file.maximum is None for of_file, _ in bounds):
+        return ()
+    bounds.sort(key=lambda pair: pair[0].minimum)
+    is_apart = all(left.maximum < right.minimum for (left, _), (right, _) in pairwise(bounds))
+    return tuple(file for _, file in bounds) if is_apart else ()
 
 
 def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:

@@ -161,7 +161,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     is_present = np.zeros(len(rows), np.bool_)
     is_older = np.zeros(len(rows), np.bool_)
     replaced: list[Hit] = []
-    keys = Keys(rows, unit.identity, exact=unit.exact) if len(rows) else None
+    keys = Keys(rows, unit.identity, exact=unit.exact) if len(rows) and unit.searched_files else None
     for located in hits(unit.target, unit.searched_files, unit.schema, keys) if keys else ():
         hit = without_dead(located, dead.get(located.file.path))
         stays = _later(unit, hit, silver_rows) if unit.restatement is None else _unchanged(unit, hit, rows)
@@ -175,7 +175,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     # Of deletes and of older rows nothing is written.
     is_deleted = silver.is_delete(rows.column("_op")).to_numpy()
     is_written = _stays(unit, rows) & ~is_older
-    images = rows.filter(pa.array(is_written)).select(unit.stored)
+    images = _filtered(rows.select(unit.stored), pa.array(is_written))
     added = write_rows(unit, sorted_by_key(images, unit.columns.key))
     changed = chain(feed.by_key(unit, rows, is_written, replaced), feed.deletes(unit, emptied))
     changes = feed.change_files(unit, changed)
@@ -192,6 +192,11 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         deleted=int((is_present & is_deleted & ~is_older).sum()) + sum(map(len, emptied.values())) + rewritten.deleted,
         never_whole=never_whole,
     )
+
+
+def _filtered(rows: pa.Table, mask: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The rows of a mask; without a copy where it has all."""
+    return rows if pc.sum(mask).as_py() == len(rows) else rows.filter(mask)
 
 
 def _completed(
@@ -356,7 +361,7 @@ def newest_rows_to_merge(unit: DownstreamUnit, truncations: Truncations) -> pa.T
         is_pending = new_rows(unit, file, rows)
         if bounds is not None:
             is_pending = pc.and_(is_pending, between(rows.column(unit.columns.key[0]), bounds, unit.part))
-        tables.append(rows.filter(is_pending))
+        tables.append(_filtered(rows, is_pending))
     no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in reading]).empty_table()
     rows = pa.concat_tables([no_rows, *tables])
     if unit.lookup and silver.MOVED_FROM in names:

@@ -5,8 +5,8 @@ was logged (gc.py), or folding old windows of silver, where that is asked for (f
 changes a row.
 
 Small files are written together, and those in which many rows are marked as deleted are written without them, of all
-tables in one job (engine/jobs/rewrite.py). Data files that no version within reach names are removed
-(delta/vacuum.py).
+tables in one job, in this process where they are few bytes (engine/jobs/rewrite.py). Data files that no version within
+reach names are removed (delta/vacuum.py).
 """
 
 import logging
@@ -49,6 +49,9 @@ from spark_jobs.text.remedies import advised
 log = logging.getLogger(__name__)
 
 _HOUR = timedelta(hours=1)
+_HERE = 32 << 20
+"""Size of a job below which files are written again in this process, in about the time that a JVM takes to start: some
+256 MiB of files (``rewrite.size_of``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class _MaintenanceJob:
 def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, purge: bool = False) -> Upkeep:
     """Maintains every table of a source, and ``published``; what stops one does not stop the others.
 
-    Spark starts where windows are folded or files written again.
+    Spark starts where windows are folded or many bytes of files written again.
 
     Args:
         spark: the session, which may be a lazy one.
@@ -122,11 +125,11 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
                 work.folded = retry_on_conflict(partial(_folded, session, lake, work.entry, upkeep, capacity))
             work.groups = _file_groups(at, work, purge=purge)
 
-    # Files of all tables are written in one job.
+    # Files of all tables are written in one job, and a few of them here.
     groups = [group for work in works if work.table.path not in upkeep.stopped for group in work.groups]
     if groups:
         log.info("%s: %d groups of files are written again", source, len(groups))
-        placement = placement_for(spark, pipeline.spark, rewrite.size_of(groups))
+        placement = placement_for(spark, pipeline.spark, rewrite.size_of(groups), default=_HERE)
         with task_errors(placement.session):
             rewritten_groups = rewrite.run(
                 placement.session, groups, Capacity(placement.slots, pipeline.spark.task_bytes)

@@ -44,8 +44,8 @@ from spark_jobs.silver.table_timeline import SchemaChange, TableContents, TableS
 from spark_jobs.silver.timeline.build import build
 from spark_jobs.silver.timeline.inputs import Beginning
 
-_TASK_BYTES = 32 << 20
-"""Bytes of files that a task writes again, at most, but for a larger one."""
+_TASK_BYTES = 24 << 20
+"""Bytes of files that a task writes again, at most, but for a larger one: a merge reads what they become in a task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ import pytest
 
 from spark_jobs.errors import ChecksumMismatch, DecodeError, SourceError, Truncated
 from spark_jobs.log.position import Position
+from spark_jobs.source import files, protocol
 from spark_jobs.source.files import Files
-from spark_jobs.source.protocol import FilePart, Log
+from spark_jobs.source.protocol import FilePart, Log, last_boundary
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT
+from tests.segment_types import INT, VARCHAR
 
 TABLE = Table("shop.t", key=["id"], id=INT.NOT_NULL)
 CHANGES: Sequence[Change] = [Insert("shop.t", (1,)), Commit(), Insert("shop.t", (2,)), Commit()]
@@ -55,6 +56,34 @@ def test_the_log_is_its_files_in_order_up_to_the_last_transaction(tmp_path: Path
     assert [file.size for file in log.files] == [len(SPEC.to_bytes())] * 2 + [len(OPEN.to_bytes())]
     assert (log.first, log.end) == (Position("mysql-bin.000009", 4), Position("mysql-bin.000011", len(OPEN.to_bytes())))
     assert (log.source, log.uuid) == ("shop", None)
+
+
+def test_a_large_last_file_is_read_in_parts_that_end_where_transactions_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = Table("shop.w", key=["id"], id=INT.NOT_NULL, note=VARCHAR(4000))
+    changes = [change for id_ in range(1500) for change in (Insert("shop.w", (id_, "x" * 2500)), Commit())]
+    spec = SegmentSpec(tables=[wide], changes=changes, in_use=True, rotate_to="")
+    monkeypatch.setattr(files, "CHUNK", 1 << 18)
+    monkeypatch.setattr(protocol, "PART_BYTES", 1 << 19)
+    source = filled(tmp_path, "mysql-bin.000001", "mysql-bin.000002", last=spec.to_bytes())
+    log, ends = source.log(), {0, *commits(spec)}
+    first, *parts = log.parts_from(log.first)
+    assert first == FilePart("mysql-bin.000001", 0, len(SPEC.to_bytes()))
+    assert len(parts) > 2
+    assert all({part.start, part.stop} <= ends and part.stop - part.start >= 1 << 19 for part in parts)
+    assert b"".join(read(source, part) for part in parts) == spec.to_bytes()
+    for part in parts:
+        assert last_boundary(source.reading(), part) == part.stop
+    # From a boundary inside, and up to one: the parts are those of that range.
+    middle = sorted(ends)[500]
+    (start, *_, last) = log.parts_from(Position("mysql-bin.000002", middle))
+    assert (start.start, last.stop) == (middle, len(spec.to_bytes()))
+    shorter = log.up_to(Position("mysql-bin.000002", middle)).parts_from(log.first)
+    assert shorter[-1].stop == middle
+    assert shorter[-1].stop - shorter[-1].start >= 1 << 19
+    before = log.up_to(Position("mysql-bin.000001", len(SPEC.to_bytes())))
+    assert before.parts_from(log.first) == [first]
 
 
 def test_a_closed_last_file_is_read_past_its_rotate(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from spark_jobs.checks.verify.bucket_sums import (
     RAW,
     BucketRowsTask,
     HashedColumns,
+    IsWanted,
     bucket_rows,
     sums,
 )
@@ -44,6 +45,10 @@ class Parts:
 
     def tables(self) -> Iterator[pa.Table]:
         yield from self.parts
+
+    def tables_where(self, is_wanted: IsWanted) -> Iterator[pa.Table]:
+        for rows in self.parts:
+            yield rows.filter(pa.array(is_wanted(self.columns.key_hashes(rows))))
 
 
 def table(*rows: dict[str, Any]) -> pa.Table:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import compare as module
 from spark_jobs.checks.verify.compare import TableComparison, buckets_for, compare
-from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
+from spark_jobs.checks.verify.protocol import DIGESTS, HASH, HASHED_DIGESTS, Buckets, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DIGITS, layout
 from spark_jobs.log.position import Position
 
@@ -56,16 +56,28 @@ class CountedRows:
             result.add_rows(np.array([zlib.crc32(text) % count]), np.array([digest]))
         return result
 
-    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        return self._digest_table([pair for pair in self._digests() if zlib.crc32(pair[0]) % count in buckets])
+    def keys_in(self, buckets: Sequence[int], count: int) -> KeySet:
+        rows = self.digests_in(buckets, count)
+        return KeySet.of(rows["key"].to_pylist(), np.asarray(rows[HASH]))
 
-    def digests_of(self, keys: Collection[bytes]) -> pa.Table:
+    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
+        pairs = [pair for pair in self._digests() if zlib.crc32(pair[0]) % count in buckets]
+        hashes = pa.array([zlib.crc32(text) for text, _ in pairs], pa.uint64())
+        return self._digest_table(pairs).append_column(HASH, hashes).cast(HASHED_DIGESTS)
+
+    def digests_of(self, keys: KeySet) -> pa.Table:
+        self.require_hashes(keys)
         return self._digest_table([pair for pair in self._digests() if pair[0] in keys])
 
     def _digest_table(self, pairs: list[tuple[bytes, int]]) -> pa.Table:
         return pa.table([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], schema=DIGESTS)
 
-    def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+    def require_hashes(self, keys: KeySet) -> None:
+        """By which a lake finds rows."""
+        assert {zlib.crc32(text) for text in keys} <= {*keys.hashes.tolist()}
+
+    def values_of(self, keys: KeySet) -> dict[bytes, list[Values]]:
+        self.require_hashes(keys)
         all_rows: dict[bytes, list[Values]] = {
             key(id_): [(b"%d" % id_, b"%d" % n)] for id_, n in self.rows.items() if key(id_) in keys
         }
@@ -192,12 +204,17 @@ def test_what_is_too_much_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -
 
 
 @given(
-    st.dictionaries(st.integers(0, 40), st.integers(0, 3)),
-    st.dictionaries(st.integers(0, 40), st.integers(4, 6), max_size=3),
-    st.sets(st.integers(0, 40), max_size=3),
+    rows=st.dictionaries(st.integers(0, 40), st.integers(0, 3)),
+    wrong=st.dictionaries(st.integers(0, 40), st.integers(4, 6), max_size=3),
+    missing=st.sets(st.integers(0, 40), max_size=3),
+    are_many=st.booleans(),
 )
-def test_differences_are_those_of_the_two_dictionaries(rows: Rows, wrong: Rows, missing: set[int]) -> None:
-    result = World(rows, wrong, missing).compared(4)
+def test_differences_are_those_of_the_two_dictionaries(
+    rows: Rows, wrong: Rows, missing: set[int], *, are_many: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_FEW_ROWS", 0 if are_many else 1000)
+        result = World(rows, wrong, missing).compared(4)
     lake = {id_: n for id_, n in rows.items() if id_ not in missing} | wrong
     assert result.missing == len(rows.keys() - lake.keys())
     assert result.extra == len(lake.keys() - rows.keys())
@@ -205,4 +222,4 @@ def test_differences_are_those_of_the_two_dictionaries(rows: Rows, wrong: Rows, 
 
 
 def test_buckets_grow_with_the_table() -> None:
-    assert [buckets_for(rows) for rows in (0, 100_000, 10_000_000)] == [64, 100, 8192]
+    assert [buckets_for(rows) for rows in (0, 150_000, 10_000_000)] == [64, 1000, 65_536]

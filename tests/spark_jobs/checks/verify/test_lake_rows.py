@@ -5,13 +5,15 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.bucket_sums import HashedColumns
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
-from spark_jobs.checks.verify.protocol import Buckets
+from spark_jobs.checks.verify.protocol import Buckets, KeySet
 from spark_jobs.checks.verify.row_digest import DIGITS, DigestLayout, layout
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
@@ -57,7 +59,8 @@ def test_what_is_told_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     expected = Buckets.empty(8)
     expected.add_rows(columns.buckets_of(stored), columns.digests_of(stored))
     assert (buckets.rows.sum(), list(buckets.unlike(expected))) == (rows.count(), [])
-    digests = rows.digests_of([text_of("a"), text_of("A"), text_of("b")])
+    in_lake, absent = columns.key_hashes(stored), np.array([7], np.uint64)
+    digests = rows.digests_of(KeySet.of([text_of("a"), text_of("A"), text_of("b")], in_lake, absent))
     pairs = sorted(zip(digests["key"].to_pylist(), digests["digest"].to_pylist(), strict=True))
     assert pairs == sorted([(text_of("A"), digest(ROWS[1])), *[(text_of("a"), digest(ROWS[0]))] * 2])
     chosen = {
@@ -66,7 +69,14 @@ def test_what_is_told_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     }
     assert sorted(chain(*chosen.values())) == sorted([text_of(word) for word, _ in ROWS] + [text_of("a")])
     assert [len(texts) for texts in chosen.values()] == [*buckets.rows[buckets.rows > 0]]
-    assert rows.values_of([text_of("A")]) == {text_of("A"): [(b"A", None)]}
+    assert rows.values_of(KeySet.of([text_of("A")], in_lake)) == {text_of("A"): [(b"A", None)]}
+    hashes = rows.digests_in(range(8), 8)
+    assert np.isin(in_lake, np.asarray(hashes["hash"])).all()
+    of_a = hashes.filter(pc.equal(hashes["key"], text_of("a")))["hash"]
+    found = rows.stored_keys(KeySet.of([text_of("a")], np.asarray(of_a)))
+    assert found.to_pylist() == [{"__key": "a", "_raw": None}] * 2
+    assert rows.values_of(KeySet.of([text_of("a")], absent)) == {}
+    assert rows.values_of(KeySet()) == {}
 
     spark.sql(f"ALTER TABLE {table.sql} ADD COLUMN more INT")
     assert rows.count() == 5
@@ -91,6 +101,12 @@ def test_what_silver_remembers(spark: SparkSession, tmp_path: Path) -> None:
     assert silver.keys_in_silver(keys) == {text_of("a"), text_of("b")}
     assert silver.changed_since(keys, Position("bin.000001", 100)) == {text_of("a"), text_of("b")}
     assert silver.changed_since(keys, Position("bin.000001", 101)) == {text_of("b")}
+    changed = silver.keys_since(Position("bin.000001", 101), 1)
+    assert changed is not None
+    assert [*changed] == [text_of("b")]
+    words = pa.table({"__key": ["b"], "_raw": pa.nulls(1, pa.map_(pa.string(), pa.string()))})
+    assert changed.hashes.tolist() == HashedColumns.of(silver.layout, 1).key_hashes(words).tolist()
+    assert silver.keys_since(Position("bin.000001", 100), 1) is None
     assert silver.any_since(Position("bin.000001", 200))
     assert not silver.any_since(Position("bin.000001", 201))
     spark.sql(row("a", "truncate", 300)).write.format("delta").mode("append").save(table.path)

@@ -3,13 +3,15 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import server_rows
 from spark_jobs.checks.verify.bucket_sums import HashedColumns
-from spark_jobs.checks.verify.protocol import Buckets
+from spark_jobs.checks.verify.protocol import Buckets, KeySet
 from spark_jobs.checks.verify.row_digest import DIGITS, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
 from spark_jobs.config.servers import MySQL
@@ -69,14 +71,26 @@ def test_a_walk_in_ranges_sees_every_row_once(rows: ServerRows, monkeypatch: pyt
     assert list(buckets.unlike(expected)) == []
 
 
+@pytest.mark.spark
+def test_keys_of_buckets_are_those_of_their_rows(rows: ServerRows, spark: SparkSession) -> None:
+    rows.spark = spark
+    digests, columns, table = rows.digests_in([3, 5], 64), HashedColumns.of(rows.layout, 64), arrow(ROWS)
+    is_chosen = np.isin(columns.buckets_of(table), [3, 5])
+    expected = sorted(key(row) for row, is_here in zip(ROWS, is_chosen, strict=True) if is_here)
+    assert sorted(digests["key"].to_pylist()) == expected
+    keys = rows.keys_in([3, 5], 64)
+    assert [*keys] == expected
+    assert keys.hashes.tolist() == sorted(columns.key_hashes(table)[is_chosen].tolist())
+
+
 def test_rows_of_keys(rows: ServerRows) -> None:
     keys = [key(ROWS[7]), key(ROWS[8]), key(("é7", 7, None)), b"1:x5,"]
-    table = rows.digests_of(keys)
+    table = rows.digests_of(KeySet.of(keys))
     assert sorted(table["key"].to_pylist()) == sorted(keys[:2]), "é7 is É7 to the collation, and another key"
     assert sorted(table["digest"].to_pylist()) == sorted(digest(row) for row in ROWS[7:9])
     word, n, note = ROWS[9]
-    assert rows.values_of([key(ROWS[9])]) == {key(ROWS[9]): [(word.encode(), b"%d" % n, str(note).encode())]}
-    assert rows.digests_of([]).num_rows == 0
+    assert rows.values_of(KeySet.of([key(ROWS[9])])) == {key(ROWS[9]): [(word.encode(), b"%d" % n, str(note).encode())]}
+    assert rows.digests_of(KeySet()).num_rows == 0
 
 
 def test_a_table_that_was_altered_meanwhile_is_not_compared(rows: ServerRows, database: Database) -> None:

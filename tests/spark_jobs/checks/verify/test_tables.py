@@ -151,8 +151,8 @@ def test_a_table_that_is_altered_while_it_is_compared_is_compared_again(
     def altering(rows: ServerRows, *arguments: Any) -> Iterator[Any]:
         walks.append(rows)
         if len(walks) == 1:
-            selecting = rows._selecting()
-            monkeypatch.setattr(rows, "_selecting", lambda: selecting)
+            selecting = rows._selecting(arguments[0])
+            monkeypatch.setattr(rows, "_selecting", lambda _: selecting)
             shop.execute("ALTER TABLE t DROP COLUMN n")
         return results(rows, *arguments)
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.compare import KeyDifference
 from spark_jobs.checks.verify.deliveries import DeliveryVerdict
+from spark_jobs.checks.verify.protocol import KeySet
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.checks.verify.verdict import FoundKeys, Verdict, verified_of
 from spark_jobs.lake.table import Table
@@ -55,7 +56,7 @@ def test_keys_that_differ_are_lines_and_json() -> None:
         KeyDifference("different", {"id": "7"}, {"v": ("1", None), "w": ("2", "3")}),
         KeyDifference("extra", {"id": "8"}),
     )
-    unlike = FoundKeys(DigestLayout("shop", "orders", (), ()), Table("none", plain=False), (b"7", b"8"))
+    unlike = FoundKeys(DigestLayout("shop", "orders", (), ()), Table("none", plain=False), KeySet.of([b"7", b"8"]))
     verdict = Verdict(
         "shop",
         ORDERS,

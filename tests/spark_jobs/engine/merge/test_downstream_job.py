@@ -1,5 +1,6 @@
 """Merges as units of a job, upon silver and downstream tables that a commit each made; tasks run in this process."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +228,35 @@ def sized(unit: PreparedMerge, number: int, size: int, *, rewrites: bool = False
     assert isinstance(unit.unit, DownstreamUnit)
     file = DataFile(dict(unit.unit.pending[0].action) | {"size": size})
     return replace(unit, unit=replace(unit.unit, number=number, pending=(file,), rewrites=rewrites))
+
+
+def ranged(unit: PreparedMerge, ranges: Sequence[tuple[int, int]], size: int, windows: int = 1) -> PreparedMerge:
+    """With files of keys in these ranges."""
+    assert isinstance(unit.unit, DownstreamUnit)
+    (id_,) = (column.physical_name for column in unit.unit.origin_schema.columns if column.name == "id")
+    files = []
+    for number, (lowest, highest) in enumerate(ranges):
+        stats = {"numRecords": 2, "minValues": {id_: lowest}, "maxValues": {id_: highest}, "nullCount": {id_: 0}}
+        action = dict(unit.unit.pending[0].action) | {"path": str(number), "size": size, "stats": json.dumps(stats)}
+        files.append(DataFile(action))
+    return replace(unit, unit=replace(unit.unit, pending=tuple(files), windows=windows))
+
+
+def test_files_with_ranges_of_their_own_are_merged_one_by_one(two: Lake, tmp_path: Path) -> None:
+    mib, lake = 1 << 20, Lake(tmp_path / "new")
+    lake.window(Row((1,), 1, 1))
+    unit, disjoint = lake.prepared(), [(20, 29), (0, 9), (10, 19), (30, 30)]
+
+    def divided(unit: PreparedMerge) -> list[list[str]]:
+        tasks = downstream_job.tasks_of([unit], Capacity(1, 16 * mib))
+        return [[file.path for part in task for file in part.pending] for task in tasks]
+
+    assert divided(ranged(unit, disjoint, 8 * mib)) == [["1", "2"], ["0", "3"]]
+    file_lists = [["0", "1", "2", "3"]]
+    assert divided(ranged(unit, [(20, 30), *disjoint[1:]], 8 * mib)) == file_lists * 2, "30 may be in two"
+    assert divided(ranged(unit, disjoint, 8 * mib, windows=2)) == file_lists * 2, "a key may be in two windows"
+    assert divided(ranged(unit, disjoint, 17 * mib)) == file_lists * 5, "a file is too large for a task"
+    assert divided(ranged(two.prepared(), disjoint, 8 * mib)) == file_lists * 2, "old rows are looked for"
 
 
 def test_units_are_packed_by_bytes_and_large_ones_parted(two: Lake) -> None:

@@ -240,15 +240,17 @@ def test_a_table_with_another_tool_s_feature_is_left_as_it_is_by_name(logs: Logs
     assert (table.head(), all_contents(logs)) == (head, before)
 
 
-def test_no_session_is_made_where_nothing_is_written(logs: Logs) -> None:
-    assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
-
+def test_no_session_is_made_where_little_is_written(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     def make() -> SparkSession:
         raise AssertionError("Spark starts")
 
+    before = all_contents(logs)
     upkeep = maintain_source(lazy_session(make), logs.pipeline(), SOURCE)
     assert (upkeep.stopped, len(upkeep.tables)) == ({}, 5)
+    assert done_to(upkeep, tables(logs)["silver"]).files_after == 1
+    assert all_contents(logs) == before
     logs.write(4, Insert("shop.orders", (4, "4")), Commit())
     logs.run()
+    monkeypatch.setattr(maintenance, "_HERE", 1000)
     with pytest.raises(AssertionError, match="Spark starts"):
         maintain_source(lazy_session(make), logs.pipeline(), SOURCE)
