@@ -17,6 +17,7 @@ from spark_jobs.config.filters import ColumnRule, RowFilter, TableFilters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.downstream.multi_source import PartTable
+from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.engine.merge import downstream_job, downstream_task
 from spark_jobs.engine.merge.downstream_job import PreparedMerge
 from spark_jobs.engine.silver import silver_job, silver_plan
@@ -24,7 +25,7 @@ from spark_jobs.expressions.computed import Computed
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.runtime.tasks_here import TASKS_HERE, Capacity
+from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TableState
