@@ -306,7 +306,7 @@ class Walk:
         first = self._counts.get(row.at, FIRST_DERIVED_ROW)
         for number, derived in enumerate(changes, first):
             moved_to = self._moved_to(derived)
-            for identity in {derived.identity, moved_to} - {None}:
+            for identity in {derived.identity, moved_to or derived.identity}:
                 self._by_row[derived.table, identity].append(len(self._pending))
             self._pending.append(_Pending(derived, row.at, number, row.committed_at, row.gtid, moved_to))
         if changes:
@@ -337,10 +337,10 @@ class Walk:
             start = boundaries.before(at.offset) if boundaries else part.at
             for change in changes:
                 grouped[change.derived.table, start].append(change)
-        for (name, start), changes in grouped.items():
+        for (name, start), of_transaction in grouped.items():
             definition = self._definitions[name]
             logged = self._logged.get(name, definition)
-            self._slices.append(_derived_slice(start, changes, logged, definition))
+            self._slices.append(_derived_slice(start, of_transaction, logged, definition))
         self._counts = {}
 
     def _learn(self, part: LoggedSlice) -> None:
