@@ -246,8 +246,8 @@ def test_text_is_converted_into_the_collation_that_is_named(into: str, collation
     after = altered_definition(before, operations(f"ALTER TABLE t CONVERT TO {into}")).definition
     assert [column.charset for column in after.columns] == [None, collation]
     # The table's default is of columns that come later.
-    same = altered_definition(before, operations("ALTER TABLE t COLLATE utf8mb4_bin")).definition
-    assert [column.charset for column in same.columns] == [None, 47]
+    unchanged = altered_definition(before, operations("ALTER TABLE t COLLATE utf8mb4_bin")).definition
+    assert [column.charset for column in unchanged.columns] == [None, 47]
 
 
 def test_new_columns_are_filled_by_name() -> None:
