@@ -254,7 +254,7 @@ class CascadingChanges:
         free = self._free_ids(table, checks=checks)
         if not free or len(self._server.rows[table]) >= _MOST_ROWS:
             return None
-        row = dict.fromkeys(self._columns[table])
+        row: Row = dict.fromkeys(self._columns[table])
         row |= {"id": self._random.choice(free), "v": self._random.randint(0, 99)}
         row["r"] = self._referable_value(table, checks=checks)
         self._server.rows[table][row["id"]] = row
@@ -300,4 +300,5 @@ class CascadingChanges:
         """What a row may refer to."""
         referable = self._server.referable(table, "r") if checks else None
         numbers = range(1, 2 * _MOST_ROWS) if referable is None else referable
-        return self._random.choice([None, *numbers, *numbers])
+        choices: list[int | None] = [None, *numbers, *numbers]
+        return self._random.choice(choices)
