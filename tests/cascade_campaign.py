@@ -32,6 +32,7 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.pipeline.unlogged_changes import names_by_history
 from tests.cascading import FEW, RandomTables
+from tests.cascading_statements import RandomStatements
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same
 from tests.fix_servers import OPTIONS, telling
@@ -136,6 +137,7 @@ class _Player:
         self._case, self._chance = case, Random(str(case))
         text = f"VARCHAR(8) CHARACTER SET {case.collation.partition('_')[0]} COLLATE {case.collation}"
         self._tables = RandomTables(database, self._chance, text, self._chance.randrange(2, 7), case.size)
+        self._statements = RandomStatements(self._tables)
         self._shop = Shop(spark, database, folder, Position(*self._tables.after().end))
         self._parents: set[TableName] = set()
         self._counted = Counter[str]()
@@ -162,11 +164,12 @@ class _Player:
 
     def _between_runs(self, number: int) -> None:
         """Transactions, and perhaps a statement about a table."""
+        self._statements.restore()
         for _ in range(self._chance.randrange(1, 20) if number else 0):
             self._tables.transaction()
         if self._chance.random() < 0.4:
             self._counted["statements about tables"] += 1
-            self._tables.alter(number)
+            self._counted[self._statements.execute(number)] += 1
         self._parents |= {known.key.parent for known in self._tables.references if known.key.is_cascading}
 
     def _has_run(self, pipeline: Pipeline) -> bool:

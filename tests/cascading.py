@@ -92,7 +92,7 @@ class RandomTables:
         self.declare()
         for _ in range(4):
             for table in self.columns:
-                self._try(
+                self.attempt(
                     f"INSERT IGNORE INTO {table} {_INTO} VALUES {', '.join(self._row() for _ in range(self.size))}"
                 )
 
@@ -100,18 +100,25 @@ class RandomTables:
         """Makes the tables, then keys between any two of them, cycles and self-references included."""
         for number in range(self.tables):
             self.columns[f"t{number}"] = COLUMNS
-            self.database.execute(
-                f"CREATE TABLE t{number} (id INT PRIMARY KEY, n INT, x {self.text}, r INT, s {self.text}, v INT,"
-                " UNIQUE (n, x), UNIQUE (n), UNIQUE (x), KEY (r, s), KEY (s)) ENGINE=InnoDB"
-            )
+            self.database.execute(self.definition_of(f"t{number}"))
         self.start = self.after()
         tries = self.tables if self.is_large else (1 if self.shares else 4) * (self.tables + 2)
         for number in range(tries):
-            self._try_key(f"f{number}")
+            self.try_key(f"f{number}")
 
-    def _try_key(self, name: str) -> None:
+    def definition_of(self, table: str) -> str:
+        """The statement that makes a table, without keys to others."""
+        return (
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT, x {self.text}, r INT, s {self.text}, v INT,"
+            " UNIQUE (n, x), UNIQUE (n), UNIQUE (x), KEY (r, s), KEY (s)) ENGINE=InnoDB"
+        )
+
+    def random_table(self) -> str:
+        return self.chance.choice([*self.columns])
+
+    def try_key(self, name: str) -> None:
         """Adds a key, unless the server has reasons against it."""
-        child, parent = (f"t{self.chance.randrange(self.tables)}" for _ in range(2))
+        child, parent = self.random_table(), self.random_table()
         is_any = not self.is_large or self.chance.random() < _IN_LARGE_TABLES
         columns, parent_columns = self.chance.choice(PAIRS if is_any else [pair for pair in PAIRS if pair[0] > "q"])
         # MySQL refuses a column that refers to itself, and 8.0 leaves other keys out of force then.
@@ -148,43 +155,28 @@ class RandomTables:
         self.database.execute(f"SET foreign_key_checks = {int(self.chance.random() < 0.95)}")
         self.database.execute("BEGIN")
         for _ in range(self.chance.randrange(1, 12 if self.is_large else 6)):
-            self._try(self._statement())
+            self.attempt(self._statement())
 
     def end(self, *, is_kept: bool) -> None:
         """Commits what has begun, or takes it back."""
         self.database.execute("COMMIT" if is_kept else "ROLLBACK")
 
-    def alter(self, number: int) -> None:
-        """A statement about a table, or its keys. number: of the statement, for names of keys."""
-        kind, table = self.chance.randrange(6), f"t{self.chance.randrange(self.tables)}"
-        if kind == 0:
-            self._try(f"ALTER TABLE {table} MODIFY v BIGINT")
-        elif kind == 1:
-            self._try(f"ALTER TABLE {table} ADD COLUMN e{number} INT NOT NULL DEFAULT {number}")
-        elif kind == 2:
-            added = self._added_columns(table)
-            self._try(f"ALTER TABLE {table} DROP COLUMN {self.chance.choice(added)}" if added else f"TRUNCATE {table}")
-        elif kind == 3 and len(self.references) > 1:
-            reference = self.references.pop(self.chance.randrange(len(self.references)))
-            self.database.execute(f"ALTER TABLE {reference.child.table} DROP FOREIGN KEY {reference.key.name}")
-        else:
-            self._try_key(f"g{number}")
-
-    def _added_columns(self, table: str) -> list[str]:
-        columns = self.database.execute(
-            "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
-            (self.database.name, table),
-        )
-        return sorted({name for (name,) in columns} - {*COLUMNS})
-
-    def _try(self, statement: str) -> None:
+    def attempt(self, statement: str) -> None:
         with suppress(pymysql.Error):  # the server has taken back what the statement did
             self.database.execute(statement)
+
+    def parent_statement(self) -> str:
+        """Rows that go or get another id, by their ids alone: other columns may have other names."""
+        table = self.random_table()
+        few_rows = f"id IN ({', '.join(self._number() for _ in range(self.size // 8))})"
+        return self.chance.choice(
+            [f"DELETE FROM {table} WHERE {few_rows}", f"UPDATE {table} SET {self._later('id')} WHERE {few_rows}"]
+        )
 
     def _statement(self) -> str:
         kinds = (self._insert, self._insert_or_update, self._referral, self._of_parents, self._delete, self._update)
         (kind,) = self.chance.choices(kinds, (4, 1, 5, 16, 1, 1) if self.is_large else (3, 1, 3, 3, 2, 3))
-        return kind(f"t{self.chance.randrange(self.tables)}")
+        return kind(self.random_table())
 
     def _insert(self, table: str) -> str:
         rows = ", ".join(self._row() for _ in range(self.size if self.is_large else self.size // 3))

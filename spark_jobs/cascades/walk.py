@@ -115,13 +115,35 @@ class Derived:
 
 @dataclass(slots=True)
 class _Pending:
-    """A derived change of the slice at hand."""
+    """A derived change of the slice at hand.
+
+    moved_to: its identity behind it, where that is another one. has_old, has_new: whether the log has no later change
+    of the same event by either identity.
+    """
 
     derived: DerivedChange
     at: Position
     row: int
     committed_at: datetime
     gtid: str | None
+    moved_to: Key | None = None
+    has_old: bool = True
+    has_new: bool = True
+
+    def images(self) -> tuple[Row, Row | None]:
+        """The row before and after; None where it is deleted, or its new identity is another row's by now."""
+        before, after = self.derived.before, self.derived.after
+        if after is None or not self.has_new:
+            return before, None
+        return before if self.has_old else after, after
+
+    def leave_out(self, identity: Key) -> bool:
+        """Leaves out what a later change of the same event says of an identity; True if nothing is left."""
+        if self.moved_to is None:
+            return True
+        self.has_old = self.has_old and identity != self.derived.identity
+        self.has_new = self.has_new and identity != self.moved_to
+        return not (self.has_old or self.has_new)
 
 
 class _Limit(Exception):
@@ -283,16 +305,25 @@ class Walk:
         changes = self._derivation.follow(row.change, cascades=cascades)
         first = self._counts.get(row.at, FIRST_DERIVED_ROW)
         for number, derived in enumerate(changes, first):
-            self._by_row[derived.table, derived.identity].append(len(self._pending))
-            self._pending.append(_Pending(derived, row.at, number, row.committed_at, row.gtid))
+            moved_to = self._moved_to(derived)
+            for identity in {derived.identity, moved_to or derived.identity}:
+                self._by_row[derived.table, identity].append(len(self._pending))
+            self._pending.append(_Pending(derived, row.at, number, row.committed_at, row.gtid, moved_to))
         if changes:
             self._counts[row.at] = first + len(changes)
+
+    def _moved_to(self, derived: DerivedChange) -> Key | None:
+        """The identity that a row has behind a change, where it gets another one."""
+        if derived.after is None or derived.table in self._copies:
+            return None
+        identity = self._identity_of(derived.table, derived.after)
+        return None if identity == derived.identity else identity
 
     def _supersede(self, row: LoggedRow, identity: Key) -> None:
         """Leaves out derived changes of a row that a later change of the same event has."""
         for number in self._by_row.pop((row.change.table, identity), ()):
             pending = self._pending[number]
-            if pending and pending.at == row.at:
+            if pending and pending.at == row.at and pending.leave_out(identity):
                 self._pending[number] = None
 
     def _flush(self, part: LoggedSlice, end: Position | None = None) -> None:
@@ -306,28 +337,11 @@ class Walk:
             start = boundaries.before(at.offset) if boundaries else part.at
             for change in changes:
                 grouped[change.derived.table, start].append(change)
-        self._slices += [self._derived_slice(name, start, changes) for (name, start), changes in grouped.items()]
+        for (name, start), of_transaction in grouped.items():
+            definition = self._definitions[name]
+            logged = self._logged.get(name, definition)
+            self._slices.append(_derived_slice(start, of_transaction, logged, definition))
         self._counts = {}
-
-    def _derived_slice(self, name: TableName, start: Position, pending: Sequence[_Pending]) -> DerivedSlice:
-        definition = self._definitions[name]
-        derived = [change.derived for change in pending]
-        # Images as the decoder has them: of a delete the row as it was.
-        after = [change.before if change.after is None else change.after for change in derived]
-        before = [None if change.after is None else change.before for change in derived]
-        changes = Changes(
-            op=pa.array([_DELETE if change.after is None else _UPDATE for change in derived], pa.uint8()),
-            offset=pa.array([change.at.offset for change in pending], pa.int64()),
-            row=pa.array([change.row for change in pending], pa.int32()),
-            committed_at=pa.array([change.committed_at for change in pending], _MOMENT),
-            gtid=None,
-            after=_image(after, definition),
-            before=_image(before, definition),
-            raw=_raw(after),
-            before_raw=_raw(before),
-        )
-        logged = self._logged.get(name, definition)
-        return DerivedSlice(name, pending[0].at, start, logged, changes, pending[0].gtid)
 
     def _learn(self, part: LoggedSlice) -> None:
         """Has the definitions of a slice's tables."""
@@ -431,6 +445,28 @@ class Walk:
             if not self._log.children[change.table].has(position):
                 self._derivation.follow(change, cascades=False)
             self._next_stored = next(self._stored, None)
+
+
+def _derived_slice(
+    start: Position, pending: Sequence[_Pending], logged: TableDefinition, definition: TableDefinition
+) -> DerivedSlice:
+    """Changes of a transaction. logged: the table as the log has it; definition: with its names."""
+    images = [change.images() for change in pending]
+    # Images as the decoder has them: of a delete the row as it was.
+    after = [old if new is None else new for old, new in images]
+    before = [None if new is None else old for old, new in images]
+    changes = Changes(
+        op=pa.array([_DELETE if new is None else _UPDATE for _, new in images], pa.uint8()),
+        offset=pa.array([change.at.offset for change in pending], pa.int64()),
+        row=pa.array([change.row for change in pending], pa.int32()),
+        committed_at=pa.array([change.committed_at for change in pending], _MOMENT),
+        gtid=None,
+        after=_image(after, definition),
+        before=_image(before, definition),
+        raw=_raw(after),
+        before_raw=_raw(before),
+    )
+    return DerivedSlice(definition.name, pending[0].at, start, logged, changes, pending[0].gtid)
 
 
 def _in_small(key: ForeignKey) -> ForeignKey:

@@ -138,7 +138,7 @@ _TEXTUAL = re.compile(r"char|varchar|(tiny|medium|long)?text|enum|set")
 def declared_column(name: str, words: Sequence[Word], charset: str | None = None) -> DeclaredColumn:
     """Reads what stands behind a column's name. Raises Unsupported.
 
-    charset: that of text which names none, where it is known.
+    charset: that of text which names none, or a collation of it, where that is known.
     """
     if not words:
         raise Unsupported(f"column {name} has no type")
@@ -152,7 +152,13 @@ def declared_column(name: str, words: Sequence[Word], charset: str | None = None
         rest.read()
     # NATIONAL types fix the character set; a CHARACTER SET in the attributes overrides that.
     national = "utf8mb3" if words[0].among("NATIONAL", "NCHAR", "NVARCHAR") else None
-    column = _column(name, kind, arguments, rest, rest.charset or national or charset or "")
+    inherited, collation = _set_and_collation(charset or "")
+    declared_charset = rest.charset or national
+    if rest.collation is None and rest.is_binary:
+        rest.collation = f"{declared_charset or inherited}_bin"
+    elif declared_charset is None:
+        rest.collation = collation
+    column = _column(name, kind, arguments, rest, declared_charset or inherited)
     # Whether such a TIMESTAMP may be NULL, and its default, depend on explicit_defaults_for_timestamp.
     is_open = kind == "timestamp" and not rest.is_explicitly_nullable and rest.default is None
     return DeclaredColumn(
@@ -209,6 +215,7 @@ class _Attributes:
         self.is_counter = False
         self.is_compressed = False
         self.is_invisible = False
+        self.is_binary = False
 
     def __bool__(self) -> bool:
         return bool(self._words)
@@ -299,6 +306,10 @@ class _Attributes:
     def invisible(self) -> None:
         self.is_invisible = True
 
+    def binary(self) -> None:
+        """Of text: the collation ``_bin`` of its character set."""
+        self.is_binary = True
+
     def reference(self) -> None:
         """REFERENCES stands last; CONSTRAINT has at most a name."""
         if any(word.among("DEFAULT") for word in self._words):
@@ -345,10 +356,11 @@ _READERS: dict[str, Callable[[_Attributes], None]] = {
     "COMPRESSED": _Attributes.compressed,
     **dict.fromkeys(("WITH", "WITHOUT"), _Attributes.versioned),
     "INVISIBLE": _Attributes.invisible,
+    "BINARY": _Attributes.binary,
     "REFERENCES": _Attributes.reference,
     "CONSTRAINT": _Attributes.constraint,
 }
-_SAYING_NOTHING = ("SIGNED", "VISIBLE", "BINARY", "ENFORCED", "VIRTUAL", "STORED", "PERSISTENT")
+_SAYING_NOTHING = ("SIGNED", "VISIBLE", "ENFORCED", "VIRTUAL", "STORED", "PERSISTENT")
 
 
 def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, charset: str) -> Column:
@@ -418,19 +430,27 @@ def _collation(charset: str, name: str | None = None) -> int:
     return NAMED.get(name or "", min(numbers) | CHARSET_ALONE)
 
 
+def _set_and_collation(charset: str) -> tuple[str, str | None]:
+    """Names of a character set and, where that is told, of its collation. charset: of either."""
+    name, has_collation, _ = charset.partition("_")
+    return name, charset if has_collation else None
+
+
 def column_in_charset(column: Column, charset: str) -> Column:
-    """The column with its text in another character set."""
+    """The column with its text in another character set. charset: its name, or that of a collation of it."""
     is_text = column.type.is_character or column.type.has_labels
     if not is_text or column.charset == 63:
         return column
+    charset, collation = _set_and_collation(charset)
     charset = _ALIASES.get(charset, charset)
+    number = _collation(charset, collation)
     width = 1 if column.charset is None else width_of(charset_of(column.charset))
     if column.type_code in (15, 254):
-        return replace(column, charset=_collation(charset), meta=column.meta // width * width_of(charset))
+        return replace(column, charset=number, meta=column.meta // width * width_of(charset))
     if column.type_code == _BLOB and column.charset is not None:
         letters = _BLOB_BYTES[column.meta - 1] // width
-        return replace(column, charset=_collation(charset), meta=_blob_for(letters * width_of(charset)))
-    return replace(column, charset=_collation(charset))
+        return replace(column, charset=number, meta=_blob_for(letters * width_of(charset)))
+    return replace(column, charset=number)
 
 
 _BLOB = 252

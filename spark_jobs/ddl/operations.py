@@ -56,7 +56,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Convert:
-    """All text into another character set."""
+    """All text into another character set. charset: its name, or that of a collation of it."""
 
     charset: str
 

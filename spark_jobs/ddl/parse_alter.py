@@ -175,13 +175,17 @@ def instead_of_primary(
 
 
 def default_charset(options: Sequence[Word]) -> str | None:
-    """The character set that a table's options name, by itself or by a collation."""
+    """The character set that options name, or the collation; None without one, or for the default of what is around.
+
+    A character set behind a collation has its own default again. MariaDB's collations of any set stand behind theirs.
+    """
     plain = [word for word in options if not word.among("=", "SET")]
+    found: str | None = None
     for option, value in pairwise(plain):
-        if option.among("CHARSET", "CHARACTER"):
-            return value.text.lower()
-    collations = [value.text.lower().partition("_")[0] for option, value in pairwise(plain) if option.among("COLLATE")]
-    return collations[0] if collations else None
+        if option.among("CHARSET", "CHARACTER", "COLLATE"):
+            name = value.text.lower()
+            found = f"{found.partition('_')[0]}_{name}" if found and name.startswith("uca1400_") else name
+    return None if found == "default" else found
 
 
 def is_primary(part: Sequence[Word]) -> bool:
@@ -365,7 +369,7 @@ def _default(rest: list[Word], _: str) -> list[Operation]:
 def _convert(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("PARTITION", "TABLE"):
         raise Unsupported(f"CONVERT {rest[0].text} moves rows that the log does not name")
-    return [Convert(rest[-1].text.lower())]
+    return [Convert(default_charset(rest) or "default")]
 
 
 def _with_position(words: list[Word]) -> tuple[list[Word], str | None]:

@@ -1,22 +1,25 @@
-"""The character set that a schema gives to the tables which are created in it without one.
+"""The character set, or collation, that a schema gives to the tables which are created in it without one.
 
 Source: MySQL manual, "CREATE DATABASE Statement", "ALTER DATABASE Statement"; MariaDB has the same options.
 
 Put here: reading it off statements, and columns that take it. Not here: when a table is created (schema/tracker.py).
 """
 
+import re
 from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.ddl.classify import Statement
 from spark_jobs.ddl.columns import Word, column_in_charset, words_of
+from spark_jobs.ddl.parse_alter import default_charset
 from spark_jobs.errors import DecodeError, Unsupported
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaCharset:
-    """Character set that a statement gives a schema. charset: None for the server's default, which no statement tells.
+    """Character set that a statement gives a schema, or a collation of one.
 
+    charset: None for the server's default, which no statement tells.
     if_missing: IF NOT EXISTS is in it: a schema that is there stays as it is.
     """
 
@@ -41,9 +44,11 @@ def schema_charset(statement: Statement, database: str) -> SchemaCharset | None:
     if_missing = len(rest) > 2 and rest[0].among("IF") and rest[1].among("NOT")
     rest = rest[3:] if if_missing else rest
     is_named = bool(rest) and not _begins_options(rest)
-    charset, is_there = _option_charset(rest[1:] if is_named else rest)
-    if words[0].among("ALTER") and not is_there:
+    options = rest[1:] if is_named else rest
+    if words[0].among("ALTER") and not any(word.among("CHARACTER", "CHARSET", "COLLATE") for word in options):
         return None
+    charset = default_charset(options)
+    charset = None if charset in _NOT_OF_TEXT else charset
     return SchemaCharset(rest[0].text if is_named else database, charset, if_missing)
 
 
@@ -52,32 +57,20 @@ def _begins_options(words: list[Word]) -> bool:
     return words[0].kind == "word" and words[0].among("DEFAULT", "CHARACTER", "CHARSET", "COLLATE") and len(words) > 1
 
 
-_NOT_OF_TEXT = ("default", "binary")
-"""The server's own; and what makes other types of text types."""
+_NOT_OF_TEXT = ("binary",)
+"""What makes other types of text types."""
+_BINARY = re.compile(r"\bBINARY\b", re.IGNORECASE)
 
 
-def _option_charset(words: list[Word]) -> tuple[str | None, bool]:
-    """The character set among options, and whether one of them is about it."""
-    charset, is_there = None, False
-    for at, word in enumerate(words):
-        if word.among("CHARSET") or (word.among("SET") and at and words[at - 1].among("CHARACTER")):
-            value = _option_value(words, at)
-            charset, is_there = value, True
-        elif word.among("COLLATE") and not is_there:
-            collation = _option_value(words, at)
-            charset, is_there = collation and collation.partition("_")[0], True
-    return (None if charset in _NOT_OF_TEXT else charset), is_there
+def with_charset(definition: TableDefinition, charset: str | None, text: str) -> TableDefinition:
+    """The definition with a character set for text that names none; as it is where that is not known.
 
-
-def _option_value(words: list[Word], at: int) -> str | None:
-    values = [word.text.lower() for word in words[at + 1 : at + 3] if not word.among("=")]
-    return values[0] if values else None
-
-
-def with_charset(definition: TableDefinition, charset: str | None) -> TableDefinition:
-    """The definition with a character set for text that names none; as it is where that is not known."""
+    text: the statement that makes it. Where it may declare a column BINARY, which is of another collation than the
+    schema's, the character set alone counts.
+    """
     if charset is None:
         return definition
+    charset = charset.partition("_")[0] if _BINARY.search(text) else charset
     try:
         columns = tuple(
             column_in_charset(column, charset) if column.charset is None and column.type.is_character else column

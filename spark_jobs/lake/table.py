@@ -133,15 +133,19 @@ class Table:
             yield from scanner.to_batches()
 
     def rows(
-        self, conditions: list[tuple[str, str, Any]] | None = None, columns: list[str] | None = None
+        self,
+        conditions: list[tuple[str, str, Any]] | None = None,
+        columns: list[str] | None = None,
+        version: int | None = None,
     ) -> list[dict[str, Any]]:
-        """The newest version of a small table, without a JVM.
+        """The newest version of a small table, or a version of it, without a JVM.
 
         Args:
             conditions: (column, "=", value), all of which hold.
             columns: those that are read; all by default.
+            version: that of a head that a commit is planned upon.
         """
-        snapshot = snapshot_of(self.path)
+        snapshot = snapshot_of(self.path, version)
         if snapshot is None:
             return []
         return list(rows_with(snapshot, columns or snapshot.schema.names, conditions or []))

@@ -161,6 +161,8 @@ class SourceUnloggedChanges:
         ]
         limit = min((stop.at for stop in stops), default=within.stop)
         for gap in self.stopping_keys(name):
+            if not gap.is_in(within.start, limit):
+                continue
             part = Range(max(gap.since or within.start, within.start), min(gap.until or limit, limit))
             change = find(gap.key, part) if gap.key and part else None
             if change:
@@ -268,6 +270,8 @@ def require_derived(pipeline: Pipeline, snapshot: BronzeSnapshot, name: TableNam
     # Each key that may have changed a row of the table, where it was there.
     keys = []
     for gap in gaps.above(name):
+        if not gap.is_in(earlier.start, earlier.stop):
+            continue
         part = Range(max(gap.since or earlier.start, earlier.start), min(gap.until or earlier.stop, earlier.stop))
         if gap.key and part:
             keys.append((gap, gap.key, part))

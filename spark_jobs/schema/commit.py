@@ -3,6 +3,7 @@
 Put here: their fields. Not here: the history's rows (history_rows.py), or when it is written (history.py).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_jobs.ddl.server_facts import ServerFacts
@@ -24,5 +25,7 @@ class HistoryCommit(Checkpoint):
     """True if that completes its log, which leaves out what only the server tells."""
     dump: str | None = field(default=None, metadata=member("dump"))
     """Schema dump that is in the history."""
+    charsets: Mapping[str, str | None] | None = field(default=None, metadata=member("charsets"))
+    """By schema the character set of tables that name none, or a collation of it, as statements in the log told it."""
     facts: ServerFacts | None = field(default=None, metadata=member("facts", _FACTS))
     """Declarations of the server that its log may not tell."""

@@ -184,6 +184,11 @@ class _Update:
         start = oldest if is_rebuilt or head is None or head.position is None else max(head.position, oldest)
         return cls(table, head, before, oldest, end, start, is_rebuilt, dump)
 
+    @property
+    def charsets(self) -> dict[str, str | None]:
+        """Of schemas, before what is followed; none of a history that is rebuilt."""
+        return {} if self.is_rebuilt or self.before is None else dict(self.before.charsets or {})
+
     def has_news(self, reading: ServerReading | None, declared: ServerFacts | None) -> bool:
         """True if there is anything to follow, or something outside of the log was asked for the first time."""
         is_first_answer = reading is not None and not (self.before and self.before.asked_at)
@@ -199,6 +204,7 @@ class _Update:
             asked_at=before.asked_at if before else None,
             completes_log=before.completes_log if before else None,
             dump=before.dump if before else None,
+            charsets=before.charsets if before else None,
             facts=_declared_facts(declared, self.dump, self.end) or (before.facts if before else None),
         )
 
@@ -240,10 +246,11 @@ def follow(
     # Facts in the order of the log, then answers from outside of it at the positions that they hold for.
     table, head, start, is_rebuilt = update.table, update.head, update.start, update.is_rebuilt
     facts = list(_facts(snapshot, Range(start, max(start, update.end))))
-    stored = [version_of(row) for row in table.rows()] if head and (facts or is_rebuilt or reading) else []
+    stored = _stored_versions(table, head) if facts or is_rebuilt or reading else []
     answers, commit = update.answers(reading, update.commit(declared))
     # A table that turns out to have existed before needs the log from its beginning: everything is followed again.
-    versions, lacking = ([], []) if is_rebuilt else _followed(stored, [*facts, *answers], start)
+    charsets = update.charsets
+    versions, lacking = ([], []) if is_rebuilt else _followed(stored, [*facts, *answers], start, charsets)
     if lacking and start > update.oldest:
         log.info("%s: the schema history is rebuilt: %s was not known before", source, ", ".join(lacking))
         is_rebuilt, start = True, update.oldest
@@ -252,16 +259,21 @@ def follow(
         answers += _asked_before(stored, start, is_other=bool(reading and reading.dump))
         _warn(source, stored, reading)
         stored = [version for version in stored if version.at < start]
-        versions, _ = _followed(stored, [*facts, *answers], start)
+        versions, _ = _followed(stored, [*facts, *answers], start, charsets := {})
     if not versions and update.dump and not is_rebuilt and start >= update.end and update.before and declared is None:
         return []
     # Where versions are rebuilt from the start on, those before it are written again beside them.
-    upon = head or table.unwritten_head(COLUMNS, {})
+    upon, commit = head or table.unwritten_head(COLUMNS, {}), replace(commit, charsets=charsets or None)
     if is_rebuilt:
         table.replace_rows(_history_rows([*stored, *versions]), {}, upon, commit)
     else:
         table.append_rows(_history_rows(versions), upon, commit)
     return versions
+
+
+def _stored_versions(table: Table, head: Head | None) -> list[TableVersion]:
+    """Those upon which a commit is planned."""
+    return [version_of(row) for row in table.rows(version=head.version)] if head else []
 
 
 def _history_rows(versions: Sequence[TableVersion]) -> pa.Table:
@@ -276,10 +288,16 @@ def _declared_facts(declared: ServerFacts | None, dump: ServerAnswer | None, end
 
 
 def _followed(
-    stored: Sequence[TableVersion], facts: Sequence[Fact], start: Position
+    stored: Sequence[TableVersion], facts: Sequence[Fact], start: Position, charsets: dict[str, str | None]
 ) -> tuple[list[TableVersion], list[str]]:
-    """The versions that facts add, forward and backwards; the tables of which more would be known further back."""
-    versions = Tracker(stored).follow(facts)
+    """The versions that facts add, forward and backwards; the tables of which more would be known further back.
+
+    charsets: those of schemas before the facts; afterwards those behind them.
+    """
+    tracker, earlier = Tracker(stored, charsets), dict(charsets)
+    versions = tracker.follow(facts)
+    charsets.clear()
+    charsets.update(tracker.charsets)
     before = as_of(stored, start)
     reversed_history = back(facts, versions, start, before.values())
     lacking = [
@@ -288,7 +306,7 @@ def _followed(
         if (version := before.get(name)) and not version.is_dropped and lacks(version.definition)
     ]
     if reversed_history.facts:
-        versions = Tracker(stored).follow([*facts, *reversed_history.facts])
+        versions = Tracker(stored, earlier).follow([*facts, *reversed_history.facts])
     return versions, sorted(str(version.name) for version in lacking)
 
 

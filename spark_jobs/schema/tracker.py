@@ -78,11 +78,12 @@ def as_of(versions: Iterable[TableVersion], position: Position | None = None) ->
 class Tracker:
     """Follows tables from the versions that are known of them through what comes next."""
 
-    def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
+    def __init__(self, versions: Iterable[TableVersion] = (), charsets: Mapping[str, str | None] | None = None) -> None:
+        """charsets: those that schemas have, or a collation of theirs, as ``charsets`` was before."""
         stored = list(versions)
         self._now = as_of(stored)
-        self._charsets: dict[str, str | None] = {}
-        """Of schemas whose statements were followed; stored versions do not have them."""
+        self.charsets = dict(charsets or {})
+        """Of schemas whose statements were followed; None where they may have another one since."""
         self._by_origin = {
             origin: as_of(replace(version, holds=True) for version in stored if version.origin == origin)
             for origin in ("server", "dump")
@@ -140,9 +141,9 @@ class Tracker:
     def _note_schema(self, fact: StatementFact) -> None:
         """Remembers the character set of a schema, which its next tables take; one that may be another is forgotten."""
         change = schema_charset(fact.statement, fact.database)
-        if change is None or (change.if_missing and change.schema in self._charsets):
+        if change is None or (change.if_missing and change.schema in self.charsets):
             return
-        self._charsets[change.schema] = None if change.if_missing else change.charset
+        self.charsets[change.schema] = None if change.if_missing else change.charset
 
     def _alike(self, fact: StatementFact, names: set[TableName]) -> Iterator[TableVersion]:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
@@ -187,7 +188,7 @@ class Tracker:
                 raise Unsupported("it is not known what it does")
 
     def _schema_dropped(self, fact: StatementFact, schema: str) -> Iterator[TableVersion]:
-        self._charsets.pop(schema, None)
+        self.charsets.pop(schema, None)
         for name in filter(self._is_there, list(self._now)):
             if name.schema == schema:
                 yield _of(fact, name, is_dropped=True)
@@ -208,7 +209,7 @@ class Tracker:
             definition = effect.definition
         except Unsupported as error:
             return [_of(fact, name, note=f"not read: {error}")]
-        definition = definition and with_charset(definition, self._charsets.get(name.schema))
+        definition = definition and with_charset(definition, self.charsets.get(name.schema), fact.statement.plain)
         return [_of(fact, name, definition=definition, note=note if definition else "its columns come from a query")]
 
     def _renamed(self, fact: StatementFact, effect: Rename, changed: TableVersion | None) -> TableVersion:

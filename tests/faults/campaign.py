@@ -28,12 +28,14 @@ from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.positions import LOADED_ROW
 from tests.faults import runs
+from tests.faults.cascades import CascadingChanges
 from tests.faults.changes import SCHEMA, SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
-from tests.faults.renames import RenameChecks, RenamedChanges
+from tests.faults.renames import RenamedChanges
 from tests.faults.runs import (
     APPEND_PARTIAL,
+    CASCADES,
     FEED,
     HISTORY_PARTIAL,
     KEYLESS,
@@ -49,6 +51,7 @@ from tests.faults.runs import (
     SOFT_KEYLESS,
     SOFT_PARTIAL,
 )
+from tests.faults.states import StateChecks
 from tests.faults.tracing import Trace
 from tests.slicing import FILE
 
@@ -70,11 +73,17 @@ class Log:
 
     def __init__(self, seed: int, folder: Path, layout: str = "mirrors", size: int = 15) -> None:
         folder.mkdir(parents=True)
-        self.checks: Checks | RenameChecks
-        if layout == RENAMES:
-            renamed = RenamedChanges(seed, size, is_partial=seed % 3 == 0)
-            self.bronze = bronze_tables(renamed.content, folder, _STEPS)
-            self.checks = RenameChecks(renamed)
+        self.checks: Checks | StateChecks
+        if layout in (CASCADES, RENAMES):
+            modelled = (
+                CascadingChanges(seed, size)
+                if layout == CASCADES
+                else RenamedChanges(seed, size, is_partial=seed % 3 == 0)
+            )
+            # What is derived goes by the order of changes in a slice.
+            slice_bytes = 1_600 if layout == CASCADES else 400
+            self.bronze = bronze_tables(modelled.content, folder, _STEPS, slice_bytes)
+            self.checks = StateChecks(modelled.states)
             return
         changes = Changes(
             seed,
@@ -107,7 +116,7 @@ class Scenario:
         if isinstance(log.checks, Checks):
             log.checks.loads, log.checks.read_at = {}, None
         self.has_landings = layout == LANDINGS
-        self.publishes = layout == PUBLISHED
+        self.publishes = layout in (CASCADES, PUBLISHED)
         self.staged: list[ReadTable] = []
         """Tables that a load has read, and that are landed by each run until one has done all that there was to do."""
         self.folder = folder

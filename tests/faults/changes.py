@@ -468,9 +468,9 @@ class Twin:
         return next((number for number, copy in rows.items() if copy == row), (next(self._serial),))
 
 
-def bronze_tables(content: bytes, folder: Path, steps: int) -> list[tuple[Path, int]]:
+def bronze_tables(content: bytes, folder: Path, steps: int, slice_bytes: int = 400) -> list[tuple[Path, int]]:
     """Bronze of a file as it grows: a table of a commit, of two and so on; with the offset that each reaches."""
-    slices = bronze_rows(FILE, content, target=400)
+    slices = bronze_rows(FILE, content, target=slice_bytes)
     ends = slices.column("stop").to_pylist()
     tables = []
     for commit_count in range(1, steps + 1):

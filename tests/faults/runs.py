@@ -48,6 +48,7 @@ from spark_jobs.pipeline.initial_load.landing import land
 from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of
 from spark_jobs.runtime.tasks_here import Placement
+from spark_jobs.schema.history import follow
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.windows import windows_of
 from tests.faults.changes import SCHEMA, SOURCE
@@ -89,6 +90,8 @@ ICEBERG = "iceberg"
 """Mirrors that are Iceberg tables too."""
 PUBLISHED = "published"
 """Mirrors, of which runs publish what they left, and continue from what is published."""
+CASCADES = "cascades"
+"""Mirrors of tables that foreign keys join, with what these do; runs publish what they left."""
 EVERY_CHANGE = ("append", "history")
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
@@ -116,6 +119,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     HISTORY_PARTIAL: _into("history"),
     LANDINGS: {},
     PUBLISHED: {},
+    CASCADES: {"on_cascade": "apply"},
     SOFT_DELETE: _SOFT_DELETE,
     SOFT_PARTIAL: _SOFT_DELETE,
     SOFT_KEYLESS: _SOFT_DELETE,
@@ -361,6 +365,7 @@ def run(
     silver_task._row_group.cache_clear()  # a process of its own has nothing in memory
     with scheduled(seed):
         if publishes:  # as run_source does
+            retry_on_conflict(lambda: follow(lake_of(pipeline), SOURCE))
             outcome = retry_on_conflict(lambda: pipeline_run.merge_forward(SPARK, pipeline, SOURCE))
             return {str(name): reason for name, reason in outcome.stopped.items()}
         outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)

@@ -6,12 +6,16 @@ A failure names the seed of its scenario: ``STRATALOG_FAULT_SEED=N pytest tests/
 import multiprocessing
 import os
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from spark_jobs.cascades import walk
+from spark_jobs.cascades.logged_rows import LoggedSlice, logged_slices
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import create_commit
 from spark_jobs.storage import local
@@ -19,6 +23,7 @@ from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
 from tests.faults.runs import (
     APPEND_PARTIAL,
+    CASCADES,
     FEED,
     HISTORY_PARTIAL,
     ICEBERG,
@@ -84,7 +89,7 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, traces: Pat
     "layout",
     [
         *("modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS),
-        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL, FEED, ICEBERG, PUBLISHED),
+        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL, FEED, ICEBERG, PUBLISHED, CASCADES),
     ],
 )
 @pytest.mark.parametrize(
@@ -146,7 +151,7 @@ _BROKEN: dict[str, tuple[ModuleType, str, object, tuple[str, ...]]] = {
 _IN_CI = {
     _NOT_EXCLUSIVE: ("mirrors", PARTIAL, "modes", LOADS, LANDINGS, SOFT_PARTIAL, FEED, MERGED),
     _NEXT_VERSION: ("mirrors", RENAMES, APPEND_PARTIAL, HISTORY_PARTIAL, ICEBERG, KEYLESS, SHARED),
-    _NOT_DURABLE: ("mirrors", REPLAYS, SOFT_DELETE, SOFT_KEYLESS),
+    _NOT_DURABLE: ("mirrors", REPLAYS, SOFT_DELETE, SOFT_KEYLESS, CASCADES),
 }
 """Mirrors with all of them, each other layout with one; all others at night."""
 
@@ -166,6 +171,27 @@ def test_what_breaks_a_commit_is_seen(
     monkeypatch.setattr(module, name, broken)
     *_, wrong = play(range(104, 130), tmp_path, kinds, layout, to_first_wrong=True)
     assert wrong
+
+
+def _by_table(part: LoggedSlice) -> LoggedSlice:
+    """Changes table by table, and not in the order of their transactions."""
+    return replace(part, rows=tuple(sorted(part.rows, key=lambda row: row.change.table)))
+
+
+def _as_checked(part: LoggedSlice) -> LoggedSlice:
+    """Changes as if all of their sessions checked foreign keys."""
+    return replace(part, rows=tuple(replace(row, cascades=True) for row in part.rows))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("broken", [_by_table, _as_checked], ids=["order", "flags"])
+def test_what_breaks_derived_changes_is_seen(
+    broken: Callable[[LoggedSlice], LoggedSlice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "logged_slices", lambda *of: map(broken, logged_slices(*of)))
+    *_, wrong = play(range(200, 300, 10), tmp_path, layout=CASCADES, to_first_wrong=True)
+    assert wrong
+    assert "silver of " in wrong[0]
 
 
 @pytest.mark.thorough

@@ -24,6 +24,7 @@ from tests.xa import XA, prepared
 
 P, C = TableName("shop", "p"), TableName("shop", "c")
 KEY = ForeignKey("f", P, "CASCADE", "SET NULL", columns=("PID",), parent_columns=("id",))
+EMPTYING = replace(KEY, on_delete="SET NULL")
 
 
 def tables(kind: Any = INT, child_key: Sequence[str] = ("id",)) -> list[Table]:
@@ -116,13 +117,44 @@ def test_changes_by_an_xa_transaction_stand_where_it_is_committed(tmp_path: Path
     assert part.changes.offset.to_pylist() == [part.at.offset]
 
 
-def derive_effective(tmp_path: Path, changes: Sequence[Change]) -> Derived:
+@pytest.mark.parametrize(
+    "later, expected",
+    [
+        ([], [(2, (7, 1), (7, 5)), (2, (8, 1), (8, 5))]),
+        # Of the row that moved, where it went and where it was are two rows of the lake.
+        ([Delete("shop.c", (7, 5))], [(3, None, (7, 1)), (2, (8, 1), (8, 5))]),
+        ([Insert("shop.c", (7, 1))], [(2, (7, 5), (7, 5)), (2, (8, 1), (8, 5))]),
+        ([Delete("shop.c", (7, 5)), Insert("shop.c", (7, 1))], [(2, (8, 1), (8, 5))]),
+        ([Update("shop.c", (7, 5), (7, 6))], [(3, None, (7, 1)), (2, (8, 1), (8, 5))]),
+    ],
+)
+def test_a_child_that_got_another_key_leaves_the_one_that_later_changes_of_the_event_do_not_have(
+    tmp_path: Path, later: list[Change], expected: list[tuple[Any, ...]]
+) -> None:
+    inside: list[Change] = [Update("shop.p", (1, 0), (5, 0)), *later]
+    changes: list[Change] = [*CHILDREN, *prepared(*inside), Statement("", f"XA COMMIT {XA}")]
+    key = replace(KEY, on_update="CASCADE")
+    (part,) = derive_effective(tmp_path, changes, tables(child_key=("id", "pid")), key).slices
+    cells = [part.changes.op.to_pylist(), part.changes.before.to_pylist(), part.changes.after.to_pylist()]
+    images = [
+        (op, None if op == 3 else tuple(before.values()), tuple(after.values()))
+        for op, before, after in zip(*cells, strict=True)
+    ]
+    assert images == expected
+
+
+def derive_effective(
+    tmp_path: Path,
+    changes: Sequence[Change],
+    joined: Sequence[Table] | None = None,
+    key: ForeignKey = EMPTYING,
+) -> Derived:
     """By slices where they take effect."""
-    content = SegmentSpec(tables(), changes).to_bytes()
+    content = SegmentSpec(joined or tables(), changes).to_bytes()
     within = Range(Position(FILE, 4), Position(FILE, len(content)))
     bronze = bronze_of(tmp_path / "bronze", [bronze_rows(FILE, content, target=1 << 20)])
     index, _ = scan_effective(*bronze, within, within.start)
-    child, keys = ChildTable(C, None, MirrorRows(None), None), [UnloggedChanges(C, replace(KEY, on_delete="SET NULL"))]
+    child, keys = ChildTable(C, None, MirrorRows(None), None), [UnloggedChanges(C, key)]
     return Walk(JoinedLog(index, "lake/bronze/shop", within, within.start, {C: child}, keys)).derive()
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.binlog.types.charsets import CHARSET_ALONE
 from spark_jobs.ddl.alter import altered_definition
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.ddl.parse_alter import created_definition, operations
@@ -229,6 +230,24 @@ def test_text_into_wider_characters_becomes_a_longer_text() -> None:
     assert [column.sql_type for column in after.columns] == ["int", "mediumtext", "text", "longtext", "blob"]
     back = altered_definition(after, operations("ALTER TABLE t CONVERT TO CHARACTER SET latin1")).definition
     assert [column.sql_type for column in back.columns] == ["int", "mediumtext", "text", "longtext", "blob"]
+
+
+@pytest.mark.parametrize(
+    "into, collation",
+    [
+        ("CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", 46),
+        ("CHARSET utf8mb4", 45 | CHARSET_ALONE),
+        ("CHARACTER SET utf8mb4 COLLATE uca1400_ai_ci", 2304),
+    ],
+)
+def test_text_is_converted_into_the_collation_that_is_named(into: str, collation: int) -> None:
+    before = created_definition(NAME, "CREATE TABLE t (a INT, b VARCHAR(9)) COLLATE latin1_bin")
+    assert before
+    after = altered_definition(before, operations(f"ALTER TABLE t CONVERT TO {into}")).definition
+    assert [column.charset for column in after.columns] == [None, collation]
+    # The table's default is of columns that come later.
+    unchanged = altered_definition(before, operations("ALTER TABLE t COLLATE utf8mb4_bin")).definition
+    assert [column.charset for column in unchanged.columns] == [None, 47]
 
 
 def test_new_columns_are_filled_by_name() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from spark_jobs.binlog import Session
@@ -153,6 +155,22 @@ def test_the_collation_is_the_one_named_or_marked_as_any_of_its_set(attributes: 
     assert declared_column("c", words_of(f"ENUM('a') {attributes}"), None).column.charset == expected
 
 
+@pytest.mark.parametrize(
+    "attributes, expected",
+    [
+        ("", 192),
+        ("BINARY", 83),
+        ("CHARACTER SET latin1", 5 | CHARSET_ALONE),
+        ("CHARACTER SET latin1 BINARY", 47),
+        ("COLLATE latin1_bin", 47),
+        ("CHARACTER SET ascii COLLATE ascii_bin", 65),
+    ],
+)
+def test_text_without_a_character_set_of_its_own_has_the_table_s_collation(attributes: str, expected: int) -> None:
+    assert declared_column("c", words_of(f"VARCHAR(3) {attributes}"), "utf8_unicode_ci").column.charset == expected
+    assert declared_column("c", words_of("NCHAR(3)"), "utf8_unicode_ci").column.charset == 33 | CHARSET_ALONE
+
+
 @pytest.mark.parametrize("text", ["c ENUM('a', 0xc3a6)", "c SET(_utf8'a')"])
 def test_labels_that_are_not_plain_text_are_refused(text: str) -> None:
     with pytest.raises(Unsupported, match="its labels are not all written as text"):
@@ -183,6 +201,7 @@ def test_a_bare_timestamp_leaves_open_whether_it_may_be_null(text: str, is_open:
 def test_text_into_another_character_set_has_as_many_characters() -> None:
     latin = column("c VARCHAR(7) CHARACTER SET latin1").column
     assert (latin.meta, column_in_charset(latin, "utf8mb4").meta, column_in_charset(latin, "utf8").meta) == (7, 28, 21)
+    assert column_in_charset(latin, "utf8mb4_unicode_ci") == replace(latin, charset=224, meta=28)
     assert column_in_charset(column("c BINARY(7)").column, "utf8mb4").meta == 7
     assert column_in_charset(column("c CHAR(7)").column, "utf8mb4").meta == 28
     assert column_in_charset(column("c INT").column, "utf8mb4") == column("c INT").column

@@ -62,9 +62,12 @@ def test_a_statement_is_about_the_first_table_that_it_names(text: str, expected:
 @pytest.mark.parametrize(
     "options, charset",
     [
-        ("DEFAULT CHARSET=latin1 COLLATE latin1_bin", 5 | CHARSET_ALONE),
+        ("DEFAULT CHARSET=latin1 COLLATE latin1_bin", 47),
         ("CHARACTER SET = latin1", 5 | CHARSET_ALONE),
-        ("ENGINE=InnoDB COLLATE latin1_general_ci", 5 | CHARSET_ALONE),
+        ("ENGINE=InnoDB COLLATE latin1_general_ci", 48),
+        ("COLLATE=latin1_bin CHARSET=latin1", 5 | CHARSET_ALONE),
+        ("CHARSET=utf8mb4 COLLATE=uca1400_ai_ci", 2304),
+        ("CHARSET DEFAULT", None),
         ("ENGINE=InnoDB", None),
     ],
 )

@@ -16,14 +16,14 @@ from spark_jobs.schema.tracker import Tracker
     [
         ("CREATE DATABASE `a b` /*!40100 DEFAULT CHARACTER SET latin1 */", SchemaCharset("a b", "latin1")),
         ("CREATE DATABASE d CHARSET=cp1251", SchemaCharset("d", "cp1251")),
-        ("create schema x default collate latin2_bin", SchemaCharset("x", "latin2")),
-        ("CREATE DATABASE d CHARACTER SET utf8 COLLATE utf8_bin", SchemaCharset("d", "utf8")),
+        ("create schema x default collate latin2_bin", SchemaCharset("x", "latin2_bin")),
+        ("CREATE DATABASE d CHARACTER SET utf8 COLLATE utf8_bin", SchemaCharset("d", "utf8_bin")),
         ("CREATE DATABASE IF NOT EXISTS d CHARSET latin1", SchemaCharset("d", "latin1", if_missing=True)),
         ("CREATE DATABASE d", SchemaCharset("d", None)),
         ("CREATE DATABASE d CHARACTER SET DEFAULT", SchemaCharset("d", None)),
         ("CREATE DATABASE d CHARACTER SET binary", SchemaCharset("d", None)),
         ("ALTER DATABASE CHARACTER SET = utf8mb4", SchemaCharset("shop", "utf8mb4")),
-        ("ALTER DATABASE `charset` COLLATE utf8mb4_bin", SchemaCharset("charset", "utf8mb4")),
+        ("ALTER DATABASE `charset` COLLATE utf8mb4_bin", SchemaCharset("charset", "utf8mb4_bin")),
         ("ALTER SCHEMA d READ ONLY = 1", None),
         ("CREATE TABLE t (a INT) CHARSET latin1", None),
         ("DROP DATABASE d", None),
@@ -45,7 +45,7 @@ def charsets_after(*texts: str) -> list[int | None]:
 
 
 CREATE = "CREATE TABLE t (a VARCHAR(3), b TEXT, c CHAR(2) CHARACTER SET latin1, d INT, e BLOB)"
-LATIN1, BINARY = 5 | CHARSET_ALONE, 63
+LATIN1, UTF8MB4, BINARY = 5 | CHARSET_ALONE, 45 | CHARSET_ALONE, 63
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,21 @@ def test_without_a_character_set_a_definition_stays() -> None:
     tracker.follow([StatementFact(Position("b.000001", 1), classify(CREATE, "shop"), "shop", Session())])
     definition = tracker.definition(TableName("shop", "t"))
     assert definition
-    assert with_charset(definition, None) is definition
+    assert with_charset(definition, None, CREATE) is definition
+
+
+@pytest.mark.parametrize(
+    "statements, expected",
+    [
+        (["CREATE DATABASE shop COLLATE utf8mb4_unicode_ci"], 224),
+        (["CREATE DATABASE shop CHARSET utf8mb4 COLLATE utf8mb4_unicode_ci"], 224),
+        (["CREATE DATABASE shop COLLATE latin1_bin", "ALTER DATABASE shop COLLATE utf8mb4_unicode_ci"], 224),
+        (["CREATE DATABASE shop COLLATE utf8mb4_unicode_ci", "ALTER DATABASE shop CHARSET utf8mb4"], UTF8MB4),
+        (["CREATE DATABASE shop CHARSET utf8mb4"], UTF8MB4),
+    ],
+)
+def test_a_table_takes_the_collation_of_its_schema(statements: list[str], expected: int) -> None:
+    assert charsets_after(*statements, "CREATE TABLE t (a VARCHAR(3), b TEXT)") == [expected] * 2
+    # A column may be of another collation, or of its character set's default.
+    with_names = "CREATE TABLE t (a VARCHAR(3) COLLATE latin1_bin, b TEXT CHARSET utf8mb4, c TEXT BINARY)"
+    assert charsets_after(*statements, with_names) == [47, UTF8MB4, UTF8MB4]

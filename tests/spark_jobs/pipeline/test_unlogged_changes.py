@@ -161,6 +161,15 @@ def test_a_key_that_is_older_than_the_log_counts_from_its_beginning(tmp_path: Pa
     assert parts == [within]
 
 
+def test_a_key_that_ended_before_a_range_stops_nothing_in_it(tmp_path: Path) -> None:
+    lake, parts = Lake(str(tmp_path / "lake")), []
+    store(lake, (100, CREATE), (300, "ALTER TABLE c DROP FOREIGN KEY f"))
+    stops = unlogged_changes_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
+    assert stops.first(CHILD, Range(at(400), at(900)), lambda _, part: parts.append(part)) is None
+    assert stops.first(CHILD, Range(at(200), at(900)), lambda _, part: parts.append(part)) is None
+    assert parts == [Range(at(200), at(300))]
+
+
 def test_children_of_a_parent_are_those_of_the_position(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     store(lake, (100, CREATE), (500, "ALTER TABLE c DROP FOREIGN KEY f"))

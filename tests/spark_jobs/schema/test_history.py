@@ -1,5 +1,6 @@
 """The schema history as a table: its rows, what a server is asked for it, and what is read out of it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.model import SchemaDump
 from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl.classify import classify
-from spark_jobs.errors import LakeError, StratalogError, TableStopped
+from spark_jobs.errors import LakeError, LostRace, StratalogError, TableStopped
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
@@ -38,7 +39,9 @@ from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import ask
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
-from tests.segment_spec import SegmentSpec, Statement
+from tests.segment_spec import Change, Insert, SegmentSpec, Statement
+from tests.segment_spec import Table as SpecTable
+from tests.segment_types import INT
 from tests.slicing import bronze_rows
 
 NAME = TableName("shop", "t.`x")
@@ -314,6 +317,47 @@ def test_a_history_that_is_rebuilt_has_the_rows_of_one_that_was_followed_from_th
     assert read(pieces, "shop") == read(followed, "shop")
 
 
+def land_changes(lake: Lake, number: int, changes: Sequence[Change], tables: Sequence[SpecTable] = ()) -> None:
+    """A file of some changes in bronze."""
+    file, table = f"bin.{number:06d}", lake.bronze("shop")
+    content = SegmentSpec(tables, changes).to_bytes()
+    commit = BronzeCommit(Position(file, len(content)), new_batch(), begin=Position("bin.000001", 4))
+    head = table.head() or table.unwritten_head(bronze.COLUMNS, bronze.PROPERTIES)
+    table.append_rows(bronze_rows(file, content, target=1), head, commit)
+
+
+def test_a_run_that_another_one_overtakes_while_it_follows_the_log_loses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(str(tmp_path))
+    land_changes(lake, 1, [Statement("shop", "CREATE TABLE a (id INT PRIMARY KEY)")])
+    follow(lake, "shop")
+    with_note = SpecTable("shop.a", key=["id"], id=INT.NOT_NULL, note=INT)
+    added = Statement("shop", "ALTER TABLE a ADD COLUMN note INT")
+    land_changes(lake, 2, [added, Insert("shop.a", (1, 2))], [with_note])
+    planned = schema_history._Update.of
+
+    def overtaken(*inputs: Any) -> Any:
+        update = planned(*inputs)
+        monkeypatch.undo()
+        assert follow(lake, "shop")
+        return update
+
+    monkeypatch.setattr(schema_history._Update, "of", overtaken)
+    with pytest.raises(LostRace):
+        follow(lake, "shop")
+
+
+def test_a_later_run_knows_the_collations_that_schemas_were_given(tmp_path: Path) -> None:
+    lake, texts = Lake(str(tmp_path)), ("CREATE DATABASE d COLLATE latin1_bin", "CREATE TABLE d.t (a CHAR(3))")
+    for number, text in enumerate((*texts, "DROP DATABASE d", "CREATE TABLE d.u (a CHAR(3))"), 1):
+        land_changes(lake, number, [Statement("d", text)])
+        follow(lake, "shop")
+    versions = read(lake, "shop").versions
+    collations = {str(version.name): version.definition for version in versions if version.definition}
+    assert [definition.columns[0].charset for definition in collations.values()] == [47, None]
+
+
 def test_what_is_before_the_place_that_a_history_is_rebuilt_from_stays(tmp_path: Path) -> None:
     """The first file went by gc, and then a dump comes."""
     lake, oldest = Lake(str(tmp_path)), Position("bin.000002", 4)
@@ -348,17 +392,17 @@ def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells()
         ServerAnswer(at(300), (w,)),
     ]
     later: list[Fact] = [ddl_at(350, "ALTER TABLE t RENAME COLUMN w TO x"), LoggedTable(at(420), bare)]
-    first, lacking = schema_history._followed([], [*facts, *later], at(4))
+    first, lacking = schema_history._followed([], [*facts, *later], at(4), {})
     assert lacking == []
     assert [
         version.origin for version in first if version.holds and version.definition and version.definition.has_names()
     ] == []
 
     answer = ServerAnswer(at(600), (x,))
-    second, lacking = schema_history._followed(first, [answer], at(500))
+    second, lacking = schema_history._followed(first, [answer], at(500), {})
     assert lacking == [str(name)]
     assert [version.origin for version in second] == ["server"]
-    rebuilt, _ = schema_history._followed([], [*facts, *later, answer], at(4))
+    rebuilt, _ = schema_history._followed([], [*facts, *later, answer], at(4), {})
     named_versions = [
         (version.at.offset, version.definition.column_names())
         for version in rebuilt
@@ -367,7 +411,9 @@ def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells()
     assert named_versions[0] == (4, ["id", "v"])
     assert (200, ["id", "w"]) in named_versions
     assert named_versions[-1] == (600, ["id", "x"])
-    assert schema_history._followed(rebuilt, [LoggedTable(at(700), bare), ServerAnswer(at(800), (x,))], at(650)) == (
+    assert schema_history._followed(
+        rebuilt, [LoggedTable(at(700), bare), ServerAnswer(at(800), (x,))], at(650), {}
+    ) == (
         [],
         [],
     )
@@ -378,13 +424,13 @@ def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> No
     definition = TableDefinition(name, (Column("id", 3, nullable=False),), (0,), "PRIMARY")
     two = replace(definition, columns=(*definition.columns, Column("h", 15, 9, charset=8)))
     bare = replace(two, columns=tuple(replace(c, name=None, charset=None) for c in two.columns), key=None, index=None)
-    stored, _ = schema_history._followed([], [ServerAnswer(at(100), (definition,))], at(4))
+    stored, _ = schema_history._followed([], [ServerAnswer(at(100), (definition,))], at(4), {})
     facts: list[Fact] = [
         ddl_at(200, "ALTER TABLE t ADD h VARCHAR(9)"),
         LoggedTable(at(300), bare),
         ServerAnswer(at(400), (two,)),
     ]
-    versions, lacking = schema_history._followed(stored, facts, at(150))
+    versions, lacking = schema_history._followed(stored, facts, at(150), {})
     assert lacking == []
     assert [(version.origin, version.at.offset) for version in versions][:2] == [("ddl", 200), ("inverted", 250)]
     answer = schema_history.answer_at([*stored, *versions], at(300))

@@ -10,7 +10,8 @@ import pytest
 from spark_jobs.engine.silver.silver_plan import PreparedCompaction
 from tests.faults import runs
 from tests.faults.changes import SOURCE, bronze_tables
-from tests.faults.renames import RenameChecks, RenamedChanges
+from tests.faults.renames import RenamedChanges
+from tests.faults.states import StateChecks
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def compare(folder: Path, seed: int, *, steps: int, is_partial: bool) -> None:
     changes = RenamedChanges(seed, 15, is_partial=is_partial)
     (folder / "bronze").mkdir(parents=True)
     (folder / "home").mkdir()
-    pipeline, checks = runs.pipeline_in(folder / "home"), RenameChecks(changes)
+    pipeline, checks = runs.pipeline_in(folder / "home"), StateChecks(changes.states)
     link = folder / "home" / "lake" / "bronze" / SOURCE
     link.parent.mkdir(parents=True)
     for path, until in bronze_tables(changes.content, folder / "bronze", steps):

@@ -23,7 +23,8 @@ from spark_jobs.pipeline.backfill.request import ReplayedTable
 from spark_jobs.pipeline.replay_plan import plan_table
 from tests.faults import runs
 from tests.faults.changes import SCHEMA, SOURCE, bronze_tables, name_of
-from tests.faults.renames import NAMES, RenameChecks, RenamedChanges
+from tests.faults.renames import NAMES, RenamedChanges
+from tests.faults.states import StateChecks
 from tests.slicing import FILE
 
 
@@ -44,7 +45,7 @@ class Lake:
         changes = RenamedChanges(seed, 15, is_partial=seed % 3 == 0)
         (folder / "bronze").mkdir(parents=True)
         (folder / "home").mkdir()
-        self.seed, self.checks = seed, RenameChecks(changes)
+        self.seed, self.checks = seed, StateChecks(changes.states)
         self.pipeline: Pipeline = runs.pipeline_in(folder / "home")
         link = folder / "home" / "lake" / "bronze" / SOURCE
         link.parent.mkdir(parents=True)
