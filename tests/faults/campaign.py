@@ -30,10 +30,11 @@ from spark_jobs.silver.positions import LOADED_ROW
 from tests.faults import runs
 from tests.faults.changes import SCHEMA, SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
-from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
+from tests.faults.disk import CALLS, CATALOG_CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenameChecks, RenamedChanges
 from tests.faults.runs import (
     APPEND_PARTIAL,
+    CATALOG,
     FEED,
     HISTORY_PARTIAL,
     KEYLESS,
@@ -107,13 +108,16 @@ class Scenario:
         if isinstance(log.checks, Checks):
             log.checks.loads, log.checks.read_at = {}, None
         self.has_landings = layout == LANDINGS
-        self.publishes = layout == PUBLISHED
+        self.publishes = layout in (PUBLISHED, CATALOG)
         self.staged: list[ReadTable] = []
         """Tables that a load has read, and that are landed by each run until one has done all that there was to do."""
         self.folder = folder
         self.disk = Disk(folder / "lake", seed)
+        self.weights = CALLS | CATALOG_CALLS if layout == CATALOG else CALLS
+        if isinstance(log.checks, Checks):
+            log.checks.catalog = self.disk.catalog
         self.step = 0
-        self.calls = Counter(dict.fromkeys(CALLS, 4))
+        self.calls = Counter(dict.fromkeys(self.weights, 4))
         """How many a run makes, by name, as far as runs have shown."""
 
     def play(self) -> None:
@@ -265,8 +269,8 @@ class Scenario:
         faults: dict[tuple[str, int], str] = {}
         for _ in range(_FAULTS_A_RUN):
             kind = self.random.choice([kind for kind in self.kinds if kind != RACE])
-            names = calls_of(kind)
-            (operation,) = self.random.choices(names, [CALLS[name] for name in names])
+            names = calls_of(kind, self.weights)
+            (operation,) = self.random.choices(names, [self.weights[name] for name in names])
             faults[operation, min(self.random.randint(1, self.calls[operation]) for _ in range(2))] = kind
         return faults
 

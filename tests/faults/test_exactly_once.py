@@ -9,16 +9,19 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import create_commit
+from spark_jobs.pipeline import iceberg_catalog
 from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
 from tests.faults.runs import (
     APPEND_PARTIAL,
+    CATALOG,
     FEED,
     HISTORY_PARTIAL,
     ICEBERG,
@@ -84,7 +87,8 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, traces: Pat
     "layout",
     [
         *("modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS),
-        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL, FEED, ICEBERG, PUBLISHED),
+        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL),
+        *(FEED, ICEBERG, CATALOG, PUBLISHED),
     ],
 )
 @pytest.mark.parametrize(
@@ -166,6 +170,20 @@ def test_what_breaks_a_commit_is_seen(
     monkeypatch.setattr(module, name, broken)
     *_, wrong = play(range(104, 130), tmp_path, kinds, layout, to_first_wrong=True)
     assert wrong
+
+
+@pytest.mark.long
+def test_a_catalog_that_is_left_behind_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal that is taken for an answer: nothing is tried again."""
+    attempt = iceberg_catalog._attempt
+
+    def taken_for_done(*arguments: Any) -> bool:
+        attempt(*arguments[:-1], [])
+        return True
+
+    monkeypatch.setattr(iceberg_catalog, "_attempt", taken_for_done)
+    *_, wrong = play(range(104, 130), tmp_path, layout=CATALOG, to_first_wrong=True)
+    assert "the catalog names" in wrong[0]
 
 
 @pytest.mark.thorough
