@@ -112,6 +112,28 @@ def test_a_catalog_that_is_down_stops_nothing_and_the_next_run_registers(
     assert iceberg_catalog.refusal(pipeline, "shop") is None
 
 
+def test_a_table_that_could_not_be_shown_is_registered_once_it_is(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry shows an earlier version until then, which is not taken for the published one."""
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    path = advance(published, "a")
+
+    def failing(path: str) -> Any:
+        raise LakeError(f"{path}: cannot be written")
+
+    with monkeypatch.context() as context:
+        context.setattr(iceberg_tables, "show", failing)
+        with pytest.raises(LakeError, match="cannot be written"):
+            iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v1.metadata.json"
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v2.metadata.json"
+    assert by_catalog(server, "a") == by_delta(path)
+    assert not iceberg_tables.is_pending(pipeline, "shop")
+
+
 def test_a_run_that_was_killed_before_it_registered_is_made_good(
     tmp_path: Path, published: dict[str, Entry], server: RestCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
