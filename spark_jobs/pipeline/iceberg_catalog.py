@@ -30,6 +30,8 @@ from spark_jobs.text.replaced import replace_text
 
 log = logging.getLogger(__name__)
 
+_CHANGING = -1
+"""Version of an entry that a run is changing."""
 _SHOWN = 3
 _TRIES = 5
 
@@ -103,9 +105,16 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
     if settings is None:
         return
     state = _stored_states(pipeline).get(source, _CatalogState())
-    entries, targets = state.entries, _targets(pipeline, source)
-    if entries == targets:
+    targets = _targets(pipeline, source)
+    if state.entries == targets:
         return
+    # A run that is killed from here on leaves to the next one what it may have changed.
+    entries = {
+        path: entry if targets.get(path) == entry else replace(entry, version=_CHANGING)
+        for path, entry in state.entries.items()
+    }
+    state = replace(state, entries=entries)
+    _write(pipeline, {source: state})
     problems: list[str] = []
     with span("iceberg catalog", tables=len(targets)):
         if client := _connected(settings, problems):

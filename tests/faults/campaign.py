@@ -278,18 +278,20 @@ class Scenario:
         """A run as an actor; how it failed."""
         try:
             with self.disk.acting(actor), self.disk.recorder.running():
-                stopped = runs.run(
-                    self.pipeline,
-                    self.random.randrange(1 << 30),
-                    replays=self.has_replays,
-                    staged=self._landing,
-                    publishes=self.publishes,
-                )
+                stopped = self._process(self.random.randrange(1 << 30))
             if not stopped:
                 self._landed()
         except (Killed, StratalogError) as error:
             return f"{type(error).__name__} {error}"
         return str(stopped or "")
+
+    def _process(self, seed: int) -> dict[str, str]:
+        """A run by a seed; what stopped."""
+        return runs.run(self.pipeline, seed, replays=self.has_replays, staged=self._landing, publishes=self.publishes)
+
+    def _race_as(self, seed: int) -> None:
+        """One of two runs at once."""
+        runs.run(self.pipeline, seed, publishes=self.publishes)
 
     def _run_rivals(self, kind: str) -> None:
         """What others do while a run waits: a run of all, or of a longer log."""
@@ -307,7 +309,7 @@ class Scenario:
             actor = Actor(step=lambda: interleaving.next(number))
             with self.disk.acting(actor), interleaving.taking_part(number), self.disk.recorder.running():
                 try:
-                    runs.run(self.pipeline, seeds[number], publishes=self.publishes)
+                    self._race_as(seeds[number])
                 except BaseException as error:  # noqa: BLE001 - raised by the thread that waits; a lost race too
                     failures.append(error)
 

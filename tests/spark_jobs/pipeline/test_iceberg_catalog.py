@@ -161,6 +161,30 @@ def test_a_run_that_was_killed_before_it_registered_is_made_good(
     assert not iceberg_tables.is_pending(pipeline, "shop")
 
 
+def test_a_name_that_a_killed_run_removed_is_registered_again(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version of the table is the registered one, and the name is gone."""
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    remove_entry = iceberg_catalog._remove_entry
+
+    def killed(*arguments: Any) -> None:
+        remove_entry(*arguments)
+        raise KeyboardInterrupt
+
+    rules = [{"tables": "s.a", "iceberg": False}]
+    with monkeypatch.context() as context:
+        context.setattr(iceberg_catalog, "_remove_entry", killed)
+        with pytest.raises(KeyboardInterrupt):
+            iceberg_tables.show_tables(pipeline_of(tmp_path, server.uri, downstream=rules), "shop")
+    assert locations(server) == {"lake.s.B": "v1.metadata.json"}
+    assert iceberg_tables.is_pending(pipeline, "shop")
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server) == {"lake.s.a": "v1.metadata.json", "lake.s.B": "v1.metadata.json"}
+    assert not iceberg_tables.is_pending(pipeline, "shop")
+
+
 def test_a_table_of_somebody_else_is_left_alone(
     tmp_path: Path, published: dict[str, Entry], server: RestCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
