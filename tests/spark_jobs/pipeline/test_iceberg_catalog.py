@@ -238,6 +238,53 @@ def test_maintenance_registers_before_it_removes_what_was_registered(
     assert by_catalog(server, "a") == by_delta(path)
 
 
+def test_a_table_whose_rows_are_forgotten_stays_the_same_for_those_who_read_it(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog
+) -> None:
+    """Readers refuse another uuid when they refresh, and keep files of metadata by their names."""
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    path = advance(published, "a")
+    iceberg_tables.show_tables(pipeline, "shop")
+    opened = load_catalog("x", type="rest", uri=server.uri).load_table(("lake", "s", "a"))
+    iceberg_tables.renew(pipeline, path)
+    assert locations(server)["lake.s.a"] == "v3.metadata.json"
+    uuid, sequence = opened.metadata.table_uuid, opened.metadata.last_sequence_number
+    opened.refresh()
+    assert in_order(opened.scan().to_arrow()) == by_delta(path)
+    assert opened.metadata.table_uuid == uuid
+    assert opened.metadata.last_sequence_number == sequence + 1
+    assert [snapshot.snapshot_id for snapshot in opened.metadata.snapshots] == [1_000_000_001]
+    assert opened.metadata.metadata_log == []
+    # Nothing is there that says of earlier versions; later ones go on.
+    assert [file.name for file in Path(path, "metadata").glob("*.json")] == ["v3.metadata.json"]
+    assert len([*Path(path, "metadata").glob("snap-*.avro")]) == 1
+    path = advance(published, "a")
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v4.metadata.json"
+    assert by_catalog(server, "a") == by_delta(path)
+
+
+def test_rows_are_forgotten_while_the_catalog_is_down(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog
+) -> None:
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    path = str(published["a"].downstream)
+    server.is_down = True
+    iceberg_tables.renew(pipeline, path)
+    # The catalog reads the file that it names before it replaces the entry.
+    assert sorted(file.name for file in Path(path, "metadata").glob("*.json")) == [
+        *("v1.metadata.json", "v2.metadata.json")
+    ]
+    assert len([*Path(path, "metadata").glob("snap-*.avro")]) == 1
+    assert iceberg_tables.is_pending(pipeline, "shop")
+    server.is_down = False
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v2.metadata.json"
+    assert by_catalog(server, "a") == by_delta(path)
+
+
 def by_catalog_of_files(server: RestCatalog, name: str) -> Any:
     return in_order(StaticTable.from_metadata(server.tables["lake\x1fs", name]).scan().to_arrow())
 
