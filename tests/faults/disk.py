@@ -306,8 +306,8 @@ class Disk:
 
         def sending(_: Any, request: requests.PreparedRequest, **_settings: Any) -> requests.Response:
             path = urlsplit(request.url or "").path
-            body = request.body or b""
-            content = body.encode() if isinstance(body, str) else bytes(body)
+            body = cast("str | bytes", request.body or b"")
+            content = body.encode() if isinstance(body, str) else body
 
             def answered() -> requests.Response:
                 status, document = answer(disk.catalog, request.method or "", path, None, content)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
+from pyiceberg.table.metadata import TableMetadataV3
 
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -249,8 +250,10 @@ def test_a_table_whose_rows_are_forgotten_stays_the_same_for_those_who_read_it(
     opened = load_catalog("x", type="rest", uri=server.uri).load_table(("lake", "s", "a"))
     iceberg_tables.renew(pipeline, path)
     assert locations(server)["lake.s.a"] == "v3.metadata.json"
+    assert isinstance(opened.metadata, TableMetadataV3)
     uuid, sequence = opened.metadata.table_uuid, opened.metadata.last_sequence_number
     opened.refresh()
+    assert isinstance(opened.metadata, TableMetadataV3)
     assert in_order(opened.scan().to_arrow()) == by_delta(path)
     assert opened.metadata.table_uuid == uuid
     assert opened.metadata.last_sequence_number == sequence + 1
