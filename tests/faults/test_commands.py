@@ -44,5 +44,5 @@ def test_commands_lose_and_double_nothing_and_the_model_follows(count: int, tmp_
 @pytest.mark.slow
 def test_gc_that_waits_for_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc._Collection, "_waited_for", lambda *_, **__: [])
-    _, traces, wrong = play(range(1, 8, 2), tmp_path)
+    _, traces, wrong = play(range(27, 28), tmp_path)  # whose gc comes while a table is behind by two files of the log
     assert wrong or first_rejection(traces)
