@@ -31,12 +31,37 @@ Grow(e) ==
   /\ bronze' = Append(bronze, ExtractCommit(PlanUpon(bronze) @@ [from |-> HeadOf(bronze).pos, to |-> e.to]))
   /\ UNCHANGED <<silver, down, dead, newest>>
 
+(* An extraction, where bronze is a table of the scenario: from bronze's end on. *)
+Extracted(e) ==
+  LET plan == Plan(e) @@ [from |-> e.from, to |-> e.to] IN
+  /\ Fits(bronze, plan) /\ By(e) /\ e.from = HeadOf(bronze).pos /\ e.to > e.from /\ written' = e.to
+  /\ bronze' = Landed(bronze, plan, ExtractCommit(plan))
+  /\ UNCHANGED <<silver, down>>
+
+(* gc removes log that every reader has passed. *)
+Collected(e) ==
+  /\ Fits(bronze, Plan(e)) /\ By(e) /\ e.to = HeadOf(bronze).pos
+  /\ e.from > Last(bronze).oldest /\ e.from <= Min(Readers)
+  /\ bronze' = Landed(bronze, Plan(e), [Last(bronze) EXCEPT !.kind = "gc", !.counter = e.counter, !.oldest = e.from])
+  /\ UNCHANGED <<written, silver, down>>
+
 (* A window of silver begins where the one before it ended, or later, where nothing changes the table in between. *)
 SilverWindow(e) ==
   LET plan == Plan(e) @@ [from |-> e.from, anew |-> FALSE, rows |-> TRUE] IN
   /\ Fits(silver, plan) /\ By(e)
   /\ e.from >= HeadOf(silver).pos /\ ~IsTouched(HeadOf(silver).pos, e.from) /\ e.to <= HeadOf(bronze).pos
   /\ silver' = Landed(silver, plan, WindowCommit(plan, e.to))
+  /\ UNCHANGED <<written, bronze, down>>
+
+(* A backfill puts windows that are there, decoded again, in their place, and moves nothing. *)
+SilverRedo(e) ==
+  LET replaced == {w \in HeadOf(silver).rows : <<w.from, w.to>> \in e.ranges}
+      new == {[w EXCEPT !.gen = @ + 1, !.at = Len(silver) + 1] : w \in replaced}
+  IN
+  /\ Fits(silver, Plan(e)) /\ By(e) /\ e.to = HeadOf(silver).pos
+  /\ e.ranges # {} /\ Cardinality(replaced) = Cardinality(e.ranges)
+  /\ silver' = Append(silver, [Last(silver) EXCEPT !.kind = "redo", !.counter = e.counter,
+                                                  !.rows = (@ \ replaced) \cup new, !.redone = new])
   /\ UNCHANGED <<written, bronze, down>>
 
 (* Rows that a load read are no part of the log, and move nothing. *)
@@ -81,16 +106,22 @@ Gone(e) ==
   /\ CASE e.do = "down" -> Len(down) > 1 /\ down' = SubSeq(down, 1, Len(down) - 1) /\ UNCHANGED <<silver, rows>>
        [] e.do = "silver" -> Len(silver) > 1 /\ silver' = SubSeq(silver, 1, Len(silver) - 1) /\ UNCHANGED <<down, rows>>
        [] e.do = "published" -> Len(rows) > 1 /\ rows' = SubSeq(rows, 1, Len(rows) - 1) /\ UNCHANGED <<silver, down>>
-  /\ UNCHANGED <<written, bronze, dead, newest>>
+       [] e.do = "bronze" -> Len(bronze) > 1 /\ UNCHANGED <<silver, down, rows>>
+  /\ bronze' = IF e.do = "bronze" THEN SubSeq(bronze, 1, Len(bronze) - 1) ELSE bronze
+  /\ UNCHANGED <<written, dead, newest>>
 
 Happens(e) ==
   CASE e.kind = "grow" -> Grow(e)
+    [] e.kind = "extract" -> Extracted(e)
+    [] e.kind = "gc" -> Collected(e)
+    [] e.kind = "redo" -> SilverRedo(e)
     [] e.kind = "window" -> SilverWindow(e)
     [] e.kind = "load" -> SilverLoad(e)
     [] e.kind = "merge" -> DownMerge(e)
     [] e.kind = "other" -> DownOther(e)
     [] e.kind = "publish" -> Published(e)
-    [] e.kind = "refused" -> Refused(e, CASE e.do = "down" -> down [] e.do = "silver" -> silver [] e.do = "published" -> rows)
+    [] e.kind = "refused" -> Refused(e, CASE e.do = "down" -> down [] e.do = "silver" -> silver [] e.do = "published" -> rows
+                                         [] e.do = "bronze" -> bronze)
     [] e.kind = "killed" -> Killed(e)
     [] e.kind = "gone" -> Gone(e)
 

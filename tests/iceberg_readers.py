@@ -67,10 +67,10 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 def in_order(rows: pa.Table) -> Rows:
-    """Rows in the order of their first column, with values that compare: -0.0 is no 0.0."""
+    """Rows in the order of their first column, then of all, with values that compare: -0.0 is no 0.0."""
     first = rows.column_names[0]
     listed = [{key: _comparable(value) for key, value in row.items()} for row in rows.to_pylist()]
-    return sorted(listed, key=lambda row: (row[first] is None, row[first]))
+    return sorted(listed, key=lambda row: (row[first] is None, row[first], repr(row)))
 
 
 def _comparable(value: Any) -> Any:

@@ -40,14 +40,18 @@ def expire_snapshots(path: str, hours: int, pinned: Collection[int] = ()) -> Non
         _without_expired(path, present, int(_since(hours) * 1000), pinned)
 
 
-def remove_unneeded(path: str, hours: int) -> None:
-    """Removes files of metadata that the newest metadata does not need, and that are as old. Raises LakeError."""
+def remove_unneeded(path: str, hours: int, *, keeps_documents: bool = False) -> None:
+    """Removes files of metadata that the newest metadata does not need, and that are as old.
+
+    keeps_documents: whether files of table metadata stay, which have no value of a row. Raises LakeError.
+    """
     present = metadata_files.newest(path)
     if present is None:
         return
     with _cleaning(path):
         for file in _unneeded(path, present, _since(hours)):
-            file.unlink(missing_ok=True)
+            if not (keeps_documents and metadata_files.number_of(file.name) is not None):
+                file.unlink(missing_ok=True)
 
 
 def _since(hours: int) -> float:

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from spark_jobs.telemetry.product import NAME, version
+
 _MAGIC = b"PFA1"
 _ROW_POSITION = 2147483645
 """The reserved field id of a row's position in its file."""
@@ -46,6 +48,7 @@ def puffin(vectors: Sequence[tuple[str, bytes, int]]) -> tuple[bytes, list[Puffi
             }
         )
         content += vector
-    text = json.dumps({"blobs": footer, "properties": {"created-by": "Stratalog"}}, separators=(",", ":")).encode()
+    properties = {"created-by": f"{NAME} version {version()}"}
+    text = json.dumps({"blobs": footer, "properties": properties}, separators=(",", ":")).encode()
     content += _MAGIC + text + struct.pack("<ii", len(text), 0) + _MAGIC
     return bytes(content), blobs

@@ -75,11 +75,17 @@ class _Commit:
     """True if no file that it names changes rows."""
 
 
-def show(path: str) -> ShownTable:
-    """Brings a table up to date; nothing is written where it is. Raises NotShown, LostRace, LakeError."""
+def show(path: str, *, is_anew: bool = False) -> ShownTable:
+    """Brings a table up to date; nothing is written where it is.
+
+    is_anew: whether its newest version is to be the only snapshot, in any case. The table stays the same one for its
+    readers: its uuid stays, and numbers of files, of snapshots' order and of rows go on.
+
+    Raises NotShown, LostRace, LakeError.
+    """
     for _ in range(_TRIES):
         try:
-            table = _try_to_show(path)
+            table = _try_to_show(path, is_anew=is_anew)
         except OSError as error:
             raise LakeError(f"{path}: its Iceberg metadata cannot be written: {reason(error)}") from error
         if table is not None:
@@ -87,13 +93,16 @@ def show(path: str) -> ShownTable:
     raise LostRace(f"{path}: other writers of its Iceberg metadata keep coming first; the next run tries again")
 
 
-def _try_to_show(path: str) -> ShownTable | None:
+def _try_to_show(path: str, *, is_anew: bool) -> ShownTable | None:
     """None where another writer was first."""
     # Commits are followed one by one, where the log leads on from what is shown.
     present = metadata_files.newest(path)
     view = _View(path, present)
     commits = view.commits_since() if present else None
-    if commits is None or view.is_elsewhere:
+    if is_anew:
+        view.rebuild()
+        view.drop_earlier_files()
+    elif commits is None or view.is_elsewhere:
         view.rebuild()
     elif commits:
         try:
@@ -124,6 +133,7 @@ class _View:
         self._folder = Folder(self._read_file, self._write_file, f"{self.location}/{metadata_files.FOLDER}")
         self._manifests: Manifests | None = None
         self._leaves: list[Leaf] | None = None
+        self._names_earlier_files = True
 
     @property
     def version(self) -> int:
@@ -191,6 +201,11 @@ class _View:
         self._set_columns(snapshot)
         self._add_snapshot(commit)
 
+    def drop_earlier_files(self) -> None:
+        """Earlier files of metadata are not named: they are about to go."""
+        self.document["metadata-log"] = []
+        self._names_earlier_files = False
+
     def follow(self, commit: _Commit) -> None:
         """The next version as a snapshot. Raises NotShown, NotAsLogged, LakeError, OSError, ValueError."""
         if commit.metadata is not None:
@@ -205,7 +220,7 @@ class _View:
             "snapshots": [*self.document["snapshots"], *self.new_snapshots],
             "refs": {"main": {"snapshot-id": self.document["current-snapshot-id"], "type": "branch"}},
         }
-        if self.present:
+        if self.present and self._names_earlier_files:
             earlier = metadata_files.log_entry(self.path, self.present)
             document["metadata-log"] = [*document["metadata-log"], earlier][-_LOGGED_FILES:]
         # All that the file names is there before it.

@@ -23,12 +23,15 @@ from spark_jobs.downstream.publication import Target
 from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.iceberg import metadata_files
 from spark_jobs.iceberg.catalogs import CatalogClient, CatalogTable, connect, hive_columns
+from spark_jobs.iceberg.table_view import FIRST_ID
 from spark_jobs.lake.layout import downstream_name, lake_of
 from spark_jobs.telemetry.spans import span
 from spark_jobs.text.replaced import replace_text
 
 log = logging.getLogger(__name__)
 
+_CHANGING = -1
+"""Version of an entry that a run is changing."""
 _SHOWN = 3
 _TRIES = 5
 
@@ -102,9 +105,16 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
     if settings is None:
         return
     state = _stored_states(pipeline).get(source, _CatalogState())
-    entries, targets = state.entries, _targets(pipeline, source)
-    if entries == targets:
+    targets = _targets(pipeline, source)
+    if state.entries == targets:
         return
+    # A run that is killed from here on leaves to the next one what it may have changed.
+    entries = {
+        path: entry if targets.get(path) == entry else replace(entry, version=_CHANGING)
+        for path, entry in state.entries.items()
+    }
+    state = replace(state, entries=entries)
+    _write(pipeline, {source: state})
     problems: list[str] = []
     with span("iceberg catalog", tables=len(targets)):
         if client := _connected(settings, problems):
@@ -113,8 +123,8 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
                 if _attempt(_remove_entry, client, path, entries[path], problems):
                     del entries[path]
             for path, target in targets.items():
-                if entries.get(path) != target and _attempt(_register, client, path, target, problems):
-                    entries[path] = target
+                if entries.get(path) != target and (entry := _attempt(_register, client, path, target, problems)):
+                    entries[path] = entry
     _write(pipeline, {source: state.after(problems)})
     if problems:
         log.warning(
@@ -171,19 +181,18 @@ def probe(settings: IcebergCatalog) -> None:
 
 
 def _attempt(
-    action: Callable[[CatalogClient, str, Registered], None],
+    action: Callable[[CatalogClient, str, Registered], Registered],
     client: CatalogClient,
     path: str,
     entry: Registered,
     problems: list[str],
-) -> bool:
-    """True if an action on a table succeeds; otherwise the reason is added to the problems."""
+) -> Registered | None:
+    """Result of an action on a table; None if it fails, with the reason added to the problems."""
     try:
-        action(client, path, entry)
+        return action(client, path, entry)
     except Exception as error:  # noqa: BLE001 -- as above
         problems.append(f"{entry.namespace}.{entry.name}: {_error_text(error)}")
-        return False
-    return True
+        return None
 
 
 def _error_text(error: Exception) -> str:
@@ -192,8 +201,11 @@ def _error_text(error: Exception) -> str:
     return text.splitlines()[0][:300] if text else type(error).__name__
 
 
-def _register(client: CatalogClient, path: str, state: Registered) -> None:
-    """Points an entry to a table's newest metadata, if it does not already."""
+def _register(client: CatalogClient, path: str, state: Registered) -> Registered:
+    """Points an entry to a table's newest metadata, if it does not already.
+
+    Returns the entry with the version that it shows, which is an earlier one where the table could not be shown.
+    """
     for _ in range(_TRIES):
         present = metadata_files.newest(path)
         if present is None:
@@ -216,15 +228,16 @@ def _register(client: CatalogClient, path: str, state: Registered) -> None:
         # Another run may have gone on meanwhile, and been first.
         newest = metadata_files.newest(path)
         if newest is not None and newest.number == present.number:
-            return
+            return replace(state, version=min(state.version, present.document["current-snapshot-id"] - FIRST_ID))
     raise LakeError("other runs keep writing its metadata")
 
 
-def _remove_entry(client: CatalogClient, path: str, state: Registered) -> None:
+def _remove_entry(client: CatalogClient, path: str, state: Registered) -> Registered:
     """Removes an entry, if it is still the table's."""
     entry = client.entry(state.namespace, state.name)
     if entry is not None and _is_ours(entry.metadata, metadata_files.location(path)):
         client.drop(state.namespace, state.name)
+    return state
 
 
 def _is_ours(metadata: str | None, location: str) -> bool:

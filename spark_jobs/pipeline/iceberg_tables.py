@@ -18,7 +18,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.publication import Target
 from spark_jobs.errors import LakeError
 from spark_jobs.iceberg import expiry
-from spark_jobs.iceberg.table_view import show
+from spark_jobs.iceberg.table_view import NotShown, show
 from spark_jobs.lake.layout import downstream_name
 from spark_jobs.pipeline import iceberg_catalog
 from spark_jobs.pipeline.iceberg_catalog import shown_targets
@@ -109,13 +109,20 @@ def expire(pipeline: Pipeline, path: str, hours: int, pinned: tuple[int, ...]) -
 def renew(pipeline: Pipeline, path: str) -> None:
     """Writes the metadata of a downstream table again: what it has says nothing of files that are gone.
 
-    Metadata that is brought up to date names the files that its newest version removed, with their bounds. Raises
-    NotShown, LostRace, LakeError.
+    Metadata that is brought up to date names the files that its newest version removed, with their bounds. Where the
+    catalog refuses the new metadata, the file that it names stays, without which a catalog cannot replace an entry; all
+    that it leads to goes. Raises NotShown, LostRace, LakeError.
     """
-    expiry.remove(path)
-    if pipeline.has_iceberg(*downstream_name(path)):
-        show(path)
-        iceberg_catalog.register_path(pipeline, path)
+    if not pipeline.has_iceberg(*downstream_name(path)):
+        expiry.remove(path)
+        return
+    try:
+        show(path, is_anew=True)
+    except NotShown:
+        expiry.remove(path)
+        raise
+    is_registered = iceberg_catalog.register_path(pipeline, path)
+    expiry.remove_unneeded(path, 0, keeps_documents=not is_registered)
 
 
 @dataclass(frozen=True, slots=True)

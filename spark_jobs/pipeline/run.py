@@ -181,6 +181,8 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     # The tables to be planned: those that are published, and those that only older log has (appeared).
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.find(lake, name)
+    # Before the tables: one that another run publishes in between lies in log that is looked at then.
+    surveyed = publication.surveyed_to(lake, name)
     entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
         return Outcome(entries, None)
@@ -190,7 +192,7 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
         applied = CascadeStep(pipeline, lake, snapshot, entries, gaps).run()
         derived.update(applied.derived)
         gaps = replace(gaps, refused=applied.refused)
-        planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed_to(lake, name), gaps, applied.limits)
+        planner = Planner(pipeline, lake, snapshot, tables, surveyed, gaps, applied.limits)
         planned = planner.plan(entries)
     if planned.work:
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
@@ -294,6 +296,8 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
 ) -> Outcome:
     """One try. finished: what this one and those before it have merged."""
     lake = lake_of(pipeline)
+    # Before the tables, which are published at it: another run may publish more of the log meanwhile.
+    position = before.position if before else publication.surveyed_to(lake, name)
     entries = before.entries if before else publication.read(lake, name)
     stopped = dict(before.stopped) if before else {}
 
@@ -324,7 +328,6 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
         _note_merge(finished, result)
     merges = [*finished.values()]
     annotate(tables=len(merges), rows=sum(map(_merged_row_count, merges)))
-    position = before.position if before else publication.surveyed_to(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [merge_summary.after(entry) for entry in entries]
     waiting, derived = (before.waiting, before.derived) if before else ({}, {})

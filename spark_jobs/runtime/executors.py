@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import yarn
+from spark_jobs.telemetry.product import version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,11 +63,7 @@ def code_version() -> str:
     digest = sha256()
     for path in sorted(_ROOT.rglob("*.py")):
         digest.update(str(path.relative_to(_ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
-    try:
-        number = version("stratalog")
-    except PackageNotFoundError:
-        number = "not installed"
-    return f"{number} (code {digest.hexdigest()[:12]})"
+    return f"{version()} (code {digest.hexdigest()[:12]})"
 
 
 def explained(text: str) -> ConfigError | None:

@@ -33,6 +33,10 @@ def create(target: Path, content: bytes) -> bool:
         # NFS sends a request again whose answer was lost: then the file is this writer's own.
         if not target.samefile(part):
             return False
+    except OSError:
+        # The answer may be lost, and the file there: whoever sees it goes on from it, so its name has to be durable.
+        if not target.exists() or not target.samefile(part):
+            raise
     finally:
         part.unlink()
     sync_directory(target.parent)

@@ -16,10 +16,10 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any, Literal
 
 from spark_jobs.telemetry.endpoints import has_login, origin_of
+from spark_jobs.telemetry.product import NAME, version
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class RunEvent:
     def to_json(self) -> dict[str, Any]:
         """The document that is posted."""
         # What a consumer shows of the run besides its state, and why it failed.
-        facets = {"processing_engine": _facet("1-1-1/ProcessingEngineRunFacet", name="Stratalog", version=_version())}
+        facets = {"processing_engine": _facet("1-1-1/ProcessingEngineRunFacet", name=NAME, version=version())}
         if self.error is not None:
             message = {"message": self.error, "programmingLanguage": "Python"}
             facets["errorMessage"] = _facet("1-0-1/ErrorMessageRunFacet", **message)
@@ -96,7 +96,7 @@ def post(event: RunEvent, *, warns: bool = True) -> bool:
     """Posts an event; False, with a warning unless the user has had it, where it did not arrive."""
     # The address and the key are the client's own settings; only the address without them is ever told.
     base, path = os.environ[URL], os.environ.get("OPENLINEAGE_ENDPOINT") or "api/v1/lineage"
-    headers = {"Content-Type": "application/json", "User-Agent": f"stratalog/{_version()}"}
+    headers = {"Content-Type": "application/json", "User-Agent": f"stratalog/{version()}"}
     key = os.environ.get("OPENLINEAGE_API_KEY")
     if key:
         headers["Authorization"] = f"Bearer {key}"
@@ -127,8 +127,4 @@ def _facet(schema: str, **members: Any) -> dict[str, Any]:
 
 
 def _producer() -> str:
-    return f"urn:stratalog:{_version()}"
-
-
-def _version() -> str:
-    return version("stratalog")
+    return f"urn:stratalog:{version()}"

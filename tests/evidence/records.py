@@ -26,7 +26,7 @@ from spec.check import MODELS, MUTANTS, check, check_mutant
 from tests import cascade_campaign
 from tests.delivery_soak import soak_of_deliveries
 from tests.engine_tasks import in_this_process
-from tests.faults import deliveries, leases, runs
+from tests.faults import commands, deliveries, leases, runs
 from tests.faults.campaign import play
 from tests.faults.tracing import Trace, first_rejection
 from tests.fix_spark import light_session
@@ -228,11 +228,17 @@ def _of_guards(judged: Record, seconds: int) -> Record:
 
 
 def traces(
-    _before: Record, _run: Record, scenarios: str = "850", seeds: str = "2", delivered: str = "20"
+    _before: Record,
+    _run: Record,
+    scenarios: str = "850",
+    seeds: str = "2",
+    delivered: str = "20",
+    commanded: str = "10",
 ) -> Iterator[Record]:
     """Traces of runs with faults that the models follow.
 
     scenarios: of consumer groups. seeds: scenarios of the lake, of each layout. delivered: scenarios of deliveries.
+    commanded: of gc and backfills beside runs.
     """
     wrong, events, counted = list[str](), Counter[str](), dict[str, int]()
     with tempfile.TemporaryDirectory() as folder:
@@ -257,6 +263,12 @@ def traces(
         of_tables = [trace for file in sorted(lines.iterdir()) for trace in Trace.all_of(file.read_text().splitlines())]
         events.update(event.kind for trace in of_tables for event in trace.events)
         counted["tables"] = len(of_tables)
+        _, of_commands, texts = commands.play(range(int(commanded)), Path(folder, "commands"))
+        wrong += [text.partition("\n")[0] for text in texts]
+        events.update(event.kind for trace in of_commands for event in trace.events)
+        counted["gc and backfills"] = len(of_commands)
+        if rejected := first_rejection(of_commands):
+            wrong.append(str(rejected))
         if rejected := first_rejection(of_tables):
             wrong.append(str(rejected))
     yield {"traces": counted, "events": dict(events.most_common()), "wrong": wrong}

@@ -31,11 +31,12 @@ from tests.faults import runs
 from tests.faults.cascades import CascadingChanges
 from tests.faults.changes import SCHEMA, SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
-from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
+from tests.faults.disk import CALLS, CATALOG_CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenamedChanges
 from tests.faults.runs import (
     APPEND_PARTIAL,
     CASCADES,
+    CATALOG,
     FEED,
     HISTORY_PARTIAL,
     KEYLESS,
@@ -116,13 +117,16 @@ class Scenario:
         if isinstance(log.checks, Checks):
             log.checks.loads, log.checks.read_at = {}, None
         self.has_landings = layout == LANDINGS
-        self.publishes = layout in (CASCADES, PUBLISHED)
+        self.publishes = layout in (CASCADES, PUBLISHED, CATALOG)
         self.staged: list[ReadTable] = []
         """Tables that a load has read, and that are landed by each run until one has done all that there was to do."""
         self.folder = folder
         self.disk = Disk(folder / "lake", seed)
+        self.weights = CALLS | CATALOG_CALLS if layout == CATALOG else CALLS
+        if isinstance(log.checks, Checks):
+            log.checks.catalog = self.disk.catalog
         self.step = 0
-        self.calls = Counter(dict.fromkeys(CALLS, 4))
+        self.calls = Counter(dict.fromkeys(self.weights, 4))
         """How many a run makes, by name, as far as runs have shown."""
 
     def play(self) -> None:
@@ -274,8 +278,8 @@ class Scenario:
         faults: dict[tuple[str, int], str] = {}
         for _ in range(_FAULTS_A_RUN):
             kind = self.random.choice([kind for kind in self.kinds if kind != RACE])
-            names = calls_of(kind)
-            (operation,) = self.random.choices(names, [CALLS[name] for name in names])
+            names = calls_of(kind, self.weights)
+            (operation,) = self.random.choices(names, [self.weights[name] for name in names])
             faults[operation, min(self.random.randint(1, self.calls[operation]) for _ in range(2))] = kind
         return faults
 
@@ -283,18 +287,20 @@ class Scenario:
         """A run as an actor; how it failed."""
         try:
             with self.disk.acting(actor), self.disk.recorder.running():
-                stopped = runs.run(
-                    self.pipeline,
-                    self.random.randrange(1 << 30),
-                    replays=self.has_replays,
-                    staged=self._landing,
-                    publishes=self.publishes,
-                )
+                stopped = self._process(self.random.randrange(1 << 30))
             if not stopped:
                 self._landed()
         except (Killed, StratalogError) as error:
             return f"{type(error).__name__} {error}"
         return str(stopped or "")
+
+    def _process(self, seed: int) -> dict[str, str]:
+        """A run by a seed; what stopped."""
+        return runs.run(self.pipeline, seed, replays=self.has_replays, staged=self._landing, publishes=self.publishes)
+
+    def _race_as(self, seed: int) -> None:
+        """One of two runs at once."""
+        runs.run(self.pipeline, seed, publishes=self.publishes)
 
     def _run_rivals(self, kind: str) -> None:
         """What others do while a run waits: a run of all, or of a longer log."""
@@ -312,7 +318,7 @@ class Scenario:
             actor = Actor(step=lambda: interleaving.next(number))
             with self.disk.acting(actor), interleaving.taking_part(number), self.disk.recorder.running():
                 try:
-                    runs.run(self.pipeline, seeds[number], publishes=self.publishes)
+                    self._race_as(seeds[number])
                 except BaseException as error:  # noqa: BLE001 - raised by the thread that waits; a lost race too
                     failures.append(error)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.table import StaticTable
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import data_files, deletion_vectors
@@ -28,6 +29,7 @@ from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
 from tests.faults.runs import (
     APPEND_PARTIAL,
+    CATALOG,
     EVERY_CHANGE,
     HISTORY_PARTIAL,
     ICEBERG,
@@ -40,7 +42,8 @@ from tests.faults.runs import (
     SOFT_KEYLESS,
     SOFT_PARTIAL,
 )
-from tests.iceberg_readers import by_delta, by_pyiceberg
+from tests.iceberg_readers import by_delta, by_pyiceberg, in_order
+from tests.iceberg_rest import RestCatalog
 
 
 class Wrong(AssertionError):
@@ -56,6 +59,8 @@ class Checks:
         self._twin = Twin(changes)
         self.loads: dict[str, tuple[int, int]] = {}
         """By table the offset at which its rows were loaded, and silver's version that has them."""
+        self.catalog = RestCatalog()
+        """The catalog in which tables are registered, where they are."""
         self.read_at: int | None = None
         """The offset of the rows that a load has read, by the load's own code."""
         self._merged: dict[tuple[str, str], int] = {}
@@ -75,8 +80,11 @@ class Checks:
                 self._check_downstream((schema, table), lake.downstream(schema, name).path, versions)
                 for schema, name in self.targets(table)
             )
-            if self._layout == ICEBERG:
-                _check_iceberg(lake.downstream(SCHEMA, table).path, is_up_to_date=until is not None)
+            if self._layout in (ICEBERG, CATALOG):
+                path = lake.downstream(SCHEMA, table).path
+                _check_iceberg(path, is_up_to_date=until is not None)
+                if self._layout == CATALOG:
+                    _check_registered(path, self.catalog.tables.get((SCHEMA, table)), is_up_to_date=until is not None)
             if until is None:
                 continue
             events = [(end, event) for end, event in self.changes.events if event.table == table and end <= until]
@@ -294,6 +302,26 @@ def _check_iceberg(path: str, *, is_up_to_date: bool) -> None:
     if rows != expected:
         counts = f"{len(rows)} rows as an Iceberg table, and {len(expected)} as Delta's"
         raise Wrong(f"{path}: at version {version} has {counts}")
+
+
+def _check_registered(path: str, location: str | None, *, is_up_to_date: bool) -> None:
+    """Raises Wrong where a catalog does not name a table's newest metadata, or, of one that is behind, a readable one.
+
+    location: of the metadata that the catalog names.
+    """
+    newest = metadata_files.newest(path)
+    expected = f"{metadata_files.location(path)}/metadata/{metadata_files.file_name(newest.number)}" if newest else None
+    if is_up_to_date and location != expected:
+        raise Wrong(f"{path}: the catalog names {location}, and its newest metadata is {expected}")
+    if location is None or location == expected:
+        return
+    # An earlier version reads as it did.
+    table = StaticTable.from_metadata(location)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    version = snapshot.snapshot_id - FIRST_ID
+    if in_order(table.scan().to_arrow()) != by_delta(path, version):
+        raise Wrong(f"{path}: the catalog names {location}, which has other rows than version {version}")
 
 
 def rows_by_feed(snapshot: Snapshot) -> Counter[Any]:

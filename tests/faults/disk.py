@@ -3,30 +3,36 @@
 Put here: the calls that are numbered, and what a fault does at one. Not here: which faults are chosen, or what is
 expected behind them.
 
-Calls are wrapped where they leave Python: ``pathlib``, ``os``, pyarrow's Parquet files, deltalake's tables. A call
-counts where its path lies in the lake, and the thread has an actor (a process of the pipeline).
+Calls are wrapped where they leave Python: ``pathlib``, ``os``, pyarrow's Parquet files, deltalake's tables, requests to
+an Iceberg catalog. A call counts where its path lies in the lake, and the thread has an actor (a process of the
+pipeline). The catalog is another machine: a power cut takes nothing of it.
 """
 
 import errno
+import io
+import json
 import os
 import random
 import shutil
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 from unittest.mock import patch
+from urllib.parse import urlsplit
 
 import deltalake
 import pyarrow.parquet as pq
+import requests
 from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.delta import log_files
 from tests.faults.tracing import Recorder
+from tests.iceberg_rest import RestCatalog, answer
 
 CALLS = {
     "link": 6,
@@ -45,6 +51,9 @@ CALLS = {
     "stat": 1,
 }
 """Calls by name, and how often each gets a fault."""
+ASK, TELL = "ask the catalog", "tell the catalog"
+CATALOG_CALLS = {ASK: 8, TELL: 24}
+"""The same of requests to a catalog, which some pipelines have: half of their faults."""
 _WRITES = {"mkdir", "open to write", "write", "fsync", "link", "checkpoint"}
 KINDS = (
     "killed before the call",
@@ -59,11 +68,11 @@ KINDS = (
 )
 
 
-def calls_of(kind: str) -> list[str]:
-    """Names of the calls that may have a fault of a kind."""
-    if kind == "answer lost, sent again":
-        return ["link"]
-    return [name for name in CALLS if kind != "disk full" or name in _WRITES]
+def calls_of(kind: str, weights: Mapping[str, int] = CALLS) -> list[str]:
+    """Names of the calls that may have a fault of a kind. weights: of the calls that there are."""
+    if kind == "answer lost, sent again":  # as NFS and proxies do with a request that has no answer
+        return [name for name in weights if name in ("link", TELL)]
+    return [name for name in weights if kind != "disk full" or name in _WRITES]
 
 
 class Killed(BaseException):
@@ -96,6 +105,9 @@ class Disk:
         self.root = f"{root}/"
         self.random = random.Random(seed)
         self.recorder = Recorder(root)
+        self.catalog = RestCatalog()
+        """An Iceberg catalog; half of them do not know how to replace an entry."""
+        self.catalog.knows_overwrite = seed % 2 == 0
         self.opened: dict[tuple[Any, ...], Any] = {}
         """Tables that deltalake has opened, by all that their logs consist of: opening takes a third of a run."""
         self._local = threading.local()
@@ -160,7 +172,7 @@ class Disk:
                     actor.failed.pop()  # its answer is an error without a fault
                     raise
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-            case "answer lost, sent again":  # as NFS does with a request that it has no answer to
+            case "answer lost, sent again":
                 self._performed(actor, function)
                 return self._performed(actor, function)
             case "input/output error":
@@ -292,6 +304,24 @@ class Disk:
 
             return call("checkpoint", self.faulty, lambda: checkpoint(self, *args, **kwargs), half)
 
+        def sending(_: Any, request: requests.PreparedRequest, **_settings: Any) -> requests.Response:
+            path = urlsplit(request.url or "").path
+            body = cast("str | bytes", request.body or b"")
+            content = body.encode() if isinstance(body, str) else body
+
+            def answered() -> requests.Response:
+                status, document = answer(disk.catalog, request.method or "", path, None, content)
+                response = requests.Response()
+                response.status_code, response.request, response.url = status, request, request.url or ""
+                response.raw = io.BytesIO(b"" if document is None else json.dumps(document).encode())
+                return response
+
+            try:
+                name = ASK if request.method in ("GET", "HEAD") else TELL
+                return cast("requests.Response", call(name, f"{disk.root}catalog{path}", answered))
+            except OSError as error:
+                raise requests.ConnectionError(*error.args, request=request) from error
+
         names = random.Random(self.random.random())
 
         class Names:
@@ -327,6 +357,7 @@ class Disk:
             (deltalake.DeltaTable, "__init__", delta_opened),
             (deltalake.DeltaTable, "create_checkpoint", checkpointed),
             (deltalake.DeltaTable, "load_as_version", at_version),
+            (requests.adapters.HTTPAdapter, "send", sending),
         ]
 
 

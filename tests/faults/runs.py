@@ -39,8 +39,8 @@ from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline import iceberg_catalog, table_merge, tables_at_once
 from spark_jobs.pipeline import run as pipeline_run
-from spark_jobs.pipeline import table_merge, tables_at_once
 from spark_jobs.pipeline.initial_load import landing
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
@@ -88,6 +88,8 @@ FEED = "feed"
 """Mirrors with a change data feed."""
 ICEBERG = "iceberg"
 """Mirrors that are Iceberg tables too."""
+CATALOG = "iceberg in a catalog"
+"""Mirrors that runs publish, and register as Iceberg tables in a REST catalog."""
 PUBLISHED = "published"
 """Mirrors, of which runs publish what they left, and continue from what is published."""
 CASCADES = "cascades"
@@ -124,6 +126,10 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     SOFT_PARTIAL: _SOFT_DELETE,
     SOFT_KEYLESS: _SOFT_DELETE,
     ICEBERG: {"iceberg": True},
+    CATALOG: {
+        "iceberg": True,
+        "iceberg_catalog": {"properties": {"type": "rest", "uri": "http://catalog.example"}},
+    },
     FEED: {"downstream": [{"tables": "*.*", "change_data_feed": True}]},
     KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
@@ -367,7 +373,10 @@ def run(
         if publishes:  # as run_source does
             retry_on_conflict(lambda: follow(lake_of(pipeline), SOURCE))
             outcome = retry_on_conflict(lambda: pipeline_run.merge_forward(SPARK, pipeline, SOURCE))
-            return {str(name): reason for name, reason in outcome.stopped.items()}
+            refusal = iceberg_catalog.refusal(pipeline, SOURCE)
+            # A run that the catalog refuses something says so, and is followed by another one.
+            behind = {"catalog": refusal.reason} if refusal else {}
+            return {str(name): reason for name, reason in outcome.stopped.items()} | behind
         outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
         if staged:
             for table in staged:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.delivery import transactions
-from tests.faults.deliveries import DeliveryEvent, DeliveryTrace, first_rejection, play
+from spark_jobs.delivery import progress, transactions
+from spark_jobs.delivery.progress import Progress, TableId
+from tests.faults.deliveries import AIMED, KINDS, DeliveryEvent, DeliveryTrace, first_rejection, play
 
 NAMED = ("i0-10", "i10-15")
 TRACE = DeliveryTrace(
@@ -81,7 +82,7 @@ def test_faults_lose_and_double_nothing_and_the_model_follows(count: int, tmp_pa
     summary.append(
         f"deliveries: {counts.total()} faults, 0 lost, 0 doubled; model: {len(traces)} traces, 0 rejected: {listed}"
     )
-    assert all(counts.values())
+    assert {*counts} == {*KINDS, AIMED}
 
 
 @pytest.mark.mysql
@@ -92,4 +93,18 @@ def test_an_answer_that_was_lost_and_is_taken_for_a_commit_is_seen(
 ) -> None:
     monkeypatch.setattr(transactions, "_is_committed", lambda *_: True)
     _, traces, wrong = play(range(8), tmp_path)
+    assert wrong or first_rejection(traces)
+
+
+@pytest.mark.mysql
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_part_of_a_deliverer_that_was_overtaken_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete_part_sql = progress.complete_part_sql
+
+    def without_fence(table: TableId, row: Progress, exit_version: int, part: str, rows: int) -> str:
+        return complete_part_sql(table, row, exit_version, part, rows).replace(f"AND fence = {row.fence} ", "")
+
+    monkeypatch.setattr(progress, "complete_part_sql", without_fence)
+    _, traces, wrong = play(range(2), tmp_path)
     assert wrong or first_rejection(traces)

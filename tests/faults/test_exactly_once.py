@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,15 @@ from spark_jobs.cascades import walk
 from spark_jobs.cascades.logged_rows import LoggedSlice, logged_slices
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import create_commit
+from spark_jobs.pipeline import iceberg_catalog
+from spark_jobs.pipeline.iceberg_catalog import Registered
 from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
 from tests.faults.runs import (
     APPEND_PARTIAL,
     CASCADES,
+    CATALOG,
     FEED,
     HISTORY_PARTIAL,
     ICEBERG,
@@ -89,7 +93,8 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, traces: Pat
     "layout",
     [
         *("modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS),
-        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL, FEED, ICEBERG, PUBLISHED, CASCADES),
+        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL),
+        *(FEED, ICEBERG, CATALOG, PUBLISHED, CASCADES),
     ],
 )
 @pytest.mark.parametrize(
@@ -192,6 +197,19 @@ def test_what_breaks_derived_changes_is_seen(
     *_, wrong = play(range(200, 300, 10), tmp_path, layout=CASCADES, to_first_wrong=True)
     assert wrong
     assert "silver of " in wrong[0]
+
+
+@pytest.mark.long
+def test_a_catalog_that_is_left_behind_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal that is taken for an answer: nothing is tried again."""
+    attempt = iceberg_catalog._attempt
+
+    def taken_for_done(action: Any, client: Any, path: str, entry: Registered, _problems: list[str]) -> Registered:
+        return attempt(action, client, path, entry, []) or entry
+
+    monkeypatch.setattr(iceberg_catalog, "_attempt", taken_for_done)
+    *_, wrong = play(range(104, 130), tmp_path, layout=CATALOG, to_first_wrong=True)
+    assert "the catalog names" in wrong[0]
 
 
 @pytest.mark.thorough

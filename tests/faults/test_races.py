@@ -15,7 +15,8 @@ from spark_jobs.delta.log_files import create_commit
 from spark_jobs.delta.snapshot import commit_info_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.lake.layout import lake_of
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline import run
 from spark_jobs.pipeline.outcome import Outcome
@@ -134,6 +135,32 @@ def test_a_run_that_is_overtaken_before_it_merges_publishes_one_moment(tmp_path:
     assert of_overtaken
     assert all(holds == end for holds, end in of_overtaken)
     assert {*_published_positions(pipeline)} == {(overtaking.position, overtaking.position)}
+
+
+def test_what_another_run_publishes_while_one_reads_what_is_published_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that had seen the new position and not the new tables would publish that there are none."""
+    (tmp_path / "lake").mkdir()
+    read, is_read = publication.read, False
+    with runs.without_spark():
+        scenario = Scenario(1, Log(4, tmp_path / "log"), tmp_path / "lake")
+        pipeline = scenario.pipeline
+        scenario._grow(2)
+
+        def overtaken(lake: Lake, source: str) -> list[Entry]:
+            nonlocal is_read
+            entries = read(lake, source)
+            if not is_read:
+                is_read = True
+                runs.run(pipeline, 1, publishes=True)
+            return entries
+
+        monkeypatch.setattr(publication, "read", overtaken)
+        runs.run(pipeline, 2, publishes=True)
+    names = {entry.name for entry in read(lake_of(pipeline), SOURCE)}
+    assert names == {(SCHEMA, name.table) for name in runs.published(pipeline)}
+    assert names
 
 
 def _publish(pipeline: Pipeline, compacted: Outcome) -> None:

@@ -89,8 +89,61 @@ def test_the_model_follows_no_other_publication(at: int, change: Change) -> None
     assert (refused.trace, refused.at) == (changed, at), str(refused)
 
 
+COMMANDS = Trace(
+    "a table whose windows a backfill replaces while gc removes their log",
+    (120, 450, 900),
+    (
+        Event("extract", "bronze", 1, -1, 1, 0, 500),
+        Event("window", "silver", 1, -1, 1, 0, 300),
+        Event("window", "silver", 1, 0, 2, 300, 500),
+        Event("merge", "down", 1, -1, 1, 0, 500, silver=1),
+        Event("publish", "published", 1, -1, 1, 500, 500, silver=1, merged=500, down=0),
+        Event("redo", "silver", 2, 1, 3, 0, 500, ranges=((0, 300), (300, 500))),
+        Event("merge", "down", 2, 0, 2, 500, 500, silver=2),
+        Event("publish", "published", 2, 0, 2, 500, 500, silver=2, merged=500, down=1),
+        Event("extract", "bronze", 3, 0, 2, 500, 950),
+        Event("refused", "bronze", 4, 0, 2, 400, 500),
+        Event("gc", "bronze", 4, 1, 3, 400, 950),
+        Event("window", "silver", 3, 2, 4, 500, 950),
+        Event("merge", "down", 3, 1, 3, 500, 950, silver=3),
+        Event("publish", "published", 3, 1, 3, 950, 950, silver=3, merged=950, down=2),
+        Event("gc", "bronze", 5, 2, 4, 900, 950),
+    ),
+)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "at, change",
+    [
+        (14, lambda events: [*events[:14], replace(events[14], upon=1, counter=3)]),
+        (12, lambda events: [*events[:10], *events[11:13], replace(events[14], upon=1, counter=3), events[13]]),
+        (8, lambda events: [*events[:8], events[10], events[9], events[8], *events[11:]]),
+        (5, lambda events: [*events[:5], events[6], events[5], *events[7:]]),
+        (6, lambda events: [*events[:6], *events[7:]]),
+        (6, lambda events: [*events[:6], events[5], *events[6:]]),
+        (5, lambda events: [*events[:5], replace(events[5], ranges=((0, 500),)), *events[6:]]),
+        (5, lambda events: [*events[:5], replace(events[5], stop=300), *events[6:]]),
+        (1, lambda events: [events[0], events[5], events[2], *events[3:5], events[1], *events[6:]]),
+        (8, lambda events: [*events[:8], replace(events[8], start=400), *events[9:]]),
+    ],
+    ids=[
+        *("gc upon an older head", "gc before its publication", "gc and extraction swapped"),
+        *("merged before its backfill", "a backfill that is not merged", "a backfill doubled"),
+        *("of no window", "a position moved", "a backfill before its window", "a log that is extracted twice"),
+    ],
+)
+def test_the_model_follows_no_other_commands(at: int, change: Change) -> None:
+    changed = replace(COMMANDS, events=tuple(change([*COMMANDS.events])))
+    refused = first_rejection([COMMANDS, changed])
+    assert refused is not None
+    assert (refused.trace, refused.at) == (changed, at), str(refused)
+
+
 def test_a_trace_is_lines_of_json() -> None:
-    assert Trace.all_of([*TRACE.to_lines().splitlines(), *TRACE.to_lines().splitlines()]) == [TRACE, TRACE]
+    for trace in (TRACE, COMMANDS):
+        assert Trace.all_of([*trace.to_lines().splitlines(), *trace.to_lines().splitlines()]) == [trace, trace]
 
 
 @pytest.mark.thorough

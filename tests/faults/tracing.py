@@ -1,7 +1,8 @@
 """Traces of runs with faults, and whether the model of the protocol allows them.
 
 A trace is what happened to one downstream table and the silver table that it is made of, in one scenario: commits,
-refusals, kills, what a power cut took. ``spec/TraceCheck.tla`` takes it event by event as steps of ``spec/Lake.tla``.
+refusals, kills, what a power cut took; where bronze is a table of the scenario too, what was extracted and removed.
+``spec/TraceCheck.tla`` takes it event by event as steps of ``spec/Lake.tla``.
 
 Put here: recording, traces as lines of JSON and as a module of TLA+, what TLC says of many of them at once. Not here:
 the model (spec/), or which runs there are (campaign.py).
@@ -27,6 +28,10 @@ from spec.check import Definition, Model, check
 
 _COMMIT = re.compile(r"(.+)/_delta_log/(\d{20})\.json")
 _PUBLISHED = "published"
+_DO = {"downstream": "down"}
+"""Names of the model, by layer, where they differ."""
+_KINDS = {"load": "load", "gc": "gc", "redo": "redo"}
+"""Events by kind of commit; those of other commits are by layer."""
 _NOT_YET = -1
 """The version of a table that is not there."""
 
@@ -35,10 +40,11 @@ _NOT_YET = -1
 class Event:
     """One abstract action.
 
-    kind: grow, window, load, merge, other, publish, refused, killed, gone. do: the table, ``silver``, ``down`` or
-    ``published``. run: who. upon: the version that the commit was planned on; start, stop: offsets of the log; silver:
-    the version merged. Of what is published: start, merged: how far silver and downstream are; stop: the run's
-    position; silver, down: the versions.
+    kind: grow, extract, gc, window, redo, load, merge, other, publish, refused, killed, gone. do: the table,
+    ``bronze``, ``silver``, ``down`` or ``published``. run: who. upon: the version that the commit was planned on;
+    start, stop: offsets of the log; silver: the version merged. Of gc, start: where bronze begins since. Of a backfill,
+    ranges: the windows that were replaced. Of what is published: start, merged: how far silver and downstream are;
+    stop: the run's position; silver, down: the versions.
     """
 
     kind: str
@@ -51,6 +57,7 @@ class Event:
     silver: int = _NOT_YET
     merged: int = 0
     down: int = _NOT_YET
+    ranges: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ class Trace:
             if "trace" in line:
                 traces.append(cls(line["trace"], tuple(line["changes"]), ()))
             else:
+                line["ranges"] = tuple(map(tuple, line["ranges"]))
                 traces[-1] = replace(traces[-1], events=(*traces[-1].events, Event(**line)))
         return traces
 
@@ -143,17 +151,17 @@ class Recorder:
         path, version, layer = match[1], int(match[2]), match[1].partition("/")[0]
         of = str(commit.get("table") or "").rpartition(".")[2]
         rows = self._published_rows(match[1], content) if layer == _PUBLISHED and is_created else {}
+        kinds = {"downstream": "merge", _PUBLISHED: "publish", "bronze": "extract"}
         event = Event(
-            kind={"downstream": "merge", _PUBLISHED: "publish"}.get(
-                layer, "load" if commit["kind"] == "load" else "window"
-            ),
-            do="down" if layer == "downstream" else layer,
+            kind=_KINDS.get(commit["kind"]) or kinds.get(layer, "window"),
+            do=_DO.get(layer, layer),
             run=self._run_traced,
             upon=version - 1,
             counter=counter,
-            start=_offset(commit.get("start")),
+            start=_offset(commit["oldest"] if commit["kind"] == "gc" else commit.get("start")),
             stop=_offset(commit["position"]),
             silver=commit.get("silver_version", _NOT_YET),
+            ranges=tuple((_offset(start), _offset(stop)) for start, stop in commit.get("ranges") or ()),
         )
         if is_created:
             self._writers[path, version] = self._run_traced
@@ -169,16 +177,15 @@ class Recorder:
         """Notes the commits that are not there any more, the newest of a table first."""
         for path, version in sorted(self._writers, reverse=True):
             if not (self._lake / path / "_delta_log" / f"{version:020}.json").exists():
-                run = self._writers.pop((path, version))
-                layer = "down" if path.startswith("downstream/") else path.partition("/")[0]
-                self._recorded.append(_Recorded(path, Event("gone", layer, run, version - 1)))
+                run, layer = self._writers.pop((path, version)), path.partition("/")[0]
+                self._recorded.append(_Recorded(path, Event("gone", _DO.get(layer, layer), run, version - 1)))
 
     def trace(self, title: str, changes: Sequence[int], silver: str, target: str) -> Trace:
         """Of one table. silver, target: the folders of both tables in the lake."""
-        table = silver.rpartition("/")[2]
+        table, bronze = silver.rpartition("/")[2], [f"bronze/{silver.split('/')[1]}"]
         events: list[Event] = []
         for recorded in self._recorded:
-            event, is_own = recorded.event, recorded.path in ("", silver, target, _PUBLISHED)
+            event, is_own = recorded.event, recorded.path in ("", silver, target, _PUBLISHED, *bronze)
             if not is_own or (event.kind == "grow" and event.stop <= max((e.stop for e in events), default=0)):
                 continue
             is_other = event.kind == "merge" and recorded.of not in ("", table)
@@ -189,9 +196,9 @@ class Recorder:
 
 
 def _of_row(event: Event, row: Mapping[str, Any] | None) -> Event:
-    """A publication, as it is about one table; of one that has no row nothing is published."""
+    """A publication, as it is about one table. One that has no row has no change up to the run's position."""
     if row is None:
-        return replace(event, start=0)
+        return replace(event, start=event.stop)
     versions = (_NOT_YET if row[name] is None else row[name] for name in ("silver_version", "downstream_version"))
     silver, down = versions
     return replace(event, start=_offset(row["position"]), merged=_offset(row["merged"]), silver=silver, down=down)
@@ -255,7 +262,7 @@ def _model(end: int) -> Model:
             "Runs": {"r1"},
             **dict.fromkeys(("Faults", "Replays", "Rewrites", "Resets", "Removals", "Groups"), 0),
         },
-        ("Fenced", "Contiguous", "SilverOnce", "DownOnce", "Monotone", "Committed", "Consistent"),
+        ("Fenced", "Contiguous", "SilverOnce", "DownOnce", "Monotone", "Committed", "Consistent", "LogKept"),
         ("NeverBack",),
         specification="TraceSpec",
         is_complete=False,
@@ -270,7 +277,13 @@ def _numbered(trace: Trace, step: int) -> list[Event]:
         is_changed = bisect_right(changes, offset) > bisect_right(changes, before)
         numbers[offset] = (numbers[before] // step + 1) * step if is_changed else numbers[before] + 1
     return [
-        replace(event, start=numbers[event.start], stop=numbers[event.stop], merged=numbers[event.merged])
+        replace(
+            event,
+            start=numbers[event.start],
+            stop=numbers[event.stop],
+            merged=numbers[event.merged],
+            ranges=tuple((numbers[start], numbers[stop]) for start, stop in event.ranges),
+        )
         for event in trace.events
     ]
 
@@ -278,10 +291,12 @@ def _numbered(trace: Trace, step: int) -> list[Event]:
 def _offsets(trace: Trace) -> Iterator[int]:
     for event in trace.events:
         yield from (event.start, event.stop, event.merged)
+        for log_range in event.ranges:
+            yield from log_range
 
 
 def _members(event: Event) -> dict[str, Any]:
-    names = ("kind", "do", "run", "upon", "counter", "silver", "merged", "down")
+    names = ("kind", "do", "run", "upon", "counter", "silver", "merged", "down", "ranges")
     return {"from": event.start, "to": event.stop} | {name: getattr(event, name) for name in names}
 
 
@@ -291,5 +306,6 @@ def _tla(members: Mapping[str, Any]) -> str:
         str: '"{}"'.format,
         bool: lambda value: str(value).upper(),
         set: lambda value: f"{{{', '.join(map(str, sorted(value)))}}}",
+        tuple: lambda value: f"{{{', '.join(f'<<{start}, {stop}>>' for start, stop in value)}}}",
     }
     return f"[{', '.join(f'{name} |-> {texts.get(type(value), str)(value)}' for name, value in members.items())}]"

@@ -6,6 +6,7 @@ from pyroaring import BitMap64
 
 from spark_jobs.delta.deletion_vectors import framed, to_bytes
 from spark_jobs.iceberg.puffin import puffin
+from spark_jobs.telemetry.product import version
 
 
 def test_vectors_are_read_by_pyiceberg(tmp_path: Path) -> None:
@@ -27,4 +28,6 @@ def test_vectors_are_read_by_pyiceberg(tmp_path: Path) -> None:
 
 def test_a_file_without_vectors_has_a_footer() -> None:
     content, blobs = puffin([])
-    assert (PuffinFile(content).footer.blobs, blobs) == ([], [])
+    footer = PuffinFile(content).footer
+    assert (footer.blobs, blobs) == ([], [])
+    assert footer.properties == {"created-by": f"Stratalog version {version()}"}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
+from pyiceberg.table.metadata import TableMetadataV3
 
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -112,6 +113,28 @@ def test_a_catalog_that_is_down_stops_nothing_and_the_next_run_registers(
     assert iceberg_catalog.refusal(pipeline, "shop") is None
 
 
+def test_a_table_that_could_not_be_shown_is_registered_once_it_is(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry shows an earlier version until then, which is not taken for the published one."""
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    path = advance(published, "a")
+
+    def failing(path: str) -> Any:
+        raise LakeError(f"{path}: cannot be written")
+
+    with monkeypatch.context() as context:
+        context.setattr(iceberg_tables, "show", failing)
+        with pytest.raises(LakeError, match="cannot be written"):
+            iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v1.metadata.json"
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v2.metadata.json"
+    assert by_catalog(server, "a") == by_delta(path)
+    assert not iceberg_tables.is_pending(pipeline, "shop")
+
+
 def test_a_run_that_was_killed_before_it_registered_is_made_good(
     tmp_path: Path, published: dict[str, Entry], server: RestCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +159,30 @@ def test_a_run_that_was_killed_before_it_registered_is_made_good(
             iceberg_tables.show_tables(pipeline, "shop")
     iceberg_tables.show_tables(pipeline, "shop")
     assert locations(server)["lake.s.a"] == "v2.metadata.json"
+    assert not iceberg_tables.is_pending(pipeline, "shop")
+
+
+def test_a_name_that_a_killed_run_removed_is_registered_again(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version of the table is the registered one, and the name is gone."""
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    remove_entry = iceberg_catalog._remove_entry
+
+    def killed(*arguments: Any) -> None:
+        remove_entry(*arguments)
+        raise KeyboardInterrupt
+
+    rules = [{"tables": "s.a", "iceberg": False}]
+    with monkeypatch.context() as context:
+        context.setattr(iceberg_catalog, "_remove_entry", killed)
+        with pytest.raises(KeyboardInterrupt):
+            iceberg_tables.show_tables(pipeline_of(tmp_path, server.uri, downstream=rules), "shop")
+    assert locations(server) == {"lake.s.B": "v1.metadata.json"}
+    assert iceberg_tables.is_pending(pipeline, "shop")
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server) == {"lake.s.a": "v1.metadata.json", "lake.s.B": "v1.metadata.json"}
     assert not iceberg_tables.is_pending(pipeline, "shop")
 
 
@@ -189,6 +236,55 @@ def test_maintenance_registers_before_it_removes_what_was_registered(
     iceberg_tables.expire(pipeline, path, 1, ())
     assert locations(server)["lake.s.a"] == "v5.metadata.json"
     assert [file.name for file in Path(path, "metadata").glob("v*.json")] == ["v5.metadata.json"]
+    assert by_catalog(server, "a") == by_delta(path)
+
+
+def test_a_table_whose_rows_are_forgotten_stays_the_same_for_those_who_read_it(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog
+) -> None:
+    """Readers refuse another uuid when they refresh, and keep files of metadata by their names."""
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    path = advance(published, "a")
+    iceberg_tables.show_tables(pipeline, "shop")
+    opened = load_catalog("x", type="rest", uri=server.uri).load_table(("lake", "s", "a"))
+    iceberg_tables.renew(pipeline, path)
+    assert locations(server)["lake.s.a"] == "v3.metadata.json"
+    assert isinstance(opened.metadata, TableMetadataV3)
+    uuid, sequence = opened.metadata.table_uuid, opened.metadata.last_sequence_number
+    opened.refresh()
+    assert isinstance(opened.metadata, TableMetadataV3)
+    assert in_order(opened.scan().to_arrow()) == by_delta(path)
+    assert opened.metadata.table_uuid == uuid
+    assert opened.metadata.last_sequence_number == sequence + 1
+    assert [snapshot.snapshot_id for snapshot in opened.metadata.snapshots] == [1_000_000_001]
+    assert opened.metadata.metadata_log == []
+    # Nothing is there that says of earlier versions; later ones go on.
+    assert [file.name for file in Path(path, "metadata").glob("*.json")] == ["v3.metadata.json"]
+    assert len([*Path(path, "metadata").glob("snap-*.avro")]) == 1
+    path = advance(published, "a")
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v4.metadata.json"
+    assert by_catalog(server, "a") == by_delta(path)
+
+
+def test_rows_are_forgotten_while_the_catalog_is_down(
+    tmp_path: Path, published: dict[str, Entry], server: RestCatalog
+) -> None:
+    pipeline = pipeline_of(tmp_path, server.uri)
+    iceberg_tables.show_tables(pipeline, "shop")
+    path = str(published["a"].downstream)
+    server.is_down = True
+    iceberg_tables.renew(pipeline, path)
+    # The catalog reads the file that it names before it replaces the entry.
+    assert sorted(file.name for file in Path(path, "metadata").glob("*.json")) == [
+        *("v1.metadata.json", "v2.metadata.json")
+    ]
+    assert len([*Path(path, "metadata").glob("snap-*.avro")]) == 1
+    assert iceberg_tables.is_pending(pipeline, "shop")
+    server.is_down = False
+    iceberg_tables.show_tables(pipeline, "shop")
+    assert locations(server)["lake.s.a"] == "v2.metadata.json"
     assert by_catalog(server, "a") == by_delta(path)
 
 

@@ -40,6 +40,31 @@ def test_a_created_file_is_durable_before_its_name(tmp_path: Path, durable_steps
     assert durable_steps == [b"content", "link", ["file"]]
 
 
+def test_a_created_file_whose_answer_was_lost_is_durable(
+    tmp_path: Path, durable_steps: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sees it goes on from it: without its name a power cut would take it from under what came after."""
+    link = os.link
+
+    def linking(source: Path, target: Path) -> None:
+        link(source, target)
+        raise OSError(errno.EIO, "the answer was lost")
+
+    monkeypatch.setattr(os, "link", linking)
+    assert local.create(tmp_path / "file", b"content")
+    assert durable_steps == [b"content", "link", ["file"]]
+
+
+def test_a_file_that_is_not_created_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Path) -> None:
+        raise OSError(errno.EIO, "nothing was done")
+
+    monkeypatch.setattr(os, "link", failing)
+    with pytest.raises(OSError, match="nothing was done"):
+        local.create(tmp_path / "file", b"content")
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_file_that_was_written_is_durable_with_its_name(tmp_path: Path, durable_steps: list[object]) -> None:
     with local.durable(tmp_path / "file") as sink:
         sink.write(b"content")
