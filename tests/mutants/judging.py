@@ -23,13 +23,14 @@ from tests.mutants.guards import Guard
 ROOT = Path(__file__).parents[2]
 SECONDS = 1_200
 """That a session of tests may take."""
-_NOT_HERE = "not long and not dagster and not cluster"
+_NOT_HERE = "not dagster and not cluster"
 _PHASES = (
-    f"{_NOT_HERE} and not spark and not mysql and not stores and not slow and not thorough",
-    f"{_NOT_HERE} and not spark and not mysql and not stores and (slow or thorough)",
-    f"{_NOT_HERE} and (spark or mysql or stores)",
+    f"{_NOT_HERE} and not long and not spark and not mysql and not stores and not slow and not thorough",
+    f"{_NOT_HERE} and not long and not spark and not mysql and not stores and (slow or thorough)",
+    f"{_NOT_HERE} and not long and (spark or mysql or stores)",
+    f"{_NOT_HERE} and long",
 )
-"""The tests of a guard, the fast ones first."""
+"""The tests of a guard, the fast ones first, and those that run at night last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, range_of
+from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, head_of, range_of
+from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -60,3 +62,16 @@ def test_keys_are_merged_by_all_of_silver_where_it_got_more_than_windows(
     upon: Head, delta: SilverDelta, is_restated: bool
 ) -> None:
     assert delta.restates(upon) is is_restated
+
+
+@pytest.mark.parametrize("source, table", [("shop", "t2"), ("mall", "t"), ("shop", "t")])
+def test_a_target_is_merged_from_one_source_table(tmp_path: Path, source: str, table: str) -> None:
+    work = job(tmp_path, SilverCommit(at(500), "batch"))
+    merged = DownstreamCommit(at(10), "b", silver_version=2, source=source, table=f"shop.{table}")
+    head = work.target.unwritten_head({"id": "INT"}, {})
+    work.target.append_rows(pa.table({"id": pa.array([], pa.int32())}), head, merged)
+    if (source, table) == ("shop", "t"):
+        assert head_of(work).position == at(10)
+        return
+    with pytest.raises(TableStopped, match=f"is merged from shop.{table} of source {source}"):
+        head_of(work)

@@ -16,7 +16,7 @@ from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.engine.merge import downstream_job
 from spark_jobs.engine.merge.downstream_job import PreparedMerge
 from spark_jobs.engine.merge.part_merge import PlannedTables
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import LostRace, TableStopped
 from spark_jobs.lake.layout import Lake
 from tests.fix_hypothesis import examples
 from tests.spark_jobs.engine import shared_logs
@@ -124,6 +124,23 @@ def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(
 
     check()
     assert {*cases} == {"grow", "redo", "both", "rebuild", "hidden"}
+
+
+def test_a_merge_that_was_planned_before_that_of_another_source_loses(tmp_path: Path) -> None:
+    """Neither of the merges touches a file of the other, and both write new keys that the other one writes too."""
+    first, second, *_ = sources_in(tmp_path, random.Random(2), 60)
+    for source in (first, second):
+        source.grow(200)
+        if plan(source):
+            merge(source)
+    for source in (first, second):
+        source.grow(600)
+    planned = plan(second)
+    merge(first)
+    with pytest.raises(LostRace):
+        merge(second, planned)
+    merge(second)
+    assert rows(first.lake) == truth([*first.merged_changes, *second.merged_changes])
 
 
 @pytest.mark.parametrize(
