@@ -28,9 +28,10 @@ _PHASES = (
     f"{_NOT_HERE} and not long and not spark and not mysql and not stores and not slow and not thorough",
     f"{_NOT_HERE} and not long and not spark and not mysql and not stores and (slow or thorough)",
     f"{_NOT_HERE} and not long and (spark or mysql or stores)",
-    f"{_NOT_HERE} and long",
 )
-"""The tests of a guard, the fast ones first, and those that run at night last."""
+"""The tests of a guard, the fast ones first."""
+_AT_NIGHT = f"{_NOT_HERE} and long"
+"""Of them those that a guard names alone: all tests of a folder at night take hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class Judge:
         Raises TimeoutError where a test does not end in time without the mutant either.
         """
         sessions: list[tuple[str, tuple[str, ...]]] = [(phase, guard.tests) for phase in _PHASES]
+        if named := tuple(test for test in guard.tests if "::" in test):
+            sessions.append((_AT_NIGHT, named))
         if killer and self._has(killer):
             sessions.insert(0, (_NOT_HERE, (killer,)))
         seconds, unsound = 0.0, set[str]()
