@@ -304,7 +304,9 @@ def value_of(sql: str, kind: Column) -> object:
         return moment.date() if code == 10 else moment
     if match := re.fullmatch(r"X'([0-9a-f]*)'", sql):
         return bytes.fromhex(match[1])
-    text = re.sub(r"\\(.)", r"\1", sql[1:-1]) if sql.startswith("'") else sql
+    text = sql
+    if sql.startswith("'"):  # Spark's SQL reads \u0024 as a dollar sign
+        text = re.sub(r"\\(u0024|.)", lambda match: "$" if match[1] == "u0024" else match[1], sql[1:-1])
     if code in (4, 5):
         return float(np.float32(text)) if code == 4 else float(text)
     return Decimal(text) if code in (1, 2, 3, 8, 9, 13, 16, 246) else text
