@@ -34,7 +34,7 @@ def create(target: Path, content: bytes) -> bool:
         if not target.samefile(part):
             return False
     except OSError:
-        # The answer may be lost, and the file there: whoever sees it goes on from it, so its name has to be durable.
+        # The answer may be lost, and the file there: whoever sees it continues from it, so its name has to be durable.
         if not target.exists() or not target.samefile(part):
             raise
     finally:

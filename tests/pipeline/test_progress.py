@@ -19,8 +19,8 @@ def test_a_run_says_what_it_is_doing(
     lines = [line[9:] for line in ran.err.splitlines()]
     begins = [
         f"shop: reading {pipeline_file.parent / 'binlogs'}",
-        "shop: reading up to mysql-bin.000001:",
         "starting Spark",
+        "shop: reading up to mysql-bin.000001:",
         "shop: compacting 1 table up to mysql-bin.000001:",
         "shop: published up to mysql-bin.000001:",
     ]
