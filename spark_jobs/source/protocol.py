@@ -9,7 +9,7 @@ picklable, and able to open its own file or connection.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Literal, Protocol
@@ -41,7 +41,7 @@ class LogFile:
 
     name: str
     size: int
-    boundaries: tuple[int, ...] = ()
+    boundaries: tuple[int, ...] = field(default=(), compare=False)
 
     def parts(self, start: int, stop: int) -> list[FilePart]:
         """The bytes between two boundaries, cut at others into parts of some size."""
