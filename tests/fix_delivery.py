@@ -26,6 +26,7 @@ def copy(shop: Shop) -> Iterator[Copy]:
     shop.execute(
         "DROP DATABASE IF EXISTS stratalog",
         "CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED WITH mysql_native_password BY 'writes'",
+        "REVOKE ALL PRIVILEGES, GRANT OPTION FROM writer@'%'",  # as earlier tests at this server granted them
         "GRANT ALL ON stratalog.* TO writer@'%'",
         f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `{copy.schema}`.* TO writer@'%'",
     )

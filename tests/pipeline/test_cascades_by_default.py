@@ -157,12 +157,14 @@ def test_what_cascades_while_a_child_is_loaded_is_told(family: Shop, monkeypatch
     later = Shop(family.spark, family.database, family.folder, family.end())
     pipeline = later.pipeline(live=True)
 
-    one_at_a_time = Lock()
+    lock, tables = Lock(), set[str]()
 
     def read_and_cascade(*arguments: object) -> object:
         table = read_table(*arguments)  # type: ignore[arg-type]
-        with one_at_a_time:
-            later.execute("DELETE FROM p WHERE id = 4")
+        with lock:
+            tables.add(table.name.table)
+            if tables == {*FAMILY}:  # the rows of all of them are read, and none is in silver
+                later.execute("DELETE FROM p WHERE id = 4")
         return table
 
     monkeypatch.setattr(initial_load, "read_table", read_and_cascade)
