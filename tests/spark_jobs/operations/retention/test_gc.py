@@ -140,7 +140,7 @@ def test_files_put_back_are_the_log_again(logs: Logs, tmp_path: Path) -> None:
     assert backfill_source(logs.spark, logs.pipeline(), SOURCE, full_range, ANY).stopped == {}
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_nothing_goes_that_a_table_has_not_read_unless_it_is_named(logs: Logs) -> None:
     logs.write(2, Insert("shop.lines", (2, "x")), Commit(), Insert("shop.later", (2, "x")), Commit())
