@@ -11,7 +11,7 @@ lie anywhere in it: where one is new, the history is rebuilt.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Self
@@ -185,9 +185,9 @@ class _Update:
         return cls(table, head, before, oldest, end, start, is_rebuilt, dump)
 
     @property
-    def charsets(self) -> dict[str, str | None]:
-        """Of schemas, before what is followed; none of a history that is rebuilt."""
-        return {} if self.is_rebuilt or self.before is None else dict(self.before.charsets or {})
+    def charsets(self) -> Mapping[str, str | None]:
+        """Of schemas, before what is followed."""
+        return (self.before.charsets if self.before else None) or {}
 
     def has_news(self, reading: ServerReading | None, declared: ServerFacts | None) -> bool:
         """True if there is anything to follow, or something outside of the log was asked for the first time."""
@@ -249,8 +249,9 @@ def follow(
     stored = _stored_versions(table, head) if facts or is_rebuilt or reading else []
     answers, commit = update.answers(reading, update.commit(declared))
     # A table that turns out to have existed before needs the log from its beginning: everything is followed again.
-    charsets = update.charsets
-    versions, lacking = ([], []) if is_rebuilt else _followed(stored, [*facts, *answers], start, charsets)
+    versions, lacking, charsets = (
+        ([], [], {}) if is_rebuilt else _followed(stored, [*facts, *answers], start, update.charsets)
+    )
     if lacking and start > update.oldest:
         log.info("%s: the schema history is rebuilt: %s was not known before", source, ", ".join(lacking))
         is_rebuilt, start = True, update.oldest
@@ -259,7 +260,7 @@ def follow(
         answers += _asked_before(stored, start, is_other=bool(reading and reading.dump))
         _warn(source, stored, reading)
         stored = [version for version in stored if version.at < start]
-        versions, _ = _followed(stored, [*facts, *answers], start, charsets := {})
+        versions, _, charsets = _followed(stored, [*facts, *answers], start, {})
     if not versions and update.dump and not is_rebuilt and start >= update.end and update.before and declared is None:
         return []
     # Where versions are rebuilt from the start on, those before it are written again beside them.
@@ -288,16 +289,14 @@ def _declared_facts(declared: ServerFacts | None, dump: ServerAnswer | None, end
 
 
 def _followed(
-    stored: Sequence[TableVersion], facts: Sequence[Fact], start: Position, charsets: dict[str, str | None]
-) -> tuple[list[TableVersion], list[str]]:
+    stored: Sequence[TableVersion], facts: Sequence[Fact], start: Position, charsets: Mapping[str, str | None]
+) -> tuple[list[TableVersion], list[str], dict[str, str | None]]:
     """The versions that facts add, forward and backwards; the tables of which more would be known further back.
 
-    charsets: those of schemas before the facts; afterwards those behind them.
+    The third are the character sets of schemas after the facts. charsets: those before them.
     """
-    tracker, earlier = Tracker(stored, charsets), dict(charsets)
+    tracker = Tracker(stored, charsets)
     versions = tracker.follow(facts)
-    charsets.clear()
-    charsets.update(tracker.charsets)
     before = as_of(stored, start)
     reversed_history = back(facts, versions, start, before.values())
     lacking = [
@@ -306,8 +305,8 @@ def _followed(
         if (version := before.get(name)) and not version.is_dropped and lacks(version.definition)
     ]
     if reversed_history.facts:
-        versions = Tracker(stored, earlier).follow([*facts, *reversed_history.facts])
-    return versions, sorted(str(version.name) for version in lacking)
+        versions = Tracker(stored, charsets).follow([*facts, *reversed_history.facts])
+    return versions, sorted(str(version.name) for version in lacking), tracker.charsets
 
 
 _ServerAnswer = tuple[Position | None, dict[tuple[str, str], list[dict[str, Any]]]]

@@ -29,6 +29,14 @@ TRACE = Trace(
 Change = Callable[[list[Event]], Sequence[Event]]
 
 
+def require_rejection(trace: Trace, change: Change, at: int) -> None:
+    """The model follows a changed trace up to the event of this number, and the trace itself."""
+    changed = replace(trace, events=tuple(change([*trace.events])))
+    refused = first_rejection([trace, changed])
+    assert refused is not None
+    assert (refused.trace, refused.at) == (changed, at), str(refused)
+
+
 def test_the_model_follows_what_happened() -> None:
     assert first_rejection([TRACE, TRACE]) is None
 
@@ -57,10 +65,7 @@ def test_the_model_follows_what_happened() -> None:
     ],
 )
 def test_the_model_follows_nothing_else(at: int, change: Change) -> None:
-    changed = replace(TRACE, events=tuple(change([*TRACE.events])))
-    refused = first_rejection([TRACE, changed])
-    assert refused is not None
-    assert (refused.trace, refused.at) == (changed, at), str(refused)
+    require_rejection(TRACE, change, at)
 
 
 _FIRST = Event("publish", "published", 2, -1, 1, 500, 500, silver=1, merged=500, down=0)
@@ -135,10 +140,7 @@ COMMANDS = Trace(
     ],
 )
 def test_the_model_follows_no_other_commands(at: int, change: Change) -> None:
-    changed = replace(COMMANDS, events=tuple(change([*COMMANDS.events])))
-    refused = first_rejection([COMMANDS, changed])
-    assert refused is not None
-    assert (refused.trace, refused.at) == (changed, at), str(refused)
+    require_rejection(COMMANDS, change, at)
 
 
 def test_a_trace_is_lines_of_json() -> None:

@@ -227,7 +227,7 @@ def _judged(
     if len(suspected) > _FEW:
         by_digest = compare_in_rounds(suspected, lag, since, lambda keys: _digests_looked_at(source, keys))
         suspected = suspected.only(by_digest.sure)
-    # KeySet beyond those that are shown count by what their digests say.
+    # Keys beyond those that are shown count by what their digests say.
     values, texts = _ValueComparison(layout, source), [*suspected]
     by_value = compare_in_rounds(suspected.only(texts[:_SHOWN]), lag, by_digest.since, values.looked_at)
     sure = [*(by_digest.sure[key] for key in texts[_SHOWN:]), *by_value.sure.values()]

@@ -392,17 +392,17 @@ def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells()
         ServerAnswer(at(300), (w,)),
     ]
     later: list[Fact] = [ddl_at(350, "ALTER TABLE t RENAME COLUMN w TO x"), LoggedTable(at(420), bare)]
-    first, lacking = schema_history._followed([], [*facts, *later], at(4), {})
+    first, lacking, _ = schema_history._followed([], [*facts, *later], at(4), {})
     assert lacking == []
     assert [
         version.origin for version in first if version.holds and version.definition and version.definition.has_names()
     ] == []
 
     answer = ServerAnswer(at(600), (x,))
-    second, lacking = schema_history._followed(first, [answer], at(500), {})
+    second, lacking, _ = schema_history._followed(first, [answer], at(500), {})
     assert lacking == [str(name)]
     assert [version.origin for version in second] == ["server"]
-    rebuilt, _ = schema_history._followed([], [*facts, *later, answer], at(4), {})
+    rebuilt, *_ = schema_history._followed([], [*facts, *later, answer], at(4), {})
     named_versions = [
         (version.at.offset, version.definition.column_names())
         for version in rebuilt
@@ -416,6 +416,7 @@ def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells()
     ) == (
         [],
         [],
+        {},
     )
 
 
@@ -424,13 +425,13 @@ def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> No
     definition = TableDefinition(name, (Column("id", 3, nullable=False),), (0,), "PRIMARY")
     two = replace(definition, columns=(*definition.columns, Column("h", 15, 9, charset=8)))
     bare = replace(two, columns=tuple(replace(c, name=None, charset=None) for c in two.columns), key=None, index=None)
-    stored, _ = schema_history._followed([], [ServerAnswer(at(100), (definition,))], at(4), {})
+    stored, *_ = schema_history._followed([], [ServerAnswer(at(100), (definition,))], at(4), {})
     facts: list[Fact] = [
         ddl_at(200, "ALTER TABLE t ADD h VARCHAR(9)"),
         LoggedTable(at(300), bare),
         ServerAnswer(at(400), (two,)),
     ]
-    versions, lacking = schema_history._followed(stored, facts, at(150), {})
+    versions, lacking, _ = schema_history._followed(stored, facts, at(150), {})
     assert lacking == []
     assert [(version.origin, version.at.offset) for version in versions][:2] == [("ddl", 200), ("inverted", 250)]
     answer = schema_history.answer_at([*stored, *versions], at(300))
