@@ -55,8 +55,10 @@ def compile_for(target: CodeTarget, path: Path) -> None:
         module, _, function = name.partition(".")
         kernel = getattr(importlib.import_module(f"{__package__}.{module}"), function)
         kernel.compile(arguments)
+        # The text about types has addresses of this process, and nobody reads it: two builds would differ by it.
+        result = kernel.overloads[arguments]._replace(type_annotation="")
         # numba's cache pickles the same parts of the same result.
-        entries[entry_name(kernel.py_func, arguments)] = dumps(kernel.overloads[arguments]._reduce())  # noqa: SLF001
+        entries[entry_name(kernel.py_func, arguments)] = dumps(result._reduce())  # noqa: SLF001
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(encoded(target, entries))
     part.replace(path)

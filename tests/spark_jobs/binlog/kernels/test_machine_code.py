@@ -1,5 +1,7 @@
 """Files of machine code: read back as they were written, and never where a byte or a version differs."""
 
+import re
+
 import llvmlite
 import llvmlite.binding
 import numba
@@ -73,3 +75,10 @@ def test_without_a_fitting_target_nothing_is_read(monkeypatch: pytest.MonkeyPatc
     found = installed()
     installed.cache_clear()
     assert (found.entries, found.lack) == ({}, "no machine code is made for this processor")
+
+
+def test_code_has_no_addresses_of_the_process_that_made_it() -> None:
+    """Two builds of a wheel would differ by them."""
+    if not (code := installed()).entries:
+        pytest.skip(code.lack)
+    assert not [name for name, entry in code.entries.items() if re.search(rb" at 0x[0-9a-f]{6}", entry)]
