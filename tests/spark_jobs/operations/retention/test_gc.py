@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.export import export
 from spark_jobs.bronze.extract import land, plan
@@ -30,6 +31,7 @@ from spark_jobs.pipeline.run import run_source
 from spark_jobs.source.files import Files
 from tests.consumers import Shop, order
 from tests.delivered import Copy
+from tests.faults.runs import staged
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Commit, Insert, Statement
 from tests.xa import prepared
@@ -216,6 +218,27 @@ def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
     logs.write(6, Insert("shop.orders", (6, "x")), Commit())
     assert logs.run(logs.pipeline(**rules)).stopped == {}
     assert len(logs.rows("orders")) == 6
+
+
+@pytest.mark.spark
+def test_log_that_a_load_needs_stays_while_it_is_open(logs: Logs) -> None:
+    logs.run()
+    staged(logs.pipeline(), TableName("shop", "orders"), [{"id": 2, "note": "x"}], Position(file(2), 4))
+    collected = gc(logs)
+    assert names(collected) == [file(1)]
+    assert str(collected.kept_for) == f"shop.orders, at {file(2)}:4 (a load of the table began there)"
+
+
+@pytest.mark.spark
+def test_log_of_a_table_that_an_online_schema_change_fills_stays(logs: Logs) -> None:
+    create = Statement("shop", "CREATE TABLE _orders_gho (id INT NOT NULL PRIMARY KEY, note VARCHAR(40))")
+    logs.write(2, create, Insert("shop._orders_gho", (2, "copied")), Commit())
+    logs.run()
+    collected = gc(logs)
+    assert names(collected) == [file(1)]
+    assert collected.kept_for
+    assert collected.kept_for.name == "shop._orders_gho"
+    assert collected.kept_for.reason.startswith("an online schema change fills the table")
 
 
 @pytest.mark.spark
