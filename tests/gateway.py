@@ -136,10 +136,10 @@ an answer in the place of the server's."""
 class FaultyProxy(Listener):
     """Stands before a gateway, passes requests on by HTTP/1.1, and breaks those that ``fault`` names."""
 
-    def __init__(self, upstream: int, fault: Fault) -> None:
+    def __init__(self, upstream: int, fault: Fault, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self._upstream, self._fault = upstream, fault
         self.broken = 0
-        super().__init__()
+        super().__init__(address)
         self.url = f"http://127.0.0.1:{self.port}"
 
     def _accept_client(self, client: socket.socket) -> None:

@@ -9,6 +9,7 @@ listing and deleting; a plain PUT is passed on as an upload of the JSON interfac
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -48,18 +49,9 @@ def installed() -> Path:
 
 
 class _Interface(FaultyProxy):
-    """Stands before the server: checks tokens, and passes on a PUT of an object."""
-
-    def __init__(self, upstream: int) -> None:
-        self.tokens: Tokens | None = None
-        self.refused = 0
-        super().__init__(upstream, lambda _method, _path: None)
+    """Stands before the server, and passes on a PUT of an object."""
 
     def _passed_on(self, head: bytes, body: bytes, method: bytes) -> bytes:
-        bearer = _BEARER.search(head)
-        if self.tokens is not None and not (bearer and self.tokens.is_valid(bearer[1].decode())):
-            self.refused += 1
-            return refusal("401 Unauthorized", "AuthenticationRequired")
         put = _OBJECT_PUT.match(head)
         if put is None or put[1] in (b"upload", b"storage"):
             return super()._passed_on(head, body, method)
@@ -84,6 +76,21 @@ class _Interface(FaultyProxy):
         ).encode()
 
 
+class TokenGuard(FaultyProxy):
+    """Stands before a store: passes on what has one of these tokens, and refuses and counts the rest."""
+
+    def __init__(self, store: "GoogleStore", tokens: Tokens) -> None:
+        self.refused, self._tokens = 0, tokens
+        super().__init__(store.port, lambda _method, _path: None)
+
+    def _passed_on(self, head: bytes, body: bytes, method: bytes) -> bytes:
+        bearer = _BEARER.search(head)
+        if bearer and self._tokens.is_valid(bearer[1].decode()):
+            return super()._passed_on(head, body, method)
+        self.refused += 1
+        return refusal("401 Unauthorized", "AuthenticationRequired")
+
+
 class GoogleStore(ServerProcess):
     """A server of one folder."""
 
@@ -93,20 +100,17 @@ class GoogleStore(ServerProcess):
         address = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port), "-public-host", "127.0.0.1"]
         kept = ["-backend", "memory", "-log-level", "error", "-filesystem-root", str(folder)]
         self.launch([str(installed()), *address, *kept], os.environ)
-        self.server_url, self._interface = self.url, _Interface(self.port)
+        self.server_url = self.url
+        # A process of its own: deltalake asks some questions with the interpreter's lock, so that no thread of the
+        # process that asks could answer.
+        self._interface = ServerProcess(free_port(), tls=False)
+        command = [sys.executable, "-m", __name__, str(self.port), str(self._interface.port)]
+        self._interface.launch(command, os.environ)
         self.port, self.url = self._interface.port, self._interface.url
 
     def __exit__(self, *_: object) -> None:
-        self._interface.__exit__()
+        self._interface.stop()
         super().__exit__()
-
-    def require(self, tokens: Tokens | None) -> None:
-        """From now on requests need one of these tokens; none without."""
-        self._interface.tokens, self._interface.refused = tokens, 0
-
-    @property
-    def refused(self) -> int:
-        return self._interface.refused
 
     def make_bucket(self, name: str) -> str:
         """Returns the address of a lake in it."""
@@ -138,3 +142,8 @@ class GoogleStore(ServerProcess):
         with urllib.request.urlopen(request) as answer:  # noqa: S310 -- as above
             content: bytes = answer.read()
         return content
+
+
+if __name__ == "__main__":
+    _Interface(int(sys.argv[1]), lambda _method, _path: None, ("127.0.0.1", int(sys.argv[2])))
+    signal.pause()

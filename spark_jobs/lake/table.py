@@ -151,9 +151,10 @@ class Table:
         return list(rows_with(snapshot, columns or snapshot.schema.names, conditions or []))
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Newest commits by Delta's history, newest first, without a JVM."""
+        """Newest commits by Delta's history, newest first, without a JVM. Raises LakeError."""
         opened = own_commits.deltalake_table(self.path)
-        return [] if opened is None else opened.history(limit)
+        with own_commits.readable_table(self.path):
+            return [] if opened is None else opened.history(limit)
 
     def append_rows(self, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends a small table. Raises LostRace, LakeError."""

@@ -28,7 +28,7 @@ from spark_jobs.storage import reach
 from tests.azurite import HOST, Azurite, signature_for
 from tests.fix_store import require_azurite
 from tests.gateway import ROOT_KEY, ROOT_SECRET, Gateway, SessionGuard
-from tests.google_store import GoogleStore
+from tests.google_store import GoogleStore, TokenGuard
 from tests.identities import environment
 from tests.token_services import Answer, Asked, Tokens, google_metadata, instance, moment, serving
 
@@ -118,22 +118,18 @@ def test_the_tokens_of_a_machine_on_google_end_amid_commits(
     google_store: GoogleStore, store_keys: None, environment: pytest.MonkeyPatch, summary: list[str]
 ) -> None:
     lake, tokens = google_store.make_bucket("by-machine"), Tokens(LIFETIME)
-    reach.use(google_store.store("by-machine"))
-    google_store.require(tokens)
-    try:
-        with serving(google_metadata(tokens)) as machine:
-            environment.setenv("GCE_METADATA_HOST", machine.url.removeprefix("http://"))
-            (check,) = check_lake(lake)
-            assert check.status == "ok", check
-            assert check.value.endswith("by conditional puts, with the token of the service account of this machine")
-            commits = commit_for(f"{lake}/t", SECONDS)
-            assert google_store.refused == 0
-            assert len(tokens.ends) >= 3
-            tokens.ends.clear()
-            with pytest.raises(LakeError, match="the store does not accept the token of the service account"):
-                commit(new_table(f"{lake}/other", {"a": "INT"}, {}))
-    finally:
-        google_store.require(None)
+    with TokenGuard(google_store, tokens) as guard, serving(google_metadata(tokens)) as machine:
+        reach.use(google_store.store("by-machine", endpoint=guard.url))
+        environment.setenv("GCE_METADATA_HOST", machine.url.removeprefix("http://"))
+        (check,) = check_lake(lake)
+        assert check.status == "ok", check
+        assert check.value.endswith("by conditional puts, with the token of the service account of this machine")
+        commits = commit_for(f"{lake}/t", SECONDS)
+        assert guard.refused == 0
+        assert len(tokens.ends) >= 3
+        tokens.ends.clear()
+        with pytest.raises(LakeError, match="the store does not accept the token of the service account"):
+            commit(new_table(f"{lake}/other", {"a": "INT"}, {}))
     summary.append(f"Google: {commits} commits by a machine's service account, its tokens valid for {LIFETIME:g} s")
 
 

@@ -141,6 +141,7 @@ def test_recorded_logs_give_equal_rows_in_every_layer(
 
 @pytest.mark.mysql
 @pytest.mark.azure
+@pytest.mark.google
 def test_a_server_is_loaded_and_verified(
     lakes: dict[str, dict[str, Any]],
     stratalog: Stratalog,
