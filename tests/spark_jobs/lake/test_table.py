@@ -175,6 +175,13 @@ def test_a_version_that_cannot_be_read_is_an_error_of_the_lake(table: Table) -> 
         list(table.scan(0, ["id"], condition, rows=1))
 
 
+def test_a_history_that_cannot_be_read_is_an_error_of_the_lake(table: Table) -> None:
+    deltalake.DeltaTable(table.path).create_checkpoint()
+    Path(table.path, "_delta_log", f"{0:020}.json").write_text("{")
+    with pytest.raises(LakeError, match=rf"^{table.path}: cannot be read: "):
+        table.history()
+
+
 def test_rows_of_other_columns_are_an_error_of_the_lake(table: Table) -> None:
     with pytest.raises(LakeError) as refused:
         table.append_rows(pa.table({"id": [["x"]], "note": ["x"]}), head_of(table), checkpoint(1))
