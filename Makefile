@@ -179,7 +179,7 @@ test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leave
 	run 'lakes on Azure' STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=1000 $(PYTEST) -m 'stores and not long' $(STORES) tests/cluster/test_stores.py; \
 	run 'a race on S3' STRATALOG_RACE_COMMITS=1000 $(PYTEST) -m 'stores' tests/stores/test_race.py; \
 	run 'lakes on Google' STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=600 $(PYTEST) -m 'google' $(STORES); \
-	run 'verbs on Google' STRATALOG_TEST_STORE=google $(PYTEST) tests/stores/test_verbs.py; \
+	run 'verbs on Google' STRATALOG_TEST_STORE=google $(PYTEST) -m 'stores' tests/stores/test_verbs.py; \
 	run 'more random examples' STRATALOG_EXAMPLES=300 CI= $(PYTEST) -m '$(EXAMPLES)' tests/spark_jobs; \
 	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=100 FUZZ_SECONDS=300 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
 	rm -rf .soak && mkdir .soak; \
