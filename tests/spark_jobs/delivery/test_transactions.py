@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,17 @@ import pymysql
 import pytest
 
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.servers import MySQL
+from spark_jobs.delivery import progress, transactions
 from spark_jobs.delivery.deliver import deliver
+from spark_jobs.delivery.progress import TableId
 from spark_jobs.delivery.target import Connection
+from spark_jobs.delivery.transactions import execute_alone
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import StratalogError
+from spark_jobs.errors import LostRace, StratalogError
 from spark_jobs.pipeline.run import run_source
 from tests.delivered import Copy
+from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE
 from tests.proxy import Listener
 
@@ -360,3 +366,79 @@ def _reasons(pipeline: Pipeline) -> list[str]:
         return list(deliver(pipeline, "copy").stopped.values())
     except StratalogError as error:
         return [str(error)]
+
+
+ROW = TableId("copy", "shop", "t")
+
+
+@pytest.fixture
+def deliverers(database: Database) -> Iterator[tuple[Connection, Connection]]:
+    """Connections of two runs to a target with tables of progress."""
+    server = database.server
+    database.execute("CREATE USER IF NOT EXISTS runs@'%' IDENTIFIED WITH mysql_native_password BY 'runs'")
+    database.execute("GRANT ALL ON stratalog.* TO runs@'%'")
+    database.execute(f"GRANT ALL ON `{database.name}`.* TO runs@'%'")
+    database.execute("DROP DATABASE IF EXISTS stratalog")
+    login = MySQL(host=server.host, port=server.port, user="runs", password="runs")
+    with Connection("copy", login) as first, Connection("copy", login) as second:
+        progress.create(first)
+        yield first, second
+    database.execute("DROP DATABASE IF EXISTS stratalog")
+
+
+@pytest.fixture
+def executing(deliverers: tuple[Connection, Connection]) -> Iterator[tuple[int, float]]:
+    """The fence of the first run, whose statement the server executes for a second, and when it began."""
+    first, _ = deliverers
+    fence = progress.claim(first, ROW).fence
+    first.execute(progress.begin_statement_sql(ROW, fence, first.session))
+    began = time.monotonic()
+    thread = threading.Thread(target=lambda: first.rows("SELECT SLEEP(1)"))
+    thread.start()
+    time.sleep(0.3)
+    yield fence, began
+    thread.join()
+
+
+def require_ended(connection: Connection, began: float) -> None:
+    """The statement had its second, and no row of progress has its session any more."""
+    assert time.monotonic() - began > 0.9
+    stored = progress.stored_progress(connection, ROW)
+    assert stored
+    assert stored.session is None
+
+
+def test_a_statement_alone_waits_for_the_one_that_the_server_still_executes(
+    deliverers: tuple[Connection, Connection], executing: tuple[int, float], database: Database
+) -> None:
+    _, second = deliverers
+    fence, began = executing
+    execute_alone(second, ROW, fence, f"CREATE TABLE `{database.name}`.t (id INT)")
+    require_ended(second, began)
+    assert database.execute("SHOW TABLES LIKE 't'")
+
+
+def test_a_takeover_waits_for_the_statement_that_the_server_still_executes(
+    deliverers: tuple[Connection, Connection], executing: tuple[int, float]
+) -> None:
+    _, second = deliverers
+    fence, began = executing
+    assert progress.claim(second, ROW).fence == fence + 1
+    require_ended(second, began)
+
+
+def test_a_statement_alone_is_not_executed_behind_a_takeover(
+    deliverers: tuple[Connection, Connection], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = deliverers
+    fence, own_row = progress.claim(first, ROW).fence, transactions._own_row
+
+    def overtaken(*arguments: Any) -> progress.Progress:
+        row = own_row(*arguments)
+        progress.claim(second, ROW)
+        return row
+
+    monkeypatch.setattr(transactions, "_own_row", overtaken)
+    with pytest.raises(LostRace, match="another run delivers the table since"):
+        execute_alone(first, ROW, fence, f"CREATE TABLE `{database.name}`.t (id INT)")
+    assert not database.execute("SHOW TABLES LIKE 't'")
