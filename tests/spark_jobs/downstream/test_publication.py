@@ -19,7 +19,7 @@ from spark_jobs.downstream.publication import (
     versions,
     write,
 )
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
@@ -201,6 +201,22 @@ def test_a_table_that_was_reset_stays_so_whatever_a_run_of_before_publishes(spar
     assert read(filled, "crm") == [replace(FULL, source="crm")]
     write(filled, "shop", [replace(FULL, resets=1), moved], Position("b.000003", 4))
     assert {entry.name: entry.is_reset for entry in read(filled, "shop")}[FULL.name] is False
+
+
+@pytest.mark.spark
+def test_a_run_that_another_one_overtook_does_not_set_back_what_is_published(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs, published = Logs(spark, tmp_path), []
+    for number in (1, 2):
+        logs.write(number, Insert("shop.orders", (number, "x")), Commit())
+        logs.run()
+        published.append((surveyed_to(logs.lake, SOURCE), read(logs.lake, SOURCE)))
+    position, entries = published[0]
+    assert position
+    with pytest.raises(LostRace, match=f"and another writer up to {published[1][0]} by now"):
+        write(logs.lake, SOURCE, entries, position)
+    assert (surveyed_to(logs.lake, SOURCE), read(logs.lake, SOURCE)) == published[1]
 
 
 @pytest.mark.spark
