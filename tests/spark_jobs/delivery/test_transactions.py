@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -425,6 +426,20 @@ def test_a_takeover_waits_for_the_statement_that_the_server_still_executes(
     fence, began = executing
     assert progress.claim(second, ROW).fence == fence + 1
     require_ended(second, began)
+
+
+def test_a_row_is_read_as_the_run_that_changes_it_leaves_it(deliverers: tuple[Connection, Connection]) -> None:
+    first, second = deliverers
+    fence = progress.claim(first, ROW).fence
+    first.execute("START TRANSACTION")
+    first.execute(progress.restart_sql(ROW))
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(progress.stored_progress, second, ROW)
+        time.sleep(0.3)
+        first.execute("COMMIT")
+        stored = reading.result()
+    assert stored
+    assert stored.fence == fence + 1
 
 
 def test_a_statement_alone_is_not_executed_behind_a_takeover(
