@@ -25,8 +25,9 @@ _FAILED = dg.AssetCheckEvaluation
 class Alert:
     """A condition that began, or is over.
 
-    kind: ``stopped``, ``lag``, ``retention``, ``unreachable``, ``failed`` (the last run), or ``check``. subject: the
-    source, or the check as ``asset key: check``. text: what is wrong, and what to do.
+    kind: a condition of ``stratalog status`` (``stopped``, ``differs``, ``unverified``, ``lag``, ``retention``,
+    ``unreachable``, ``failed``, ``catalog``), or ``check``. subject: the source, or the check as ``asset key: check``.
+    text: what is wrong, and what to do.
     """
 
     kind: str
