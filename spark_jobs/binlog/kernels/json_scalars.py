@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.binlog.kernels.compile import kernel
-from spark_jobs.binlog.kernels.doubles import put_double, put_number, put_signed, put_unsigned
+from spark_jobs.binlog.kernels.doubles import POWERS_OF_TEN, put_double, put_number, put_signed, put_unsigned
 from spark_jobs.binlog.kernels.intrinsics import (
     load8,
     load16,
@@ -249,7 +249,7 @@ def _put_decimal(source: int, count: int, out: int) -> Any:
                 number = number << np.uint64(8) | np.uint64(load8(q) ^ sign ^ flip)
                 sign = np.uint8(0)
                 q += 1
-            if number >= np.uint64(10**digits):
+            if number >= np.uint64(POWERS_OF_TEN[digits]):
                 return JSON_BAD
             if part == 1 or out > first:
                 out = put_number(out, number, digits)

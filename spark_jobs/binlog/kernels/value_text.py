@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.binlog.kernels.compile import Array, kernel
+from spark_jobs.binlog.kernels.doubles import POWERS_OF_TEN
 from spark_jobs.binlog.kernels.intrinsics import copy_text, load8, load16_big, load32
 
 
@@ -124,7 +125,7 @@ def decimal_text(values: Array, nulls: Array, sizes: Array, integer_groups: int,
                 byte = values[row, q] ^ np.uint8(128 if q == 0 else 0)
                 number = number << 8 | np.int64(~byte & np.uint8(255) if negative else byte)
                 q += 1
-            if number >= 10 ** sizes[k]:
+            if number >= POWERS_OF_TEN[sizes[k]]:
                 return row
             zero &= number == 0
             offset = _digits(out, offset, number, sizes[k])
