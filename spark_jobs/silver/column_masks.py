@@ -162,10 +162,12 @@ class ColumnMasks:
         arrays = [*changes.after.columns, *values]
         after = pa.RecordBatch.from_arrays(arrays, [*changes.after.schema.names, *added])
         # Rows before updates are of no use but for their keys: their computed columns are as they were.
-        before = ~present_mask(pa.chunked_array([absent.before]), names)
+        nulls = [pa.nulls(len(changes), column.arrow) for column in self.computed]
+        before = pa.RecordBatch.from_arrays([*changes.before.columns, *nulls], [*changes.before.schema.names, *added])
+        lacks_before = ~present_mask(pa.chunked_array([absent.before]), names)
         is_update = np.repeat((op == UPDATE)[:, None], len(added), axis=1)
-        lists = [absent_names(mask, [*names, *added]) for mask in (lacks, np.hstack([before, is_update]))]
-        return replace(changes, after=after), AbsentColumns(*lists)
+        lists = [absent_names(mask, [*names, *added]) for mask in (lacks, np.hstack([lacks_before, is_update]))]
+        return replace(changes, after=after, before=before), AbsentColumns(*lists)
 
 
 def _row_location(rows: pa.Table, row: int, file_names: FileNames | None) -> str:

@@ -34,7 +34,7 @@ from spark_jobs.silver.net_changes import (
 from spark_jobs.silver.partial_reduction import needed_net_rows, one_row_per_key
 from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
 from spark_jobs.silver.row_values import ColumnLeftOut
-from spark_jobs.silver.rule_rows import RuleRows
+from spark_jobs.silver.rule_rows import RowsOfLoad, RuleRows
 from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun
 
 _REDUCE_AT = 1 << 19
@@ -62,11 +62,12 @@ OF_CHANGES = {"_op": "STRING", "_gtid": "STRING"}
 
 @dataclass(frozen=True, slots=True)
 class WindowLog:
-    """The log of some windows. earlier: log before them. skips: events in quarantine."""
+    """The log of some windows. earlier: log before them. skips: events in quarantine. loads: of the table."""
 
     ranges: tuple[Range, ...]
     earlier: tuple[Range, ...] = ()
     skips: frozenset[Position] = frozenset()
+    loads: tuple[RowsOfLoad, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class WindowRules:
     ) -> "WindowRules":
         """Raises TableStopped where a rule is not about such a table."""
         names = (filters.names if filters else frozenset()) | (masks.sources if masks else frozenset())
-        rows = RuleRows(definition, names, (*log.ranges, *log.earlier), log.skips)
+        rows = RuleRows(definition, names, (*log.ranges, *log.earlier), log.skips, log.loads)
         return cls(ChangeJudge(filters) if filters else None, masks, rows, is_alone, len(log.ranges))
 
     @property
@@ -331,7 +332,7 @@ def _partial(
     decoder = Decoder(definition, before="all", partial=True, prepared=True, gtids=gtids, scans=scans)
     for changes, slice_origin in decoded(decoder, runs):
         origin = partial_images.ImageContext(definition, slice_origin.file, decoder.is_mariadb, unseen)
-        for part in rules.rows.between_skips(changes, slice_origin) if rules else (changes,):
+        for part in rules.rows.in_parts(changes, slice_origin) if rules else (changes,):
             completed, absent = partial_images.changes_and_absent_columns(part, origin)
             if rules:
                 completed, absent = rules.applied(completed, absent, slice_origin)

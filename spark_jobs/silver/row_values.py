@@ -32,9 +32,9 @@ _SORTS = {
 }
 NO_VALUE = "its type in the lake cannot hold the value of this row, so the filter cannot be evaluated"
 LEFT_OUT = (
-    "the row image leaves column {} out, a rule asks for it, and no change of the row has it since the last ALTER "
-    "TABLE, load, mend or quarantined event; SET GLOBAL binlog_row_image = 'FULL' and quarantine the change "
-    "(stratalog skip), whose row stays as it was until its next change, or take the column out of the rule"
+    "the row image leaves column {} out, a rule asks for it, and neither a change of the row since the last ALTER "
+    "TABLE, mend or quarantined event nor its loaded row has it; SET GLOBAL binlog_row_image = 'FULL' and quarantine "
+    "the change (stratalog skip), whose row stays as it was until its next change, or take the column out of the rule"
 )
 
 

@@ -121,22 +121,20 @@ def sql(value: Any) -> str:
     return "NULL" if value is None else repr(value)
 
 
-def pipeline_of(shop: Shop) -> Pipeline:
-    schema = shop.database.name
-    return shop.pipeline(
-        routes=[{"from": f"{schema}.t", "to": [f"{schema}.{name}" for name in MODES]}],
-        downstream=[{"tables": f"{schema}.{name}", "mode": mode} for name, mode in MODES.items() if mode != "mirror"],
-        row_filters={
+def rules_of(shop: Shop) -> dict[str, Any]:
+    name = f"{shop.database.name}.t"
+    return {
+        "row_filters": {
             "test": {
-                "tables": [f"{schema}.t"],
+                "tables": [name],
                 "insert-value-expr": CONDITION,
                 "update-new-value-expr": CONDITION,
                 "delete-value-expr": CONDITION,
             }
         },
-        columns={
+        "columns": {
             "shape": {
-                "tables": [f"{schema}.t"],
+                "tables": [name],
                 "exclude": ["hidden"],
                 "computed": {
                     "total": {"sql": "price * n", "type": "DECIMAL(21,0)"},
@@ -144,6 +142,17 @@ def pipeline_of(shop: Shop) -> Pipeline:
                 },
             }
         },
+    }
+
+
+def pipeline_of(shop: Shop, *, live: bool = False, **rules: Any) -> Pipeline:
+    """A table in all modes."""
+    schema = shop.database.name
+    return shop.pipeline(
+        live=live,
+        routes=[{"from": f"{schema}.t", "to": [f"{schema}.{name}" for name in MODES]}],
+        downstream=[{"tables": f"{schema}.{name}", "mode": mode} for name, mode in MODES.items() if mode != "mirror"],
+        **rules,
     )
 
 
@@ -166,7 +175,7 @@ def require_model(shop: Shop, pipeline: Pipeline, model: Model) -> None:
 
 @pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
 def test_rules_see_the_rows_of_the_server(image: str, shop: Shop, spark: SparkSession, summary: list[str]) -> None:
-    pipeline, model, generator = pipeline_of(shop), Model(), random.Random(SEED)
+    pipeline, model, generator = pipeline_of(shop, **rules_of(shop)), Model(), random.Random(SEED)
     shop.execute(TABLE, f"SET binlog_row_image = {image}")
     left_out, moments = 0, list[tuple[Position, list[tuple[Any, ...]]]]()
     for _ in range(4):

@@ -23,12 +23,12 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.engine.changes.change_extent import STATEMENTS, Extent, may_have_statements
-from spark_jobs.engine.changes.change_units import ChangeTask, ChangeUnit, UnitPart
+from spark_jobs.engine.changes.change_units import ChangeTask, ChangeUnit, ChangeWindow, UnitPart
 from spark_jobs.engine.changes.column_history import ChangedLog, column_history_of
 from spark_jobs.engine.changes.row_completion import EarlierRows
 from spark_jobs.engine.changes.version_merge import may_have_current
 from spark_jobs.engine.jobs.spark_job import Capacity, packed
-from spark_jobs.engine.rows.earlier_log import earlier_ranges
+from spark_jobs.engine.rows.earlier_log import loaded_files, log_before
 from spark_jobs.engine.rows.exact_texts import change_of
 from spark_jobs.engine.rows.restatement import Restatement, SilverSource
 from spark_jobs.engine.target.partial_merge import SilverLookup
@@ -249,14 +249,17 @@ def tasks_of(
 
 def _with_earlier_log(unit: ChangeUnit, log: ChangedLog) -> ChangeUnit:
     """The unit with the log before its windows, for rules about columns that row images leave out."""
-    silver_table, oldest = Table(unit.origin, plain=True), log.snapshot.oldest
     windows = tuple(
-        replace(window, earlier=earlier_ranges(silver_table, window.definition, window.ranges, oldest, unit.skips))
-        if window.filters or window.masks
-        else window
+        _window_with_earlier_log(unit, window, log.snapshot.oldest) if window.filters or window.masks else window
         for window in unit.windows
     )
     return replace(unit, windows=windows, is_older_unread=False)
+
+
+def _window_with_earlier_log(unit: ChangeUnit, window: ChangeWindow, oldest: Position) -> ChangeWindow:
+    silver_table = Table(unit.origin, plain=True)
+    before = log_before(silver_table, window.definition, window.ranges, oldest, unit.skips)
+    return replace(window, earlier=before.ranges, loads=loaded_files(silver_table, before))
 
 
 def _looked_through(unit: ChangeUnit) -> tuple[DataFile, ...]:

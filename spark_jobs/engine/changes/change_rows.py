@@ -20,6 +20,7 @@ from spark_jobs.engine.changes.change_units import ChangeUnit, ChangeWindow
 from spark_jobs.engine.changes.row_completion import KEY_NUMBER
 from spark_jobs.engine.rows.exact_texts import with_text_changes
 from spark_jobs.engine.rows.fills import with_fills
+from spark_jobs.engine.rows.loaded_rows import rows_of_loads
 from spark_jobs.engine.silver.silver_task import OpenSlices
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
@@ -75,13 +76,9 @@ def logged_changes(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: Ope
 def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened: OpenSlices) -> Iterator[pa.Table]:
     """The changes of a window, with the columns that the target has now."""
     # Every change of the windows as the log has it, by the rules about them, and then as later statements left it.
-    rules = WindowRules.of(
-        window.definition,
-        WindowLog(window.ranges, window.earlier, unit.skips),
-        window.filters,
-        window.masks,
-        is_alone=not unit.buckets,
-    )
+    loads = rows_of_loads(window.loads, silver.columns(window.definition).key, window.masks)
+    log = WindowLog(window.ranges, window.earlier, unit.skips, loads)
+    rules = WindowRules.of(window.definition, log, window.filters, window.masks, is_alone=not unit.buckets)
     columns = rules.columns_of(window.definition, has_partial=unit.columns.has_partial)
     task = changes_task(window.definition, columns, splits=unit.is_by_key, scans=opened.scans, rules=rules)
     files: dict[tuple[int, int], str] = {}

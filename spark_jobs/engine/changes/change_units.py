@@ -21,6 +21,7 @@ from spark_jobs.engine.changes.row_completion import EarlierRows
 from spark_jobs.engine.rows import fills
 from spark_jobs.engine.rows.exact_texts import ExactTextChange
 from spark_jobs.engine.rows.fills import ColumnFill
+from spark_jobs.engine.rows.loaded_rows import LoadedFiles
 from spark_jobs.engine.target.partial_merge import SilverLookup
 from spark_jobs.engine.target.target_files import RowChanges
 from spark_jobs.engine.target.target_unit import TargetUnit
@@ -47,6 +48,8 @@ class ChangeWindow:
     """The rules that filter changes of rows."""
     earlier: tuple[Range, ...] = ()
     """Log before its ranges and between them, as in SilverWindow."""
+    loads: tuple[LoadedFiles, ...] = ()
+    """Loaded rows, as there."""
 
     def key_in(self, target: TableSchema) -> tuple[str, ...] | None:
         """Key columns of its rows by the target's present names; None where the target lacks one of them."""

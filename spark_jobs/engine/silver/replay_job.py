@@ -179,11 +179,10 @@ def _with_earlier_log(unit: PreparedCompaction) -> PreparedCompaction:
     windows, slices = [*unit.unit.windows], [*unit.slices]
     for at, window in enumerate(windows):
         has_rules = window.into is None and window.inherited is None and (window.filters or window.masks)
-        found = earlier_log.slices_before(unit.work, window.definition, window.ranges) if has_rules else None
-        if found is None:
+        if not has_rules:
             continue
-        ranges, earlier = found
-        windows[at] = replace(window, earlier=ranges)
+        before, earlier = earlier_log.slices_before(unit.work, window.definition, window.ranges)
+        windows[at] = replace(window, earlier=before.ranges, loads=earlier_log.loaded_files(unit.work.table, before))
         numbered = earlier_log.numbered_from(earlier, len(window.ranges))
         slices[at] = in_order_of_effect(pa.concat_tables([numbered, slices[at]]))
     return replace(unit, unit=replace(unit.unit, windows=tuple(windows), is_undivided=True), slices=tuple(slices))

@@ -234,12 +234,12 @@ def _with_earlier_log(work: CompactionJob, window: SilverWindow, slices: pa.Tabl
         return window, slices
     if not work.earlier_bytes:
         return replace(window, is_older_unread=True), slices
-    found = earlier_log.slices_before(work, window.definition, window.ranges)
-    if found is None:
-        return window, slices
-    ranges, earlier = found
+    before, earlier = earlier_log.slices_before(work, window.definition, window.ranges)
     newest = earlier_log.newest_slices(earlier, work.earlier_bytes)
-    window = replace(window, earlier=ranges, is_older_unread=len(newest) < len(earlier))
+    is_older_unread = len(newest) < len(earlier)
+    # What a loaded row has counts where no change behind it says another thing.
+    loads = () if is_older_unread else earlier_log.loaded_files(work.table, before)
+    window = replace(window, earlier=before.ranges, loads=loads, is_older_unread=is_older_unread)
     return window, pa.concat_tables([earlier_log.numbered_from(newest, len(window.ranges)), slices])
 
 

@@ -36,6 +36,7 @@ from spark_jobs.engine.rows.inherited_rows import (
     of_log,
     stored_cells,
 )
+from spark_jobs.engine.rows.loaded_rows import LoadedFiles, rows_of_loads
 from spark_jobs.engine.rows.row_projection import RowProjection
 from spark_jobs.errors import DecodeError, LakeError, PartialImage, StratalogError, TableStopped
 from spark_jobs.log.position import Position, Range
@@ -88,6 +89,8 @@ class SilverWindow:
     earlier: tuple[Range, ...] = ()
     """Log before its ranges, by which rules know columns that row images leave out; its slices are numbered behind
     theirs."""
+    loads: tuple[LoadedFiles, ...] = ()
+    """Loaded rows, by which they know those of rows that came before all that log."""
     is_older_unread: bool = False
     """True if there may be more of such log."""
 
@@ -269,7 +272,8 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
 
 def rules_of(window: SilverWindow, *, is_alone: bool) -> WindowRules:
     """The rules about a window's rows. is_alone: as in WindowRules. Raises TableStopped."""
-    log = WindowLog(window.ranges, window.earlier, window.skips)
+    loads = rows_of_loads(window.loads, window.columns.key, window.masks)
+    log = WindowLog(window.ranges, window.earlier, window.skips, loads)
     return WindowRules.of(window.definition, log, window.filters, window.masks, is_alone=is_alone)
 
 

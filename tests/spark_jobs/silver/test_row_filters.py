@@ -141,7 +141,7 @@ def test_a_column_that_a_row_image_leaves_out_stops_the_table() -> None:
     judge = judge_of(TableFilters(rows=(rule(update_new="n = 1"),)))
     absent = pa.array([["n"]], pa.list_(pa.string()))
     reason = r"b\.000001:100: row_filters\.r\.update-new-value-expr: the row image leaves column n out"
-    with pytest.raises(TableStopped, match=f"^{reason}, a rule asks for it, and no change of the row"):
+    with pytest.raises(TableStopped, match=f"^{reason}, a rule asks for it, and neither a change of the row"):
         judge.remaining(changes, "b.000001", absent)
     assert judge.remaining(changes, "b.000001", pa.array([["day"]], pa.list_(pa.string()))) is None
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.bronze.index import OF_TABLE
-from spark_jobs.engine.rows.earlier_log import earlier_ranges, newest_slices, numbered_from
+from spark_jobs.engine.rows.earlier_log import log_before, newest_slices, numbered_from
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -54,7 +54,7 @@ LIVE = [commit(200, 100), commit(300, 200), commit(400, 300)]
             [window(210, 400)],
         ),
         ([*LIVE[:2], commit(300, kind=CommitKind.MEND), LIVE[2]], [window(400, 500)], 0, [], [window(300, 400)]),
-        ([*LIVE, commit(400, kind=CommitKind.LOAD)], [window(400, 500)], 0, [], []),
+        ([*LIVE, commit(400, kind=CommitKind.LOAD)], [window(400, 500)], 0, [], [window(100, 400)]),
         ([LIVE[0], LIVE[2]], [window(400, 500)], 0, [], [window(300, 400)]),
         ([replace(LIVE[0], definition=OTHER), *LIVE[1:]], [window(400, 500)], 0, [], [window(200, 400)]),
         ([], [window(400, 500)], 0, [], []),
@@ -72,8 +72,72 @@ def test_it_is_the_log_of_windows_since_anything_else_changed_rows(
     listed = [*enumerate(commits)][::-1]
     monkeypatch.setattr(Table, "since", lambda *_: listed)
     monkeypatch.setattr(SilverCommit, "of", staticmethod(lambda checkpoint: checkpoint))
-    found = earlier_ranges(Table(str(tmp_path), plain=True), TABLE, windows, at(oldest), [*map(at, skips)])
-    assert list(found) == expected
+    found = log_before(Table(str(tmp_path), plain=True), TABLE, windows, at(oldest), [*map(at, skips)])
+    assert [*found.ranges] == expected
+
+
+LOAD = commit(400, 250, CommitKind.LOAD)
+
+
+@pytest.mark.parametrize(
+    "commits, windows, oldest, skips, log, loads",
+    [
+        ([*LIVE, LOAD], [window(400, 500)], 0, [], [window(100, 400)], [window(250, 400)]),
+        ([*LIVE, LOAD, commit(500, 400)], [window(500, 600)], 0, [], [window(100, 500)], [window(250, 400)]),
+        ([LIVE[0], LOAD], [window(400, 500)], 0, [], [window(100, 400)], [window(250, 400)]),
+        ([LOAD], [window(400, 500)], 0, [], [window(250, 400)], [window(250, 400)]),
+        ([commit(400, 400, CommitKind.LOAD)], [window(400, 500)], 0, [], [], [window(400, 400)]),
+        ([*LIVE, LOAD], [window(100, 200), window(200, 300)], 0, [], [], [window(250, 400)]),
+        ([*LIVE, LOAD], [window(400, 500)], 260, [], [window(260, 400)], []),
+        ([*LIVE, LOAD], [window(400, 500)], 0, [320], [], []),
+        ([*LIVE, LOAD], [window(400, 500)], 0, [120], [window(200, 400)], [window(250, 400)]),
+        ([*LIVE, LOAD, commit(401, 400, CommitKind.CHANGE)], [window(401, 500)], 0, [], [], []),
+        ([*LIVE, LOAD, commit(400, kind=CommitKind.MEND)], [window(400, 500)], 0, [], [], []),
+        ([*LIVE, LOAD, commit(300, 100), commit(400, 300)], [window(300, 400)], 0, [], [window(100, 300)], []),
+        (
+            [*LIVE, LOAD, commit(401, 400, CommitKind.CHANGE), commit(500, 401), commit(600, 500)],
+            [window(200, 400), window(500, 600)],
+            0,
+            [],
+            [window(100, 200), window(401, 500)],
+            [window(250, 400)],
+        ),
+        ([*LIVE[:2], commit(301, 300, CommitKind.CHANGE), LOAD], [window(400, 500)], 0, [], [], []),
+        (
+            [*LIVE[:2], commit(301, 300, CommitKind.CHANGE), commit(380, 301), LOAD],
+            [window(400, 500)],
+            0,
+            [],
+            [window(301, 400)],
+            [],
+        ),
+        ([replace(LIVE[0], definition=OTHER), LOAD], [window(400, 500)], 0, [], [window(250, 400)], [window(250, 400)]),
+        ([*(replace(part, definition=OTHER) for part in LIVE), LOAD], [window(400, 500)], 0, [], [], []),
+        (
+            [*LIVE, LOAD, commit(500, 400), commit(600, 450, CommitKind.LOAD)],
+            [window(600, 700)],
+            0,
+            [],
+            [window(100, 600)],
+            [window(250, 400), window(450, 600)],
+        ),
+    ],
+)
+def test_a_load_tells_of_rows_where_no_log_since_it_began_is_missing(
+    commits: list[SilverCommit],
+    windows: list[Range],
+    oldest: int,
+    skips: list[int],
+    log: list[Range],
+    loads: list[Range],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    listed = [*enumerate(commits)][::-1]
+    monkeypatch.setattr(Table, "since", lambda *_: listed)
+    monkeypatch.setattr(SilverCommit, "of", staticmethod(lambda checkpoint: checkpoint))
+    found = log_before(Table(str(tmp_path), plain=True), TABLE, windows, at(oldest), [*map(at, skips)])
+    assert ([*found.ranges], [*found.loads]) == (log, loads)
 
 
 def test_slices_are_read_from_the_newest_on() -> None:
