@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.delta.damage import decoding_commit
-from spark_jobs.delta.log_files import LogListing, read_commit
+from spark_jobs.delta.kept import commit_content
+from spark_jobs.delta.log_files import LogListing
 from spark_jobs.delta.snapshot import DataFile, commit_actions, files_of
 
 
@@ -34,7 +35,7 @@ def newest_first(path: str, listing: LogListing) -> Iterator[CommitInfo]:
     """
     contents = dict(listing.commits)
     for version in range(listing.version, -1, -1):
-        content = contents.get(version) or read_commit(path, version)
+        content = contents.get(version) or commit_content(path, version)
         if content is None:
             return
         with decoding_commit(path, version):
@@ -61,7 +62,7 @@ def added_since(path: str, after: int, until: int) -> tuple[DataFile, ...] | Non
     """
     actions: list[dict[str, Any]] = []
     for version in range(after + 1, until + 1):
-        content = read_commit(path, version)
+        content = commit_content(path, version)
         if content is None:
             return None
         actions += commit_actions(path, version, content)
@@ -77,7 +78,7 @@ def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None
     runs: list[tuple[int, int]] = []
     begin = after
     for version in range(after + 1, until + 1):
-        content = read_commit(path, version)
+        content = commit_content(path, version)
         if content is None:
             return None
         with decoding_commit(path, version):

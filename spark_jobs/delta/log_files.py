@@ -119,6 +119,33 @@ def read_commit(path: str, version: int) -> bytes | None:
         raise _unreadable(path, error) from error
 
 
+def commits_since(path: str, version: int) -> list[tuple[int, bytes]]:
+    """The commits after a version, as far as they follow on each other. Raises LakeError where they cannot be read."""
+    try:
+        return _commits_after(path, log_directory(path), version)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def commit_mark(path: str, version: int) -> object:
+    """Mark of a commit's file, which another one under its name does not have; None where there is none.
+
+    Raises LakeError.
+    """
+    try:
+        return files.mark(_commit_file(log_directory(path), version))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def has_checkpoint(path: str, listing: LogListing) -> bool:
+    """True if the files of a listing's checkpoint are there still. Raises LakeError."""
+    try:
+        return all(part.exists() for part in listing.checkpoint)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
 def _unreadable(path: str, error: OSError) -> LakeError:
     return LakeError(f"{path}: cannot be read: {reason(error)}")
 
