@@ -220,3 +220,24 @@ def test_nothing_is_kept_by_default(tmp_path: Path) -> None:
         assert log is None
     with keeping(), kept_log(path) as log:
         assert isinstance(log, KeptLog)
+
+
+def test_a_checkpoint_that_is_removed_before_its_files_were_listed(tmp_path: Path) -> None:
+    snapshot = begin(str(tmp_path / "t"), MAPPED, KEYS)
+    for key in range(12):
+        snapshot = append(snapshot, [key])
+    with keeping():
+        upon = snapshot_of(snapshot.path)
+        assert upon is not None
+        by_another_process(upon, transaction=(APPLICATION, 1))
+        write_checkpoint(snapshot.path, 12)
+        clean(snapshot.path, 12)
+        assert len(snapshot_of(snapshot.path).files) == 12  # type: ignore[union-attr]
+
+
+def test_an_earlier_snapshot_says_what_it_said(tmp_path: Path, logs_are_kept: None) -> None:
+    first = append(begin(str(tmp_path / "t"), MAPPED, KEYS), [0], transaction=(APPLICATION, 1))
+    assert len(first.files) == 1
+    second = append(first, [1], transaction=(APPLICATION, 2))
+    assert (len(second.files), second.transactions) == (2, {APPLICATION: 2})
+    assert (len(first.files), first.transactions) == (1, {APPLICATION: 1})
