@@ -294,15 +294,10 @@ def _kept_snapshot(log: KeptLog) -> Snapshot | None:
     return state.snapshot()
 
 
-def files_of(actions: Iterable[Mapping[str, Any]]) -> tuple[DataFile, ...]:
-    """The data files that stand after some actions, oldest first; only those on files count."""
-    return tuple(_with_actions({}, actions).values())
-
-
-def _with_actions(
+def apply_to_files(
     files: dict[tuple[str, str | None], DataFile], actions: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[str, str | None], DataFile]:
-    """Files by their identity, after actions."""
+    """Files by their identity, after actions, oldest first; only those on files count."""
     for action in actions:
         if "add" in action:
             files[_file_identity(action["add"])] = DataFile(action["add"])
@@ -475,9 +470,9 @@ class _FileList:
         base, actions = source
         with decoding(f"{self._path}: data files in its log"):
             if isinstance(base, _FileList):
-                listed = _with_actions({**base.by_identity()}, actions)
+                listed = apply_to_files({**base.by_identity()}, actions)
             else:
-                listed = _with_actions({}, chain(_checkpoint_actions(self._path, base, ("add",)), actions))
+                listed = apply_to_files({}, chain(_checkpoint_actions(self._path, base, ("add",)), actions))
         self._listed, self._source = listed, None
         return listed
 

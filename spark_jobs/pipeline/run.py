@@ -367,6 +367,7 @@ def _table_merges(
             locks=locks,
             changes=changes,
             comments=comments,
+            settings=pipeline.spark,
             repeated=repeated.get(origin, ()),
         )
         for origin, destinations in legs.items()
