@@ -10,16 +10,28 @@ Put here: which commits came since the last look, and for how long commits are k
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from spark_jobs.delta.log_files import LogListing, commit_mark, commits_since, read_commit, read_log
+import deltalake
+import pyarrow as pa
+
+from spark_jobs.delta.log_files import (
+    LogListing,
+    commit_mark,
+    commits_since,
+    opened_by_deltalake,
+    read_commit,
+    read_log,
+)
 
 _COMMITS = 50
 """Commits of a table that are kept at most."""
 _COMMIT_BYTES = 1 << 20
 """Their bytes at most; the newest is kept whatever it has."""
+_ROWS, _ROW_BYTES = 8, 1 << 20
+"""Data files of a table whose rows are kept, and the bytes of one at most."""
 _ALL_BYTES = 64 << 20
 """What all kept logs may take in memory; the one that was looked at longest ago goes first."""
 
@@ -49,6 +61,8 @@ class KeptLog:
         """The whole log, until a commit comes after it."""
         self._commits: OrderedDict[int, bytes] = OrderedDict()
         self._mark: object = None
+        self._rows: OrderedDict[Hashable, pa.Table] = OrderedDict()
+        self._opened: deltalake.DeltaTable | None = None
 
     def look(self) -> None:
         """Advances it to the newest commit. Raises LakeError."""
@@ -66,8 +80,9 @@ class KeptLog:
 
     def read(self) -> LogListing | None:
         """Reads the whole log; None where there is no table. Raises LakeError."""
-        self.parsed, self._mark, self.version = None, None, -1
+        self.parsed, self._mark, self._opened, self.version = None, None, None, -1
         self._commits.clear()
+        self._rows.clear()
         self._listing = listing = read_log(self.path)
         if listing is None or listing.version < 0:
             return None
@@ -104,15 +119,32 @@ class KeptLog:
         """The content of a commit; None where it is not kept."""
         return self._commits.get(version)
 
+    def opened(self, version: int) -> deltalake.DeltaTable:
+        """A version as deltalake reads it. Raises what deltalake raises, and LakeError."""
+        if self._opened is None or self._opened.version() != version or not self.is_same():
+            self._opened = opened_by_deltalake(self.path, version)
+        return self._opened
+
+    def rows(self, key: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
+        """Rows of a data file, which are read where they are not kept. Files never change."""
+        rows = self._rows.pop(key, None)
+        rows = read() if rows is None else rows
+        if rows.nbytes <= _ROW_BYTES:
+            self._rows[key] = rows
+        if len(self._rows) > _ROWS:
+            self._rows.popitem(last=False)
+        return rows
+
     def weigh(self) -> int:
         """How much more it takes in memory than when it was weighed last."""
         before = self.weight
-        self.weight = sum(map(len, self._commits.values())) + (self.parsed.weight if self.parsed else 0)
+        rows = sum(table.nbytes for table in self._rows.values())
+        self.weight = rows + sum(map(len, self._commits.values())) + (self.parsed.weight if self.parsed else 0)
         return self.weight - before
 
     def _append(self, version: int, content: bytes) -> None:
         self._commits[version] = content
-        self.version, self._listing = version, None
+        self.version, self._listing, self._opened = version, None, None
         size = sum(map(len, self._commits.values()))
         while len(self._commits) > 1 and (len(self._commits) > _COMMITS or size > _COMMIT_BYTES):
             size -= len(self._commits.popitem(last=False)[1])
@@ -189,6 +221,21 @@ def commit_content(path: str, version: int) -> bytes | None:
     with kept_log(path) as log:
         kept = log.content(version) if log else None
         return kept if kept is not None and log and log.is_same() else read_commit(path, version)
+
+
+def opened(path: str, version: int) -> deltalake.DeltaTable:
+    """A version as deltalake reads it: its log once, where logs are kept.
+
+    Raises what deltalake raises, and LakeError.
+    """
+    with kept_log(path) as log:
+        return opened_by_deltalake(path, version) if log is None else log.opened(version)
+
+
+def rows_of_file(path: str, key: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
+    """Rows of a small data file of a table; they are read once, where logs are kept. key: which file and columns."""
+    with kept_log(path) as log:
+        return read() if log is None else log.rows(key, read)
 
 
 def committed(path: str, version: int, content: bytes) -> None:

@@ -274,7 +274,8 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
     """
     with kept_log(path) as log:
         if log is not None:
-            log.look()
+            if version != log.version or not log.is_same():
+                log.look()
             if version is None or version == log.version:
                 return _kept_snapshot(log)
     listing = read_log(path, version)
