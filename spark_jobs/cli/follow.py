@@ -29,6 +29,7 @@ from spark_jobs.operations.observation.failures import noted
 from spark_jobs.operations.observation.run_telemetry import observed, source_observed
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.interrupt import require_not_interrupted
+from spark_jobs.source.kept_sessions import keeping_sessions
 from spark_jobs.text.counts import counted
 from spark_jobs.text.remedies import advised
 
@@ -62,7 +63,7 @@ def follow_sources(path: Path, source: str | None, *, interval: float, maintain_
     names = chosen_sources(pipeline, source)
     follower = Follower(pipeline, names, interval)
     work = _Work(pipeline, names, follower, maintain_every, as_json)
-    with keeping():
+    with keeping(), keeping_sessions():
         follower.start()
         while not follower.is_stopped:
             try:
