@@ -42,9 +42,7 @@ class _Sessions:
             return None
         began, session = kept
         if time.monotonic() < began + LONGEST:
-            with suppress(
-                pymysql.MySQLError, OSError, RuntimeError
-            ):  # ended meanwhile
+            with suppress(pymysql.MySQLError, OSError, RuntimeError):  # ended meanwhile
                 session.ping(reconnect=False)
                 return kept
         _close(session)
