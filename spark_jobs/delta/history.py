@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.delta.actions import commit_actions
 from spark_jobs.delta.damage import decoding_commit
 from spark_jobs.delta.kept import commit_content
 from spark_jobs.delta.log_files import LogListing
-from spark_jobs.delta.snapshot import DataFile, apply_to_files, commit_actions
+from spark_jobs.delta.snapshot import DataFile, apply_to_files
 
 
 @dataclass(frozen=True, slots=True)

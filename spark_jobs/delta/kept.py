@@ -95,7 +95,7 @@ class KeptLog:
         self._mark = commit_mark(self.path, self.version)
         return listing
 
-    def whole(self) -> LogListing | None:
+    def listing(self) -> LogListing | None:
         """The whole log as it was read, or is read now; None where there is no table. Raises LakeError."""
         return self._listing or self.read()
 
@@ -175,7 +175,7 @@ class _Logs:
                 self.weight -= forgotten.weight
 
 
-class _Keeping:
+class _KeptHere:
     """Whether logs are kept in this process, and which."""
 
     logs: _Logs | None = None
@@ -184,17 +184,17 @@ class _Keeping:
 @contextmanager
 def keeping() -> Iterator[None]:
     """Logs are kept inside the ``with`` block, by all threads of the process."""
-    _Keeping.logs = _Logs()
+    _KeptHere.logs = _Logs()
     try:
         yield
     finally:
-        _Keeping.logs = None
+        _KeptHere.logs = None
 
 
 @contextmanager
 def kept_log(path: str) -> Iterator[KeptLog | None]:
     """A table's log for this thread, as it was at the last look; None where logs are not kept."""
-    logs = _Keeping.logs
+    logs = _KeptHere.logs
     if logs is None:
         yield None
         return

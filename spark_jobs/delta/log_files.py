@@ -216,8 +216,9 @@ def _require_no_empty_commit(path: str) -> None:
             raise LakeError(f"{path}: version {version} of its log is empty; restore the table's _delta_log")
 
 
-def _size_of(file: Path) -> int | None:
+def _size_of(file: StoredPath) -> int | None:
     """Bytes of a file; None where it cannot be told, as of one that goes meanwhile."""
+    assert isinstance(file, Path)
     try:
         return file.stat().st_size
     except OSError:

@@ -6,10 +6,9 @@ A version is the newest checkpoint up to it, and the commits after that. An ``ad
 vector, and stands until a ``remove`` of the same file with the same vector.
 """
 
-import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,11 +16,8 @@ from itertools import chain, takewhile
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from spark_jobs.delta import statistics
+from spark_jobs.delta.actions import checkpoint_actions, commit_actions
 from spark_jobs.delta.damage import decoding, decoding_commit
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.kept import KeptLog, commit_content, kept_log
@@ -30,14 +26,13 @@ from spark_jobs.delta.log_files import (
     UnsupportedTable,
     directory,
     has_checkpoint,
-    other_checkpoints,
     read_commit,
     read_log,
 )
 from spark_jobs.delta.schema import StructType, TableSchema, from_spark_types
 from spark_jobs.delta.statistics import Bounds
 from spark_jobs.errors import LakeError, about
-from spark_jobs.storage.files import StoredPath, readable
+from spark_jobs.storage.files import StoredPath
 
 COLUMN_MAPPING = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
@@ -50,7 +45,6 @@ READER_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "typeWide
 """Features that readers have to know too; those of this package."""
 _TABLE_ACTIONS = ("txn", "metaData", "protocol", "sidecar", "domainMetadata")
 """Actions of a checkpoint that say what a table is; all others are files."""
-_NOT_READ = ("stats_parsed", "partitionValues_parsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +281,7 @@ def _kept_snapshot(log: KeptLog) -> Snapshot | None:
     state = log.parsed if isinstance(log.parsed, _LogState) and log.parsed.is_continued() else None
     news = log.since(state.version) if state else None
     if state is None or news is None:
-        listing = log.whole()
+        listing = log.listing()
         if listing is None or listing.version < 0:
             return None
         state, news = _LogState.of(log.path, listing), []
@@ -319,7 +313,7 @@ def removed_files(path: str, *, of_all_commits: bool = False) -> list[DataFile]:
     earlier = range(listing.checkpoint_version, -1, -1) if of_all_commits else ()
     contents = chain(listing.commits, takewhile(lambda item: item[1], ((at, read_commit(path, at)) for at in earlier)))
     commits = (commit_actions(path, number, content) for number, content in contents if content)
-    actions = chain(_checkpoint_actions(path, listing, ("remove",)), *commits)
+    actions = chain(checkpoint_actions(path, listing, ("remove",)), *commits)
     return [DataFile(action["remove"]) for action in actions if "remove" in action]
 
 
@@ -473,7 +467,7 @@ class _FileList:
             if isinstance(base, _FileList):
                 listed = apply_to_files({**base.by_identity()}, actions)
             else:
-                listed = apply_to_files({}, chain(_checkpoint_actions(self._path, base, ("add",)), actions))
+                listed = apply_to_files({}, chain(checkpoint_actions(self._path, base, ("add",)), actions))
         self._listed, self._source = listed, None
         return listed
 
@@ -497,7 +491,7 @@ class _LogState:
     def of(cls, path: str, listing: LogListing) -> "_LogState":
         """Raises LakeError."""
         state = cls(path, listing)
-        for action in _checkpoint_actions(path, listing, _TABLE_ACTIONS):
+        for action in checkpoint_actions(path, listing, _TABLE_ACTIONS):
             state.apply(action, [])
         if listing.commits:
             return state.after(listing.commits)
@@ -556,52 +550,3 @@ class _LogState:
 def _file_identity(action: Mapping[str, Any]) -> tuple[str, str | None]:
     vector = action.get("deletionVector")
     return action["path"], Descriptor.from_json(vector).unique_id if vector else None
-
-
-def commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[str, Any]]:
-    """The actions of a commit's file, in order. Raises LakeError where they cannot be read."""
-    for line in content.splitlines():
-        if line.strip():
-            with decoding_commit(path, version):
-                action = json.loads(line)
-            yield action
-
-
-def _checkpoint_actions(path: str, listing: LogListing, wanted_kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for file in listing.checkpoint:
-        with decoding(f"{path}: its checkpoint {file.name}"):
-            rows = _checkpoint_rows(file, wanted_kinds)
-            columns = {kind: _structs(rows.column(kind).drop_null().combine_chunks()) for kind in rows.column_names}
-        for kind, values in columns.items():
-            if kind == "sidecar" and values:
-                raise other_checkpoints(path)
-            yield from ({kind: value} for value in values)
-
-
-def _checkpoint_rows(file: StoredPath, wanted_kinds: Sequence[str]) -> pa.Table:
-    """The actions of a checkpoint that make up a version, a column a kind."""
-    parquet = pq.ParquetFile(readable(file))
-    kinds = {item.name: item for item in parquet.schema_arrow}
-    columns = []
-    for kind in wanted_kinds:
-        if kind in kinds:
-            names = [item.name for item in kinds[kind].type]
-            columns += [f"{kind}.{name}" for name in names if name not in _NOT_READ]
-    return parquet.read(columns=columns)
-
-
-def _structs(array: pa.StructArray) -> list[dict[str, Any]]:
-    """A struct array's rows, without fields that are null; field by field, which is a tenth of ``to_pylist``'s time."""
-    records: list[dict[str, Any]] = [{} for _ in range(len(array))]
-    for item, values in zip(array.type, array.flatten(), strict=True):
-        if values.null_count == len(values):
-            continue
-        if pa.types.is_struct(item.type):
-            present = pc.indices_nonzero(values.is_valid()).to_pylist()
-            for at, value in zip(present, _structs(values.drop_null()), strict=True):
-                records[at][item.name] = value
-            continue
-        for action, value in zip(records, values.to_pylist(maps_as_pydicts="strict"), strict=True):
-            if value is not None:
-                action[item.name] = value
-    return records

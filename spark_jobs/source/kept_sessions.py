@@ -105,7 +105,7 @@ def _close(session: "Session") -> None:
 
 def _without_password(session: "Session") -> "Session":
     """PyMySQL keeps it to log in once more, which is not done here."""
-    session.password = b""  # type: ignore[attr-defined]
+    session.password = b""
     return session
 
 

@@ -12,6 +12,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
+from spark_jobs.engine.merge.downstream_task import DownstreamUnit
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.retention.maintenance import maintain_source
@@ -165,4 +166,5 @@ def test_rows_that_maintenance_wrote_together_are_not_merged_again(folder: Path)
     (table_merge,) = run._table_merges(SPARK, pipeline, SOURCE, legs, into=None, repeated={})
     prepared = table_merge.prepared(0, {}, None)
     assert prepared
+    assert isinstance(prepared.unit, DownstreamUnit)
     assert [file.num_records for file in prepared.unit.pending] == [1]

@@ -52,9 +52,9 @@ def test_files_that_only_got_rows_of_others_have_nothing_new(tmp_path: Path) -> 
     snapshot = append(snapshot, [3])
     (new,) = {file.key for file in snapshot.files} - {together.key}
     assert [file.key for file in added_since(path, merged, snapshot.version) or ()] == [new]
-    again = data_files.write(path, rows(snapshot.schema, [0, 1, 2, 3]), snapshot.schema, snapshot.configuration)
-    snapshot = newest(path, commit(snapshot, adds=[again], removes=snapshot.files, changes_rows=False))
-    assert [file.key for file in added_since(path, merged, snapshot.version) or ()] == [again.key]
+    of_both = data_files.write(path, rows(snapshot.schema, [0, 1, 2, 3]), snapshot.schema, snapshot.configuration)
+    snapshot = newest(path, commit(snapshot, adds=[of_both], removes=snapshot.files, changes_rows=False))
+    assert [file.key for file in added_since(path, merged, snapshot.version) or ()] == [of_both.key]
     assert added_since(path, snapshot.version - 1, snapshot.version) == ()
 
 

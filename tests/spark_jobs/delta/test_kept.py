@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from threading import Thread
+from typing import Any
 
 import pytest
 from pyroaring import BitMap64
@@ -13,6 +14,7 @@ from spark_jobs.delta import data_files, deletion_vectors, kept, log_files
 from spark_jobs.delta.commits import CommitConflict, commit, write_checkpoint
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.kept import KeptLog, keeping, kept_log
+from spark_jobs.delta.log_files import LogListing
 from spark_jobs.delta.snapshot import Snapshot, snapshot_of
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import APPLICATION
@@ -29,20 +31,20 @@ def logs_are_kept() -> Iterator[None]:
 
 def not_kept(path: str, version: int | None = None) -> Snapshot | None:
     """A version as another process reads it."""
-    logs, kept._Keeping.logs = kept._Keeping.logs, None
+    logs, kept._KeptHere.logs = kept._KeptHere.logs, None
     try:
         return snapshot_of(path, version)
     finally:
-        kept._Keeping.logs = logs
+        kept._KeptHere.logs = logs
 
 
-def by_another_process(snapshot: Snapshot, **changes: object) -> int:
+def by_another_process(snapshot: Snapshot, **changes: Any) -> int:
     """A commit that this process is not told of."""
-    logs, kept._Keeping.logs = kept._Keeping.logs, None
+    logs, kept._KeptHere.logs = kept._KeptHere.logs, None
     try:
-        return commit(snapshot, **changes)  # type: ignore[arg-type]
+        return commit(snapshot, **changes)
     finally:
-        kept._Keeping.logs = logs
+        kept._KeptHere.logs = logs
 
 
 def said(snapshot: Snapshot | None) -> object:
@@ -54,7 +56,7 @@ def said(snapshot: Snapshot | None) -> object:
     return snapshot.version, snapshot.protocol, snapshot.metadata, files, rest
 
 
-def random_commit(rng: Random, snapshot: Snapshot, key: int) -> dict[str, object]:
+def random_commit(rng: Random, snapshot: Snapshot, key: int) -> dict[str, Any]:
     """What a writer commits upon a version: rows, rows that go, vectors, or a checkpointed transaction alone."""
     targets = rng.sample(snapshot.files, min(len(snapshot.files), rng.randint(0, 2)))
     transaction = (APPLICATION, snapshot.version + 1)
@@ -88,12 +90,12 @@ def test_a_kept_log_is_the_one_that_another_process_reads(tmp_path: Path, logs_a
         assert upon is not None
         change = random_commit(rng, upon, at)
         is_conflict = upon.version != not_kept(path).version  # type: ignore[union-attr]
-        by = commit if rng.random() < 0.5 else by_another_process
+        write = commit if rng.random() < 0.5 else by_another_process
         if is_conflict:
             with pytest.raises(CommitConflict):
-                by(upon, **change)  # type: ignore[operator]
+                write(upon, **change)
         else:
-            by(upon, **change)  # type: ignore[operator]
+            write(upon, **change)
         newest = upon
         # What befalls a table besides.
         version = not_kept(path).version  # type: ignore[union-attr]
@@ -157,7 +159,12 @@ def test_files_that_nobody_asks_for_are_not_listed(
     snapshot = begin(str(tmp_path / "t"), MAPPED, KEYS)
     reads: list[str] = []
     read = log_files.read_log
-    monkeypatch.setattr(kept, "read_log", lambda path: reads.append(path) or read(path))
+
+    def noted(path: str) -> LogListing | None:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr(kept, "read_log", noted)
     weights = set()
     for key in range(100):
         snapshot = append(snapshot, [key])
@@ -177,7 +184,7 @@ def test_logs_are_forgotten_where_all_take_too_much(
     tables = [append(begin(str(tmp_path / name), MAPPED, KEYS), [1]) for name in "abcdefgh"]
     for snapshot in (*tables, *tables):
         assert len(snapshot_of(snapshot.path).files) == 1  # type: ignore[union-attr]
-        assert len(kept._Keeping.logs.by_path) <= 5  # type: ignore[union-attr]
+        assert len(kept._KeptHere.logs.by_path) <= 5  # type: ignore[union-attr]
 
 
 def test_what_a_thread_sees_is_what_others_committed(tmp_path: Path, logs_are_kept: None) -> None:

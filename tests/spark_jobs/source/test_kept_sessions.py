@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from spark_jobs.demo.server import MySQLServer
@@ -70,8 +72,8 @@ def test_after_an_error_the_next_round_logs_in(source: Server) -> None:
 def test_a_session_is_not_used_for_longer_than_a_minute(source: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with keeping_sessions():
         first = asked(source)
-        now = kept_sessions.time.monotonic()
-        monkeypatch.setattr(kept_sessions.time, "monotonic", lambda: now + kept_sessions.LONGEST + 1)
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + kept_sessions.LONGEST + 1)
         assert asked(source) != first
 
 
@@ -87,8 +89,8 @@ def test_two_threads_have_two_sessions(mysql: MySQLServer, source: Server) -> No
     with keeping_sessions():
         with source.one_connection(), source.asking() as session:
             (row,) = source.ask(session, "SELECT CONNECTION_ID() id")
-            other = asked(Server("shop", settings_of(mysql)))
-        assert other != row["id"]
+            second = asked(Server("shop", settings_of(mysql)))
+        assert second != row["id"]
         # One of both stays, the other is closed.
         assert asked(source) == row["id"]
-        wait_for("the end of the other session", lambda: not sessions_at(mysql, {other}), 10.0)
+        wait_for("the end of the other session", lambda: not sessions_at(mysql, {second}), 10.0)
