@@ -47,7 +47,7 @@ def by_another_process(snapshot: Snapshot, **changes: Any) -> int:
         kept._KeptHere.logs = logs
 
 
-def said(snapshot: Snapshot | None) -> object:
+def facts_of(snapshot: Snapshot | None) -> object:
     """Everything that a snapshot says; files in no order, since checkpoints have none."""
     if snapshot is None:
         return None
@@ -114,11 +114,11 @@ def test_a_kept_log_is_the_one_that_another_process_reads(tmp_path: Path, logs_a
                 for number in range(version + 1):  # as many commits as it had, and other rows
                     newest = append(begin(path, MAPPED, KEYS) if number == 0 else newest, [at])
         if rng.random() < 0.6:
-            assert said(snapshot_of(path)) == said(not_kept(path)), at
+            assert facts_of(snapshot_of(path)) == facts_of(not_kept(path)), at
         if rng.random() < 0.2:
             earlier = rng.randint(0, version)
-            assert said(snapshot_of(path, earlier)) == said(not_kept(path, earlier)), (at, earlier)
-    assert said(snapshot_of(path)) == said(not_kept(path))
+            assert facts_of(snapshot_of(path, earlier)) == facts_of(not_kept(path, earlier)), (at, earlier)
+    assert facts_of(snapshot_of(path)) == facts_of(not_kept(path))
 
 
 def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -208,7 +208,7 @@ def test_what_a_thread_sees_is_what_others_committed(tmp_path: Path, logs_are_ke
     for thread in threads:
         thread.join()
     assert sorted(wins) == list(range(1, len(wins) + 1))
-    assert said(snapshot_of(path)) == said(not_kept(path))
+    assert facts_of(snapshot_of(path)) == facts_of(not_kept(path))
 
 
 def test_a_commit_without_actions_stops_a_kept_log_too(tmp_path: Path, logs_are_kept: None) -> None:
