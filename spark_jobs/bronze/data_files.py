@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 from numpy.typing import NDArray
 
+from spark_jobs.delta import kept
 from spark_jobs.delta.data_files import opened_parquet
-from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.own_commits import readable_table
 from spark_jobs.lake.table import Table
@@ -63,7 +63,7 @@ class DataFiles:
         """Raises LakeError."""
         self.path = table.path
         with readable_table(table.path):
-            self._opened = opened_by_deltalake(table.path, version)
+            self._opened = kept.opened(table.path, version)
             added = pa.table(self._opened.get_add_actions(flatten=True))
         self.paths: list[str] = added.column("path").to_pylist()
         """Relative to the table's folder."""

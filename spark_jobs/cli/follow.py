@@ -22,12 +22,14 @@ from spark_jobs.cli.output import print_new
 from spark_jobs.cli.run_report import RunReport
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delta.kept import keeping
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
 from spark_jobs.operations.follow import Follower, Pace
 from spark_jobs.operations.observation.failures import noted
 from spark_jobs.operations.observation.run_telemetry import observed, source_observed
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.interrupt import require_not_interrupted
+from spark_jobs.source.kept_sessions import keeping_sessions
 from spark_jobs.text.counts import counted
 from spark_jobs.text.remedies import advised
 
@@ -61,14 +63,15 @@ def follow_sources(path: Path, source: str | None, *, interval: float, maintain_
     names = chosen_sources(pipeline, source)
     follower = Follower(pipeline, names, interval)
     work = _Work(pipeline, names, follower, maintain_every, as_json)
-    follower.start()
-    while not follower.is_stopped:
-        try:
-            with spark_of(pipeline, is_run=True, is_lazy=True) as spark, _stopped_by_signals(follower.stop):
-                work.go_on(spark)
-        except JvmEnded as error:  # another session is started, as the next run would
-            ERRORS.print(advised(error), style="red", markup=False, highlight=False)
-            time.sleep(interval)
+    with keeping(), keeping_sessions():
+        follower.start()
+        while not follower.is_stopped:
+            try:
+                with spark_of(pipeline, is_run=True, is_lazy=True) as spark, _stopped_by_signals(follower.stop):
+                    work.go_on(spark)
+            except JvmEnded as error:  # another session is started, as the next run would
+                ERRORS.print(advised(error), style="red", markup=False, highlight=False)
+                time.sleep(interval)
     log.info("ended by a signal, after a commit")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.delta import change_data, statistics
+from spark_jobs.delta import change_data, kept, statistics
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log_files import create_commit, directory, log_directory, opened_by_deltalake
 from spark_jobs.delta.snapshot import CHECKPOINT_INTERVAL, DataFile, Metadata, Protocol, Snapshot
@@ -102,11 +102,13 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     # The file of a version is created only if it does not exist: of two writers on one snapshot, one loses here.
     if version == 0:
         _require_exclusive(snapshot.path)
-    if not create_commit(snapshot.path, version, _lines(actions)):
+    content = _lines(actions)
+    if not create_commit(snapshot.path, version, content):
         raise CommitConflict(
             f"{snapshot.path}: planned on version {snapshot.version}, but another writer committed first; "
             "nothing of this run is in the table, and the next run resumes from its head"
         )
+    kept.committed(snapshot.path, version, content)
     # Readers start from a checkpoint. The commit is complete without it.
     if version and version % _interval(metadata or snapshot.metadata) == 0:
         write_checkpoint(snapshot.path, version)

@@ -4,13 +4,15 @@ Put here: questions about commits between two versions. Not here: what a version
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.delta.actions import commit_actions
 from spark_jobs.delta.damage import decoding_commit
-from spark_jobs.delta.log_files import LogListing, read_commit
-from spark_jobs.delta.snapshot import DataFile, commit_actions, files_of
+from spark_jobs.delta.kept import commit_content
+from spark_jobs.delta.log_files import LogListing
+from spark_jobs.delta.snapshot import DataFile, apply_to_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ def newest_first(path: str, listing: LogListing) -> Iterator[CommitInfo]:
     """
     contents = dict(listing.commits)
     for version in range(listing.version, -1, -1):
-        content = contents.get(version) or read_commit(path, version)
+        content = contents.get(version) or commit_content(path, version)
         if content is None:
             return
         with decoding_commit(path, version):
@@ -55,17 +57,23 @@ def _info(version: int, content: bytes) -> CommitInfo:
 
 
 def added_since(path: str, after: int, until: int) -> tuple[DataFile, ...] | None:
-    """The data files of a version (``until``) that the commits behind another one (``after``) added.
+    """The data files of a version (``until``) with rows that commits after another one (``after``) added.
 
-    None where the log does not have all of these commits any more. Raises LakeError.
+    A commit that only moves rows between files adds none: its files count where it moved rows of files that count.
+    Else whatever maintenance wrote together would be merged again, a table for a change. None where the log does not
+    have all of these commits any more. Raises LakeError.
     """
-    actions: list[dict[str, Any]] = []
+    added: dict[tuple[str, str | None], DataFile] = {}
     for version in range(after + 1, until + 1):
-        content = read_commit(path, version)
+        content = commit_content(path, version)
         if content is None:
             return None
-        actions += commit_actions(path, version, content)
-    return files_of(actions)
+        actions = [*commit_actions(path, version, content)]
+        with decoding_commit(path, version):
+            removed = {DataFile(action["remove"]).key for action in actions if "remove" in action}
+            if added.keys() & removed or not _only_moves(actions):
+                apply_to_files(added, actions)
+    return tuple(added.values())
 
 
 def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None:
@@ -77,11 +85,11 @@ def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None
     runs: list[tuple[int, int]] = []
     begin = after
     for version in range(after + 1, until + 1):
-        content = read_commit(path, version)
+        content = commit_content(path, version)
         if content is None:
             return None
         with decoding_commit(path, version):
-            is_move = _only_moves(content)
+            is_move = _only_moves(commit_actions(path, version, content))
         if is_move:
             if begin < version - 1:
                 runs.append((begin, version - 1))
@@ -91,8 +99,8 @@ def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None
     return runs
 
 
-def _only_moves(content: bytes) -> bool:
-    """True if a commit has files, and changes no row by them."""
-    actions = [json.loads(line) for line in content.splitlines() if line.startswith((b'{"add"', b'{"remove"'))]
-    changes = [next(iter(action.values())).get("dataChange", True) for action in actions]
+def _only_moves(actions: Iterable[Mapping[str, Any]]) -> bool:
+    """True if the actions of a commit have files, and change no row by them."""
+    of_files = (action[kind] for action in actions for kind in ("add", "remove") if kind in action)
+    changes = [action.get("dataChange", True) for action in of_files]
     return bool(changes) and not any(changes)

@@ -6,7 +6,6 @@ created on a file system and on an object store (spark_jobs/storage).
 
 import errno
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -119,6 +118,33 @@ def read_commit(path: str, version: int) -> bytes | None:
         raise _unreadable(path, error) from error
 
 
+def commits_since(path: str, version: int) -> list[tuple[int, bytes]]:
+    """The commits after a version, as far as they follow on each other. Raises LakeError where they cannot be read."""
+    try:
+        return _commits_after(path, log_directory(path), version)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def commit_mark(path: str, version: int) -> object:
+    """Mark of a commit's file, which another one under its name does not have; None where there is none.
+
+    Raises LakeError.
+    """
+    try:
+        return files.mark(_commit_file(log_directory(path), version))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def has_checkpoint(path: str, listing: LogListing) -> bool:
+    """True if the files of a listing's checkpoint are there still. Raises LakeError."""
+    try:
+        return all(part.exists() for part in listing.checkpoint)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
 def _unreadable(path: str, error: OSError) -> LakeError:
     return LakeError(f"{path}: cannot be read: {reason(error)}")
 
@@ -180,15 +206,23 @@ def _require_no_empty_commit(path: str) -> None:
     log = log_directory(path)
     assert isinstance(log, Path)
     try:
-        with os.scandir(log) as entries:
-            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.name[:1].isdigit()}
+        names = files.names(log) or []
     except OSError:
         return  # deltalake says why
-    newest = max((int(match[1]) for name in sizes if (match := _CHECKPOINT.fullmatch(name))), default=-1)
-    for name, size in sizes.items():
-        match = _COMMIT.fullmatch(name)
-        if match and size == 0 and int(match[1]) > newest:
-            raise LakeError(f"{path}: version {int(match[1])} of its log is empty; restore the table's _delta_log")
+    newest = max((int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name))), default=-1)
+    # Those that a checkpoint covers are not read, and may be many: they are not even asked for their size.
+    for version in sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))):
+        if version > newest and _size_of(_commit_file(log, version)) == 0:
+            raise LakeError(f"{path}: version {version} of its log is empty; restore the table's _delta_log")
+
+
+def _size_of(file: StoredPath) -> int | None:
+    """Bytes of a file; None where it cannot be told, as of one that goes meanwhile."""
+    assert isinstance(file, Path)
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None
 
 
 def _hint(log: StoredPath) -> tuple[int, tuple[StoredPath, ...]] | None:

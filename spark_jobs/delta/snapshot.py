@@ -6,28 +6,33 @@ A version is the newest checkpoint up to it, and the commits after that. An ``ad
 vector, and stands until a ``remove`` of the same file with the same vector.
 """
 
-import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property
 from itertools import chain, takewhile
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from spark_jobs.delta import statistics
+from spark_jobs.delta.actions import checkpoint_actions, commit_actions
 from spark_jobs.delta.damage import decoding, decoding_commit
 from spark_jobs.delta.deletion_vectors import Descriptor
-from spark_jobs.delta.log_files import LogListing, UnsupportedTable, directory, other_checkpoints, read_commit, read_log
+from spark_jobs.delta.kept import KeptLog, commit_content, kept_log
+from spark_jobs.delta.log_files import (
+    LogListing,
+    UnsupportedTable,
+    directory,
+    has_checkpoint,
+    read_commit,
+    read_log,
+)
 from spark_jobs.delta.schema import StructType, TableSchema, from_spark_types
 from spark_jobs.delta.statistics import Bounds
 from spark_jobs.errors import LakeError, about
-from spark_jobs.storage.files import StoredPath, readable
+from spark_jobs.storage.files import StoredPath
 
 COLUMN_MAPPING = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
@@ -40,7 +45,6 @@ READER_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "typeWide
 """Features that readers have to know too; those of this package."""
 _TABLE_ACTIONS = ("txn", "metaData", "protocol", "sidecar", "domainMetadata")
 """Actions of a checkpoint that say what a table is; all others are files."""
-_NOT_READ = ("stats_parsed", "partitionValues_parsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,38 +266,39 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
 
     Raises UnsupportedTable where the log is of a kind that is not read, LakeError where it cannot be read.
     """
+    with kept_log(path) as log:
+        if log is not None:
+            if version != log.version or not log.is_same():
+                log.look()
+            if version is None or version == log.version:
+                return _kept_snapshot(log)
     listing = read_log(path, version)
-    if listing is None or listing.version < 0:
-        return None
-    state = _LogState()
-    for action in _checkpoint_actions(path, listing, _TABLE_ACTIONS):
-        state.apply(action)
-    for number, content in listing.commits:
-        state.commit_info = {}
-        for action in commit_actions(path, number, content):
-            with decoding_commit(path, number):
-                state.apply(action)
-    if not listing.commits:
-        state.commit_info = commit_info_of(path, listing.version) or {}
-    return state.snapshot(path, listing)
+    return None if listing is None or listing.version < 0 else _LogState.of(path, listing).snapshot()
 
 
-def _data_files(path: str, listing: LogListing, later: Sequence[Mapping[str, Any]]) -> tuple[DataFile, ...]:
-    """The data files of a version. later: the file actions of the commits after its checkpoint, oldest first."""
-    actions = chain(_checkpoint_actions(path, listing, ("add",)), later)
-    with decoding(f"{path}: data files in its log"):
-        return files_of(actions)
+def _kept_snapshot(log: KeptLog) -> Snapshot | None:
+    """The newest version of a kept log."""
+    state = log.parsed if isinstance(log.parsed, _LogState) and log.parsed.is_continued() else None
+    news = log.since(state.version) if state else None
+    if state is None or news is None:
+        listing = log.listing()
+        if listing is None or listing.version < 0:
+            return None
+        state, news = _LogState.of(log.path, listing), []
+    log.parsed = state = state.after(news)
+    return state.snapshot()
 
 
-def files_of(actions: Iterable[Mapping[str, Any]]) -> tuple[DataFile, ...]:
-    """The data files that stand after some actions, oldest first; only those on files count."""
-    files: dict[tuple[str, str | None], Mapping[str, Any]] = {}
+def apply_to_files(
+    files: dict[tuple[str, str | None], DataFile], actions: Iterable[Mapping[str, Any]]
+) -> dict[tuple[str, str | None], DataFile]:
+    """Files by their identity, after actions, oldest first; only those on files count."""
     for action in actions:
         if "add" in action:
-            files[_file_identity(action["add"])] = action["add"]
+            files[_file_identity(action["add"])] = DataFile(action["add"])
         elif "remove" in action:
             files.pop(_file_identity(action["remove"]), None)
-    return tuple(map(DataFile, files.values()))
+    return files
 
 
 def removed_files(path: str, *, of_all_commits: bool = False) -> list[DataFile]:
@@ -308,13 +313,13 @@ def removed_files(path: str, *, of_all_commits: bool = False) -> list[DataFile]:
     earlier = range(listing.checkpoint_version, -1, -1) if of_all_commits else ()
     contents = chain(listing.commits, takewhile(lambda item: item[1], ((at, read_commit(path, at)) for at in earlier)))
     commits = (commit_actions(path, number, content) for number, content in contents if content)
-    actions = chain(_checkpoint_actions(path, listing, ("remove",)), *commits)
+    actions = chain(checkpoint_actions(path, listing, ("remove",)), *commits)
     return [DataFile(action["remove"]) for action in actions if "remove" in action]
 
 
 def commit_info_of(path: str, version: int) -> dict[str, Any] | None:
     """The ``commitInfo`` of one version; None where its commit file is not there any more."""
-    content = read_commit(path, version)
+    content = commit_content(path, version)
     if content is None:
         return None
     return next((a["commitInfo"] for a in commit_actions(path, version, content) if "commitInfo" in a), {})
@@ -411,24 +416,117 @@ def _primitives(kind: Any) -> set[str]:
     return {name for part in parts if part is not None for name in _primitives(part)}
 
 
-class _LogState:
-    """The state of a log while its actions are applied, oldest first."""
+_FileActions = Sequence[Mapping[str, Any]]
+_KEPT_COMMITS, _KEPT_ACTIONS = 20, 1_000
+"""Commits, and their actions on files, that wait for somebody who asks for the files."""
+_FILE_BYTES = 3_000
+"""What a data file takes in memory, roughly: most of it are its statistics."""
 
-    def __init__(self) -> None:
+
+class _FileList:
+    """The data files of a version, listed when somebody asks: those of an earlier one, and what commits did since."""
+
+    def __init__(self, path: str, base: "LogListing | _FileList", actions: _FileActions) -> None:
+        """base: its checkpoint, or a list that is there; actions: of later commits, oldest first."""
+        self._path = path
+        self._source: tuple[LogListing | _FileList, _FileActions] | None = base, actions
+        self._listed: dict[tuple[str, str | None], DataFile] | None = None
+
+    def __call__(self) -> tuple[DataFile, ...]:
+        """Raises LakeError."""
+        return tuple(self.by_identity().values())
+
+    def after(self, actions: _FileActions) -> "_FileList":
+        """The files after some more commits."""
+        source = self._source
+        if source is None or (isinstance(source[0], _FileList) and len(source[1]) > _KEPT_ACTIONS):
+            self.by_identity()
+            return _FileList(self._path, self, actions)
+        base, before = source
+        return _FileList(self._path, base, [*before, *actions])
+
+    @property
+    def is_read(self) -> bool:
+        """False where a checkpoint is still to be read."""
+        return self._source is None or isinstance(self._source[0], _FileList)
+
+    @property
+    def weight(self) -> int:
+        """Bytes in memory, roughly."""
+        return _FILE_BYTES * (len(self._listed) if self._listed is not None else len((self._source or ((), ()))[1]))
+
+    def by_identity(self) -> dict[tuple[str, str | None], DataFile]:
+        """Raises LakeError."""
+        # Another thread may list them meanwhile: the source goes after the list is there.
+        source = self._source
+        if self._listed is not None or source is None:
+            assert self._listed is not None
+            return self._listed
+        base, actions = source
+        with decoding(f"{self._path}: data files in its log"):
+            if isinstance(base, _FileList):
+                listed = apply_to_files({**base.by_identity()}, actions)
+            else:
+                listed = apply_to_files({}, chain(checkpoint_actions(self._path, base, ("add",)), actions))
+        self._listed, self._source = listed, None
+        return listed
+
+
+class _LogState:
+    """What a log says up to a version."""
+
+    def __init__(self, path: str, listing: LogListing) -> None:
+        """listing: its checkpoint counts."""
+        self.path = path
+        self.version = listing.checkpoint_version
         self.protocol: Protocol | None = None
         self.metadata: Metadata | None = None
-        self.file_actions: list[Mapping[str, Any]] = []
-        """Those of commits, as they came."""
         self.transactions: dict[str, int] = {}
         self.domains: dict[str, bool] = {}
         self.commit_info: dict[str, Any] = {}
+        self.files = _FileList(path, replace(listing, commits=()), [])
+        self._listing = listing
 
-    def apply(self, action: Mapping[str, Any]) -> None:
-        """Applies an action of a commit. Commits come in order: the last one about a file, an id or a domain holds."""
+    @classmethod
+    def of(cls, path: str, listing: LogListing) -> "_LogState":
+        """Raises LakeError."""
+        state = cls(path, listing)
+        for action in checkpoint_actions(path, listing, _TABLE_ACTIONS):
+            state.apply(action, [])
+        if listing.commits:
+            return state.after(listing.commits)
+        state.commit_info = commit_info_of(path, listing.version) or {}
+        return state
+
+    def after(self, commits: Iterable[tuple[int, bytes]]) -> "_LogState":
+        """The state after some more commits, version and content of each. Raises LakeError."""
+        state, file_actions = copy(self), list[Mapping[str, Any]]()
+        state.transactions, state.domains = {**self.transactions}, {**self.domains}
+        for number, content in commits:
+            state.version, state.commit_info = number, {}
+            for action in commit_actions(self.path, number, content):
+                with decoding_commit(self.path, number):
+                    state.apply(action, file_actions)
+        state.files = self.files.after(file_actions) if file_actions else self.files
+        return state
+
+    def is_continued(self) -> bool:
+        """False where the log is rather read again: a checkpoint that is not read yet is old, or gone."""
+        if self.files.is_read:
+            return True
+        return self.version - self._listing.version <= _KEPT_COMMITS and has_checkpoint(self.path, self._listing)
+
+    @property
+    def weight(self) -> int:
+        """Bytes in memory, roughly."""
+        return self.files.weight
+
+    def apply(self, action: Mapping[str, Any], file_actions: list[Mapping[str, Any]]) -> None:
+        """Applies an action. Commits come in order: the last one about a file, an id or a domain holds."""
         for kind, value in action.items():
             match kind:
                 case "add" | "remove":
-                    self.file_actions.append({kind: value})
+                    file_actions.append({kind: value})
                 case "metaData":
                     self.metadata = Metadata.from_json(value)
                 case "protocol":
@@ -440,64 +538,15 @@ class _LogState:
                 case "domainMetadata":
                     self.domains[value["domain"]] = not value.get("removed", False)
 
-    def snapshot(self, path: str, listing: LogListing) -> Snapshot:
+    def snapshot(self) -> Snapshot:
+        """The version. Raises LakeError."""
         if self.protocol is None or self.metadata is None:
-            raise LakeError(f"{path}: its log has no protocol or no metadata; restore the table's _delta_log")
-        files = cache(partial(_data_files, path, listing, self.file_actions))
+            raise LakeError(f"{self.path}: its log has no protocol or no metadata; restore the table's _delta_log")
         domains = tuple(sorted(name for name, present in self.domains.items() if present))
         table = self.protocol, self.metadata
-        return Snapshot(path, listing.version, *table, files, self.transactions, self.commit_info, domains)
+        return Snapshot(self.path, self.version, *table, self.files, self.transactions, self.commit_info, domains)
 
 
 def _file_identity(action: Mapping[str, Any]) -> tuple[str, str | None]:
     vector = action.get("deletionVector")
     return action["path"], Descriptor.from_json(vector).unique_id if vector else None
-
-
-def commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[str, Any]]:
-    """The actions of a commit's file, in order. Raises LakeError where they cannot be read."""
-    for line in content.splitlines():
-        if line.strip():
-            with decoding_commit(path, version):
-                action = json.loads(line)
-            yield action
-
-
-def _checkpoint_actions(path: str, listing: LogListing, wanted_kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for file in listing.checkpoint:
-        with decoding(f"{path}: its checkpoint {file.name}"):
-            rows = _checkpoint_rows(file, wanted_kinds)
-            columns = {kind: _structs(rows.column(kind).drop_null().combine_chunks()) for kind in rows.column_names}
-        for kind, values in columns.items():
-            if kind == "sidecar" and values:
-                raise other_checkpoints(path)
-            yield from ({kind: value} for value in values)
-
-
-def _checkpoint_rows(file: StoredPath, wanted_kinds: Sequence[str]) -> pa.Table:
-    """The actions of a checkpoint that make up a version, a column a kind."""
-    parquet = pq.ParquetFile(readable(file))
-    kinds = {item.name: item for item in parquet.schema_arrow}
-    columns = []
-    for kind in wanted_kinds:
-        if kind in kinds:
-            names = [item.name for item in kinds[kind].type]
-            columns += [f"{kind}.{name}" for name in names if name not in _NOT_READ]
-    return parquet.read(columns=columns)
-
-
-def _structs(array: pa.StructArray) -> list[dict[str, Any]]:
-    """A struct array's rows, without fields that are null; field by field, which is a tenth of ``to_pylist``'s time."""
-    records: list[dict[str, Any]] = [{} for _ in range(len(array))]
-    for item, values in zip(array.type, array.flatten(), strict=True):
-        if values.null_count == len(values):
-            continue
-        if pa.types.is_struct(item.type):
-            present = pc.indices_nonzero(values.is_valid()).to_pylist()
-            for at, value in zip(present, _structs(values.drop_null()), strict=True):
-                records[at][item.name] = value
-            continue
-        for action, value in zip(records, values.to_pylist(maps_as_pydicts="strict"), strict=True):
-            if value is not None:
-                action[item.name] = value
-    return records

@@ -179,8 +179,14 @@ def versions(lake: Lake) -> dict[str, int]:
 
 def surveyed_to(lake: Lake, source: str) -> Position | None:
     """Up to where the source's bronze has been looked at; None where nothing was published yet."""
-    positions = [Position.parse(entry.surveyed) for entry in _stored(lake, source) if entry.surveyed]
-    return max(positions) if positions else None
+    return current(lake, source)[1]
+
+
+def current(lake: Lake, source: str) -> tuple[list[Entry], Position | None]:
+    """What ``read`` and ``surveyed_to`` say of one version."""
+    stored = _stored(lake, source)
+    positions = [Position.parse(entry.surveyed) for entry in stored if entry.surveyed]
+    return [entry for entry in stored if entry.table], max(positions, default=None)
 
 
 def _stored(lake: Lake, source: str) -> list[Entry]:
@@ -208,8 +214,9 @@ def write(lake: Lake, source: str, entries: list[Entry], position: Position) -> 
     """
 
     def rows() -> list[dict[str, object]]:
-        _require_no_further(lake, source, position)
-        reset = {entry.name: entry for entry in read(lake, source) if entry.resets}
+        stored, published_to = current(lake, source)
+        _require_no_further(lake, source, position, published_to)
+        reset = {entry.name: entry for entry in stored if entry.resets}
         entry_list = [
             reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries
         ]
@@ -227,13 +234,13 @@ def overwrite(lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None
 
     Nothing is written where that is what they are. Raises LostRace where other writers keep winning.
     """
-    position, entries = surveyed_to(lake, source), read(lake, source)
+    entries, position = current(lake, source)
     if position is None or [*map(change, entries)] == entries:
         return
 
     def rows() -> list[dict[str, object]]:
-        now = surveyed_to(lake, source) or position
-        return [*(_entry_row(change(entry)) for entry in read(lake, source)), _row_of_source(lake, source, now)]
+        stored, now = current(lake, source)
+        return [*(_entry_row(change(entry)) for entry in stored), _row_of_source(lake, source, now or position)]
 
     _put(lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
@@ -271,9 +278,9 @@ def _put(lake: Lake, cells: Cells, rows: Callable[[], list[dict[str, object]]], 
     retry_on_conflict(put)  # another source may publish meanwhile; its rows are not ours
 
 
-def _require_no_further(lake: Lake, source: str, position: Position) -> None:
+def _require_no_further(lake: Lake, source: str, position: Position, published_to: Position | None) -> None:
     """A run that slept while another went on must not set back what is published."""
-    published_to, bronze_head = surveyed_to(lake, source), lake.bronze(source).head()
+    bronze_head = lake.bronze(source).head()
     if (
         published_to
         and published_to > position

@@ -19,9 +19,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from spark_jobs.delta import deletion_vectors
+from spark_jobs.delta.actions import commit_actions
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log_files import read_commit
-from spark_jobs.delta.snapshot import MAX_COLUMN_ID, DataFile, Metadata, Snapshot, commit_actions, snapshot_of
+from spark_jobs.delta.snapshot import MAX_COLUMN_ID, DataFile, Metadata, Snapshot, snapshot_of
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.iceberg import metadata_files
 from spark_jobs.iceberg.avro_files import DATA, DELETES, File, manifest_list, manifests_of

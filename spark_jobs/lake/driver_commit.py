@@ -18,6 +18,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
+from spark_jobs.lake.rows import small_file
 
 CommitArguments = dict[str, Any]
 """Arguments of ``delta.commits.commit``, which ``Table.land`` calls."""
@@ -100,7 +101,7 @@ def _split(snapshot: Snapshot, cells: Cells) -> tuple[list[DataFile], list[pa.Ta
     """The files with rows that have all the cells, and the other rows of these files."""
     removed, kept_rows = [], []
     for file in snapshot.files:
-        rows = data_files.read_living(snapshot.path, file, snapshot.schema.names, snapshot.schema)
+        rows = small_file(snapshot, file, snapshot.schema.names)
         is_match = pa.array(np.ones(rows.num_rows, bool))
         for name, value in cells.items():
             is_match = pc.and_(is_match, pc.fill_null(pc.equal(rows.column(name), value), False))

@@ -14,7 +14,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.delta import history
 from spark_jobs.delta.history import CommitInfo
-from spark_jobs.delta.log_files import UnsupportedTable, opened_by_deltalake, read_log
+from spark_jobs.delta.kept import newest_commits
+from spark_jobs.delta.log_files import UnsupportedTable, opened_by_deltalake
 from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head
 from spark_jobs.runtime.engine_errors import of_delta
@@ -88,7 +89,7 @@ def _newest(path: str, count: int | None = None, after: int = -1) -> list[Commit
     None where the log has to be read as a whole. Raises LakeError.
     """
     try:
-        listing = read_log(path)
+        listing = newest_commits(path)
         backwards = history.newest_first(path, listing) if listing else ()
         newest = list(takewhile(lambda commit: commit.version > after, islice(backwards, count)))
     except UnsupportedTable:

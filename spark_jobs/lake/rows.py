@@ -9,14 +9,16 @@ On an object store Arrow would call Python from threads of its own, and abort th
 import struct
 from collections.abc import Iterator, Sequence
 from datetime import UTC
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.delta import data_files
+from spark_jobs.delta.kept import rows_of_file
 from spark_jobs.delta.log_files import UnsupportedTable
-from spark_jobs.delta.snapshot import Snapshot, snapshot_of
+from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.errors import LakeError
 
 
@@ -54,12 +56,18 @@ def rows_with(
     """
     names = [*dict.fromkeys([*columns, *(name for name, _, _ in cells)])]
     for file in snapshot.files:
-        chosen = data_files.read_living(snapshot.path, file, names, snapshot.schema)
+        chosen = small_file(snapshot, file, names)
         for name, _, value in cells:
             chosen = chosen.filter(pc.equal(chosen[name], _scalar(value)))
         chosen = chosen.select(list(columns))
         values = [_column_values(chosen[name]) for name in columns]
         yield from (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
+
+
+def small_file(snapshot: Snapshot, file: DataFile, names: Sequence[str]) -> pa.Table:
+    """Columns of a data file of a small table, without rows that are deleted. Raises LakeError."""
+    read = partial(data_files.read_living, snapshot.path, file, names, snapshot.schema)
+    return rows_of_file(snapshot.path, (file.key, snapshot.metadata.schema_string, *names), read)
 
 
 def _column_values(column: pa.ChunkedArray) -> list[Any]:

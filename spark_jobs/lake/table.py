@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.delta import commits
-from spark_jobs.delta.log_files import opened_by_deltalake
+from spark_jobs.delta import commits, kept
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import driver_commit, own_commits
@@ -126,7 +125,7 @@ class Table:
             yield from rows_of(self.path, version, columns, condition, rows=rows)
             return
         with own_commits.readable_table(self.path):
-            dataset = opened_by_deltalake(self.path, version).to_pyarrow_dataset(filesystem=_local_files(self.path))
+            dataset = kept.opened(self.path, version).to_pyarrow_dataset(filesystem=_local_files(self.path))
             scanner = dataset.scanner(
                 columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
             )

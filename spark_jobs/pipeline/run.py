@@ -181,9 +181,8 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     # The tables to be planned: those that are published, and those that only older log has (appeared).
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.find(lake, name)
-    # Before the tables: one that another run publishes in between lies in log that is looked at then.
-    surveyed = publication.surveyed_to(lake, name)
-    entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
+    published, surveyed = publication.current(lake, name)
+    entries = published + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
         return Outcome(entries, None)
     # Changes that the server did not log are derived before, and limit how far their tables are compacted.
@@ -296,9 +295,7 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
 ) -> Outcome:
     """One try. finished: what this one and those before it have merged."""
     lake = lake_of(pipeline)
-    # Before the tables, which are published at it: another run may publish more of the log meanwhile.
-    position = before.position if before else publication.surveyed_to(lake, name)
-    entries = before.entries if before else publication.read(lake, name)
+    entries, position = (before.entries, before.position) if before else publication.current(lake, name)
     stopped = dict(before.stopped) if before else {}
 
     # Where each table goes, and what has nothing to merge.
@@ -367,6 +364,7 @@ def _table_merges(
             locks=locks,
             changes=changes,
             comments=comments,
+            settings=pipeline.spark,
             repeated=repeated.get(origin, ()),
         )
         for origin, destinations in legs.items()
@@ -461,10 +459,8 @@ def publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
 
 def _publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     lake = lake_of(pipeline)
-    published = publication.surveyed_to(lake, name)
-    if outcome.position is None or (
-        published == outcome.position and _is_same(outcome.entries, publication.read(lake, name))
-    ):
+    published, surveyed = publication.current(lake, name)
+    if outcome.position is None or (surveyed == outcome.position and _is_same(outcome.entries, published)):
         return
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.config.model import Spark
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -40,7 +41,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.pipeline.comments import SourceComments, commented
 from spark_jobs.pipeline.destinations import TableInto, downstream_of
 from spark_jobs.pipeline.logged_changes import LoggedChanges
-from spark_jobs.runtime.spark_session import session_over, slots
+from spark_jobs.runtime.tasks_here import placement_for, task_errors
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete
 
@@ -80,6 +81,7 @@ class TableMerge:
     """For tables that are made of every change."""
     comments: SourceComments
     """Comments of the source on its tables."""
+    settings: Spark
     repeated: tuple[Range, ...] = ()
 
     @property
@@ -201,8 +203,10 @@ class TableMerge:
         unit = downstream_job.prepared(0, work, None, log, SharedSources(self.spark, self.lake))
         if unit is None:
             return None
-        with about(str(work)):
-            results = downstream_job.run(session_over(self.spark, 0), [unit], Capacity(slots(self.spark)), log)[0]
+        placement = placement_for(self.spark, self.settings, downstream_job.size_of([unit]))
+        capacity = Capacity(placement.slots, self.settings.task_bytes)
+        with about(str(work)), task_errors(placement.session):
+            results = downstream_job.run(placement.session, [unit], capacity, log)[0]
             stopped = next((result.stopped for result in results if result.stopped), None)
             error = next((result.error for result in results if result.error), None)
             if stopped or error:

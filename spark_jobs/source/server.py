@@ -18,6 +18,7 @@ from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.connection import connect, error_number, refusal
+from spark_jobs.source.kept_sessions import session_of
 from spark_jobs.source.protocol import (
     ALONE,
     LOST_LOG_REMEDIES,
@@ -64,7 +65,7 @@ class Server:
     @contextmanager
     def one_connection(self) -> "Iterator[None]":
         """Asks by one connection, in one thread, while the context lasts. Raises SourceError."""
-        with self.connect() as connection:
+        with session_of(self.name, self.settings) as connection:
             self._connection = connection
             try:
                 yield

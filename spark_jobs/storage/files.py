@@ -129,6 +129,11 @@ def age(file: StoredPath) -> float:
     return local.age(file) if isinstance(file, Path) else objects.age(file)
 
 
+def mark(file: StoredPath) -> object:
+    """Mark of a file as it is now, which changes with its content; None where there is no file. Raises OSError."""
+    return local.mark(file) if isinstance(file, Path) else objects.mark(file)
+
+
 def readable(file: StoredPath) -> Path | pa.NativeFile:
     """A file as Arrow reads it. Raises OSError."""
     return file if isinstance(file, Path) else objects.opened(file)

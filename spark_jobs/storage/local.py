@@ -115,6 +115,15 @@ def age(file: Path) -> float:
     return time.time() - file.stat().st_mtime
 
 
+def mark(file: Path) -> tuple[int, ...] | None:
+    """As ``files.mark``. Raises OSError."""
+    try:
+        found = file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def sync_file(file: Path) -> None:
     """Makes what a file holds durable."""
     with file.open("rb") as opened:

@@ -213,6 +213,15 @@ def age(target: ObjectPath) -> float:
     return (datetime.now(UTC) - modified_at).total_seconds()
 
 
+def mark(target: ObjectPath) -> tuple[object, ...] | None:
+    """As ``files.mark``. Raises StoreError."""
+    try:
+        meta = target.answer(lambda: obstore.head(client(target.root), target.key))
+    except FileNotFoundError:
+        return None
+    return meta["e_tag"], meta["size"], meta["last_modified"]
+
+
 def opened(target: ObjectPath) -> pa.NativeFile:
     """An object for Arrow to read; a small one by one request. Raises FileNotFoundError, StoreError."""
     answer = target.answer(lambda: obstore.get(client(target.root), target.key))

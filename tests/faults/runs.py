@@ -279,12 +279,12 @@ _WITH_SESSIONS = (pipeline_run, table_merge, landing)
 def without_spark() -> Iterator[None]:
     """The pipeline's functions run in this process while the context lasts."""
     replaced: tuple[Any, ...] = (
-        patch.object(pipeline_run, "placement_for", lambda *_: Placement(SPARK, _current().slots)),
         *(
-            patch.object(module, "session_over", lambda _spark, _size: SPARK)
-            for module in (pipeline_run, table_merge, landing)
+            patch.object(module, "placement_for", lambda *_: Placement(SPARK, _current().slots))
+            for module in (pipeline_run, table_merge)
         ),
-        *(patch.object(module, "slots", lambda _: _current().slots) for module in (table_merge, landing)),
+        *(patch.object(module, "session_over", lambda _spark, _size: SPARK) for module in (pipeline_run, landing)),
+        patch.object(landing, "slots", lambda _: _current().slots),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
         patch.object(table_merge, "_CONFLICT_WAIT", 0.0),
         patch.object(commit_clock, "advance", _order_times),
@@ -293,7 +293,7 @@ def without_spark() -> Iterator[None]:
         patch.object(fills, "values_by_expression", _values),
         *(
             patch.object(module, "Capacity", lambda slots, _: Capacity(slots, _BYTES))
-            for module in (pipeline_run, landing)
+            for module in (pipeline_run, table_merge, landing)
         ),
         patch.object(landing, "CONFLICT_WAIT", 0.0),
         patch.object(silver_job, "_LEAST_TASK_BYTES", _BYTES),

@@ -8,12 +8,16 @@ from typing import Never
 import pytest
 import yaml
 
+from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.routes import Destination
+from spark_jobs.engine.merge.downstream_task import DownstreamUnit
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.retention.maintenance import maintain_source
-from spark_jobs.pipeline.run import run_source
+from spark_jobs.pipeline import run
+from spark_jobs.pipeline.run import compact_source, extract_source, run_source
 from spark_jobs.runtime.lazy_session import lazy_session
 from tests.logs import file
 from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table, Update
@@ -133,3 +137,34 @@ def test_many_small_commits_leave_few_files_and_a_short_log(folder: Path) -> Non
             assert len(table.file_sizes()) <= 2
             assert len([*Path(table.path, "_delta_log").iterdir()]) < 25
     assert orders(pipeline) == {number % keys: f"n{number}" for number in range(34, 41)}
+
+
+def test_a_table_by_itself_is_small_too(folder: Path) -> None:
+    """A merge that the job of all tables did not do: each round of a follower would start Spark for it."""
+    pipeline = pipeline_of(folder, 1 << 20)
+    write(folder, 1, Insert("shop.orders", (1, "a")))
+    extract_source(SPARK, pipeline, SOURCE)
+    outcome = compact_source(SPARK, pipeline, SOURCE)
+    (entry,) = outcome.entries
+    legs = {TableName(*entry.name): (Destination("shop", "orders"),)}
+    (table_merge,) = run._table_merges(SPARK, pipeline, SOURCE, legs, into=None, repeated={})
+    merged = table_merge.merge().merged
+    assert merged
+    assert merged.inserted == 1
+
+
+def test_rows_that_maintenance_wrote_together_are_not_merged_again(folder: Path) -> None:
+    pipeline = pipeline_of(folder, 1 << 20)
+    for number in range(1, 4):
+        write(folder, number, *(Insert("shop.orders", (100 * number + key, f"n{key}")) for key in range(50)))
+        run_source(SPARK, pipeline, SOURCE)
+    assert not maintain_source(SPARK, pipeline, SOURCE).stopped
+    write(folder, 4, Insert("shop.orders", (1, "a")))
+    compacted = (extract_source(SPARK, pipeline, SOURCE), compact_source(SPARK, pipeline, SOURCE))[1]
+    (entry,) = compacted.entries
+    legs = {TableName(*entry.name): (Destination("shop", "orders"),)}
+    (table_merge,) = run._table_merges(SPARK, pipeline, SOURCE, legs, into=None, repeated={})
+    prepared = table_merge.prepared(0, {}, None)
+    assert prepared
+    assert isinstance(prepared.unit, DownstreamUnit)
+    assert [file.num_records for file in prepared.unit.pending] == [1]

@@ -5,12 +5,12 @@ from random import Random
 import pytest
 from pyroaring import BitMap64
 
-from spark_jobs.delta import deletion_vectors
+from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.commits import commit
 from spark_jobs.delta.history import added_since, newest_first
 from spark_jobs.delta.log_files import read_log
 from spark_jobs.errors import LakeError
-from tests.spark_jobs.delta.tables import MAPPED, append, begin, newest
+from tests.spark_jobs.delta.tables import MAPPED, append, begin, newest, rows
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -36,6 +36,26 @@ def test_files_that_commits_added_are_those_that_a_version_has_and_an_older_one_
         assert added is not None
         assert {file.key for file in added} == files[until] - files[after], (after, until)
     assert added_since(snapshot.path, snapshot.version, snapshot.version) == ()
+
+
+def test_files_that_only_got_rows_of_others_have_nothing_new(tmp_path: Path) -> None:
+    """Maintenance writes files together: rows that were merged before it are not merged again."""
+    path = str(tmp_path / "t")
+    snapshot = begin(path, MAPPED)
+    for key in range(3):
+        snapshot = append(snapshot, [key])
+    merged = snapshot.version
+    together = data_files.write(path, rows(snapshot.schema, [0, 1, 2]), snapshot.schema, snapshot.configuration)
+    snapshot = newest(path, commit(snapshot, adds=[together], removes=snapshot.files, changes_rows=False))
+    assert added_since(path, merged, snapshot.version) == ()
+    # Rows that came since, and were written together with those of before.
+    snapshot = append(snapshot, [3])
+    (new,) = {file.key for file in snapshot.files} - {together.key}
+    assert [file.key for file in added_since(path, merged, snapshot.version) or ()] == [new]
+    of_both = data_files.write(path, rows(snapshot.schema, [0, 1, 2, 3]), snapshot.schema, snapshot.configuration)
+    snapshot = newest(path, commit(snapshot, adds=[of_both], removes=snapshot.files, changes_rows=False))
+    assert [file.key for file in added_since(path, merged, snapshot.version) or ()] == [of_both.key]
+    assert added_since(path, snapshot.version - 1, snapshot.version) == ()
 
 
 @pytest.mark.parametrize("after, until", [(-1, 1), (0, 1), (1, 5)])

@@ -22,6 +22,7 @@ from spark_jobs.delta.log_files import (
 )
 from spark_jobs.errors import LakeError
 from spark_jobs.storage.files import StoredPath
+from tests.spark_jobs.delta.tables import append, begin
 
 
 def lay(folder: Path, names: list[str]) -> str:
@@ -270,3 +271,19 @@ def test_deltalake_does_not_get_a_log_with_an_empty_commit(tmp_path: Path) -> No
     opened_by_deltalake(str(tmp_path)).create_checkpoint()
     commit.write_bytes(b"")
     assert opened_by_deltalake(str(tmp_path)).to_pyarrow_table().num_rows == 3, "a checkpoint has what it had"
+
+
+def test_commits_that_a_checkpoint_covers_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may have thousands, and deltalake is asked for a table in each round of a follower."""
+    snapshot = begin(str(tmp_path / "t"))
+    for key in range(13):
+        snapshot = append(snapshot, [key])
+    asked, stat_of = set[str](), Path.stat
+
+    def noted(path: Path, **options: bool) -> os.stat_result:
+        asked.add(path.name)
+        return stat_of(path, **options)
+
+    monkeypatch.setattr(Path, "stat", noted)
+    assert opened_by_deltalake(snapshot.path).version() == 12
+    assert {name for name in asked if name.endswith(".json")} == {f"{11:020}.json", f"{12:020}.json"}
