@@ -367,7 +367,7 @@ class Walk:
         references = [
             Reference(gap.table, _in_small(gap.key)) for gap in self._log.keys if gap.key and gap.is_in(at, after)
         ]
-        self._derivation = Derivation(references, self._lookups(), self._copies)
+        self._derivation = Derivation(references, self._lookups(), self._copies, self._log.children)
 
     def _take_over(self) -> None:
         """Keeps what is known of rows when the keys become others."""
