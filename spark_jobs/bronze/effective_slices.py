@@ -38,6 +38,13 @@ class LocatedSlice:
     begin: Position
     committed: datetime | None
 
+    def holds(self, at: Position) -> bool:
+        """True if the slice has the bytes at a position."""
+        stretch, file, start, stop = (
+            self.cells.column(name)[0].as_py() for name in ("stretch", "file", "start", "stop")
+        )
+        return (at.stretch, at.file) == (stretch, file) and start <= at.offset < stop
+
 
 class EffectiveSlices:
     """Slices of one version of bronze, but for control events."""
