@@ -185,8 +185,10 @@ class TableTrace:
         """Lines of a format for the table's changes by foreign keys, in order, each with its slice."""
         path, complete = self.snapshot.table.path, self.indexes.definitions.complete
         encoder = JsonChanges(self.snapshot.source, lambda _: True, complete, output=Output(form))
-        for part in stored_changes(path, derived_slices.read(path, self._slices.outer(self.within))):
-            if self.life.holds(part.definition.name, part.at):
+        # Of whole transactions, as the log's changes are.
+        begin, outer = self._slices.transaction_at(self.within.start), self._slices.outer(self.within)
+        for part in stored_changes(path, derived_slices.read(path, Range(begin, outer.stop))):
+            if begin <= part.transaction < self.within.stop and self.life.holds(part.definition.name, part.at):
                 yield from ((part, line) for line in encoder.derived_lines([part]))
 
     def _warn_of_hidden(self) -> None:

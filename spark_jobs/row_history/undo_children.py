@@ -70,10 +70,9 @@ class ChildRules:
 
     def _require_no_own_children(self, changes: Sequence[TracedChange]) -> None:
         """Raises Unsupported where an event changes rows of a table that its other rows may have been changed by."""
-        name = changes[0].change.definition.name
-        if len(changes) == 1:
+        name, keys = changes[0].change.definition.name, self.in_force(changes[0])
+        if len(changes) == 1 or not any(_may_cascade(traced, gap) for traced in changes for gap in keys):
             return
-        keys = self.in_force(changes[0])
         found, names = set[TableName](), [name]
         while names:
             parent = names.pop()

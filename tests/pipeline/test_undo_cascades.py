@@ -1,7 +1,9 @@
 """What foreign keys did, in traces, and taken back on the server that did it."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from spark_jobs.row_history.trace import Selection, TableTrace
 from spark_jobs.row_history.trace_lines import TraceView
 from spark_jobs.row_history.undo import Undo
 from tests.cascade_campaign import run
+from tests.cascading import RandomTables
 from tests.fix_pipeline import SOURCE, Shop
 from tests.pipeline.test_undo import executed, keys_of, predicted
 
@@ -141,3 +144,31 @@ def test_what_cannot_be_decided_is_refused_by_name(filled: tuple[Shop, Any]) -> 
     extract_source(shop.spark, pipeline, SOURCE)
     with pytest.raises(Unsupported, match="is not derived yet; execute stratalog run first"):
         undo_of(shop, pipeline, ["p"], start=str(start))
+
+
+@pytest.mark.parametrize("seed", [8, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(9, 19))])
+def test_random_transactions_are_taken_back_with_their_children_or_refused(
+    shop: Shop, tasks_here: None, seed: int, summary: list[str]
+) -> None:
+    shop.execute("SET NAMES utf8mb4")
+    text = "VARCHAR(8) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci"
+    tables = RandomTables(shop.database, Random(seed), text, 3)
+    tables.create()
+    pipeline, counted = shop.pipeline(on_cascade="apply"), Counter[str]()
+    run(shop, pipeline, tables.columns)
+    for _ in range(8):
+        start, before = shop.end(), tables.after().rows
+        tables.transaction()
+        run(shop, pipeline, tables.columns)
+        try:
+            undo = undo_of(shop, pipeline, [*tables.columns], start=str(start))
+        except Unsupported:
+            counted["refused"] += 1
+            continue
+        assert executed(shop.database, undo) == []
+        assert tables.after().rows == before
+        counted["taken back"] += 1
+        counted["rows of children"] += sum(step.traced.change.is_derived for step in undo.steps)
+    summary.append(f"undo of cascades, seed {seed}: {dict(counted)}")
+    assert counted["taken back"]
+    assert counted["rows of children"] or seed != 8
