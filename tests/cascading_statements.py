@@ -92,24 +92,25 @@ class RandomStatements:
         """Its keys, and those that refer to it, follow."""
         name = f"t{number}_{table.partition('_')[0]}"[:12]
         if name not in self.tables.columns:
-            self._rename({table: name}, f"{table} TO {name}")
+            self._give_names({table: name}, f"{table} TO {name}")
 
     def _exchange_tables(self, table: str, _number: int) -> None:
-        """Two tables get each other's names, in one statement."""
-        other = self.tables.random_table()
-        if other != table:
-            self._rename(
-                {table: other, other: table}, f"{table} TO between_both, {other} TO {table}, between_both TO {other}"
+        """Two tables get each second's names, in one statement."""
+        second = self.tables.random_table()
+        if second != table:
+            self._give_names(
+                {table: second, second: table},
+                f"{table} TO between_both, {second} TO {table}, between_both TO {second}",
             )
 
-    def _rename(self, names: dict[str, str], renames: str) -> None:
+    def _give_names(self, names: dict[str, str], renames: str) -> None:
         self.tables.database.execute(f"RENAME TABLE {renames}")
         self.tables.columns = {names.get(known, known): columns for known, columns in self.tables.columns.items()}
         self.tables.references[:] = [
             replace(
                 known,
-                child=_renamed(known.child, names),
-                key=replace(known.key, parent=_renamed(known.key.parent, names)),
+                child=_name_after(known.child, names),
+                key=replace(known.key, parent=_name_after(known.key.parent, names)),
             )
             for known in self.tables.references
         ]
@@ -129,5 +130,5 @@ class RandomStatements:
         self.tables.database.execute(f"ALTER TABLE {table} CHANGE {old} {new} {kind}")
 
 
-def _renamed(table: TableName, names: dict[str, str]) -> TableName:
+def _name_after(table: TableName, names: dict[str, str]) -> TableName:
     return replace(table, table=names.get(table.table, table.table))

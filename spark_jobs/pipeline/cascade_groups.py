@@ -24,9 +24,11 @@ def table_groups(keys: Sequence[UnloggedChanges], renames: Sequence[Renamed]) ->
     joined += [({renamed.was, renamed.table}, []) for renamed in renames]
     groups: list[tuple[set[TableName], list[UnloggedChanges]]] = []
     for tables, gaps in joined:
-        same = [group for group in groups if group[0] & tables]
+        touching = [group for group in groups if group[0] & tables]
         groups = [group for group in groups if not group[0] & tables]
-        groups.append((tables.union(*(group[0] for group in same)), [gap for group in same for gap in group[1]] + gaps))
+        groups.append(
+            (tables.union(*(group[0] for group in touching)), [gap for group in touching for gap in group[1]] + gaps)
+        )
     return [gaps for _, gaps in groups if gaps]
 
 
@@ -51,13 +53,13 @@ def parts_between_renames(scan: RangeScan, children: Collection[TableName], with
     """The parts of a range of the log, in order."""
     start = within.start
     for logged in scan.statements:
-        if start <= logged.boundary < within.stop and _named(logged) & {*children}:
+        if start <= logged.boundary < within.stop and _names_changed_by(logged) & {*children}:
             yield LogPart(Range(start, logged.boundary), logged.stop)
             start = logged.stop
     yield LogPart(Range(start, within.stop), within.stop)
 
 
-def _named(logged: LoggedStatement) -> set[TableName]:
+def _names_changed_by(logged: LoggedStatement) -> set[TableName]:
     """The names that a statement gives and takes. Where it cannot be read, its tables stop at it."""
     with suppress(DecodeError):
         return {change.table for change in name_changes(logged.statement, logged.database, logged.session)}

@@ -153,8 +153,8 @@ class TableTrace:
     def changes(self) -> Iterator[TracedChange]:
         """The chosen changes in the order in which they take effect. Raises as ``entries``."""
         lives, slices = self._lives() if self.choice.keys else (None, self._all_slices())
-        both = heapq.merge(self._logged(lives, slices), self.derived(lives), key=lambda traced: traced.position)
-        yield from (traced for traced in both if self.makers.hold(traced.change, traced.facts))
+        merged = heapq.merge(self._logged(lives, slices), self.derived(lives), key=lambda traced: traced.position)
+        yield from (traced for traced in merged if self.makers.hold(traced.change, traced.facts))
         self.choice.require_asked(self.name)
         self._warn_of_hidden()
 

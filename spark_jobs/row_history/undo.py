@@ -75,7 +75,10 @@ class Undo:
         events = defaultdict[Event, list[UndoStep]](list)
         for step in sorted(steps, key=lambda step: step.traced.position, reverse=True):
             events[event_of(step.traced)].append(step)
-        return cls(source, tuple(step for event, own in events.items() for step in (*own, *restored.get(event, ()))))
+        return cls(
+            source,
+            tuple(step for event, event_steps in events.items() for step in (*event_steps, *restored.get(event, ()))),
+        )
 
     def transactions(self) -> Iterator[list[UndoStep]]:
         """The steps by the transaction of the source that made the changes."""
@@ -142,15 +145,22 @@ class _Children:
         # Children that nobody named come back too.
         trace = tables[0].trace
         children = {
-            name: self._whole(name) for name in sorted(_children_of(trace.snapshot.table.path, trace.within, events))
+            name: self._table_with_all_changes(name)
+            for name in sorted(_children_of(trace.snapshot.table.path, trace.within, events))
         }
         for name in children:
             _require_raw(self.pipeline, self.source, name, self.selection)
         derived = [traced for table in children.values() for traced in table.trace.derived()]
-        derived = sorted((one for one in derived if event_of(one) in events), key=lambda traced: traced.position)
+        derived = sorted(
+            (traced for traced in derived if event_of(traced) in events), key=lambda traced: traced.position
+        )
         if derived and (self.selection.keys or self.selection.condition):
-            every = (one for table in tables for one in _without_derived(self._whole(table.name).trace.changes()))
-            require_whole_events(logged, every, {event_of(traced) for traced in derived})
+            all_changes = (
+                traced
+                for table in tables
+                for traced in _without_derived(self._table_with_all_changes(table.name).trace.changes())
+            )
+            require_whole_events(logged, all_changes, {event_of(traced) for traced in derived})
         restored = self.rules.restored(logged, derived)
         by_table = defaultdict[TableName, list[TracedChange]](list)
         for traced in (traced for listed in restored.values() for traced in listed):
@@ -161,10 +171,10 @@ class _Children:
             for event, listed in restored.items()
         }
 
-    def _whole(self, name: TableName) -> "_Table":
+    def _table_with_all_changes(self, name: TableName) -> "_Table":
         """A table with all of its changes in the range."""
-        whole = replace(self.selection, keys=(), condition=None, gtids=(), connections=(), pattern=None)
-        return _Table.of(self.pipeline, self.source, name, whole)
+        everything_chosen = replace(self.selection, keys=(), condition=None, gtids=(), connections=(), pattern=None)
+        return _Table.of(self.pipeline, self.source, name, everything_chosen)
 
 
 def _children_of(bronze: str, within: Range, events: Collection[Event]) -> set[TableName]:

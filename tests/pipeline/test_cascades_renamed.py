@@ -66,23 +66,23 @@ def final(names: dict[str, str]) -> list[str]:
 
 CASES = [
     *((kind, "inside a run") for kind in RENAMES),
-    *(("all at once", when) for when in ("between runs", "in the first run")),
+    *(("all at once", moment) for moment in ("between runs", "in the first run")),
     ("names that tables exchange", "in the first run"),
 ]
 
 
-@pytest.mark.parametrize("kind, when", CASES)
+@pytest.mark.parametrize("kind, moment", CASES)
 def test_tables_with_other_names_are_the_servers_after_each_run_and_replay(
-    shop: Shop, tasks_here: None, kind: str, when: str
+    shop: Shop, tasks_here: None, kind: str, moment: str
 ) -> None:
     renames, names = RENAMES[kind]
     tables = [names.get(name, name) for name in "pcgt"]
     pipeline = shop.pipeline(on_cascade="apply")
     shop.execute(*TABLES)
-    if when != "in the first run":
+    if moment != "in the first run":
         run(shop, pipeline, "pcgt")
     shop.execute(*BEFORE)
-    if when == "between runs":
+    if moment == "between runs":
         run(shop, pipeline, "pcgt")
     renamed_at = shop.end()
     shop.execute(*renames, *after(names))
