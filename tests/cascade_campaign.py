@@ -170,6 +170,9 @@ class _Player:
         if self._chance.random() < 0.4:
             self._counted["statements about tables"] += 1
             self._counted[self._statements.execute(number)] += 1
+            # Transactions of the same run, where no column has another name.
+            for _ in range(0 if self._statements.renamed else self._chance.randrange(4)):
+                self._tables.transaction()
         self._parents |= {known.key.parent for known in self._tables.references if known.key.is_cascading}
 
     def _has_run(self, pipeline: Pipeline) -> bool:

@@ -18,12 +18,10 @@ class RandomStatements:
     """Statements about the tables of a schema.
 
     Attributes:
-        is_renaming: whether tables get other names, by which those that keys join them with may stop.
         renamed: a column with another name, its table and its own: transactions need that again.
     """
 
     tables: RandomTables
-    is_renaming: bool = False
     renamed: tuple[str, str, str] | None = None
 
     def execute(self, number: int) -> str:
@@ -37,9 +35,9 @@ class RandomStatements:
             "truncated without checks": self._truncate_table,
             "dropped and made again": self._make_again,
             "column renamed": self._rename_column,
+            "table renamed": self._rename_table,
+            "tables exchanged": self._exchange_tables,
         }
-        if self.is_renaming:
-            kinds["table renamed"] = self._rename_table
         kind = self.tables.chance.choice([*kinds])
         kinds[kind](self.tables.random_table(), number)
         return kind
@@ -93,19 +91,26 @@ class RandomStatements:
     def _rename_table(self, table: str, number: int) -> None:
         """Its keys, and those that refer to it, follow."""
         name = f"t{number}_{table.partition('_')[0]}"[:12]
-        if name in self.tables.columns:
-            return
-        self.tables.database.execute(f"RENAME TABLE {table} TO {name}")
-        schema = self.tables.database.name
-        old, new = TableName(schema, table), TableName(schema, name)
-        self.tables.columns = {
-            name if known == table else known: columns for known, columns in self.tables.columns.items()
-        }
+        if name not in self.tables.columns:
+            self._give_names({table: name}, f"{table} TO {name}")
+
+    def _exchange_tables(self, table: str, _number: int) -> None:
+        """Two tables get each second's names, in one statement."""
+        second = self.tables.random_table()
+        if second != table:
+            self._give_names(
+                {table: second, second: table},
+                f"{table} TO between_both, {second} TO {table}, between_both TO {second}",
+            )
+
+    def _give_names(self, names: dict[str, str], renames: str) -> None:
+        self.tables.database.execute(f"RENAME TABLE {renames}")
+        self.tables.columns = {names.get(known, known): columns for known, columns in self.tables.columns.items()}
         self.tables.references[:] = [
             replace(
                 known,
-                child=new if known.child == old else known.child,
-                key=replace(known.key, parent=new if known.key.parent == old else known.key.parent),
+                child=_name_after(known.child, names),
+                key=replace(known.key, parent=_name_after(known.key.parent, names)),
             )
             for known in self.tables.references
         ]
@@ -123,3 +128,7 @@ class RandomStatements:
     def _change_column(self, table: str, old: str, new: str) -> None:
         kind = _TYPES[min(old, new, key=len)] or self.tables.text
         self.tables.database.execute(f"ALTER TABLE {table} CHANGE {old} {new} {kind}")
+
+
+def _name_after(table: TableName, names: dict[str, str]) -> TableName:
+    return replace(table, table=names.get(table.table, table.table))

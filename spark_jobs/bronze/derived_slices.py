@@ -245,10 +245,14 @@ def definitions_in(slices: pa.Table) -> dict[TableName, list[tuple[Position, Tab
 
 @dataclass(frozen=True, slots=True)
 class DerivedChanges:
-    """A stored slice. definition: of the child table, as its log has it. gtid: of the parents' transaction."""
+    """A stored slice. definition: of the child table, as its log has it. gtid: of the parents' transaction.
+
+    transaction: where that begins; of an XA transaction its XA COMMIT, as ``at``.
+    """
 
     definition: TableDefinition
     at: Position
+    transaction: Position
     payload: bytes
     gtid: str | None = None
 
@@ -281,7 +285,8 @@ def stored_changes(bronze: str, slices: pa.Table) -> Iterator[DerivedChanges]:
                 payloads, gtids = stored.column("payload"), stored.column("gtid")
         at = Position(row["file"], row["start"], row["stretch"])
         payload, gtid = (cells[row["row"]].as_py() for cells in (payloads, gtids))
-        yield DerivedChanges(from_json(row["definition"]), at, payload, gtid)
+        transaction = replace(at, offset=row["transaction_start"])
+        yield DerivedChanges(from_json(row["definition"]), at, transaction, payload, gtid)
 
 
 def _payload_of(changes: Changes) -> bytes:

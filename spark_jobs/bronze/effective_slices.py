@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.data_files import ChosenRows, DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_slices
@@ -37,6 +38,13 @@ class LocatedSlice:
     position: Position
     begin: Position
     committed: datetime | None
+
+    def holds(self, at: Position) -> bool:
+        """True if the slice has the bytes at a position."""
+        stretch, file, start, stop = (
+            self.cells.column(name)[0].as_py() for name in ("stretch", "file", "start", "stop")
+        )
+        return (at.stretch, at.file) == (stretch, file) and start <= at.offset < stop
 
 
 class EffectiveSlices:
@@ -71,6 +79,20 @@ class EffectiveSlices:
     def outer(self, within: Range) -> Range:
         """A range with the whole transactions that it touches. Raises LakeError."""
         return Range(self._transaction_begin(within.start), self._transaction_end(within.stop))
+
+    def transaction_at(self, position: Position) -> Position:
+        """Where the transaction begins that a position lies in; the position where none does. Raises LakeError."""
+        for cells in self.logged(Range(position, replace(position, offset=position.offset + 1))):
+            if (cells.column("stretch")[0].as_py(), cells.column("file")[0].as_py()) == (
+                position.stretch,
+                position.file,
+            ):
+                begins = [
+                    (piece.column("start")[0].as_py(), piece.column("transaction_start")[0].as_py())
+                    for piece in split(cells)
+                ]
+                return replace(position, offset=max(begin for start, begin in begins if start <= position.offset))
+        return position
 
     def logged(self, part: Range) -> Iterator[pa.RecordBatch]:
         """The slices whose bytes lie in a part of the log, where they were logged, as rows of bronze.

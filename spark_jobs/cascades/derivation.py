@@ -13,7 +13,7 @@ Put here: the rules, and the rows that they were met by. Not here: where rows an
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,9 +148,20 @@ class Derivation:
     """Goes through changes in the order of the log."""
 
     def __init__(
-        self, references: Iterable[Reference], ties: RowLookups, copies: Mapping[TableName, Copies] | None = None
+        self,
+        references: Iterable[Reference],
+        ties: RowLookups,
+        copies: Mapping[TableName, Copies] | None = None,
+        followed: Collection[TableName] = (),
     ) -> None:
-        """copies: the rows of the children that have no key, as they are; they are changed."""
+        """Starts without a change.
+
+        Args:
+            references: the keys that are there.
+            ties: how rows are found.
+            copies: the rows of the children that have no key, as they are; they are changed.
+            followed: tables that get such a key later, by which the rows of now are looked up then.
+        """
         self._lookups = ties
         self._copies = {} if copies is None else copies
         self._by_parent: dict[TableName, list[Reference]] = defaultdict(list)
@@ -164,6 +175,7 @@ class Derivation:
         self._referring: dict[tuple[Reference, Weights], dict[Key, None]] = defaultdict(dict)
         """By weights of a key's columns the rows that have them, or had."""
         self._fetched: set[tuple[Reference, Weights]] = set()
+        self._followed = {*followed, *self._by_child}
         self._sharing = {table for table, keys in self._by_child.items() if _share_columns(keys)}
         self._shared, self._causes = _SharedColumns(), 0
         for table, counted in self._copies.items():
@@ -266,8 +278,6 @@ class Derivation:
 
     def _note(self, table: TableName, before: Row | None, after: Row | None, known: Key | None = None) -> None:
         """Has the rows of a child as a change leaves them. known: the identity before, where it is known."""
-        # A row is found by the weights that it has now, and by no others.
-        references = self._by_child.get(table)
         if table in self._copies:
             for row, count in ((before, -1), (after, 1)):
                 if row is not None:
@@ -275,8 +285,10 @@ class Derivation:
                     self._copies[table].note(identity, row, count)
                     self._refer(table, identity, row)
             return
-        if references is None:
+        if table not in self._followed:
             return
+        # A row is found by the weights that it has now, and by no others.
+        references = self._by_child.get(table, ())
         rows = self._rows[table]
         if before is not None:
             identity = self._lookups.identity(table, before) if known is None else known

@@ -82,7 +82,7 @@ def _slice(
     index: SliceIndex, number: int, cells: dict[str, Any], tables: Collection[TableName], named: Named
 ) -> LoggedSlice:
     at, begin, is_moved = index.position(number), index.begin(number), index.is_moved(number)
-    committed_at = index.slices.column("committed_at")[number].as_py()
+    committed_at = index.slices.column("committed_at")[number]
     content = cells["context"], cells["payload"]
     pairs, rows = [], list[LoggedRow]()
     try:
@@ -93,9 +93,14 @@ def _slice(
             pairs.append((logged, definition))
             decoder = Decoder(definition, before="all", flags=True, prepared=True, gtids=True)
             for changes in decoder.decode(
-                begin.file, begin.offset, *content, transaction_start=cells["transaction_start"], gtid=cells["gtid"]
+                begin.file,
+                begin.offset,
+                *content,
+                transaction_start=cells["transaction_start"],
+                committed_us=committed_at.value,
+                gtid=cells["gtid"],
             ):
-                rows.extend(_rows(changes, definition, begin, (at, committed_at) if is_moved else None))
+                rows.extend(_rows(changes, definition, begin, (at, committed_at.as_py()) if is_moved else None))
     except (DecodeError, TableStopped) as error:
         boundary = at if is_moved else boundary_before(index, number, begin.offset)
         raise TableStopped(str(error), boundary) from error

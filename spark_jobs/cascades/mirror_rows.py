@@ -44,6 +44,10 @@ class MirrorRows:
     def __post_init__(self) -> None:
         self.is_empty = self.snapshot is None or all(file.num_rows == 0 for file in self.snapshot.files)
 
+    def has_columns(self, names: Collection[str]) -> bool:
+        """True if the mirror has columns of these names, in small letters."""
+        return self.snapshot is not None and {*names} <= {name.casefold() for name in self.snapshot.schema.names}
+
     def located(self, columns: KeyColumns, weights: Weights) -> Iterable[Row]:
         """The rows whose columns weigh so. Raises TableStopped, LakeError."""
         if weights not in self._found[columns.names]:

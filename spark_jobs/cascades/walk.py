@@ -40,9 +40,10 @@ from spark_jobs.cascades.key_columns import RAW, KeyColumns, row_of
 from spark_jobs.cascades.logged_rows import LoggedRow, LoggedSlice, logged_slices
 from spark_jobs.cascades.mirror_rows import MirrorRows
 from spark_jobs.cascades.parent_changes import Boundaries, Named, boundary_before
+from spark_jobs.ddl.effects import Rename, name_changes
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
 
 _UPDATE, _DELETE = 2, 3
@@ -69,6 +70,10 @@ class ChildTable:
     def has(self, at: Position) -> bool:
         """True if the mirror has what happened at a position."""
         return self.complete_to is not None and at < self.complete_to
+
+    def has_all_to(self, end: Position) -> bool:
+        """True if the mirror has everything before a position."""
+        return self.complete_to is not None and self.complete_to >= end
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +249,11 @@ class Walk:
         for child, key in keys:
             if key.parent != parent or self._rows[child].is_empty or not key.is_cascading:
                 continue
+            # Columns have other names before or after: of a key that is not there yet, or not any more.
             names = tuple(name.casefold() for name in key.columns)
+            parent_names = {name.casefold() for name in key.parent_columns}
+            if not (parent_names <= image.keys() and self._rows[child].has_columns(names)):
+                continue
             weights = self._key_columns(parent, key.parent_columns).weights(image)
             if weights is not None and weights not in wanted[child, names]:
                 wanted[child, names].add(weights)
@@ -259,7 +268,8 @@ class Walk:
             self._take_over()
             copies = self._copies.pop(name, Copies())
             has_met = any(self._met[name].values()) or any(count > 0 for count in copies.counts.values())
-            is_empty = self._rows[name].is_empty and not has_met
+            # A table that gets the name brings its rows, which are looked up under it once its mirror has them.
+            is_empty = self._rows[name].is_empty and not has_met and not _gives_name(statement, name)
             if not is_empty:
                 raise _Limit(statement.stop if statement.position >= self._log.within.start else self._log.within.start)
             self._met[name] = {}
@@ -367,7 +377,7 @@ class Walk:
         references = [
             Reference(gap.table, _in_small(gap.key)) for gap in self._log.keys if gap.key and gap.is_in(at, after)
         ]
-        self._derivation = Derivation(references, self._lookups(), self._copies)
+        self._derivation = Derivation(references, self._lookups(), self._copies, self._log.children)
 
     def _take_over(self) -> None:
         """Keeps what is known of rows when the keys become others."""
@@ -445,6 +455,14 @@ class Walk:
             if not self._log.children[change.table].has(position):
                 self._derivation.follow(change, cascades=False)
             self._next_stored = next(self._stored, None)
+
+
+def _gives_name(logged: LoggedStatement, name: TableName) -> bool:
+    """True if a statement gives a name to a table. Where it cannot be read, its tables stop at it."""
+    with suppress(DecodeError):
+        changes = name_changes(logged.statement, logged.database, logged.session)
+        return any(isinstance(change, Rename) and change.table == name for change in changes)
+    return False
 
 
 def _derived_slice(

@@ -140,6 +140,8 @@ def undo(tables: tuple[str, ...], path: Path, source: str | None, *, is_check: b
     Example: stratalog undo shop.orders shop.order_items -c pipeline.yaml --connection 4711 \\
                  --from 2026-11-21T08:00:00Z --to 2026-11-21T08:05:00Z --check
     """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.lake.layout import lake_of
+    from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
     from spark_jobs.row_history.undo import Undo
 
     # All of a table's changes are never meant; a range or a maker names those that are.
@@ -150,7 +152,8 @@ def undo(tables: tuple[str, ...], path: Path, source: str | None, *, is_check: b
     pipeline = load(path)
     names = [origin_of(pipeline, source, table) for table in dict.fromkeys(tables)]
     origin = names[0][1]
-    script = Undo.of(pipeline, origin, [name for name, _ in names], selection)
+    keys = unlogged_changes_of(pipeline, lake_of(pipeline), origin).changes
+    script = Undo.of(pipeline, origin, [name for name, _ in names], selection, keys)
     if not is_check:
         print_pieces(script.script())
         return

@@ -51,6 +51,7 @@ class TraceText:
         key = ", ".join(f"{name}={_short(value)}" for name, value in _texts(change.key).items())
         time = f"{change.committed_at:%Y-%m-%d %H:%M:%S.%f}Z"
         head = self._paint(change.op, _COLOURS[change.op])
+        head += " by a foreign key" if change.is_derived else ""
         yield f"{time}  {head}  {cell(str(change.definition.name))}{f'  {key}' if key else ''}\n"
         origin = [
             f"{f'{traced.stretch}/' if traced.stretch > 1 else ''}{change.file}:{change.offset}",

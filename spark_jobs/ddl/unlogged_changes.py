@@ -13,12 +13,23 @@ servers (server_facts.py), what a run does about it (spark_jobs/pipeline/unlogge
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import Session, TableName
 from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.columns import Word, words_of
-from spark_jobs.ddl.effects import AlterTable, CreateTable, DropSchema, DropTable, Rename, TableEffect, Unread, effects
+from spark_jobs.ddl.effects import (
+    AlterTable,
+    CreateTable,
+    DropSchema,
+    DropTable,
+    Rename,
+    TableEffect,
+    Unread,
+    effects,
+    name_changes,
+)
 from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys, dropped_keys
 from spark_jobs.ddl.operations import Change
 from spark_jobs.ddl.server_facts import ServerFacts
@@ -71,6 +82,25 @@ class UnloggedChanges:
         """True if a range of the log has a part of it."""
         begins_before = self.since is None or self.since < stop
         return begins_before and (self.until is None or self.until > start)
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A statement that gives a table another name. was: its name before."""
+
+    at: Position
+    was: TableName
+    table: TableName
+
+
+def renames(statements: Iterable[DdlStatement]) -> list[Renamed]:
+    """The names that statements give to tables, in order; without those of statements that cannot be read."""
+    found = list[Renamed]()
+    for ddl in sorted(statements, key=lambda statement: statement.at):
+        with suppress(DecodeError, IndexError, StopIteration):  # whoever follows the table's columns stops it
+            changes = name_changes(classify(ddl.text, ddl.database), ddl.database, _NO_MODE)
+            found += [Renamed(ddl.at, change.was, change.table) for change in changes if isinstance(change, Rename)]
+    return found
 
 
 @dataclass(slots=True)

@@ -18,13 +18,12 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze.derived_slices import CascadesCommit, DerivedSlice
 from spark_jobs.bronze.index import SliceIndex, read_index
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, scan_effective
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, scan_effective, scan_metadata
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.cascades.mirror_rows import MirrorRows
 from spark_jobs.cascades.parent_changes import first_cascade
 from spark_jobs.cascades.walk import ChildTable, Derived, JoinedLog, Walk
 from spark_jobs.config.model import Pipeline
-from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.effects import AlterTable, effects
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.delta.snapshot import snapshot_of
@@ -36,6 +35,7 @@ from spark_jobs.errors import DecodeError, LakeError, TableStopped
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.cascade_groups import LogPart, is_made_in, parts_between_renames, table_groups
 from spark_jobs.pipeline.cascade_refusals import destination_of_rows, is_applied, refusals
 from spark_jobs.pipeline.destinations import downstream_of
 from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, names_by_history
@@ -148,7 +148,7 @@ class CascadeStep:
         stored = CascadesCommit.of_head(head)
         positions = {name: Position.parse(text) for name, text in (stored.positions if stored else {}).items()}
         found = _Found(self.snapshot.end, dict(stored.underived if stored else {}), dict(positions), refused)
-        for group in _table_groups(applied):
+        for group in table_groups(applied, self.gaps.renames):
             self._derive(group, positions, found)
         # One commit for all of them; none where no parent changed.
         chosen_names = {str(name) for name in wanted if self._is_chosen(name)}
@@ -215,25 +215,43 @@ class CascadeStep:
         start, end = self._start(names, positions, children), self.snapshot.end
         if start >= end or not self._has_parents(group, Range(start, end)):
             return None
-        index, scan = self._scanned(start)
-        if not self._cascades(index, group, Range(start, end)):
+        index, scan = self._scanned(Range(start, end))
+        parts = parts_between_renames(scan, names, Range(start, end))
+        part = next((part for part in parts if self._cascades(index, group, part.within)), None)
+        if part is None:
             return Derived((), end) if any(str(name) in positions for name in names) else None
+        # Rows are looked up under the names that they have there.
+        keys = part.keys(group)
+        children = {gap.table: children[gap.table] for gap in keys}
+        if part.within.start > start and any(not child.has_all_to(part.within.start) for child in children.values()):
+            return Derived((), part.within.start)
+        return self._walked(keys, part, children, names, index)
+
+    def _walked(
+        self,
+        group: Sequence[UnloggedChanges],
+        part: LogPart,
+        children: Mapping[TableName, ChildTable],
+        names: Collection[TableName],
+        index: SliceIndex,
+    ) -> Derived:
+        """What is derived in a part of the log; as ``_derived``. names: those of the group in other parts too."""
+        start = part.within.start
         # The log from where the mirror ends that is furthest behind.
         since = min([start, *(child.complete_to or self.snapshot.oldest for child in children.values())])
-        begin, reason = self._behind_mirrors(index, group, start, children)
+        begin, reason = self._behind_mirrors(index, group, part.within, children)
         if since < self.snapshot.oldest:
             reason = f"its rows are needed since {since}, and bronze begins at {self.snapshot.oldest}"
         if reason:
             return Derived((), begin, reason)
-        if since < start:
-            index, scan = self._scanned(since)
-        incomplete = {name: reason for name in names if (reason := self._why_incomplete(name, scan))}
+        index, scan = self._scanned(Range(since, part.stop))
+        incomplete = {name: reason for name in children if (reason := self._why_incomplete(name, scan, part.stop))}
         if incomplete:
             joined_reason = f"foreign keys join it with {min(incomplete)}, whose rows the lake lacks"
             raise _Unknown(start, {name: incomplete.get(name, joined_reason) for name in names})
-        if any(map(self._is_unmerged, names)):
+        if any(map(self._is_unmerged, children)):
             raise _Unmerged
-        joined = JoinedLog(index, self.snapshot.table.path, Range(begin, end), since, children, group)
+        joined = JoinedLog(index, self.snapshot.table.path, Range(begin, part.stop), since, children, group)
         return Walk(self._with_definitions(joined, scan)).derive()
 
     def _is_unmerged(self, name: TableName) -> bool:
@@ -261,24 +279,25 @@ class CascadeStep:
         self,
         index: SliceIndex,
         group: Sequence[UnloggedChanges],
-        start: Position,
+        within: Range,
         children: Mapping[TableName, ChildTable],
     ) -> tuple[Position, str | None]:
         """From where on changes are derived where mirrors are ahead, and why they cannot be.
 
         A table that had another ``on_cascade`` meanwhile has what the log had, and is gone on with from there.
         """
+        start = within.start
         ahead = max([start, *(child.complete_to for child in children.values() if child.complete_to)])
-        ahead = min(ahead, self.snapshot.end)
+        ahead = min(ahead, within.stop)
         if ahead == start or not self._cascades(index, group, Range(start, ahead)):
             return start, None
-        if any(child.complete_to is None or child.complete_to < ahead for child in children.values()):
+        if not all(child.has_all_to(ahead) for child in children.values()):
             return start, f"tables that foreign keys join it with are compacted up to {ahead}, without what these do"
         return ahead, None
 
-    def _scanned(self, since: Position) -> tuple[SliceIndex, RangeScan]:
-        snapshot = self.snapshot
-        return scan_effective(snapshot.table, snapshot.version, Range(since, snapshot.end), snapshot.oldest, {since})
+    def _scanned(self, within: Range) -> tuple[SliceIndex, RangeScan]:
+        snapshot, bounds = self.snapshot, {within.start, within.stop}
+        return scan_effective(snapshot.table, snapshot.version, within, snapshot.oldest, bounds)
 
     def _cascades(self, index: SliceIndex, group: Sequence[UnloggedChanges], within: Range) -> bool:
         """True if a change of a parent may change child rows. index: from the range's start on."""
@@ -325,6 +344,8 @@ class CascadeStep:
         target = downstream_of(self.lake, self.source, name, into)
         head = target.head()
         commit = SilverCommit.of_head(silver_head)
+        if silver_head is None and entry and not entry.is_reset:
+            return ChildTable(name, None, MirrorRows(None), entry.checkpoint)  # it has no row up to there
         if head is None or head.position is None or silver_head is None:
             return ChildTable(name, commit.definition if commit else None, MirrorRows(None), None)
         # What silver does not have since is not about the table: it is complete as far as it was compacted.
@@ -338,8 +359,8 @@ class CascadeStep:
         rows = MirrorRows(snapshot_of(target.path, head.version), {**provenance, **CURRENT_VALUES[into.mode]})
         return ChildTable(name, commit.definition if commit else None, rows, position)
 
-    def _why_incomplete(self, name: TableName, scan: RangeScan) -> str | None:
-        """Why the lake does not have all rows of a child table; None where it has."""
+    def _why_incomplete(self, name: TableName, scan: RangeScan, until: Position) -> str | None:
+        """Why the lake does not have all rows of a child table; None where it has. scan: of the log up to ``until``."""
         table = self.lake.silver(self.source, name.schema, name.table)
         head = table.head()
         if head is not None:
@@ -350,12 +371,10 @@ class CascadeStep:
         entry = self._entry(name)
         if entry and entry.complete is False:
             return _INCOMPLETE
-        created = [
-            logged for logged in scan.about(name, self.snapshot.oldest) if logged.statement.effect is Effect.CREATES
-        ]
-        if name in scan.tables and not created:
-            return _INCOMPLETE
-        return None
+        if name not in scan.tables:
+            return None
+        statements = scan_metadata(read_index(self.snapshot.table, self.snapshot.version, kind="statement"))
+        return None if is_made_in(statements, name, until) else _INCOMPLETE
 
     def _with_definitions(self, joined: JoinedLog, scan: RangeScan) -> JoinedLog:
         """With what is known of the tables besides their rows."""
@@ -391,17 +410,3 @@ class CascadeStep:
             return bool(changes) and before is not None and before == after
 
         return is_same
-
-
-def _table_groups(keys: Sequence[UnloggedChanges]) -> list[list[UnloggedChanges]]:
-    """Foreign keys by the tables that they join."""
-    groups: list[tuple[set[TableName], list[UnloggedChanges]]] = []
-    for gap in keys:
-        assert gap.key
-        tables, joined = {gap.table, gap.key.parent}, [gap]
-        for group in [group for group in groups if group[0] & tables]:
-            tables |= group[0]
-            joined = [*group[1], *joined]
-            groups.remove(group)
-        groups.append((tables, joined))
-    return [joined for _, joined in groups]

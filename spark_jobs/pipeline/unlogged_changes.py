@@ -19,7 +19,7 @@ from spark_jobs.cascades.parent_changes import Named, ParentChange, first_cascad
 from spark_jobs.config.cascades import CascadeAction, CascadeActions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.unlogged_changes import DdlStatement, UnloggedChanges, unlogged_changes
+from spark_jobs.ddl.unlogged_changes import DdlStatement, Renamed, UnloggedChanges, renames, unlogged_changes
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position, Range
@@ -104,6 +104,7 @@ class SourceUnloggedChanges:
         actions: what is done about child tables.
         is_logged: the server logs now what foreign keys do.
         refused: child tables with ``on_cascade: apply`` of which nothing can be derived, and why.
+        renames: the names that statements of the log gave to tables, in order.
     """
 
     source: str
@@ -111,6 +112,7 @@ class SourceUnloggedChanges:
     actions: CascadeActions = field(default_factory=CascadeActions)
     is_logged: bool = False
     refused: Mapping[TableName, str] = field(default_factory=dict)
+    renames: tuple[Renamed, ...] = ()
 
     def of(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a table. Some servers store names in small letters and log statements as they were typed."""
@@ -119,7 +121,7 @@ class SourceUnloggedChanges:
         return [_in_small(gap) for gap in self.changes if str(gap.table).casefold() == str(name)] if is_small else exact
 
     def above(self, name: TableName) -> list[UnloggedChanges]:
-        """Those by foreign keys of a table, of its parents, and of theirs."""
+        """Those by foreign keys of a table, of its parents, and of theirs, under the names that they had too."""
         found: dict[TableName, list[UnloggedChanges]] = {}
         names = [name]
         while names:
@@ -127,7 +129,18 @@ class SourceUnloggedChanges:
             if child not in found:
                 found[child] = [gap for gap in self.of(child) if gap.key]
                 names += [gap.key.parent for gap in found[child] if gap.key]
+                names += self.earlier_names(child)
         return [gap for keys in found.values() for gap in keys]
+
+    def earlier_names(self, name: TableName) -> list[TableName]:
+        """The names of tables from which they got a name."""
+        found, names = list[TableName](), [name]
+        while names:
+            new = names.pop()
+            earlier = {renamed.was for renamed in self.renames if renamed.table == new} - {name, *found}
+            found += earlier
+            names += earlier
+        return found
 
     def stopping_keys(self, name: TableName) -> list[UnloggedChanges]:
         """Those of a child table that a change of its parent is to stop."""
@@ -218,6 +231,7 @@ def unlogged_changes_of(pipeline: Pipeline, lake: Lake, source: str) -> SourceUn
         tuple(gaps),
         cascade_actions(pipeline, lake, source),
         is_logged=facts is not None and facts.logs_cascades,
+        renames=tuple(renames(statements)),
     )
 
 
@@ -248,7 +262,7 @@ def _underived(lake: Lake, gaps: SourceUnloggedChanges) -> dict[TableName, str]:
     found: dict[TableName, str] = {}
     notes = commit.underived if commit else {}
     for name in {gap.table for gap in gaps.changes}:
-        note = notes.get(str(name))
+        note = next((notes[str(known)] for known in (name, *gaps.earlier_names(name)) if str(known) in notes), None)
         if note and gaps.actions.of(name.schema, name.table) == "apply_known":
             found[name] = (
                 f"not derived from {note['from']} to {note['to']}: {note['reason']}; once its rows are mended, "

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import Changes, TableDefinition, TableName
+from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW
 from spark_jobs.changes.formats.base import DELETE, UPDATE, ChangeLine, Format, SliceContext, gtids_of
 from spark_jobs.errors import ConfigError
 from spark_jobs.expressions.condition import Condition
@@ -47,6 +48,11 @@ class RowChange:
     before: ShownRow | None
     after: ShownRow | None
     changes: Changes
+
+    @property
+    def is_derived(self) -> bool:
+        """True if a foreign key made it, and the log does not have it."""
+        return self.row >= FIRST_DERIVED_ROW
 
     @property
     def key(self) -> ShownRow:

@@ -22,6 +22,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.derived_slices import DerivedChanges, stored_changes
 from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.bronze.seek import range_in
@@ -35,7 +36,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.gtid import MysqlGtids, NoGtids
-from spark_jobs.log.position import Position, Range
+from spark_jobs.log.position import Range
 from spark_jobs.row_history.column_view import ColumnView
 from spark_jobs.row_history.key_life import KeyEvent, KeyLives, Order, keys_met
 from spark_jobs.row_history.key_search import KeyIndexes, KeySearch
@@ -44,10 +45,11 @@ from spark_jobs.row_history.row_choice import ChosenLine, ChosenRows, KeyChanges
 from spark_jobs.row_history.table_life import TableLife, life_of
 from spark_jobs.schema.history import by_table
 from spark_jobs.silver.planning_context import filters_of
-from spark_jobs.text.counts import counted
 
 log = logging.getLogger(__name__)
 
+_BEHIND = 1 << 62
+"""After each offset in a file."""
 _KEPT = 128 << 20
 """Bytes of slices with changes of chosen rows that are kept in memory; of more they are read again."""
 
@@ -140,19 +142,6 @@ class TableTrace:
                 "%s: %s: %s changes rows of %s in statement format, which does not say which: %s",
                 source, logged.position, logged.statement.verb, self.name, logged.statement.short,
             )  # fmt: skip
-        count = self._derived_count()
-        if count:
-            log.warning(
-                "%s: foreign keys changed rows of %s in %s of this range, and the log does not have these changes: "
-                "they are not shown; stratalog at shows rows with them",
-                source, self.name, counted(count, "transaction"),
-            )  # fmt: skip
-
-    def _derived_count(self) -> int:
-        """Transactions by which foreign keys changed the table's rows, as far as that was derived."""
-        rows = derived_slices.read(self.snapshot.table.path, self.within).to_pylist()
-        positions = ((row, Position(row["file"], row["start"], row["stretch"])) for row in rows)
-        return sum(self.life.holds(TableName(row["schema"], row["table"]), at) for row, at in positions)
 
     def entries(self) -> Iterator[Traced]:
         """Changes and statements in the order in which they take effect. Raises DecodeError, ConfigError, LakeError."""
@@ -164,17 +153,43 @@ class TableTrace:
     def changes(self) -> Iterator[TracedChange]:
         """The chosen changes in the order in which they take effect. Raises as ``entries``."""
         lives, slices = self._lives() if self.choice.keys else (None, self._all_slices())
+        merged = heapq.merge(self._logged(lives, slices), self.derived(lives), key=lambda traced: traced.position)
+        yield from (traced for traced in merged if self.makers.hold(traced.change, traced.facts))
+        self.choice.require_asked(self.name)
+        self._warn_of_hidden()
+
+    def _logged(self, lives: KeyLives | None, slices: Iterator[LocatedSlice]) -> Iterator[TracedChange]:
         facts = FactsReader(self._slices)
         for log_slice, line in self._lines(ChosenRows(self.choice, self.view), slices):
             assert isinstance(line, ChosenLine)
             change, position = line.change, _order(log_slice, line)
+            if lives is None or lives.holds(position, change.old_key, change.new_key):
+                log_facts = facts.of(log_slice, change.offset, change.row)
+                yield TracedChange(position, log_slice.position.stretch, change, log_facts)
+
+    def derived(self, lives: KeyLives | None = None) -> Iterator[TracedChange]:
+        """The changes that foreign keys made, as far as they were derived; who made them is who changed the parent."""
+        facts, log_slice = FactsReader(self._slices), None
+        for part, line in self._derived_lines(ChosenRows(self.choice, self.view)):
+            assert isinstance(line, ChosenLine)
+            change, position = line.change, _order_of_derived(part, line)
             if lives and not lives.holds(position, change.old_key, change.new_key):
                 continue
-            log_facts = facts.of(log_slice, change.offset, change.row)
-            if self.makers.hold(change, log_facts):
-                yield TracedChange(position, log_slice.position.stretch, change, log_facts)
-        self.choice.require_asked(self.name)
-        self._warn_of_hidden()
+            at = replace(part.at, offset=change.offset)
+            if log_slice is None or not log_slice.holds(at):
+                cells = next(self._slices.logged(Range(at, replace(at, offset=at.offset + 1))))
+                log_slice = LocatedSlice(cells, at, part.transaction, None)
+            yield TracedChange(position, at.stretch, change, facts.of(log_slice, change.offset, 0))
+
+    def _derived_lines(self, form: Format) -> Iterator[tuple[DerivedChanges, ChangeLine]]:
+        """Lines of a format for the table's changes by foreign keys, in order, each with its slice."""
+        path, complete = self.snapshot.table.path, self.indexes.definitions.complete
+        encoder = JsonChanges(self.snapshot.source, lambda _: True, complete, output=Output(form))
+        # Of whole transactions, as the log's changes are.
+        begin, outer = self._slices.transaction_at(self.within.start), self._slices.outer(self.within)
+        for part in stored_changes(path, derived_slices.read(path, Range(begin, outer.stop))):
+            if begin <= part.transaction < self.within.stop and self.life.holds(part.definition.name, part.at):
+                yield from ((part, line) for line in encoder.derived_lines([part]))
 
     def _warn_of_hidden(self) -> None:
         if self.choice.undecided:
@@ -205,6 +220,11 @@ class TableTrace:
                 memory.add(log_slice)
                 if line.changes_keys:
                     events.append(KeyEvent(_order(log_slice, line), line.old, line.new))
+            for part, line in self._derived_lines(KeyChanges(self.choice, self.view)):
+                assert isinstance(line, KeyLine)
+                if line.changes_keys:
+                    events.append(KeyEvent(_order_of_derived(part, line), line.old, line.new))
+            events.sort(key=lambda event: event.order)
             keys = keys_met(self.choice.seeds, events) - self.choice.seeds
             if keys <= self.choice.followed:
                 lives = KeyLives.of(self.choice.seeds, events, emptied)
@@ -265,7 +285,14 @@ class _KeptSlices:
 
 
 def _order(log_slice: LocatedSlice, line: ChangeLine) -> Order:
-    return (*log_slice.position.order, line.offset, line.row)
+    # Rows of an XA transaction have their effect where it is committed.
+    effect = log_slice.position if log_slice.committed else replace(log_slice.position, offset=line.offset)
+    return (*effect.order, line.offset, line.row)
+
+
+def _order_of_derived(part: DerivedChanges, line: ChangeLine) -> Order:
+    """Behind all rows of the event, or XA transaction, that made the change."""
+    return (*replace(part.at, offset=line.offset).order, _BEHIND, line.row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class TraceView:
             "connection": text_of(facts.connection),
             "statement": text_of(self.statement(facts.statement)),
             "xa": text_of(facts.xa),
+            **({"derived": "true"} if change.is_derived else {}),
         }
 
     def _of_statement(self, traced: TracedStatement) -> dict[str, str]:

@@ -8,8 +8,9 @@ Nothing is executed here. All chosen changes are in memory: the last one is the 
 
 import heapq
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from spark_jobs.binlog import TableDefinition, TableName
@@ -18,16 +19,23 @@ from spark_jobs.bronze.derived_slices import stored_changes
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.effects import AlterTable, DropSchema, DropTable, Rename, TruncateTable, UnknownChange, effects
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.errors import ConfigError, DecodeError, Unsupported
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.log.position import Range, file_number
+from spark_jobs.log.position import Range
 from spark_jobs.row_history.table_life import life_of
 from spark_jobs.row_history.trace import Selection, TableTrace, TracedChange
+from spark_jobs.row_history.undo_children import (
+    ChildRules,
+    Event,
+    event_of,
+    require_parents,
+    require_whole_events,
+)
 from spark_jobs.row_history.undo_steps import SESSION, UndoStep, steps_of
 from spark_jobs.schema.history import by_table
 from spark_jobs.schema.tracker import as_of
 from spark_jobs.silver.planning_context import filters_of
-from spark_jobs.text.counts import counted
 from spark_jobs.text.disclosure import cell, text_lines
 from spark_jobs.text.sql import standard_literal
 
@@ -45,33 +53,32 @@ class Undo:
     steps: tuple[UndoStep, ...]
 
     @classmethod
-    def of(cls, pipeline: Pipeline, source: str, names: Sequence[TableName], selection: Selection) -> "Undo":
-        """Raises LakeError, SourceError, DecodeError, ConfigError, and Unsupported for what cannot be taken back."""
+    def of(
+        cls,
+        pipeline: Pipeline,
+        source: str,
+        names: Sequence[TableName],
+        selection: Selection,
+        keys: Sequence[UnloggedChanges],
+    ) -> "Undo":
+        """keys: the foreign keys of the source's log that cascade.
+
+        Raises LakeError, SourceError, DecodeError, ConfigError, and Unsupported for what cannot be taken back.
+        """
         for name in names:
             _require_raw(pipeline, source, name, selection)
         tables = [_Table.of(pipeline, source, name, selection) for name in names]
-        steps = heapq.merge(*(table.steps() for table in tables), key=lambda step: step.traced.position)
-        undo = cls(source, tuple(reversed(list(steps))))
-        if tables:
-            undo._warn_of_children(tables[0].trace)
-        return undo
-
-    def _warn_of_children(self, trace: TableTrace) -> None:
-        """Names the tables whose rows foreign keys changed by what is taken back. trace: of one of the tables."""
-        events = {
-            (step.traced.stretch, file_number(step.traced.change.file), step.traced.change.offset)
-            for step in self.steps
-        }
-        bronze = trace.snapshot.table.path
-        for part in stored_changes(bronze, derived_slices.read(bronze, trace.within)):
-            at, name = part.at, part.definition.name
-            offsets = part.batch().column("offset").to_pylist()
-            count = sum((at.stretch, at.number, offset) in events for offset in offsets)
-            if count:
-                log.warning(
-                    "%s: what foreign keys did to %s of %s by these changes is not taken back; stratalog at shows "
-                    "them as they were before", at, counted(count, "row"), name,
-                )  # fmt: skip
+        changes = {table.name: list(table.trace.changes()) for table in tables}
+        restored = _Children(pipeline, source, selection, ChildRules(keys)).steps(tables, changes) if tables else {}
+        steps = [step for table in tables for step in table.steps(_without_derived(changes[table.name]))]
+        # The last event first, its rows, and behind them what foreign keys did by it.
+        events = defaultdict[Event, list[UndoStep]](list)
+        for step in sorted(steps, key=lambda step: step.traced.position, reverse=True):
+            events[event_of(step.traced)].append(step)
+        return cls(
+            source,
+            tuple(step for event, event_steps in events.items() for step in (*event_steps, *restored.get(event, ()))),
+        )
 
     def transactions(self) -> Iterator[list[UndoStep]]:
         """The steps by the transaction of the source that made the changes."""
@@ -110,6 +117,76 @@ def _comments(steps: Sequence[UndoStep]) -> Iterator[str]:
             yield from (f"-- {line}\n" for line in text_lines(text))
 
 
+def _without_derived(changes: Iterable[TracedChange]) -> list[TracedChange]:
+    return [traced for traced in changes if not traced.change.is_derived]
+
+
+@dataclass(frozen=True, slots=True)
+class _Children:
+    """The children of the tables whose changes are taken back."""
+
+    pipeline: Pipeline
+    source: str
+    selection: Selection
+    rules: ChildRules
+
+    def steps(
+        self, tables: Sequence["_Table"], changes: Mapping[TableName, Sequence[TracedChange]]
+    ) -> dict[Event, list[UndoStep]]:
+        """By event the steps that restore what foreign keys did by it. Raises Unsupported.
+
+        changes: the chosen ones of each table, those by foreign keys among them.
+        """
+        logged = [traced for listed in changes.values() for traced in _without_derived(listed)]
+        events = {event_of(traced) for traced in logged}
+        self.rules.require_known(lake_of(self.pipeline), self.source, logged)
+        chosen = (traced for listed in changes.values() for traced in listed if traced.change.is_derived)
+        require_parents(chosen, events, self.rules)
+        # Children that nobody named come back too.
+        trace = tables[0].trace
+        children = {
+            name: self._table_with_all_changes(name)
+            for name in sorted(_children_of(trace.snapshot.table.path, trace.within, events))
+        }
+        for name in children:
+            _require_raw(self.pipeline, self.source, name, self.selection)
+        derived = [traced for table in children.values() for traced in table.trace.derived()]
+        derived = sorted(
+            (traced for traced in derived if event_of(traced) in events), key=lambda traced: traced.position
+        )
+        if derived and (self.selection.keys or self.selection.condition):
+            all_changes = (
+                traced
+                for table in tables
+                for traced in _without_derived(self._table_with_all_changes(table.name).trace.changes())
+            )
+            require_whole_events(logged, all_changes, {event_of(traced) for traced in derived})
+        restored = self.rules.restored(logged, derived)
+        by_table = defaultdict[TableName, list[TracedChange]](list)
+        for traced in (traced for listed in restored.values() for traced in listed):
+            by_table[traced.change.definition.name].append(traced)
+        steps = {step.traced.position: step for name, table in children.items() for step in table.steps(by_table[name])}
+        return {
+            event: [steps[traced.position] for traced in listed if traced.position in steps]
+            for event, listed in restored.items()
+        }
+
+    def _table_with_all_changes(self, name: TableName) -> "_Table":
+        """A table with all of its changes in the range."""
+        everything_chosen = replace(self.selection, keys=(), condition=None, gtids=(), connections=(), pattern=None)
+        return _Table.of(self.pipeline, self.source, name, everything_chosen)
+
+
+def _children_of(bronze: str, within: Range, events: Collection[Event]) -> set[TableName]:
+    """The tables whose rows foreign keys changed by some events."""
+    found = set[TableName]()
+    for part in stored_changes(bronze, derived_slices.read(bronze, within)):
+        offsets = part.batch().column("offset").to_pylist()
+        if any((part.at.stretch, part.at.number, offset) in events for offset in offsets):
+            found.add(part.definition.name)
+    return found
+
+
 def _require_raw(pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> None:
     """Raises ConfigError where a script would have values that rules hide, and nobody asked for them."""
     rules = filters_of(pipeline.filters, source, name)
@@ -136,9 +213,8 @@ class _Table:
         version = next(iter(as_of(versions, trace.snapshot.end).values()), None)
         return cls(name, trace, trace.snapshot, version.definition if version else None)
 
-    def steps(self) -> Iterator[UndoStep]:
-        """The steps of the table's changes, in the log's order."""
-        changes = list(self.trace.changes())
+    def steps(self, changes: Sequence[TracedChange]) -> Iterator[UndoStep]:
+        """The steps of changes of the table, in the log's order."""
         if not changes:
             return
         self._require_same_columns(changes)

@@ -26,7 +26,7 @@ from spark_jobs.text.sql import identifier
 
 SESSION = (
     "SET NAMES utf8mb4",
-    f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00'",
+    f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', foreign_key_checks = 1",
 )
 _RAW_TYPE = pa.map_(pa.string(), pa.string())
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")

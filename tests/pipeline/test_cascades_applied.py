@@ -135,6 +135,40 @@ def test_statements_about_children_count_where_they_are(family: Shop) -> None:
     assert family.merged(pipeline, "g") == [(7, None)]
 
 
+@pytest.mark.parametrize("key", [" PRIMARY KEY", ""], ids=["keyed", "without a key"])
+@pytest.mark.parametrize("is_merged", [False, True], ids=["in the log", "in the mirror"])
+def test_rows_from_before_their_key_in_the_same_run(shop: Shop, tasks_here: None, key: str, *, is_merged: bool) -> None:
+    names = ("p", "c", "g")
+    shop.execute(
+        "CREATE TABLE p (id INT PRIMARY KEY)",
+        *(f"CREATE TABLE {name} (id INT{key}, up INT, INDEX (id), INDEX (up))" for name in ("c", "g")),
+        "INSERT INTO p VALUES (1), (2), (3)",
+        "INSERT INTO c VALUES (1, 1), (2, 2), (3, 3), (4, 1)",
+        "INSERT INTO g VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 1)",
+    )
+    pipeline = shop.pipeline(on_cascade="apply")
+    if is_merged:
+        run(shop, pipeline, names)
+    shop.execute(
+        # Rows leave and get parents, go, and come, before their keys are there.
+        "UPDATE c SET up = 2 WHERE id = 4",
+        "UPDATE c SET up = 1 WHERE id = 3",
+        "INSERT INTO c VALUES (5, 1)",
+        "DELETE FROM c WHERE id = 1",
+        "DELETE FROM g WHERE id = 1",
+        "UPDATE g SET up = 5 WHERE id = 5",
+        "ALTER TABLE c ADD FOREIGN KEY (up) REFERENCES p (id) ON DELETE CASCADE",
+        "UPDATE g SET up = 5 WHERE id = 4",
+        "ALTER TABLE g ADD FOREIGN KEY (up) REFERENCES c (id) ON DELETE SET NULL",
+        "DELETE FROM p WHERE id = 1",
+    )
+    run(shop, pipeline, names)
+    assert shop.merged(pipeline, "c") == [(2, 2), (4, 2)]
+    assert shop.merged(pipeline, "g") == [(2, 2), (3, None), (4, None), (5, None)]
+    times = {name: lake_of(pipeline).downstream(shop.database.name, name).rows() for name in ("p", "g")}
+    assert all(row["_committed_at"].year > 2000 for rows in times.values() for row in rows)
+
+
 def test_runs_that_end_early_replays_and_rebuilds_come_to_the_same_rows(family: Shop) -> None:
     fill(family)
     pipeline = family.pipeline(on_cascade="apply")

@@ -9,8 +9,10 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
+from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.row_history.trace import Selection
 from spark_jobs.row_history.undo import Undo
 from spark_jobs.row_history.undo_check import GuardCheck
@@ -26,6 +28,11 @@ from tests.pipeline.test_row_history import beginning_of, pipeline_of
 pytestmark = [pytest.mark.mysql, pytest.mark.slow]
 
 
+def keys_of(pipeline: Pipeline) -> Sequence[UnloggedChanges]:
+    """The foreign keys of the log that cascade."""
+    return unlogged_changes_of(pipeline, lake_of(pipeline), "shop").changes
+
+
 def end_of(database: Database) -> str:
     """Position where the log ends now, in a new file."""
     return beginning_of(database)
@@ -33,7 +40,9 @@ def end_of(database: Database) -> str:
 
 def undo_of(pipeline: Pipeline, database: Database, tables: Sequence[str], **choice: Any) -> Undo:
     land(lake_of(pipeline).bronze("shop"), Files("shop", database.server.data))
-    return Undo.of(pipeline, "shop", [TableName(database.name, table) for table in tables], Selection(**choice))
+    return Undo.of(
+        pipeline, "shop", [TableName(database.name, table) for table in tables], Selection(**choice), keys_of(pipeline)
+    )
 
 
 def executed(database: Database, undo: Undo) -> list[str]:
@@ -298,7 +307,9 @@ def test_generated_columns_are_left_out(shop: Shop) -> None:
     shop.execute("UPDATE t SET a = 5", "DELETE FROM t WHERE id = 2", "INSERT INTO t (id, a) VALUES (3, 3)")
     shop.execute("ALTER TABLE t ADD b INT DEFAULT 7")
     shop.run(pipeline)
-    undo = Undo.of(pipeline, "shop", [TableName(shop.database.name, "t")], Selection(start=str(middle)))
+    undo = Undo.of(
+        pipeline, "shop", [TableName(shop.database.name, "t")], Selection(start=str(middle)), keys_of(pipeline)
+    )
     assert predicted(shop.database, undo) == []
     assert executed(shop.database, undo) == []
     assert [row[:4] for row in shop.truth("t")] == before

@@ -67,6 +67,8 @@ class LoggedRows:
         rows: dict[File, set[tuple[int, int]]] = {}
         for traced in trace.changes():
             change = traced.change
+            if change.is_derived:
+                continue  # it is in no event, and derived_rows.py has it
             rows.setdefault((traced.stretch, change.file), set()).add((change.offset, change.row))
             changes.append(KeyChange(_effect_of(traced), change.old_key, change.new_key))
         table = lake_of(pipeline).cascades(source)

@@ -94,6 +94,33 @@ def test_what_is_stored_already_is_not_derived_again(tmp_path: Path) -> None:
     assert derive(tmp_path, changes, within=behind).slices == ()
 
 
+@pytest.mark.parametrize("child_key", [("id",), ()])
+def test_rows_from_before_their_key_are_those_that_it_changes(tmp_path: Path, child_key: Sequence[str]) -> None:
+    before: list[Change] = [*CHILDREN, Update("shop.c", (8, 1), (8, 2)), Insert("shop.c", (9, 1)), Commit()]
+    before += [Delete("shop.c", (9, 1)), Commit()]
+    added = Query("shop", "ALTER TABLE c ADD FOREIGN KEY (pid) REFERENCES p (id) ON DELETE CASCADE")
+    joined = tables(child_key=child_key)
+    position = Position(FILE, len(SegmentSpec(joined, before).to_bytes()))
+    derived = derive(
+        tmp_path,
+        [*before, added, Delete("shop.p", (1, 0)), Commit()],
+        joined,
+        keys=[UnloggedChanges(C, KEY, since=position)],
+        same_columns=lambda _logged, _name: True,
+    )
+    assert [after for _, _, after in texts(derived)] == [{"id": 7, "pid": 1}]
+
+
+def test_changes_of_a_transaction_of_several_slices_have_its_commit_time(tmp_path: Path) -> None:
+    changes: list[Change] = [*CHILDREN, Insert("shop.p", (2, 0)), Insert("shop.p", (3, 0)), Delete("shop.p", (1, 0))]
+    index = log(tmp_path, [*changes, Commit()], target=1, tables=tables())
+    child, key = ChildTable(C, None, MirrorRows(None), None), UnloggedChanges(C, KEY)
+    (part,) = Walk(JoinedLog(index, "lake/bronze/shop", ALL, ALL.start, {C: child}, [key])).derive().slices
+    number = next(number for number in range(len(index)) if index.position(number) == part.at)
+    assert index.slices.column("transaction_start")[number].as_py() < part.at.offset, "it begins inside a transaction"
+    assert set(part.changes.committed_at) == {index.slices.column("committed_at")[number]}
+
+
 def test_equal_rows_of_a_child_without_a_key_are_counted(tmp_path: Path) -> None:
     copy: Change = Insert("shop.c", (7, 1))
     changes: list[Change] = [*CHILDREN, copy, copy, Commit(), Delete("shop.c", (7, 1)), Delete("shop.p", (1, 0))]

@@ -15,7 +15,7 @@ OTHER = TableName("shop", "other")
 
 
 def undo(shop: Shop, *names: TableName, **choice: Any) -> Undo:
-    return Undo.of(shop.pipeline, SOURCE, names or (ORDERS,), Selection(**choice))
+    return Undo.of(shop.pipeline, SOURCE, names or (ORDERS,), Selection(**choice), ())
 
 
 def lines(shop: Shop, *names: TableName, **choice: Any) -> list[str]:

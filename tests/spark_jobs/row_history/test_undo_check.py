@@ -78,7 +78,7 @@ def test_conflicts_are_the_steps_that_do_nothing(tmp_path: Path, seed: int) -> N
         changes.append(Commit())
     shop = Shop(tmp_path)
     shop.log([change for change in changes if not isinstance(change, Commit)] + [Commit()])
-    steps = Undo.of(shop.pipeline, SOURCE, [ORDERS], Selection()).steps
+    steps = Undo.of(shop.pipeline, SOURCE, [ORDERS], Selection(), ()).steps
     # What others did since: some rows are gone, some changed, some keys taken.
     for key in range(5):
         if dice.random() < 0.3:

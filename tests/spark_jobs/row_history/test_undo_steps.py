@@ -12,7 +12,7 @@ from tests.segment_types import INT, VARCHAR
 
 
 def sql(shop: Shop, **choice: Any) -> list[str]:
-    return [step.sql() for step in Undo.of(shop.pipeline, SOURCE, [ORDERS], Selection(**choice)).steps]
+    return [step.sql() for step in Undo.of(shop.pipeline, SOURCE, [ORDERS], Selection(**choice), ()).steps]
 
 
 def test_a_key_that_moves_back_needs_its_place_free(tmp_path: Path) -> None:
