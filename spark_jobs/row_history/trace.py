@@ -214,6 +214,7 @@ class TableTrace:
         emptied = [(*position.order, 0, 0) for position in self.life.emptied]
         search = KeySearch(self.indexes, tuple(self.life.names), self.within, self.choice, self.view)
         while True:
+            # The changes of keys that the log has, and those that foreign keys made.
             events, memory = list[KeyEvent](), _KeptSlices()
             for log_slice, line in self._lines(KeyChanges(self.choice, self.view), self._all_slices(search)):
                 assert isinstance(line, KeyLine)

@@ -73,6 +73,7 @@ class ChildRules:
         name, keys = changes[0].change.definition.name, self.in_force(changes[0])
         if len(changes) == 1 or not any(_may_cascade(traced, gap) for traced in changes for gap in keys):
             return
+        # All tables that the event may have changed, the table itself among them where keys lead back to it.
         found, names = set[TableName](), [name]
         while names:
             parent = names.pop()
@@ -131,6 +132,7 @@ class ChildRules:
         """Warns of children whose changes are not derived. Raises Unsupported where they will be by the next run."""
         commit = CascadesCommit.of_head(lake.cascades(source).head())
         surveyed = publication.surveyed_to(lake, source)
+        # Each change is derived, was noted as one that is not, or is the next run's.
         lacking = set[TableName]()
         for traced in changes:
             at = Position(traced.change.file, traced.position[2], traced.stretch)
