@@ -17,7 +17,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.cascade_step import CascadeStep
-from spark_jobs.pipeline.run import compact_source, extract_source
+from spark_jobs.pipeline.run import compact_source, extract_source, run_source
 from spark_jobs.pipeline.unlogged_changes import cascades, unlogged_changes_of
 from tests.cascade_campaign import KINDS, LARGE, Case, KindsRunning, play, run
 from tests.cascading import FEW
@@ -108,6 +108,19 @@ def test_events_of_sessions_that_check_no_foreign_keys_derive_nothing(family: Sh
     family.execute("DELETE FROM p WHERE id = 3")
     run(family, pipeline, FAMILY)
     assert [row[0] for row in family.merged(pipeline, "c")] == [1, 2, 4, 5]
+
+
+def test_a_mirror_that_is_ahead_without_changes_by_foreign_keys_stops_its_group(family: Shop) -> None:
+    fill(family)
+    family.execute("DELETE FROM p WHERE id = 4")
+    run(family, family.pipeline(on_cascade="apply"), FAMILY)
+    family.execute("DELETE FROM p WHERE id = 1", "UPDATE c SET v = 1 WHERE id = 2")
+    # A run that derives nothing, and does not know the children of the children.
+    tables = [f"{family.database.name}.{table}" for table in ("p", "c")]
+    run_source(family.spark, family.pipeline(on_cascade="warn", tables=tables), SOURCE)
+    stopped = run_source(family.spark, family.pipeline(on_cascade="apply"), SOURCE)[1].stopped
+    reason = "tables that foreign keys join it with are compacted up to"
+    assert {name.table: reason in text for name, text in stopped.items()} == {"c": True, "g": True}
 
 
 def test_statements_about_children_count_where_they_are(family: Shop) -> None:
