@@ -78,3 +78,13 @@ def test_a_target_without_a_place_leaves_the_rest_as_it_was_and_a_silver_that_st
     assert [target.reason for target in after.targets] == [None, None]
     nowhere = replace(merge_summary([], {}, HERE, THERE), stopped={ORDERS: "an ALTER"})
     assert nowhere.after(before) == replace(before, state="stopped", reason="an ALTER")
+
+
+def test_what_another_run_has_beyond_this_one_is_not_published() -> None:
+    before = entry(position=str(BEGIN), silver_version=2)
+    summary = merge_summary([HERE], {}, HERE)
+    assert summary.after(before).silver_version == 2
+    results = {name: replace(result, downstream=result.silver) for name, result in summary.results.items()}
+    after = replace(summary, results=results).after(before)
+    assert (after.silver_version, after.merged, after.downstream_version) == (2, None, None)
+    assert replace(summary, results=results).after(entry(position=str(END))).downstream_version == 5
