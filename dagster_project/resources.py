@@ -45,7 +45,7 @@ class GivenSparkSessions:
         return spark_session(self._settings)
 
 
-class HandedOn(dg.IOManager):
+class InMemoryIOManager(dg.IOManager):
     """Carries a step's outcome to the next one through memory.
 
     A run that begins in the middle, as one that is executed again from its failure, has none: None then, and the
@@ -63,5 +63,5 @@ class HandedOn(dg.IOManager):
         return self._values.get((context.step_context.run_id, output.step_key, output.name)) if output else None
 
 
-HANDED_ON_IO = HandedOn()
+HANDED_ON_IO = InMemoryIOManager()
 """One for all pipelines of a process, so that definitions of several can be merged."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent
 from spark_jobs.config.filters import Action, EventFilter, Filters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.ddl.classify import classify
@@ -68,7 +68,7 @@ def steps(
 ) -> list[TimelineStep]:
     """The course of shop.t from 10 to 1000; every statement is 10 bytes long."""
     occurrence = (
-        TableOccurrence(at(maps[0][0]), at(last), tuple((at(offset), definition) for offset, definition in maps))
+        TableExtent(at(maps[0][0]), at(last), tuple((at(offset), definition) for offset, definition in maps))
         if maps
         else None
     )

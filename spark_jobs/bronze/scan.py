@@ -59,7 +59,7 @@ class LoggedStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class TableOccurrence:
+class TableExtent:
     """A table of the range: where its first and last slices begin, the definitions of its rows, its slices' bytes."""
 
     first: Position
@@ -76,7 +76,7 @@ class RangeScan:
     between where their rows were logged and the range.
     """
 
-    tables: dict[TableName, TableOccurrence]
+    tables: dict[TableName, TableExtent]
     statements: tuple[LoggedStatement, ...]
     has_xa: bool = False
     xa: Xa = NO_XA
@@ -169,7 +169,7 @@ def scan_metadata(slices: SliceIndex) -> RangeScan:
                 statements.append(logged_statement)
 
     tables = {
-        name: TableOccurrence(first, last, tuple(definitions.get(name, ())), size)
+        name: TableExtent(first, last, tuple(definitions.get(name, ())), size)
         for name, (first, last, size) in slices.extent_by_table().items()
     }
     has_xa = bool(slices.flags("is_xa").any())
@@ -230,7 +230,7 @@ def _with_derived(range_scan: RangeScan, index: SliceIndex) -> RangeScan:
         last = max([positions[-1], *([logged.last] if logged else [])])
         size = logged.size if logged else 0
         ordered_definitions = tuple(sorted(definitions, key=lambda pair: pair[0].order))
-        tables[name] = TableOccurrence(first, last, ordered_definitions, size)
+        tables[name] = TableExtent(first, last, ordered_definitions, size)
     return replace(range_scan, tables=tables)
 
 
@@ -275,7 +275,7 @@ def _with_xa(range_scan: RangeScan, xa: Xa) -> RangeScan:
     """A survey with the rows and statements of XA transactions, where they are committed."""
     tables = dict(range_scan.tables)
     for name, (first, last, added) in xa.commits().items():
-        occurrence = tables.get(name, TableOccurrence(first, last, ()))
+        occurrence = tables.get(name, TableExtent(first, last, ()))
         size = occurrence.size + added
         tables[name] = replace(
             occurrence, first=min(occurrence.first, first), last=max(occurrence.last, last), size=size

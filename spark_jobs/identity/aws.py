@@ -78,7 +78,7 @@ def identity_of(environment: Mapping[str, str], region: str, seconds: float) -> 
     # The order is that of the SDKs, so that Spark, which searches by itself, finds the same.
     search = _Search(environment, region, seconds)
     if environment.get("AWS_ACCESS_KEY_ID") and environment.get("AWS_SECRET_ACCESS_KEY"):
-        return _of_variables(environment)
+        return _identity_of_variables(environment)
     if environment.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return _by_web_identity(
             search,
@@ -90,14 +90,14 @@ def identity_of(environment: Mapping[str, str], region: str, seconds: float) -> 
     settings = profile(environment, name)
     if settings is None and name != "default":
         raise CredentialsError(f"no file of AWS has the profile {name}")
-    if settings is not None and (identity := _of_profile(search, name, settings, ())):
+    if settings is not None and (identity := _identity_of_profile(search, name, settings, ())):
         return identity
     if any(environment.get(variable) for variable in _CONTAINER_VARIABLES):
-        return _of_container(search)
-    return _of_instance(search)
+        return _identity_of_container(search)
+    return _identity_of_instance(search)
 
 
-def _of_variables(environment: Mapping[str, str]) -> AwsIdentity:
+def _identity_of_variables(environment: Mapping[str, str]) -> AwsIdentity:
     keys = AwsKeys(
         environment["AWS_ACCESS_KEY_ID"],
         environment["AWS_SECRET_ACCESS_KEY"],
@@ -106,7 +106,7 @@ def _of_variables(environment: Mapping[str, str]) -> AwsIdentity:
     return AwsIdentity(keys, "AWS_ACCESS_KEY_ID")
 
 
-def _of_profile(
+def _identity_of_profile(
     search: _Search, name: str, settings: Mapping[str, str], leading: tuple[str, ...]
 ) -> AwsIdentity | None:
     """Keys of a profile; None of the default one where it has none.
@@ -116,12 +116,12 @@ def _of_profile(
     origin = f"the profile {name}"
     # As SDKs do: a role before keys, except where the profile is its own source.
     if settings.get("role_arn") and name not in leading:
-        return _of_role(search, name, settings, leading)
+        return _identity_of_role(search, name, settings, leading)
     if settings.get("aws_access_key_id") and settings.get("aws_secret_access_key"):
         session = settings.get("aws_session_token", "")
         return AwsIdentity(AwsKeys(settings["aws_access_key_id"], settings["aws_secret_access_key"], session), origin)
     if settings.get("credential_process"):
-        return _of_process(origin, settings["credential_process"], search.seconds)
+        return _identity_of_process(origin, settings["credential_process"], search.seconds)
     if unread := next((key for key in _UNREAD if settings.get(key)), None):
         raise CredentialsError(
             f"{origin} has {unread}, which is not read; give it credential_process = aws configure "
@@ -132,7 +132,7 @@ def _of_profile(
     return None
 
 
-def _of_role(search: _Search, name: str, settings: Mapping[str, str], leading: tuple[str, ...]) -> AwsIdentity:
+def _identity_of_role(search: _Search, name: str, settings: Mapping[str, str], leading: tuple[str, ...]) -> AwsIdentity:
     """Keys of the role of a profile, by the identity that the profile names."""
     origin, role = f"the role of the profile {name}", settings["role_arn"]
     session = settings.get("role_session_name") or _SESSION
@@ -167,13 +167,13 @@ def _source_of(search: _Search, name: str, settings: Mapping[str, str], leading:
         found = profile(search.environment, source)
         if found is None or (source in leading and source != name) or len(leading) > _DEEPEST:
             raise CredentialsError(f"the profile {name} has a source_profile, {source}, that leads to no keys")
-        identity = _of_profile(search, source, found, leading)
+        identity = _identity_of_profile(search, source, found, leading)
         assert identity  # of a profile that another one leads to
         return identity
     kinds: Mapping[str, Callable[[], AwsIdentity]] = {
-        "Environment": lambda: _of_variables(search.environment),
-        "Ec2InstanceMetadata": lambda: _of_instance(search),
-        "EcsContainer": lambda: _of_container(search),
+        "Environment": lambda: _identity_of_variables(search.environment),
+        "Ec2InstanceMetadata": lambda: _identity_of_instance(search),
+        "EcsContainer": lambda: _identity_of_container(search),
     }
     kind = kinds.get(settings.get("credential_source", ""))
     if kind is None:
@@ -187,7 +187,7 @@ def _source_of(search: _Search, name: str, settings: Mapping[str, str], leading:
         raise CredentialsError(f"the profile {name} has a credential_source, and {missing} is not set") from None
 
 
-def _of_process(origin: str, command: str, seconds: float) -> AwsIdentity:
+def _identity_of_process(origin: str, command: str, seconds: float) -> AwsIdentity:
     """Keys that a program prints; it is run without a shell, and nothing of its output is shown."""
     label = f"the credential_process of {origin}"
 
@@ -233,7 +233,7 @@ def _by_web_identity(
     return _lent(origin, ("sts", url, role, path), request)
 
 
-def _of_container(search: _Search) -> AwsIdentity:
+def _identity_of_container(search: _Search) -> AwsIdentity:
     """Keys of a task's role (ECS), or a pod's (EKS Pod Identity)."""
     label, environment = "AWS's container credentials", search.environment
     relative, url = (environment.get(variable, "") for variable in _CONTAINER_VARIABLES)
@@ -256,7 +256,7 @@ def _of_container(search: _Search) -> AwsIdentity:
     return _lent(_CONTAINER_VARIABLES[0 if relative else 1], ("container", url), request)
 
 
-def _of_instance(search: _Search) -> AwsIdentity:
+def _identity_of_instance(search: _Search) -> AwsIdentity:
     """Keys of the role of an EC2 instance, by the metadata service's version 2."""
     label, environment = "the EC2 instance metadata service", search.environment
     if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":

@@ -46,7 +46,7 @@ def token(environment: Mapping[str, str], resource: str, seconds: float) -> Time
     Raises CredentialsError; where there is none, with what was looked for.
     """
     if environment.get("AZURE_FEDERATED_TOKEN_FILE") or environment.get("AZURE_CLIENT_SECRET"):
-        return _of_application(environment, resource, seconds)
+        return _token_of_application(environment, resource, seconds)
     # A managed identity: of App Service by its own endpoint, of a machine by the metadata service.
     client = environment.get("AZURE_CLIENT_ID")
     chosen = {"client_id": client} if client else {}
@@ -79,7 +79,7 @@ def _has_endpoint(environment: Mapping[str, str]) -> bool:
     return bool(environment.get("IDENTITY_ENDPOINT") and environment.get("IDENTITY_HEADER"))
 
 
-def _of_application(environment: Mapping[str, str], resource: str, seconds: float) -> TimedSecret:
+def _token_of_application(environment: Mapping[str, str], resource: str, seconds: float) -> TimedSecret:
     """A token for an application: by its secret, or by a token of its platform."""
     label = "Microsoft Entra"
     tenant, client = environment.get("AZURE_TENANT_ID", ""), environment.get("AZURE_CLIENT_ID", "")

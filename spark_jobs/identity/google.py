@@ -50,7 +50,7 @@ def token(environment: Mapping[str, str], scope: str, seconds: float) -> TimedSe
     Raises CredentialsError; where there is none, with what was looked for.
     """
     if path := credentials_file(environment):
-        return _of_file(path, scope, seconds)
+        return _token_of_credentials_file(path, scope, seconds)
     # A machine's own server, which only requests with this header reach.
     label = "Google's metadata server"
     host = environment.get("GCE_METADATA_HOST") or _METADATA
@@ -82,7 +82,7 @@ def _gcloud_file(environment: Mapping[str, str]) -> Path:
     return Path(folder, "application_default_credentials.json")
 
 
-def _of_file(path: str, scope: str, seconds: float) -> TimedSecret:
+def _token_of_credentials_file(path: str, scope: str, seconds: float) -> TimedSecret:
     """A token for the identity in a file, which is read for each request."""
     label = "Google's token endpoint"
     text = service.file_text("the file of Google's credentials", path)

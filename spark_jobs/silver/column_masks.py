@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import Changes, TableDefinition
 from spark_jobs.config.filters import ColumnRule, Mask
 from spark_jobs.expressions.computed import Computed
-from spark_jobs.silver import moved_keys
+from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import DELETE, UPDATE, AbsentColumns, key_change_mask
 from spark_jobs.silver.partial_images import absent_names
@@ -90,7 +90,7 @@ class ColumnMasks:
         if not masks or named.null_count == len(named):
             return named
         # The few keys that are named, masked as those of rows are.
-        keys, numbers = moved_keys.keys_from_texts(named, key, rows.schema)
+        keys, numbers = moved_from_codec.keys_from_texts(named, key, rows.schema)
         texts = keys.column(RAW).combine_chunks()
         for name, mask in masks.items():
             masked = _masked(keys.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
@@ -98,8 +98,12 @@ class ColumnMasks:
         keys = keys.set_column(keys.schema.get_field_index(RAW), RAW, _without(texts, frozenset(masks)))
         numbers_of_keys = np.full(len(rows), -1, np.int64)
         numbers_of_keys[numbers.to_numpy()] = np.arange(len(keys))
-        masked_keys = moved_keys.keys_to_texts(keys, key).take(pa.array(numbers_of_keys, mask=numbers_of_keys < 0))
-        return moved_keys.with_unknown_inserts(pa.chunked_array([masked_keys]), moved_keys.has_unknown_insert(named))
+        masked_keys = moved_from_codec.keys_to_texts(keys, key).take(
+            pa.array(numbers_of_keys, mask=numbers_of_keys < 0)
+        )
+        return moved_from_codec.with_unknown_inserts(
+            pa.chunked_array([masked_keys]), moved_from_codec.has_unknown_insert(named)
+        )
 
     def _computed(
         self,

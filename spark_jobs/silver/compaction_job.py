@@ -55,7 +55,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of bronze (one Delta version of it) that becomes one or more windows of a silver table."""
+    """Ranges of bronze, at one Delta version, to compact for a table."""
 
     table: Table
     version: int

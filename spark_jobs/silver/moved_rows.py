@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_jobs.silver import moved_keys
+from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver.net_changes import identity
 from spark_jobs.silver.partial_images import absent_names
 from spark_jobs.silver.row_overlay import ABSENT, MOVED_FROM, RAW, completed_texts, present_mask
@@ -89,7 +89,7 @@ class RowWalk:
         # The keys of all rows, and behind them those that rows name, are numbered together.
         cells = [*self.key, RAW]
         names = self.rows.column(MOVED_FROM)
-        old_keys, numbers = moved_keys.keys_from_texts(names, self.key, self.rows.schema)
+        old_keys, numbers = moved_from_codec.keys_from_texts(names, self.key, self.rows.schema)
         keys = self.rows.select(cells)
         all_keys = pa.concat_tables([keys, old_keys.cast(keys.schema)])
         columns = dict(zip(map(str, range(len(cells))), identity(all_keys, self.key), strict=True))
@@ -114,7 +114,7 @@ class RowWalk:
         states: dict[int, KeyState] = {}
         default: KeyState | None = None
         results: list[tuple[int, KeyState]] = []
-        is_unknown = moved_keys.has_unknown_insert(self.rows.column(MOVED_FROM))
+        is_unknown = moved_from_codec.has_unknown_insert(self.rows.column(MOVED_FROM))
         statements = deque(sorted(self.emptied))
         involved = np.zeros(1 + max(codes.max(), origins.max()), np.bool_)
         involved[codes[self.is_moved]] = True

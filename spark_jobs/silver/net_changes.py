@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from spark_jobs.binlog import Changes
 from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW
 from spark_jobs.errors import Unsupported
-from spark_jobs.silver import moved_keys
+from spark_jobs.silver import moved_from_codec
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 _ABSENT, _MOVED_FROM, _MOVED = "_absent", "_moved_from", "_moved"
@@ -360,19 +360,19 @@ def _old_key_texts(changes: Changes, key: Sequence[str], is_moved: pa.Array, abs
     texts = np.full(len(changes), None, object)
     if len(indexes):
         cells = {name: changes.before.column(name).take(indexes) for name in key}
-        old_keys = pa.table(cells | {moved_keys.RAW: _raw(changes.before_raw, len(changes)).take(indexes)})
+        old_keys = pa.table(cells | {moved_from_codec.RAW: _raw(changes.before_raw, len(changes)).take(indexes)})
         for index, old_key in zip(
-            indexes.to_pylist(), moved_keys.keys_to_texts(old_keys, key).to_pylist(), strict=True
+            indexes.to_pylist(), moved_from_codec.keys_to_texts(old_keys, key).to_pylist(), strict=True
         ):
             texts[index] = old_key
-    return pa.array(texts.tolist(), moved_keys.TEXTS)
+    return pa.array(texts.tolist(), moved_from_codec.TEXTS)
 
 
 def _not_moved(absent: pa.Array) -> dict[str, pa.Array]:
     """What rows lack that came from no other key."""
     return {
         _ABSENT: absent,
-        _MOVED_FROM: pa.nulls(len(absent), moved_keys.TEXTS),
+        _MOVED_FROM: pa.nulls(len(absent), moved_from_codec.TEXTS),
         _MOVED: _constant(False, pa.bool_(), len(absent)),
     }
 

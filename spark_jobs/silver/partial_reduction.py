@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.errors import PartialWindow
-from spark_jobs.silver import moved_keys, net_changes
+from spark_jobs.silver import moved_from_codec, net_changes
 from spark_jobs.silver.moved_rows import MOVED, within_window
 from spark_jobs.silver.row_overlay import ABSENT, MOVED_FROM, KeyRuns, overlaid, telling_rows
 
@@ -54,7 +54,7 @@ def one_row_per_key(rows: pa.Table, key: Sequence[str], *, is_all: bool = False)
     changes, micros = _totals(rows, runs)
     existed = rows.column("_existed").combine_chunks().take(pa.array(runs.numbers[runs.starts]))
     counted = {"_changes": pa.array(changes), "_micros": pa.array(micros), "_existed": existed}
-    counted[MOVED_FROM] = moved_keys.with_unknown_inserts(last_rows.column(MOVED_FROM), is_ended)
+    counted[MOVED_FROM] = moved_from_codec.with_unknown_inserts(last_rows.column(MOVED_FROM), is_ended)
     return net_changes.sorted_by_key(_with(last_rows, counted), key)
 
 

@@ -103,8 +103,8 @@ NULL where the row is whole. A table gets it when its first such image comes, an
 is in no row since was never seen whole: its state is not known, and it has no row downstream."""
 MOVED_FROM = "_moved_from"
 """The column that such tables have besides: of a row that got its key by a change whose image left columns out, the key
-that it had before its window, as moved_keys.py writes it. The absent columns are those of the row of that key; nothing
-that an older row of the new key has is the row's. NULL where nothing is absent."""
+that it had before its window, as moved_from_codec.py writes it. The absent columns are those of the row of that key;
+nothing that an older row of the new key has is the row's. NULL where nothing is absent."""
 LACKING = {ABSENT: "ARRAY<STRING>", MOVED_FROM: "ARRAY<STRING>"}
 """Columns of silver tables whose rows may lack columns, and their types."""
 COPIES = "_copies"

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_project.resources import GivenSparkSessions, HandedOn, SparkSessions
+from dagster_project.resources import GivenSparkSessions, InMemoryIOManager, SparkSessions
 from spark_jobs.config.model import Spark
 from spark_jobs.runtime import spark_session
 
@@ -43,7 +43,7 @@ def test_an_outcome_reaches_the_next_step_and_no_other_run() -> None:
     def second(outcome: Any) -> None:
         outcomes.append(outcome)
 
-    @dg.job(resource_defs={"handed_on": dg.IOManagerDefinition.hardcoded_io_manager(HandedOn())})
+    @dg.job(resource_defs={"handed_on": dg.IOManagerDefinition.hardcoded_io_manager(InMemoryIOManager())})
     def both_steps() -> None:
         second(first())
 

@@ -25,7 +25,7 @@ from spark_jobs.engine.silver.silver_task import OpenSlices
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.decode_task import WindowLog, WindowRules, changes_task, noting
-from spark_jobs.silver.moved_keys import TEXTS
+from spark_jobs.silver.moved_from_codec import TEXTS
 from spark_jobs.silver.partial_images import ABSENT as ABSENT_TYPE
 from spark_jobs.silver.positions import FIELDS
 from spark_jobs.silver.row_overlay import with_names

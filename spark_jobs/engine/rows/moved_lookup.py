@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.engine.rows.locate import Keys
-from spark_jobs.silver import moved_keys
+from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
 from spark_jobs.silver.positions import FIELDS, PositionKey, last_of_each
@@ -48,7 +48,7 @@ def complete_moved_rows(
 
 def old_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The keys that rows had before, with the key's columns and ``_raw``."""
-    return moved_keys.keys_from_texts(rows.column(silver.MOVED_FROM), key, rows.schema)[0]
+    return moved_from_codec.keys_from_texts(rows.column(silver.MOVED_FROM), key, rows.schema)[0]
 
 
 def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table:

@@ -24,7 +24,7 @@ from spark_jobs.engine.rows import moved_lookup
 from spark_jobs.engine.rows.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.engine.rows.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver import moved_keys
+from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.positions import PositionKey, at_or_after, bounds_of, last_of_each, newest, since_emptied
 
@@ -218,7 +218,7 @@ def with_moved(origin: SilverSource, restatement: Restatement, touched: pa.Table
         return touched
     # Keys whose rows came from touched ones are touched, and so on, until none is added.
     rows = pa.concat_tables(moved_rows)
-    old_keys, numbers = moved_keys.keys_from_texts(rows.column(silver.MOVED_FROM), origin.key, rows.schema)
+    old_keys, numbers = moved_from_codec.keys_from_texts(rows.column(silver.MOVED_FROM), origin.key, rows.schema)
     rows = rows.take(numbers).select(touched.column_names).cast(touched.schema)
     is_left = np.ones(len(rows), np.bool_)
     while True:

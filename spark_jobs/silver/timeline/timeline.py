@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent
 from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.definitions import HistoryAnswer
 from spark_jobs.ddl.effects import ChangeIndex, DropSchema, TableEffect, UnknownChange, effects
@@ -75,7 +75,7 @@ class Timeline:
         return replace(self, state=change.state, steps=(*self.steps, change))
 
     @property
-    def rows(self) -> TableOccurrence | None:
+    def rows(self) -> TableExtent | None:
         """Occurrence of the table's rows in the range; None where it has none."""
         return self.scan.tables.get(self.name)
 

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence, common_definition, scan_metadata
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent, common_definition, scan_metadata
 from spark_jobs.ddl.classify import Effect, classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position, Range
@@ -20,7 +20,7 @@ def at(offset: int) -> Position:
 
 
 def surveyed(*statements: tuple[int, str], first: int | None = 100) -> RangeScan:
-    tables = {} if first is None else {NAME: TableOccurrence(at(first), at(900), ())}
+    tables = {} if first is None else {NAME: TableExtent(at(first), at(900), ())}
     logged = tuple(
         LoggedStatement(at(offset), classify(text, "shop"), at(offset + 10), "shop") for offset, text in statements
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent
 from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.effects import (
     AlterTable,
@@ -266,7 +266,7 @@ def fact_of(case: Case, offset: int = 500) -> StatementFact:
 
 def scanned(case: Case) -> RangeScan:
     """The statement, and rows of t before it."""
-    occurrence = TableOccurrence(at(100), at(400), ((at(100), TABLES[T]),))
+    occurrence = TableExtent(at(100), at(400), ((at(100), TABLES[T]),))
     statement = classify(case.text, "shop", case.session)
     logged = LoggedStatement(at(500), statement, at(510), "shop", session=case.session)
     return RangeScan({T: occurrence}, (logged,) if statement.effect.value != "none" else ())

@@ -27,7 +27,7 @@ from spark_jobs.binlog import (
     parse_table_map,
     read_session,
 )
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent
 from spark_jobs.ddl.classify import Effect, classify
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Position, Range
@@ -69,7 +69,7 @@ class Log:
         """Of what is before a position."""
         length = int.from_bytes(self.head[9:13], "little")
         format_ = FormatDescription.parse(self.head[:length], self.file)
-        tables: dict[TableName, TableOccurrence] = {}
+        tables: dict[TableName, TableExtent] = {}
         statements = []
         for row in self.slices:
             here = self.at(row["start"])
@@ -77,7 +77,7 @@ class Log:
                 break
             for lake_table in row["tables"]:
                 name = TableName(lake_table["schema"], lake_table["table"])
-                occurrence = tables.get(name, TableOccurrence(here, here, ()))
+                occurrence = tables.get(name, TableExtent(here, here, ()))
                 tables[name] = replace(occurrence, last=here)
             for event in row["maps"]:
                 definition = parse_table_map(event, format_, self.file)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.binlog import TableDefinition
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent
 from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
@@ -128,7 +128,7 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
     reason: str | None,
 ) -> None:
     table_maps = tuple((at(offset), definition) for offset, definition in maps)
-    occurrence = TableOccurrence(table_maps[0][0], at(900), table_maps)
+    occurrence = TableExtent(table_maps[0][0], at(900), table_maps)
     logged_statements = tuple(
         LoggedStatement(at(offset), classify(text, "shop"), at(offset + 10), "shop") for offset, text in statements
     )
@@ -149,6 +149,6 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
 
 def test_a_statement_inside_a_transaction_stops_the_table_before_the_transaction() -> None:
     statement = LoggedStatement(at(500), classify("UPDATE t SET v = 1", "shop"), at(510), "shop", begin=at(450))
-    scan = RangeScan({NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))}, (statement,))
+    scan = RangeScan({NAME: TableExtent(at(100), at(900), ((at(100), OLD),))}, (statement,))
     content, ended = build_until_stopped(scan, NAME, Range(at(10), at(1000)), None, RULES)
     assert (listing(list(content.steps)), ended and ended.at) == (["10-450 id,v"], at(450))

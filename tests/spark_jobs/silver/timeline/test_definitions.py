@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent
 from spark_jobs.config.filters import EventFilter, Filters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.ddl.classify import classify
@@ -292,7 +292,7 @@ def test_a_numbered_table_that_is_dropped_is_one_until_it_is_made_again() -> Non
 def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
     statement: str, behind: TableDefinition, reason: str | None
 ) -> None:
-    occurrence = TableOccurrence(at(100), at(900), ((at(100), BARE), (at(600), behind)))
+    occurrence = TableExtent(at(100), at(900), ((at(100), BARE), (at(600), behind)))
     scan = RangeScan(
         {NAME: occurrence}, (LoggedStatement(at(500), classify(statement, "shop"), at(510), "shop", session=Session()),)
     )

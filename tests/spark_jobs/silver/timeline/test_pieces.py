@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.bronze.scan import RangeScan, TableOccurrence
+from spark_jobs.bronze.scan import RangeScan, TableExtent
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Range
 from spark_jobs.silver.timeline.pieces import DefinedRange, pieces_of
@@ -27,11 +27,7 @@ def shown_piece(piece: DefinedRange) -> str:
 def listing(*maps: tuple[int, TableDefinition], last: int = 900) -> list[list[str]]:
     """The pieces of three parts: to which offset they go, and with how many columns."""
     occurrences = (
-        {
-            NAME: TableOccurrence(
-                at(maps[0][0]), at(last), tuple((at(offset), definition) for offset, definition in maps)
-            )
-        }
+        {NAME: TableExtent(at(maps[0][0]), at(last), tuple((at(offset), definition) for offset, definition in maps))}
         if maps
         else {}
     )

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent
 from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
@@ -12,7 +12,7 @@ from tests.timelines import NAME, OLD, RULES, at
 
 
 def timeline(state: TableState | None = None, *, has_rows: bool = True) -> Timeline:
-    occurrences = {NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
+    occurrences = {NAME: TableExtent(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
     return Timeline.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), RULES, state)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.silver import moved_keys
+from spark_jobs.silver import moved_from_codec
 
 RAW = pa.map_(pa.string(), pa.string())
 VALUES: list[tuple[pa.DataType, list[Any]]] = [
@@ -29,8 +29,8 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
 def test_a_key_is_the_same_after_it_was_written(kind: pa.DataType, values: list[Any]) -> None:
     cells = pa.array(values, kind)
     rows = pa.table({"id": cells, "l": cells, "_raw": pa.nulls(len(values), RAW)})
-    texts = moved_keys.keys_to_texts(rows, ["id", "l"])
-    keys, numbers = moved_keys.keys_from_texts(texts, ["id", "l"], rows.schema)
+    texts = moved_from_codec.keys_to_texts(rows, ["id", "l"])
+    keys, numbers = moved_from_codec.keys_from_texts(texts, ["id", "l"], rows.schema)
     assert keys.to_pylist() == rows.to_pylist()
     assert numbers.to_pylist() == [*range(len(values))]
 
@@ -38,16 +38,16 @@ def test_a_key_is_the_same_after_it_was_written(kind: pa.DataType, values: list[
 def test_a_value_that_no_column_holds_has_its_exact_text() -> None:
     raw = pa.array([[("d", "0000-00-00"), ("other", "1")], None], RAW)
     rows = pa.table({"d": pa.array([None, date(2024, 1, 2)]), "_raw": raw})
-    texts = moved_keys.keys_to_texts(rows, ["d"])
+    texts = moved_from_codec.keys_to_texts(rows, ["d"])
     assert texts.to_pylist() == [["x0000-00-00"], ["v2024-01-02"]]
-    keys, _ = moved_keys.keys_from_texts(texts, ["d"], rows.schema)
+    keys, _ = moved_from_codec.keys_from_texts(texts, ["d"], rows.schema)
     assert keys.to_pylist() == [{"d": None, "_raw": [("d", "0000-00-00")]}, {"d": date(2024, 1, 2), "_raw": None}]
 
 
 def test_lists_of_another_key_are_left_out() -> None:
     schema = pa.schema([pa.field("id", pa.int64())])
-    texts = pa.array([["v1", "v2"], None, ["v3"]], moved_keys.TEXTS)
-    keys, numbers = moved_keys.keys_from_texts(texts, ["id"], schema)
+    texts = pa.array([["v1", "v2"], None, ["v3"]], moved_from_codec.TEXTS)
+    keys, numbers = moved_from_codec.keys_from_texts(texts, ["id"], schema)
     assert (keys.column("id").to_pylist(), numbers.to_pylist()) == ([3], [2])
-    keys, numbers = moved_keys.keys_from_texts(pa.array([["va"]], moved_keys.TEXTS), ["id"], schema)
+    keys, numbers = moved_from_codec.keys_from_texts(pa.array([["va"]], moved_from_codec.TEXTS), ["id"], schema)
     assert (len(keys), len(numbers)) == (0, 0)
