@@ -48,8 +48,9 @@ def test_a_row_is_moved_once_and_by_its_last_owner_alone(connection: Connection)
 
 def test_a_window_in_parts(connection: Connection) -> None:
     progress.create(connection)
-    row = progress.claim(connection, TABLE)
+    overtaken, row = progress.claim(connection, TABLE), progress.claim(connection, TABLE)
     plan = WindowPlan("digest", part_rows=7, tables=frozenset({("s", "t")}))
+    assert connection.execute(progress.open_window_sql(TABLE, overtaken, STEP, plan)) == 0
     assert connection.execute(progress.open_window_sql(TABLE, row, STEP, plan)) == 1
     assert connection.execute(progress.open_window_sql(TABLE, row, STEP, WindowPlan("other"))) == 0
     for part in ("i0-11", "1"):
@@ -63,7 +64,7 @@ def test_a_window_in_parts(connection: Connection) -> None:
     assert connection.execute(progress.complete_version_sql(TABLE, stored, STEP, 0)) == 1
     assert connection.execute(progress.restart_sql(TABLE)) == 1
     after = progress.claim(connection, TABLE)
-    assert (after.version, after.exit_version, after.fence) == (None, None, 4)
+    assert (after.version, after.exit_version, after.fence) == (None, None, 5)
 
 
 def test_a_window_from_its_beginning_again(connection: Connection) -> None:
