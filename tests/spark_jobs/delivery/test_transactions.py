@@ -28,6 +28,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import LostRace, StratalogError
 from spark_jobs.pipeline.run import run_source
 from tests.delivered import Copy
+from tests.fix_keeper import wait_until
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE
 from tests.proxy import Listener
@@ -390,13 +391,14 @@ def deliverers(database: Database) -> Iterator[tuple[Connection, Connection]]:
 @pytest.fixture
 def executing(deliverers: tuple[Connection, Connection]) -> Iterator[tuple[int, float]]:
     """The fence of the first run, whose statement the server executes for a second, and when it began."""
-    first, _ = deliverers
+    first, second = deliverers
     fence = progress.claim(first, ROW).fence
     first.execute(progress.begin_statement_sql(ROW, fence, first.session))
     began = time.monotonic()
     thread = threading.Thread(target=lambda: first.rows("SELECT SLEEP(1)"))
     thread.start()
-    time.sleep(0.3)
+    query = "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s AND INFO IS NOT NULL"
+    wait_until(lambda: bool(second.ask(query, (first.session.number,))))
     yield fence, began
     thread.join()
 
