@@ -25,7 +25,7 @@ VENV := .venv/.made-$(HERE)
 RUN := .venv/.run-$(KEY)
 DEV := .venv/.dev-$(KEY)
 SITE := .venv/.site-$(shell cksum <requirements-docs.txt | cut -d' ' -f1)
-RELEASE := .venv/.release-$(shell cksum <requirements-release.txt | cut -d' ' -f1)
+RELEASE := .venv/.release-$(shell cat requirements-release.txt requirements-postgres.txt | cksum | cut -d' ' -f1)
 STEP = printf '\033[1m%s\033[0m\n'
 ifneq ($(TERM_IS_DUMB)$(CI)$(NO_COLOR),)
 STEP = printf '%s\n'
@@ -249,7 +249,7 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	lock pyproject.toml requirements.in -o requirements.txt; \
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
 	lock pyproject.toml requirements.in requirements-dev.in --extra connect --extra otel --extra iceberg-catalog -c requirements.txt -o requirements-dev.txt; \
-	for extra in connect otel docs make release; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
+	for extra in connect otel docs make release postgres; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
 	for alone in dbt engines; do lock requirements-$$alone.in -o requirements-$$alone.txt; done
 
 .PHONY: pictures
@@ -309,7 +309,7 @@ $(DEV): $(RUN)
 
 $(RELEASE): | $(VENV)
 	@$(STEP) 'What make release and make audit need'
-	@$(UV) -q -r requirements-release.txt
+	@$(UV) -q -r requirements-release.txt -r requirements-postgres.txt
 	@rm -f .venv/.release-* && touch $@
 
 $(SITE): | $(VENV)

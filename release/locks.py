@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-IMAGE_LOCKS = ("requirements-build.txt", "requirements.txt", "requirements-connect.txt", "requirements-otel.txt")
+IMAGE_LOCKS = tuple(f"requirements{part}.txt" for part in ("-build", "", "-connect", "-otel", "-postgres"))
 """What Containerfile installs, in its order."""
 _CLASSIFIER = "License :: "
 _LONGEST = 100
@@ -19,7 +19,7 @@ _HEAD = """\
 # Licences of the Python packages in the image
 
 As each package states it, of the versions of the locks; packages for other systems are left out. Not in this list:
-what Containerfile's EXTRA adds, Delta's and Hadoop's jars (their pom files), and the base image with Java, whose
+Delta's and Hadoop's jars (their pom files), and the base image with Java, whose
 licences are in /usr/share/doc of the image.
 
 | package | version | licence |

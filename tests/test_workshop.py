@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spark_jobs", "assets", "dagster_project", "stratalog")
-EXTRAS = ("-build", "", "-dev", "-connect", "-otel", "-docs", "-make", "-release")
+EXTRAS = ("-build", "", "-dev", "-connect", "-otel", "-docs", "-make", "-release", "-postgres")
 LOCKS = tuple(f"requirements{part}.txt" for part in EXTRAS)
 MODULES = sorted(
     path.relative_to(ROOT)

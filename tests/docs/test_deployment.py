@@ -53,7 +53,9 @@ def test_the_versions_of_dagster_and_its_libraries_belong_together() -> None:
     """Libraries of 0.N are released with dagster 1.(N - 16)."""
     _, minor, patch = version("dagster").split(".")
     requirement = f"dagster-postgres==0.{int(minor) + 16}.{patch}"
-    assert f'EXTRA="{requirement} psycopg2-binary"' in instructions("ARG")[0]
+    lock = (ROOT / "requirements-postgres.txt").read_text(encoding="utf-8")
+    assert f"\n{requirement} \\\n" in lock
+    assert " -r requirements-postgres.txt" in instructions("RUN")[1]
     assert f"pip install {requirement}" in PAGE
 
 
