@@ -7,7 +7,8 @@ created on a file system and on an object store (spark_jobs/storage).
 import errno
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
@@ -120,10 +121,8 @@ def read_commit(path: str, version: int) -> bytes | None:
 
 def commits_since(path: str, version: int) -> list[tuple[int, bytes]]:
     """The commits after a version, as far as they follow on each other. Raises LakeError where they cannot be read."""
-    try:
+    with _reading_log(path):
         return _commits_after(path, log_directory(path), version)
-    except OSError as error:
-        raise _unreadable(path, error) from error
 
 
 def commit_mark(path: str, version: int) -> object:
@@ -131,16 +130,21 @@ def commit_mark(path: str, version: int) -> object:
 
     Raises LakeError.
     """
-    try:
+    with _reading_log(path):
         return files.mark(_commit_file(log_directory(path), version))
-    except OSError as error:
-        raise _unreadable(path, error) from error
 
 
 def has_checkpoint(path: str, listing: LogListing) -> bool:
     """True if the files of a listing's checkpoint are there still. Raises LakeError."""
-    try:
+    with _reading_log(path):
         return all(part.exists() for part in listing.checkpoint)
+
+
+@contextmanager
+def _reading_log(path: str) -> Iterator[None]:
+    """Raises LakeError where files of a table's log cannot be read inside the ``with`` block."""
+    try:
+        yield
     except OSError as error:
         raise _unreadable(path, error) from error
 
