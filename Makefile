@@ -17,7 +17,7 @@ PY := .venv/bin/python
 # index that pip would ask.
 UV = .venv/bin/uv pip install --python $(PY) --no-deps --require-hashes --no-build-isolation \
   $$(index=$${PIP_INDEX_URL:-$$($(PY) -m pip config get global.index-url 2>/dev/null)}; echo $${index:+--default-index $$index})
-LOCKS := requirements-make.txt requirements-build.txt requirements.txt requirements-dev.txt
+LOCKS := requirements-make.txt requirements-build.txt requirements.txt requirements-dev.txt requirements-postgres.txt
 # Stamps carry what they stand for, so that a changed lock, or a tree that was moved, installs anew.
 HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
 KEY := $(shell cat $(LOCKS) pyproject.toml | cksum | cut -d' ' -f1)
@@ -25,7 +25,7 @@ VENV := .venv/.made-$(HERE)
 RUN := .venv/.run-$(KEY)
 DEV := .venv/.dev-$(KEY)
 SITE := .venv/.site-$(shell cksum <requirements-docs.txt | cut -d' ' -f1)
-RELEASE := .venv/.release-$(shell cat requirements-release.txt requirements-postgres.txt | cksum | cut -d' ' -f1)
+RELEASE := .venv/.release-$(shell cksum <requirements-release.txt | cut -d' ' -f1)
 STEP = printf '\033[1m%s\033[0m\n'
 ifneq ($(TERM_IS_DUMB)$(CI)$(NO_COLOR),)
 STEP = printf '%s\n'
@@ -302,14 +302,15 @@ $(RUN): | $(VENV)
 	@$(PY) -m spark_jobs.binlog.kernels.build --here >/dev/null
 	@rm -f .venv/.run-* .venv/.dev-* && touch $@
 
+# Tests read the licences of what the image holds, Postgres's packages too.
 $(DEV): $(RUN)
 	@$(STEP) 'What working on it needs besides'
-	@$(UV) -q -r requirements-dev.txt
+	@$(UV) -q -r requirements-dev.txt -r requirements-postgres.txt
 	@rm -f .venv/.dev-* && touch $@
 
 $(RELEASE): | $(VENV)
 	@$(STEP) 'What make release and make audit need'
-	@$(UV) -q -r requirements-release.txt -r requirements-postgres.txt
+	@$(UV) -q -r requirements-release.txt
 	@rm -f .venv/.release-* && touch $@
 
 $(SITE): | $(VENV)
