@@ -15,7 +15,7 @@ Put here: the rules, and the rows that they were met by. Not here: where rows an
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.foreign_keys import ForeignKey
@@ -44,8 +44,7 @@ class Reference:
         return self._hash  # rows are looked up by it, several times each
 
 
-@dataclass(frozen=True, slots=True)
-class ImagePair:
+class ImagePair(NamedTuple):
     """A change of a row. before: None of an INSERT. after: None of a DELETE."""
 
     table: TableName
@@ -53,8 +52,7 @@ class ImagePair:
     after: Row | None
 
 
-@dataclass(frozen=True, slots=True)
-class DerivedChange:
+class DerivedChange(NamedTuple):
     """A change that a server made by a foreign key.
 
     Attributes:
@@ -81,8 +79,7 @@ class RowLookups:
         identity: a row's key in its table.
         weights: the values of some columns as their collations compare them; None where one is NULL. Raises
             TableStopped where that is not known.
-        located: rows of a child that it had before all changes, by weights of a key's columns; others may be among
-            them.
+        located: rows of a child that it had before all changes, by weights of a key's columns.
     """
 
     identity: Callable[[TableName, Row], Key]
@@ -144,6 +141,59 @@ class _SharedColumns:
                     )
 
 
+class _ChildRows:
+    """Rows of a child as they are now, of those that were met, and the weights by which they refer to parents.
+
+    Attributes:
+        rows: by identity; None where one is gone.
+    """
+
+    def __init__(self, table: TableName, references: Sequence[Reference], lookups: RowLookups) -> None:
+        self.rows: dict[Key, Row | None] = {}
+        self._table, self._lookups = table, lookups
+        self._references: list[tuple[Reference, dict[Weights, dict[Key, None]]]] = [
+            (reference, defaultdict(dict)) for reference in references
+        ]
+        self._by_reference = dict(self._references)
+
+    def referring(self, reference: Reference, weights: Weights) -> dict[Key, None]:
+        """The identities of the rows whose columns of a key weigh so."""
+        return self._by_reference[reference][weights]
+
+    def note(
+        self, before: Row | None, after: Row | None, known: Key | None = None, found_by: "FoundBy | None" = None
+    ) -> None:
+        """Has a row as a change leaves it. known: its identity before. found_by: how the row before was found."""
+        # A row is found by the weights that it has now, and by no others.
+        if before is not None:
+            identity = self._lookups.identity(self._table, before) if known is None else known
+            self.rows[identity] = None
+            for reference, by_weights in self._references:
+                weights = self._weights_of(reference, before, found_by)
+                if weights is not None:
+                    by_weights[weights].pop(identity, None)
+        if after is not None:
+            identity = self._lookups.identity(self._table, after)
+            self.rows[identity] = after
+            self.refer(identity, after)
+
+    def refer(self, identity: Key, row: Row, found_by: "FoundBy | None" = None) -> None:
+        """Has a row found by the weights of its foreign keys' columns."""
+        for reference, by_weights in self._references:
+            weights = self._weights_of(reference, row, found_by)
+            if weights is not None:
+                by_weights[weights][identity] = None
+
+    def _weights_of(self, reference: Reference, row: Row, found_by: "FoundBy | None") -> Weights | None:
+        if found_by and found_by[0] is reference:
+            return found_by[1]
+        return self._lookups.weights(self._table, reference.key.columns, row)
+
+
+FoundBy = tuple[Reference, Weights]
+"""A foreign key, and weights of its columns by which a row was found."""
+
+
 class Derivation:
     """Goes through changes in the order of the log."""
 
@@ -165,26 +215,22 @@ class Derivation:
         self._lookups = ties
         self._copies = {} if copies is None else copies
         self._by_parent: dict[TableName, list[Reference]] = defaultdict(list)
-        self._by_child: dict[TableName, list[Reference]] = defaultdict(list)
+        by_child: dict[TableName, list[Reference]] = {name: [] for name in (*followed, *self._copies)}
         for reference in references:
             if reference.key.is_cascading:
                 self._by_parent[reference.key.parent].append(reference)
-                self._by_child[reference.child].append(reference)
-        self._rows: dict[TableName, dict[Key, Row | None]] = defaultdict(dict)
-        """Rows of children as they are now, of those that were met; None where one is gone."""
-        self._referring: dict[tuple[Reference, Weights], dict[Key, None]] = defaultdict(dict)
-        """By weights of a key's columns the rows that have them, or had."""
-        self._fetched: set[tuple[Reference, Weights]] = set()
-        self._followed = {*followed, *self._by_child}
-        self._sharing = {table for table, keys in self._by_child.items() if _share_columns(keys)}
+                by_child.setdefault(reference.child, []).append(reference)
+        self._children = {name: _ChildRows(name, keys, ties) for name, keys in by_child.items()}
+        self._fetched: set[FoundBy] = set()
+        self._sharing = {table for table, keys in by_child.items() if _share_columns(keys)}
         self._shared, self._causes = _SharedColumns(), 0
         for table, counted in self._copies.items():
             for identity, row in counted.rows.items():
-                self._refer(table, identity, row)
+                self._children[table].refer(identity, row)
 
     def rows_met(self) -> Mapping[TableName, Mapping[Key, Row | None]]:
         """Rows of children as they are now, of those that were met; None where one is gone."""
-        return self._rows
+        return {name: child.rows for name, child in self._children.items()}
 
     def follow(self, change: ImagePair, *, cascades: bool = True) -> list[DerivedChange]:
         """The changes that the server made by one of the log, in an order in which it may have made them.
@@ -222,92 +268,81 @@ class Derivation:
             weights = self._lookups.weights(key.parent, key.parent_columns, before)
             if weights is None:
                 continue
+            child, found_by = self._children[reference.child], (reference, weights)
             effect = None if is_deleted else tuple(new_values.items())
-            if reference.child in self._sharing:
+            is_sharing = reference.child in self._sharing
+            if is_sharing:
                 self._shared.searches[reference.child].append((reference, weights, effect, cause))
-            has_children = reference.child in self._by_parent
-            for identity, row in self._referring_rows(reference, weights):
-                if reference.child in self._sharing:
+            copies, has_children = self._copies.get(reference.child), reference.child in self._by_parent
+            for identity, row in self._referring_rows(child, copies, reference, weights):
+                if is_sharing:
                     self._shared.met.setdefault((reference.child, identity), (row, reference, effect, cause))
                 new_row = None if is_deleted else {**row, **new_values}
-                self._note(reference.child, row, new_row, identity)
+                if copies is None:
+                    child.note(row, new_row, identity, found_by)
+                else:
+                    self._note_copies(reference.child, copies, row, new_row)
                 yield DerivedChange(reference, identity, row, new_row)
                 if has_children:
                     yield from self._consequences(reference.child, row, new_row)
 
-    def _referring_rows(self, reference: Reference, weights: Weights) -> Iterator[tuple[Key, Row]]:
+    def _referring_rows(
+        self, child: _ChildRows, copies: Copies | None, reference: Reference, weights: Weights
+    ) -> Iterator[tuple[Key, Row]]:
         """The rows of a child that refer to a parent's row, with identity, each as it is when its turn comes.
 
         weights: of the parent's values.
         """
-        copies, referring = self._copies.get(reference.child), self._referring[reference, weights]
-        for identity in self._children(reference, weights):
-            row = copies.rows[identity] if copies else self._rows[reference.child][identity]
+        if (reference, weights) not in self._fetched:
+            self._fetched.add((reference, weights))
+            self._fetch(child, copies, reference, weights)
+        referring, rows = child.referring(reference, weights), copies.rows if copies else child.rows
+        for identity in [*referring]:
+            row = rows[identity]
             if row is None or identity not in referring:
                 continue  # what followed from this change before has met it
             for _ in range(copies.counts[identity] if copies else 1):
                 yield identity, row
 
-    def _children(self, reference: Reference, weights: Weights) -> list[Key]:
-        """The rows of a child that refer to a parent's row, or did."""
-        if (reference, weights) not in self._fetched:
-            self._fetched.add((reference, weights))
-            # A row that was met before is what it is now, and not what it was before all changes.
-            located = self._lookups.located(reference, weights)
-            if reference.child in self._copies:
-                self._count_located(reference.child, located)
-            else:
-                rows = self._rows[reference.child]
-                for row in located:
-                    identity = self._lookups.identity(reference.child, row)
-                    if identity not in rows:
-                        rows[identity] = row
-                        self._refer(reference.child, identity, row)
-        return list(self._referring[reference, weights])
+    def _fetch(self, child: _ChildRows, copies: Copies | None, reference: Reference, weights: Weights) -> None:
+        """Has the rows of a child that it had before all changes, and that refer to a parent's row."""
+        located = self._lookups.located(reference, weights)
+        if copies is not None:
+            self._count_located(reference.child, copies, located)
+            return
+        # A row that was met before is what it is now, and not what it was before all changes.
+        for row in located:
+            identity = self._lookups.identity(reference.child, row)
+            if identity not in child.rows:
+                child.rows[identity] = row
+                child.refer(identity, row, (reference, weights))
 
-    def _count_located(self, table: TableName, located: Iterable[Row]) -> None:
+    def _count_located(self, table: TableName, copies: Copies, located: Iterable[Row]) -> None:
         """Counts copies that a table without a key had before all changes."""
-        copies, new = self._copies[table], set[Key]()
+        new = set[Key]()
         for row in located:
             identity = self._lookups.identity(table, row)
             if identity not in copies.located:
                 new.add(identity)
                 copies.note(identity, row, 1)
-                self._refer(table, identity, row)
+                self._children[table].refer(identity, row)
         copies.located |= new
 
-    def _note(self, table: TableName, before: Row | None, after: Row | None, known: Key | None = None) -> None:
-        """Has the rows of a child as a change leaves them. known: the identity before, where it is known."""
-        if table in self._copies:
-            for row, count in ((before, -1), (after, 1)):
-                if row is not None:
-                    identity = self._lookups.identity(table, row)
-                    self._copies[table].note(identity, row, count)
-                    self._refer(table, identity, row)
-            return
-        if table not in self._followed:
-            return
-        # A row is found by the weights that it has now, and by no others.
-        references = self._by_child.get(table, ())
-        rows = self._rows[table]
-        if before is not None:
-            identity = self._lookups.identity(table, before) if known is None else known
-            rows[identity] = None
-            for reference in references:
-                weights = self._lookups.weights(table, reference.key.columns, before)
-                if weights is not None:
-                    self._referring[reference, weights].pop(identity, None)
-        if after is not None:
-            identity = self._lookups.identity(table, after)
-            rows[identity] = after
-            self._refer(table, identity, after)
+    def _note(self, table: TableName, before: Row | None, after: Row | None) -> None:
+        """Has the rows of a child as a change of the log leaves them."""
+        child = self._children.get(table)
+        copies = self._copies.get(table) if self._copies else None
+        if child and copies is not None:
+            self._note_copies(table, copies, before, after)
+        elif child:
+            child.note(before, after)
 
-    def _refer(self, table: TableName, identity: Key, row: Row) -> None:
-        """Has a row found by the weights of its foreign keys' columns."""
-        for reference in self._by_child.get(table, ()):
-            weights = self._lookups.weights(table, reference.key.columns, row)
-            if weights is not None:
-                self._referring[reference, weights][identity] = None
+    def _note_copies(self, table: TableName, copies: Copies, before: Row | None, after: Row | None) -> None:
+        for row, count in ((before, -1), (after, 1)):
+            if row is not None:
+                identity = self._lookups.identity(table, row)
+                copies.note(identity, row, count)
+                self._children[table].refer(identity, row)
 
 
 def _share_columns(references: Sequence[Reference]) -> bool:

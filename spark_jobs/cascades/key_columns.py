@@ -88,6 +88,13 @@ class KeyColumns:
         except Unsupported as error:
             raise TableStopped(f"{self.table}: {', '.join(self.names)}: {error}") from error
 
+    def weights_of_rows(self, rows: Sequence[Row]) -> list[Weights | None]:
+        """Those of each row, as ``weights`` has them. Raises TableStopped."""
+        if self._has_text or any(row[RAW] for row in rows):
+            return [self.weights(row) for row in rows]
+        columns = [[row[name] for row in rows] for name in self.names]
+        return [None if None in values else values for values in zip(*columns, strict=True)]
+
     def weighed(self, cells: Sequence[pa.ChunkedArray]) -> Iterator[pa.Array]:
         """The weights of each column's cells, whose bytes are equal where the weights are. Raises TableStopped."""
         for at, column in enumerate(cells):

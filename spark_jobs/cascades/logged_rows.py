@@ -6,7 +6,7 @@ Put here: decoding them. Not here: what follows from them (walk.py).
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ _INSERT, _DELETE = 1, 3
 """By ``Changes.op``."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRow:
+class LoggedRow(NamedTuple):
     """A change of a row in the log.
 
     Attributes:
@@ -117,19 +116,27 @@ def _rows(
     raws = [
         [None] * len(changes) if texts is None else texts.to_pylist() for texts in (changes.raw, changes.before_raw)
     ]
-    ops, *columns = (
-        column.to_pylist()
-        for column in (changes.op, changes.offset, changes.row, changes.flags, changes.committed_at, changes.gtid)
-    )
+    ops, *columns = (column.to_pylist() for column in (changes.op, changes.offset, changes.row, changes.flags))
+    columns += [_few_values(column) for column in (changes.committed_at, changes.gtid)]
     images = rows_of(names, changes.after, raws[0])
     # Of a DELETE the image after is the row as it was.
     has_updates = not {_INSERT, _DELETE}.issuperset(ops)
     old_images = rows_of(names, changes.before, raws[1]) if has_updates else images
     cells = zip(ops, *columns, images, old_images, strict=True)
+    event = begin
     for op, offset, row, flags, committed_at, gtid, image, old_image in cells:
         old = image if op == _DELETE else None if op == _INSERT else old_image
-        event = Position(begin.file, offset, begin.stretch)
+        # Rows of an event have one position.
+        if offset != event.offset:
+            event = Position(begin.file, offset, begin.stretch)
         is_unlogged = not flags & (NO_FOREIGN_KEY_CHECKS | CASCADES_LOGGED)
         change = ImagePair(definition.name, old, None if op == _DELETE else image)
         at, commit_time = (event, committed_at) if effect is None else effect
         yield LoggedRow(at, commit_time, event, row, change, is_unlogged, gtid)
+
+
+def _few_values(column: Any) -> list[Any]:
+    """The values of a column that has the same ones many times, each made once."""
+    encoded = column.dictionary_encode()
+    values = [*encoded.dictionary.to_pylist(), None]
+    return [values[at] for at in encoded.indices.fill_null(-1).to_pylist()]

@@ -91,7 +91,7 @@ class MirrorRows:
         rows = rows_of([name for name in stored if name != _STORED_RAW], cells.drop_columns(_STORED_RAW), raws)
         if self.current:
             rows = [row for row in rows if self._is_current(row)]
-        pairs = ((columns.weights(row), row) for row in rows)
+        pairs = zip(columns.weights_of_rows(rows), rows, strict=True)
         return [(weights, row) for weights, row in pairs if weights is not None and weights in wanted]
 
     def _is_current(self, row: Row) -> bool:

@@ -15,20 +15,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.binlog import Changes, TableDefinition, TableName
-from spark_jobs.bronze.derived_slices import FIRST_DERIVED_ROW, DerivedSlice, stored_changes
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze.derived_slices import DerivedSlice, stored_changes
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.cascades.derivation import (
     Copies,
     Derivation,
-    DerivedChange,
     ImagePair,
     Key,
     Reference,
@@ -39,7 +36,8 @@ from spark_jobs.cascades.derivation import (
 from spark_jobs.cascades.key_columns import RAW, KeyColumns, row_of
 from spark_jobs.cascades.logged_rows import LoggedRow, LoggedSlice, logged_slices
 from spark_jobs.cascades.mirror_rows import MirrorRows
-from spark_jobs.cascades.parent_changes import Boundaries, Named, boundary_before
+from spark_jobs.cascades.parent_changes import Named, boundary_before
+from spark_jobs.cascades.pending_changes import PendingChanges
 from spark_jobs.ddl.effects import Rename, name_changes
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
@@ -118,39 +116,6 @@ class Derived:
     reason: str | None = None
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A derived change of the slice at hand.
-
-    moved_to: its identity behind it, where that is another one. has_old, has_new: whether the log has no later change
-    of the same event by either identity.
-    """
-
-    derived: DerivedChange
-    at: Position
-    row: int
-    committed_at: datetime
-    gtid: str | None
-    moved_to: Key | None = None
-    has_old: bool = True
-    has_new: bool = True
-
-    def images(self) -> tuple[Row, Row | None]:
-        """The row before and after; None where it is deleted, or its new identity is another row's by now."""
-        before, after = self.derived.before, self.derived.after
-        if after is None or not self.has_new:
-            return before, None
-        return before if self.has_old else after, after
-
-    def leave_out(self, identity: Key) -> bool:
-        """Leaves out what a later change of the same event says of an identity; True if nothing is left."""
-        if self.moved_to is None:
-            return True
-        self.has_old = self.has_old and identity != self.derived.identity
-        self.has_new = self.has_new and identity != self.moved_to
-        return not (self.has_old or self.has_new)
-
-
 class _Limit(Exception):
     """Changes are derived up to a position now, and from there on once the mirror of a child is there."""
 
@@ -182,9 +147,11 @@ class Walk:
         self._stored = self._stored_changes()
         self._next_stored = next(self._stored, None)
         self._slices: list[DerivedSlice] = []
-        self._pending: list[_Pending | None] = []
-        self._counts: dict[Position, int] = {}
-        self._by_row: dict[tuple[TableName, Key], list[int]] = defaultdict(list)
+        self._pending = PendingChanges(self._identity_of, self._copies)
+        self._event: Position | None = None
+        self._is_new = self._is_skipped = False
+        self._passed: dict[TableName, bool] = {}
+        """By table whether its changes of the event at hand are in its mirror, or quarantined."""
 
     def derive(self) -> Derived:
         """Raises LakeError."""
@@ -235,7 +202,7 @@ class Walk:
             }
             wanted = defaultdict(set)
             for (child, _), rows in found.items():
-                for row in rows:
+                for row in rows if child in parents else ():
                     self._want(wanted, keys, child, row)
 
     def _want(
@@ -300,58 +267,43 @@ class Walk:
         return part.at if part.is_moved else boundary_before(self._log.index, part.number, at.offset)
 
     def _follow_row(self, row: LoggedRow) -> None:
-        self._pass_stored(row.at, row.row)
-        self._begin_part(row.at)
-        name, skips = row.change.table, self._log.skips
-        child = self._log.children.get(name)
-        if child and (child.has(row.at) or row.at in skips.get(name, ())):
+        at, name, change = row.at, row.change.table, row.change
+        if self._next_stored:
+            self._pass_stored(at, row.row)
+        self._begin_event(at)
+        if name not in self._passed:
+            child = self._log.children.get(name)
+            self._passed[name] = child is not None and (child.has(at) or at in self._log.skips.get(name, ()))
+        if self._passed[name]:
             return
-        for image in (row.change.before, row.change.after):
-            if child and image is not None and name not in self._copies:
-                self._supersede(row, self._identity_of(name, image))
+        if self._pending.has_of_event and name in self._log.children and name not in self._copies:
+            for image in (change.before, change.after):
+                if image is not None:
+                    self._pending.supersede(name, self._identity_of(name, image))
         # Changes that are stored are followed as they are, and those of a quarantined event derive nothing.
-        is_skipped = any(row.at in positions for positions in skips.values())
-        cascades = row.cascades and row.at >= self._log.within.start and not is_skipped
-        changes = self._derivation.follow(row.change, cascades=cascades)
-        first = self._counts.get(row.at, FIRST_DERIVED_ROW)
-        for number, derived in enumerate(changes, first):
-            moved_to = self._moved_to(derived)
-            for identity in {derived.identity, moved_to or derived.identity}:
-                self._by_row[derived.table, identity].append(len(self._pending))
-            self._pending.append(_Pending(derived, row.at, number, row.committed_at, row.gtid, moved_to))
+        cascades = row.cascades and self._is_new and not self._is_skipped
+        changes = self._derivation.follow(change, cascades=cascades)
         if changes:
-            self._counts[row.at] = first + len(changes)
+            self._pending.add(row, changes)
 
-    def _moved_to(self, derived: DerivedChange) -> Key | None:
-        """The identity that a row has behind a change, where it gets another one."""
-        if derived.after is None or derived.table in self._copies:
-            return None
-        identity = self._identity_of(derived.table, derived.after)
-        return None if identity == derived.identity else identity
-
-    def _supersede(self, row: LoggedRow, identity: Key) -> None:
-        """Leaves out derived changes of a row that a later change of the same event has."""
-        for number in self._by_row.pop((row.change.table, identity), ()):
-            pending = self._pending[number]
-            if pending and pending.at == row.at and pending.leave_out(identity):
-                self._pending[number] = None
+    def _begin_event(self, at: Position) -> None:
+        """Has the foreign keys that are there at an event."""
+        if at is self._event or at == self._event:
+            return
+        self._begin_part(at)
+        self._event = at
+        self._passed.clear()
+        self._pending.begin_event()
+        self._is_new = at >= self._log.within.start
+        self._is_skipped = any(at in positions for positions in self._log.skips.values())
 
     def _flush(self, part: LoggedSlice, end: Position | None = None) -> None:
-        """Derived changes of a slice as slices, one for each transaction and child; those before ``end``."""
-        pending = [change for change in self._pending if change is not None and (end is None or change.at < end)]
-        self._pending = []
-        self._by_row.clear()
-        grouped: dict[tuple[TableName, Position], list[_Pending]] = defaultdict(list)
-        boundaries = Boundaries.of(self._log.index, part.number) if pending and not part.is_moved else None
-        for at, changes in groupby(pending, key=lambda change: change.at):
-            start = boundaries.before(at.offset) if boundaries else part.at
-            for change in changes:
-                grouped[change.derived.table, start].append(change)
-        for (name, start), of_transaction in grouped.items():
+        """Derived changes of a slice as slices; those before ``end``."""
+        grouped = self._pending.take(part, self._log.index, end)
+        self._event = None
+        for (name, start), columns in grouped.items():
             definition = self._definitions[name]
-            logged = self._logged.get(name, definition)
-            self._slices.append(_derived_slice(start, of_transaction, logged, definition))
-        self._counts = {}
+            self._slices.append(columns.to_slice(start, self._logged.get(name, definition), definition))
 
     def _learn(self, part: LoggedSlice) -> None:
         """Has the definitions of a slice's tables."""
@@ -465,43 +417,7 @@ def _gives_name(logged: LoggedStatement, name: TableName) -> bool:
     return False
 
 
-def _derived_slice(
-    start: Position, pending: Sequence[_Pending], logged: TableDefinition, definition: TableDefinition
-) -> DerivedSlice:
-    """Changes of a transaction. logged: the table as the log has it; definition: with its names."""
-    images = [change.images() for change in pending]
-    # Images as the decoder has them: of a delete the row as it was.
-    after = [old if new is None else new for old, new in images]
-    before = [None if new is None else old for old, new in images]
-    changes = Changes(
-        op=pa.array([_DELETE if new is None else _UPDATE for _, new in images], pa.uint8()),
-        offset=pa.array([change.at.offset for change in pending], pa.int64()),
-        row=pa.array([change.row for change in pending], pa.int32()),
-        committed_at=pa.array([change.committed_at for change in pending], _MOMENT),
-        gtid=None,
-        after=_image(after, definition),
-        before=_image(before, definition),
-        raw=_raw(after),
-        before_raw=_raw(before),
-    )
-    return DerivedSlice(definition.name, pending[0].at, start, logged, changes, pending[0].gtid)
-
-
 def _in_small(key: ForeignKey) -> ForeignKey:
     """A key by its columns in small letters, as rows have them."""
     columns, parent_columns = (tuple(name.casefold() for name in names) for names in (key.columns, key.parent_columns))
     return replace(key, columns=columns, parent_columns=parent_columns)
-
-
-def _image(rows: Sequence[Row | None], definition: TableDefinition) -> pa.RecordBatch:
-    names = definition.column_names()
-    arrays = [
-        pa.array([None if row is None else row[name] for row in rows], column.arrow)
-        for name, column in zip([name.casefold() for name in names], definition.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def _raw(rows: Sequence[Row | None]) -> pa.Array | None:
-    texts: list[Any] = [None if row is None else row[RAW] for row in rows]
-    return pa.array(texts, _RAW_TYPE) if any(texts) else None

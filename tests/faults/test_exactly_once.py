@@ -185,7 +185,7 @@ def _by_table(part: LoggedSlice) -> LoggedSlice:
 
 def _as_checked(part: LoggedSlice) -> LoggedSlice:
     """Changes as if all of their sessions checked foreign keys."""
-    return replace(part, rows=tuple(replace(row, cascades=True) for row in part.rows))
+    return replace(part, rows=tuple(row._replace(cascades=True) for row in part.rows))
 
 
 @pytest.mark.thorough
