@@ -92,7 +92,7 @@ class AssetCatalog:
 
     @cached_property
     def _modes(self) -> Modes:
-        return Modes.of_rules(self.pipeline.downstream)
+        return Modes.from_rules(self.pipeline.downstream)
 
     @property
     def _prefix(self) -> list[str]:
@@ -125,12 +125,12 @@ class AssetCatalog:
     def delivery(self, name: str, table: Name) -> dg.AssetKey:
         return self.key(AssetOf("delivery", name, *table))
 
-    def of_layer(self, layer: str, source: str) -> dg.AssetKey:
+    def layer_key(self, layer: str, source: str) -> dg.AssetKey:
         """The key of what a source has once: ``source``, ``bronze``, ``published``, ``backfill``, ``table_at``."""
         return self.key(AssetOf(layer, source))
 
     def dress(
-        self, assets: dg.AssetsDefinition, made_of: dict[dg.AssetKey, AssetOf], group: str = ""
+        self, assets: dg.AssetsDefinition, assets_by_key: dict[dg.AssetKey, AssetOf], group: str = ""
     ) -> dg.AssetsDefinition:
         """The assets with group, description, tags, owners, metadata and policies of their specs.
 
@@ -138,7 +138,7 @@ class AssetCatalog:
         """
 
         def dressed(plain: dg.AssetSpec) -> dg.AssetSpec:
-            spec = self.spec(made_of[plain.key])
+            spec = self.spec(assets_by_key[plain.key])
             return spec.replace_attributes(
                 deps=plain.deps, skippable=plain.skippable, group_name=spec.group_name or group or None
             )

@@ -88,7 +88,7 @@ def resynced(
 ) -> Iterator[dg.MaterializeResult[None]]:
     """The lake's position once more for Dagster, where its copy differs from it. version: of bronze's data."""
     if comparison.differs and head and head.position:
-        metadata = checkpoint.of_head(head, table) if version else checkpoint.of_table(head, table)
+        metadata = checkpoint.head_metadata(head, table) if version else checkpoint.table_metadata(head, table)
         yield materialized(key, StepResult(head.position, metadata, version), comparison)
 
 

@@ -51,8 +51,8 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
         return by_table
 
     def of(name: "TableName", log_range: Range) -> Metadata:
-        metadata = checkpoint.of_gtid(last_gtid(log_range)) | checkpoint.of_quarantined(passed_over[name])
-        metadata |= checkpoint.of_verified(compared.get(str(name)))
-        return metadata | checkpoint.of_cascades(keys().get(name, []))
+        metadata = checkpoint.gtid_metadata(last_gtid(log_range)) | checkpoint.quarantine_metadata(passed_over[name])
+        metadata |= checkpoint.verification_metadata(compared.get(str(name)))
+        return metadata | checkpoint.cascade_metadata(keys().get(name, []))
 
     return of

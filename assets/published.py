@@ -17,7 +17,7 @@ from assets.lineage import Lineage
 from assets.materialize import Events, StepResult, compared, log_check, materialized
 from assets.progress import progress, sessions
 from assets.report import refresh
-from assets.run_summary import of_changes, tag_run
+from assets.run_summary import changes_summary, tag_run
 from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
@@ -65,7 +65,7 @@ def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             schema = _audited_schema(pipeline, source) if merged else None
             for line in schema.lines() if schema else ():
                 context.log.warning("%s: %s", source, line)
-            metadata = _metadata(now, entries, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
+            metadata = _metadata(now, entries, _skipped(pipeline, source)) | checkpoint.schema_metadata(schema)
             unshown = _unshown(lineage, merged)
             metadata |= {checkpoint.NEW: ", ".join(unshown)} if unshown else {}
             metadata |= refresh(context, pipeline, source)
@@ -169,11 +169,11 @@ def _unshown(lineage: Lineage, outcome: "Outcome | None") -> list[str]:
 def _metadata(position: Position, entries: "list[Entry]", skipped: list[str]) -> Metadata:
     states = [entry.state for entry in entries]
     return {
-        **checkpoint.of_position(position),
+        **checkpoint.position_metadata(position),
         checkpoint.CURRENT: states.count("current"),
         checkpoint.STOPPED: states.count("stopped"),
         checkpoint.IGNORED_TABLES: states.count("ignored"),
-        **checkpoint.of_quarantined(len(skipped)),
+        **checkpoint.quarantine_metadata(len(skipped)),
         **({checkpoint.SKIPPED: "\n".join(skipped)} if skipped else {}),
         **checkpoint.lag(max((entry.committed_at for entry in entries if entry.committed_at), default=None)),
     }
@@ -182,7 +182,7 @@ def _metadata(position: Position, entries: "list[Entry]", skipped: list[str]) ->
 def _log_outcome(context: dg.OpExecutionContext, lineage: Lineage, outcome: "Outcome | None") -> None:
     """Log the result of the run, and set it as a tag in the list of runs."""
     source, unshown = lineage.source, _unshown(lineage, outcome)
-    did = of_changes(outcome)
+    did = changes_summary(outcome)
     context.log.info("%s: %s", source, did)
     tag_run(context, source, did)
     if unshown:

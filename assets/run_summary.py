@@ -21,7 +21,7 @@ def tag_run(context: Any, subject: str, did: str) -> None:
     context.instance.add_run_tags(context.run.run_id, {f"did/{subject}": did})
 
 
-def of_changes(outcome: "Outcome | None") -> str:
+def changes_summary(outcome: "Outcome | None") -> str:
     """Of a run that carries log into tables."""
     changes = sum(table.changes for table in outcome.compacted) if outcome else 0
     compacted = {str(table.name) for table in outcome.compacted} if outcome else set()
@@ -31,7 +31,7 @@ def of_changes(outcome: "Outcome | None") -> str:
     return f"{counted(changes, 'change')} in {_table_count_text(names)}"
 
 
-def of_delivery(outcome: "DeliveryOutcome") -> str:
+def delivery_summary(outcome: "DeliveryOutcome") -> str:
     """Of a delivery."""
     delivered = [table for table in outcome.tables if table.rows]
     rows = sum(table.rows for table in delivered)

@@ -33,7 +33,7 @@ def lake_sensor(jobs: Jobs) -> dg.SensorDefinition:
         for lineage in jobs.graph:
             source = lineage.source
             # A run reports what it does by itself.
-            if active_run(context.instance, jobs.of_source(source)):
+            if active_run(context.instance, jobs.job_names(source)):
                 continue
             try:
                 state = _state(lineage)

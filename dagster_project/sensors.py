@@ -98,7 +98,7 @@ def _no_delivery_now(record: dg.RunRecord, version: str) -> dg.SkipReason | None
 
 def not_now(instance: dg.DagsterInstance, jobs: Jobs, source: str) -> dg.SkipReason | None:
     """Reason why no run is to be started although there is something to do."""
-    running = active_run(instance, jobs.of_source(source))
+    running = active_run(instance, jobs.job_names(source))
     if running:
         return dg.SkipReason(f"run {running.run_id} of {running.job_name} is {running.status.value.lower()}")
     failures = wait_after_failures(instance, jobs.sync_name(source))

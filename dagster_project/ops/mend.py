@@ -69,7 +69,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         # Silver says what was found; downstream tables are materialized where rows came.
         for table in mended.tables:
             key = catalog.silver(source, (table.table.schema, table.table.table))
-            context.log_event(dg.AssetObservation(key, metadata=of_mended(table, is_applied=config.apply)))
+            context.log_event(dg.AssetObservation(key, metadata=mend_metadata(table, is_applied=config.apply)))
             for remark in table.remarks(is_applied=config.apply):
                 context.log.warning("%s", remark)
         merged = merged_tables(catalog, source, mended.outcome, is_live=False) if mended.outcome else {}
@@ -82,7 +82,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     return mend
 
 
-def of_mended(table: "MendedTable", *, is_applied: bool) -> dict[str, Any]:
+def mend_metadata(table: "MendedTable", *, is_applied: bool) -> dict[str, Any]:
     """Metadata of a mended table, in rows."""
     lines = list(table.lines())[:_SHOWN]
     return {

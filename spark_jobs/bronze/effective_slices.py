@@ -102,7 +102,7 @@ class EffectiveSlices:
         index = self._slices(part)
         yield from (self._slice_batch(log_slice) for log_slice in index.slices.to_pylist())
 
-    def of_file(self, file: int) -> SliceIndex:
+    def index_of_file(self, file: int) -> SliceIndex:
         """The slices of one data file. Raises LakeError."""
         no_rows = np.zeros(0, np.int64)
         return read_slices(self._files, selected=lambda number: None if number == file else no_rows)

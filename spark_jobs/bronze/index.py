@@ -155,7 +155,7 @@ class SliceIndex:
         rows, unnamed = self._rows_by_name.get(name, _NONE), self._unnamed
         return np.union1d(rows, unnamed) if len(unnamed) else rows
 
-    def of_table(
+    def slices_of_table(
         self, name: TableName, ranges: Sequence[Range], quarantined: Collection[Position] = frozenset()
     ) -> pa.Table:
         """Slices that a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.

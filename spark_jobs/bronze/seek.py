@@ -75,10 +75,10 @@ class LogSeeker:
             return self._snapshot.oldest if location == EARLIEST else self._snapshot.end
         parsed = parse_location(location)
         if isinstance(parsed, Position):
-            return parsed if "/" in location.partition(":")[0] else self._of_name(parsed)
+            return parsed if "/" in location.partition(":")[0] else self._with_stretch(parsed)
         return self._resolved(parsed)
 
-    def _of_name(self, position: Position) -> Position:
+    def _with_stretch(self, position: Position) -> Position:
         """A position without its stretch. Raises ConfigError where its file's name occurs in several."""
         if len(self._stretches) == 1:
             return position

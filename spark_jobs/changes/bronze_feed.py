@@ -126,7 +126,7 @@ def transactions_of_bronze(
 
     Raises as ``range_in``.
     """
-    log_part = _of_range(spark, lake, source, start, stop)
+    log_part = _log_part(spark, lake, source, start, stop)
     for row in log_part.slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
         for part in _cut_transactions(_slice_batch(row), log_part.within):
             yield row["stretch"], part
@@ -154,7 +154,7 @@ def changes_frame(
     position where they were logged, and the time of the commit. Raises as ``range_in``; what a task cannot read fails
     the job that first needs the row.
     """
-    part = _of_range(spark, lake, source, start, stop)
+    part = _log_part(spark, lake, source, start, stop)
     task = _lines_task(source, is_wanted, part.within, by_table(lake, source))
     lines = part.taking_effect().mapInArrow(checked(task), _LINE)
     return lines.select("stretch", "number", F.from_json("line", CHANGE).alias("change")).select(
@@ -210,7 +210,7 @@ class _LogPart:
         return by_bytes(committed_rows.withColumn(LOGGED, nowhere).unionByName(xa.slices(log)))
 
 
-def _of_range(spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText) -> _LogPart:
+def _log_part(spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText) -> _LogPart:
     """With the earlier parts of a transaction that the range begins inside."""
     within = range_in(lake, source, start, stop)
     snapshot = bronze.BronzeSnapshot.of(lake, source)

@@ -134,7 +134,7 @@ class JsonChanges:
         self._xa_end: ChangeLine | None = None
         """The end of the XA transaction that is being read, as far as it was read."""
 
-    def of_another_file(self) -> "JsonChanges":
+    def for_another_file(self) -> "JsonChanges":
         """One for slices of another file, whose lines go to the same position."""
         output = Output(self.form, self._statements, self._transactions)
         changes = JsonChanges(self.source, self.is_wanted, self.complete, prepared=self._prepared, output=output)

@@ -35,7 +35,7 @@ def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, 
                 problems[f"{kind}.{rule.name}.tables"] = "no server has such a table, or the user may not see it"
             for definition in about:
                 problems |= dict(
-                    _of_table(f"{kind}.{rule.name}", rule, definition, _computed(filters.columns, definition))
+                    _table_problems(f"{kind}.{rule.name}", rule, definition, _computed(filters.columns, definition))
                 )
     return problems
 
@@ -46,7 +46,7 @@ def _computed(rules: Sequence[ColumnRule], definition: TableDefinition) -> tuple
     return next((rule.computed for rule in about), ())
 
 
-def _of_table(
+def _table_problems(
     key: str, rule: EventFilter | RowFilter | ColumnRule, definition: TableDefinition, computed: tuple[Computed, ...]
 ) -> Iterator[tuple[str, str]]:
     """Problems of a rule for one table, by its key. Rules over events name no columns."""

@@ -31,14 +31,16 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
     problems = {}
     for into, sharing in meeting.items():
         problem_list = list(
-            _of_several(pipeline, sharing, into) if into.is_merged else _of_one(pipeline, sharing, into)
+            _merged_table_problems(pipeline, sharing, into)
+            if into.is_merged
+            else _single_table_problems(pipeline, sharing, into)
         )
         if problem_list:
             problems[f"routes to {into}"] = "; ".join(problem_list)
     return problems
 
 
-def _of_one(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
+def _single_table_problems(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
     if len(sharing) > 1:
         yield (
             f"{_tables_text(sharing)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
@@ -52,7 +54,7 @@ def _of_one(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterato
             yield f"{definition.name} of {source}: {error}"
 
 
-def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
+def _merged_table_problems(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
     """Problems that keep source tables from being one downstream table: reserved names, types, keys."""
     keys: dict[tuple[str, ...], _Sharing] = {}
     types: dict[str, str] = {}

@@ -77,7 +77,7 @@ class Modes:
     """Tables that are Iceberg tables too, where that is not as for all."""
 
     @classmethod
-    def of_rules(cls, rules: Iterable[ModeRule]) -> "Modes":
+    def from_rules(cls, rules: Iterable[ModeRule]) -> "Modes":
         listed = [(Pattern.parse(text), rule) for rule in rules for text in rule.tables]
         return cls(
             tuple((pattern, Mode(rule.mode)) for pattern, rule in listed if rule.mode),

@@ -111,7 +111,7 @@ def _foreign_key_at(words: Sequence[Word], at: int, database: str) -> ForeignKey
     word_list = [] if foreign is None else list(before[foreign + 2 :])
     word_list = word_list[3:] if [word.text.upper() for word in word_list[:3]] == ["IF", "NOT", "EXISTS"] else word_list
     rules = _rules(words[at + 1 :])
-    child_columns = tuple(_listed(word_list)) if foreign is not None else _column_of(before)
+    child_columns = tuple(_listed(word_list)) if foreign is not None else _defined_column(before)
     return ForeignKey(
         name=_symbol(before if foreign is None else before[:foreign]),
         parent=TableName(database if schema is None else schema, table),
@@ -134,7 +134,7 @@ def _listed(words: Sequence[Word]) -> Iterator[str]:
             yield word.text
 
 
-def _column_of(words: Sequence[Word]) -> tuple[str, ...]:
+def _defined_column(words: Sequence[Word]) -> tuple[str, ...]:
     """The column whose definition the words are of, in an ALTER TABLE behind ADD, CHANGE or MODIFY."""
     verb = next((at for at, word in enumerate(words) if word.among("ADD", "CHANGE", "MODIFY")), None)
     rest = words if verb is None else words[verb + 1 :]

@@ -46,7 +46,7 @@ class TargetSession:
         return f"{self.number} {self.host}"
 
     @classmethod
-    def of_text(cls, text: str) -> "TargetSession":
+    def parse(cls, text: str) -> "TargetSession":
         number, _, host = text.partition(" ")
         return cls(int(number), host)
 

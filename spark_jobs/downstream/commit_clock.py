@@ -165,7 +165,7 @@ class LateTransactions:
         """Commits them; tasks write the rows of mixed slices, which may be many. Raises LostRace."""
         upon = driver_commit.snapshot_upon(table.path, head, appends=True)
         rows = self.slices.set_column(4, "order_at", self.slices.column("order_at").cast(_INSTANT))
-        files = driver_commit.of_rows(upon, rows, head)["adds"]
+        files = driver_commit.commit_of_rows(upon, rows, head)["adds"]
         files += [] if self.mixed is None else task_files.write_in_tasks(self.mixed, _late_task, upon)
         return table.append_files(upon, files, head, commit)
 

@@ -18,7 +18,7 @@ from spark_jobs.delta.kept import newest_commits
 from spark_jobs.delta.log_files import UnsupportedTable, opened_by_deltalake
 from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head
-from spark_jobs.runtime.engine_errors import of_delta
+from spark_jobs.runtime.engine_errors import delta_rs_message
 from spark_jobs.storage.messages import meaning
 
 _REARRANGING = ("OPTIMIZE", "REORG")
@@ -79,7 +79,7 @@ def readable_table(path: str) -> Iterator[None]:
     except StratalogError:
         raise
     except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-        reason = meaning(path, str(error)) or of_delta(str(error))
+        reason = meaning(path, str(error)) or delta_rs_message(str(error))
         raise LakeError(f"{path}: cannot be read: {reason}") from error
 
 

@@ -76,7 +76,7 @@ class _KeyHashes(Format):
             self.hashes += [_hashes(keys.old), _hashes(keys.new)]
         yield from ()
 
-    def of_slice(self) -> Hashes:
+    def take_hashes(self) -> Hashes:
         """The hashes since the last call."""
         hashes, self.hashes = self.hashes, []
         return np.concatenate([np.zeros(0, np.uint64), *hashes])
@@ -157,7 +157,7 @@ class KeyIndexes:
     def _new_index(self, file: int, name: TableName, identity: str) -> bytes | None:
         """A new index; None where the rows cannot be decoded, or the table has no key: who reads them says so."""
         # All rows of the table are decoded, a slice after the other.
-        slices, form = self._slices.of_file(file), _KeyHashes()
+        slices, form = self._slices.index_of_file(file), _KeyHashes()
         complete = self.definitions.complete
         encoder = JsonChanges(
             self.snapshot.source, lambda logged_name: logged_name == name, complete, prepared=True, output=Output(form)
@@ -167,7 +167,7 @@ class KeyIndexes:
             for number, cells in self._slices.cells_of(slices, file, name):
                 for _ in encoder.lines(cells):
                     pass
-                hashes.append((number, np.unique(form.of_slice())))
+                hashes.append((number, np.unique(form.take_hashes())))
         except (DecodeError, _NoKey):
             return None
         description = {

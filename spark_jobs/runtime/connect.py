@@ -266,7 +266,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
     return JvmEnded(_ENDED.format(where=server.location, what=event))
 
 
-def is_of_grpc(error: Exception) -> bool:
+def is_grpc_error(error: Exception) -> bool:
     """True if a call to a server raised it, and PySpark did not put an error of its own in its place."""
     grpc = sys.modules.get("grpc")
     return grpc is not None and isinstance(error, grpc.RpcError)

@@ -115,7 +115,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
     if _application is None or _client is None:
         return None
     number = _application
-    until = time.monotonic() + (_ENDING if _is_of_the_end(str(error)) else 0)
+    until = time.monotonic() + (_ENDING if _is_shutdown_message(str(error)) else 0)
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
     try:
         application_id = jvm.org.apache.hadoop.yarn.api.records.ApplicationId.fromString(number)
@@ -135,7 +135,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
     )
 
 
-def of_memory(text: str) -> str | None:
+def memory_limit_message(text: str) -> str | None:
     """Message of Spark about an executor whose container YARN has ended for its size; None if not that."""
     match = _TOO_LARGE.search(text)
     if match is None:
@@ -160,6 +160,6 @@ def cause(diagnostics: str) -> str | None:
     return foreign(_CONTAINER.sub(r"\1", match[1]), 1) if match else None
 
 
-def _is_of_the_end(text: str) -> bool:
+def _is_shutdown_message(text: str) -> bool:
     """True if Spark raises it where its application has ended, or is about to."""
     return any(sign in text for sign in ("SparkContext was shut down", "stopped SparkContext", "awaitResult"))

@@ -67,7 +67,7 @@ def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     the result says besides which keys lack some behind an end (ENDED).
     """
     if ABSENT not in rows.column_names:
-        return last_of_each(by_position(rows), key)
+        return last_rows_by_key(by_position(rows), key)
     periods = np.asarray(rows.column(PERIOD).to_numpy(), np.int64) if PERIOD in rows.column_names else None
     # A statement that emptied the table is no row of a key: the period tells where it stands.
     runs = KeyRuns.of(rows, key, silver.is_delete(rows.column("_op")), periods)
@@ -75,7 +75,7 @@ def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return overlaid_rows.append_column(ENDED, pa.array(is_ended))
 
 
-def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+def last_rows_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key the row that stands last."""
     if not len(rows):
         return rows

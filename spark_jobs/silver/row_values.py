@@ -66,10 +66,10 @@ def resolving(definition: TableDefinition, computed: Sequence[Computed] = ()) ->
     columns = {str(column.name).casefold(): column for column in definition.columns}
     by_name = {column.name.casefold(): column for column in computed}
 
-    def of_table(name: str) -> Term:
+    def column_term(name: str) -> Term:
         return term_of(columns[name])
 
-    return lambda name: of_table(name) if name in columns else by_name[name].term(of_table)
+    return lambda name: column_term(name) if name in columns else by_name[name].term(column_term)
 
 
 def problem_of(condition: Condition, definition: TableDefinition, computed: Sequence[Computed] = ()) -> str | None:

@@ -233,7 +233,7 @@ def _with_remedy(
     # Source, table and position are taken from the message where the caller does not name them.
     prefix = _PREFIX.match(text)
     table = table or (prefix["table"] if prefix else None)
-    remedy = _SKIP if table and _is_of_event(text, cls) else _of_kind(text, cls)
+    remedy = _SKIP if table and _is_about_event(text, cls) else _usual_remedy(text, cls)
     position = _POSITION.search(text)
     names = {
         "source": source or (prefix["source"] if prefix else None) or "SOURCE",
@@ -256,7 +256,7 @@ def remedy_of(cls: type[StratalogError], text: str) -> str | None:
             "see what is not handled (stratalog docs limits); the table that stops says more "
             "(stratalog docs howto/broken-table)"
         )
-    return _of_kind(text, cls)
+    return _usual_remedy(text, cls)
 
 
 def has_own_remedy(cls: type[StratalogError], text: str) -> bool:
@@ -274,12 +274,12 @@ def has_remedy(text: str) -> bool:
     return bool(_PAGE.search(text) or _OWN.search(text))
 
 
-def _is_of_event(text: str, cls: type[StratalogError]) -> bool:
+def _is_about_event(text: str, cls: type[StratalogError]) -> bool:
     """True if a table stops at one event of its log that cannot be decoded."""
     return issubclass(cls, DecodeError) or (issubclass(cls, TableStopped) and bool(_EVENT.match(text)))
 
 
-def _of_kind(text: str, cls: type[StratalogError]) -> str:
+def _usual_remedy(text: str, cls: type[StratalogError]) -> str:
     # The kinds are about sources and the lake; a target's server may say the same words of something else.
     kind = None if issubclass(cls, DeliveryError) else kind_of(text)
     return kind.remedy if kind else next(DEFAULTS[ancestor] for ancestor in cls.__mro__ if ancestor in DEFAULTS)

@@ -329,10 +329,10 @@ def _has_lost_rows(full: bytes, rest: bytes, footer: int) -> bool:
     codes = [SECOND_VERSION.get(event[_TYPE], event[_TYPE]) for event in (full, rest) if len(event) > _TYPE]
     if is_cut or len(rest) != size:
         return is_cut and len({*codes}) == 1
-    return len({*codes}) == 1 and _are_images_of(*(event[: len(event) - footer] for event in (full, rest)))
+    return len({*codes}) == 1 and _has_images_of(*(event[: len(event) - footer] for event in (full, rest)))
 
 
-def _are_images_of(full: bytes, rest: bytes) -> bool:
+def _has_images_of(full: bytes, rest: bytes) -> bool:
     """True if a row event's images are bytes of another's, in their order, and its table and masks are the same."""
     try:
         (table, images), (rest_table, rest_images) = _images_of(full), _images_of(rest)

@@ -182,9 +182,9 @@ class Decoder:
         Raises DecodeError, Truncated, ChecksumMismatch or Unsupported, after the changes that stand before; every
         message begins with ``file:offset``.
         """
-        yield from self._with_rest(self._of_slices(file, slices))
+        yield from self._with_rest(self._changes_in_slices(file, slices))
 
-    def _of_slices(self, file: str, slices: Iterable[SliceBytes]) -> Iterator[Changes]:
+    def _changes_in_slices(self, file: str, slices: Iterable[SliceBytes]) -> Iterator[Changes]:
         """The blocks that slices fill."""
         for chunk in slices:
             scanner, scan = chunk.opened(file, self._maps) if self._scans is None else self._scans.of(file, chunk)

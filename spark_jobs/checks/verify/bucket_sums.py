@@ -59,13 +59,13 @@ class HashedColumns:
         return cls(schema, tuple(column.name for column in layout.key), buckets)
 
     @property
-    def of_keys(self) -> "HashedColumns":
+    def key_only(self) -> "HashedColumns":
         """The same of the key alone."""
         return replace(self, schema=pa.schema([self.schema.field(name) for name in (*self.key, RAW)]))
 
     def key_hashes(self, rows: pa.Table) -> NDArray[np.uint64]:
         """The hash of each row's key. rows: with at least the key's columns, of any types, and the exact texts."""
-        return hashes(self.of_keys.converted(rows), self.key)
+        return hashes(self.key_only.converted(rows), self.key)
 
     def buckets_of(self, rows: pa.Table) -> NDArray[np.int64]:
         """The bucket of each row."""
@@ -219,7 +219,7 @@ class HashedSide(ABC):
 
     def keys_in(self, buckets: Sequence[int], count: int) -> KeySet:
         """The keys in some of the buckets, of which no other column is read."""
-        rows = self._rows_in(buckets, HashedColumns.of(self.layout, count).of_keys)
+        rows = self._rows_in(buckets, HashedColumns.of(self.layout, count).key_only)
         return KeySet.of(rows.column("key").to_pylist(), np.asarray(rows.column(HASH)))
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:

@@ -79,12 +79,12 @@ class LakeRows(HashedSide):
         rows = self._rows_of(keys)
         texts = in_texts(self.spark, rows, [f"{self.layout.lake_key} AS key"]).column(0)
         names = [*(column.name for column in self.layout.key), RAW]
-        return rows.select(names).filter(_is_one_of(texts, keys))
+        return rows.select(names).filter(_is_among_keys(texts, keys))
 
     def _texts_of(self, keys: KeySet, listed: Sequence[str]) -> pa.Table:
         """The text of the key, and columns of SQL, of the rows of some keys."""
         answer = in_texts(self.spark, self._rows_of(keys), [f"{self.layout.lake_key} AS key", *listed])
-        return answer.filter(_is_one_of(answer.column(0), keys))
+        return answer.filter(_is_among_keys(answer.column(0), keys))
 
     def _rows_of(self, keys: KeySet) -> pa.Table:
         """All rows of some keys, and perhaps of others that have their hashes."""
@@ -110,7 +110,7 @@ def _rows_with(task: HashTask, hashes: NDArray[np.uint64]) -> Iterator[pa.Table]
     return task.tables_where(lambda hashed: hashes[np.searchsorted(hashes[:-1], hashed)] == hashed)
 
 
-def _is_one_of(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
+def _is_among_keys(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
     return pc.is_in(texts.cast(pa.binary()), pa.array(keys, pa.binary()))
 
 

@@ -228,7 +228,7 @@ def tasks_of(
     undivided_parts, begin = list[UnitPart](), 0
     for name, unit in units:
         ranges = [(*window.ranges, *window.earlier) for window in unit.windows]
-        tables = [index.of_table(name, parts, unit.skips) for parts in ranges] if index else []
+        tables = [index.slices_of_table(name, parts, unit.skips) for parts in ranges] if index else []
         slices = {at: table for at, table in enumerate(tables) if len(table)}
         part = UnitPart(unit, slices, unit.statements, _looked_through(unit))
         buckets = _bucket_count(part) if is_divided else 1

@@ -51,7 +51,7 @@ def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[
     if columns.is_keyless:
         following = _deletes_of_copies(numbers_of_equal_rows(rows, [*columns.types]), ranks, flags)
     else:
-        following = _next_of_keys(numbers_of_keys(rows, columns.key), ranks, flags)
+        following = _next_rows(numbers_of_keys(rows, columns.key), ranks, flags)
     # The first statement after each row.
     markers = np.flatnonzero(is_marker)
     markers = markers[np.argsort(ranks[markers], kind="stable")]
@@ -60,7 +60,7 @@ def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[
     return np.where(is_first, statements, following)
 
 
-def _next_of_keys(keys: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
+def _next_rows(keys: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
     """Of each row the next one of its key."""
     is_alive, is_marker = flags
     order = np.lexsort((is_alive, ranks, keys))

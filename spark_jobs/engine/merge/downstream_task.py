@@ -154,7 +154,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         silver_rows, never_whole = newest_rows_to_merge(unit, truncations), 0
     else:
         silver_rows, never_whole = _restated(unit, restatement, truncations)
-    rows = _as_kept(unit, of_part(unit, truncations.deleted(silver_rows)))
+    rows = _as_kept(unit, with_provenance(unit, truncations.deleted(silver_rows)))
     dead = vanished_rows(unit)
     emptied = {} if unit.part else dict(dead)
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
@@ -208,12 +208,12 @@ def _completed(
         lookup,
         target,
         unit.columns,
-        lambda rows: _as_kept(unit, of_part(unit, row_changes.truncations.deleted(rows))),
+        lambda rows: _as_kept(unit, with_provenance(unit, row_changes.truncations.deleted(rows))),
     )
     return _as_kept(unit, rows), never_whole
 
 
-def of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
+def with_provenance(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     """With the part's provenance, and the types of the table, which hold the values of all parts."""
     for name in unit.columns.types if unit.provenance else ():
         field = unit.schema.column(name).arrow(physical=False)
@@ -316,12 +316,12 @@ def _restated(unit: DownstreamUnit, restatement: Restatement, truncations: Trunc
     origin = SilverSource(unit.origin, unit.origin_schema, unit.columns.key)
     bounds = _part_bounds(unit, (*restatement.removed, *unit.pending))
 
-    def of_range(keys: pa.Table) -> pa.Table:
+    def keys_in_range(keys: pa.Table) -> pa.Table:
         if bounds is None:
             return keys
         return keys.filter(between(keys.column(unit.columns.key[0]), bounds, unit.part))
 
-    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=of_range)
+    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=keys_in_range)
     emptying = EmptyingStatements(unit.floor, truncations.orders, truncations.ended)
     key_states = states(origin, restatement, touched, _silver_names(unit), emptying=emptying)
     if unit.lookup is None:

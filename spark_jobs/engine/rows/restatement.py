@@ -26,7 +26,7 @@ from spark_jobs.engine.rows.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import PositionKey, at_or_after, bounds_of, last_of_each, newest, since_emptied
+from spark_jobs.silver.positions import PositionKey, at_or_after, bounds_of, last_rows_by_key, newest, since_emptied
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,9 @@ def touched_keys(
     # Removed files have exact texts under the names that columns had then.
     parts = chain((with_text_changes(rows, restatement.exact_texts) for rows in removed), added_keys)
     if silver.MOVED_FROM not in origin.schema.names:
-        return last_of_each(pa.concat_tables([no_rows, *map(within, parts)]), origin.key)
+        return last_rows_by_key(pa.concat_tables([no_rows, *map(within, parts)]), origin.key)
     # A key of any range may be that which a row of another one had before.
-    all_keys = last_of_each(pa.concat_tables([no_rows, *parts]), origin.key)
+    all_keys = last_rows_by_key(pa.concat_tables([no_rows, *parts]), origin.key)
     return within(with_moved(origin, restatement, all_keys))
 
 
@@ -228,7 +228,7 @@ def with_moved(origin: SilverSource, restatement: Restatement, touched: pa.Table
         if not is_next.any():
             return touched
         is_left &= ~is_next
-        touched = last_of_each(pa.concat_tables([touched, rows.filter(pa.array(is_next))]), origin.key)
+        touched = last_rows_by_key(pa.concat_tables([touched, rows.filter(pa.array(is_next))]), origin.key)
 
 
 def _moved_rows(origin: SilverSource, file: DataFile) -> pa.Table | None:

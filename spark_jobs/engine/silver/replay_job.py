@@ -165,7 +165,7 @@ def _unit(work: CompactionJob, columns: silver.Columns, design: Snapshot) -> Pre
     for part in parts_of(work, columns):
         assert index is not None
         windows.append(window_of(work, part, columns, design))
-        slices.append(index.of_table(work.name, part.window.ranges, work.filters.skips))
+        slices.append(index.slices_of_table(work.name, part.window.ranges, work.filters.skips))
     # Rows that came with the name are one more window, whose parts lie behind it.
     plan = InheritancePlan(work, windows, slices)
     for change in _renames(work):

@@ -194,7 +194,7 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
     if any(stage.fills or stage.exact for stage in stages):
         features.require_written(snapshot)
     windows = _windows(work, stages)
-    slices = [index.of_table(work.name, window.ranges, window.skips) for window in windows]
+    slices = [index.slices_of_table(work.name, window.ranges, window.skips) for window in windows]
     if windows and isinstance(stages[0].step, DataRange) and work.has_partial and work.head and not work.reset:
         windows[0], slices[0] = _with_earlier_log(work, windows[0], slices[0])
     # Rows that statements bring are parts of their own, after the windows of the stages.

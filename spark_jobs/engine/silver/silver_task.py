@@ -32,8 +32,8 @@ from spark_jobs.engine.rows.inherited_rows import (
     InheritedFiles,
     InheritedRows,
     inherited,
-    of_files,
-    of_log,
+    part_from_log,
+    parts_from_files,
     stored_cells,
 )
 from spark_jobs.engine.rows.loaded_rows import LoadedFiles, rows_of_loads
@@ -230,7 +230,7 @@ def _refilled(task: Refill) -> Iterator[WindowResult]:
 
 
 def _stored_rows(task: StoredRows) -> Iterator[ShuffleBlock]:
-    for rows in of_files(task.files, _inherited(task.unit, task.files.window)):
+    for rows in parts_from_files(task.files, _inherited(task.unit, task.files.window)):
         yield from _part_blocks(task.unit, task.files.window, rows)
 
 
@@ -263,7 +263,9 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         if rows is None:
             continue
         if window.into is not None and window.projection is not None:
-            yield from _part_blocks(unit, window.into, of_log(rows, window.projection, _inherited(unit, window.into)))
+            yield from _part_blocks(
+                unit, window.into, part_from_log(rows, window.projection, _inherited(unit, window.into))
+            )
         elif unit.buckets:
             yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns)
         else:

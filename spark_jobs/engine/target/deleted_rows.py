@@ -152,7 +152,7 @@ class Truncations:
         statements = self.rows.take(pa.array(np.where(is_deleted, first, 0)))
         flags = pa.chunked_array([pa.array(is_deleted)])
         for name in ("_position", "_committed_at"):
-            values = _values_of_either(is_deleted, statements.column(name), rows.column(name))
+            values = _chosen_values(is_deleted, statements.column(name), rows.column(name))
             rows = rows.set_column(rows.schema.get_field_index(name), name, values)
         for name, value in cells.items():
             values = pc.if_else(flags, value, rows.column(name))
@@ -181,7 +181,7 @@ def _position_columns(rows: pa.Table) -> tuple[NDArray[np.int64], ...]:
     return tuple(np.asarray(cells.to_numpy(zero_copy_only=False), np.int64) for cells in fields)
 
 
-def _values_of_either(is_first: NDArray[np.bool_], first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
+def _chosen_values(is_first: NDArray[np.bool_], first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
     """Row by row the first value or the second one, of any type."""
     values = pa.chunked_array([*first.chunks, *second.cast(first.type).chunks], first.type)
     rows = np.arange(len(first))

@@ -70,7 +70,7 @@ class LoggedRows:
             if change.is_derived:
                 continue  # it is in no event, and derived_rows.py has it
             rows.setdefault((traced.stretch, change.file), set()).add((change.offset, change.row))
-            changes.append(KeyChange(_effect_of(traced), change.old_key, change.new_key))
+            changes.append(KeyChange(_effect_order(traced), change.old_key, change.new_key))
         table = lake_of(pipeline).cascades(source)
         derived = DerivedRows.find(table, trace.life, trace.indexes.definitions, trace.choice)
         logged, seeds = cls(trace.snapshot, derived, rows), trace.choice.seeds
@@ -97,7 +97,7 @@ class LoggedRows:
         return sum(map(len, self.rows.values()))
 
 
-def _effect_of(traced: TracedChange) -> tuple[int, int, int, int]:
+def _effect_order(traced: TracedChange) -> tuple[int, int, int, int]:
     """Where a change takes effect: at its event, or of an XA transaction where it is committed."""
     stretch, number, start, offset, row = traced.position
     return stretch, number, offset if traced.facts.xa is None else start, row

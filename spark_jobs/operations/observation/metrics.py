@@ -104,12 +104,12 @@ def families_of(
 ) -> list[Metric]:
     """The metrics of what was asked already: families without a sample are left out."""
     # Each source's tables, then downstream tables, which several sources may share.
-    samples = [sample for status in statuses for sample in _of_source(pipeline, status)]
+    samples = [sample for status in statuses for sample in _source_samples(pipeline, status)]
     tables = published(pipeline, lake)
     sources = {status.source for status in statuses}
-    samples += _of_sizes(lake, statuses, [table for table in tables if {of for of, _ in table.origins} & sources])
+    samples += _lake_samples(lake, statuses, [table for table in tables if {of for of, _ in table.origins} & sources])
     by_name = {str(table): table for table in tables}
-    samples += [sample for delivery in deliveries for sample in _of_delivery(delivery, by_name)]
+    samples += [sample for delivery in deliveries for sample in _delivery_samples(delivery, by_name)]
     gauges = {
         name: GaugeMetricFamily(f"stratalog_{name}", text, labels=labels) for name, (text, labels) in FAMILIES.items()
     }
@@ -118,7 +118,7 @@ def families_of(
     return [family for family in gauges.values() if family.samples]
 
 
-def _of_source(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
+def _source_samples(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
     source = status.source
     yield "source_up", (source,), float(status.error is None)
     # Positions and lags: what a silent source does not tell is left out.
@@ -135,14 +135,14 @@ def _of_source(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
     yield "tables", (source,), len(tables)
     yield "tables_stopped", (source,), sum(table.state == "stopped" for table in tables)
     for table in tables:
-        yield from _of_table(source, table, status.bronze)
+        yield from _table_samples(source, table, status.bronze)
     for group in status.subscriptions:
         yield from _optional("subscription_lag_bytes", (source, group.group), group.lag_bytes)
         yield from _optional("subscription_lag_seconds", (source, group.group), group.lag_seconds)
-    yield from _of_runs(pipeline, status)
+    yield from _run_samples(pipeline, status)
 
 
-def _of_table(source: str, table: TableStatus, bronze: str | None) -> Iterator[Sample]:
+def _table_samples(source: str, table: TableStatus, bronze: str | None) -> Iterator[Sample]:
     yield "table_stopped", (source, table.table), float(table.state == "stopped")
     if table.verified_at:
         yield "table_differs", (source, table.table), float(table.differs)
@@ -154,7 +154,7 @@ def _of_table(source: str, table: TableStatus, bronze: str | None) -> Iterator[S
     yield "table_behind", (source, table.table, _DOWNSTREAM), float(not table.is_at(bronze))
 
 
-def _of_runs(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
+def _run_samples(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
     """The last run, and the conditions that status warns of."""
     source = status.source
     last = runs.read(pipeline.path).get(source)
@@ -173,7 +173,7 @@ def _of_runs(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
         yield "check_failed", (source, kind), float(kind in raised)
 
 
-def _of_sizes(lake: Lake, statuses: Sequence[SourceStatus], downstream: Sequence[LakeTable]) -> list[Sample]:
+def _lake_samples(lake: Lake, statuses: Sequence[SourceStatus], downstream: Sequence[LakeTable]) -> list[Sample]:
     """Sizes and last commits. Tables are opened side by side: on an object store each is some requests."""
     jobs = [((status.source, "", _BRONZE), lake.bronze(status.source)) for status in statuses if status.bronze]
     for source in (status.source for status in statuses):
@@ -190,10 +190,10 @@ def _of_sizes(lake: Lake, statuses: Sequence[SourceStatus], downstream: Sequence
         jobs.append(((owner, str(table), _DOWNSTREAM), table.table))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         sizes = pool.map(lambda job: size_of(job[1], has_merges=job[0][2] == _DOWNSTREAM), jobs)
-        return [sample for (labels, _), size in zip(jobs, sizes, strict=True) for sample in _of_size(labels, size)]
+        return [sample for (labels, _), size in zip(jobs, sizes, strict=True) for sample in _size_samples(labels, size)]
 
 
-def _of_size(labels: tuple[str, str, str], size: TableSize | None) -> Iterator[Sample]:
+def _size_samples(labels: tuple[str, str, str], size: TableSize | None) -> Iterator[Sample]:
     if size is None:
         return
     if labels[2] != _BRONZE:  # a row there is a slice of the log
@@ -207,7 +207,7 @@ def _of_size(labels: tuple[str, str, str], size: TableSize | None) -> Iterator[S
         yield from _optional("last_merge_bytes_written", labels, size.merge.bytes)
 
 
-def _of_delivery(status: DeliveryStatus, tables: dict[str, LakeTable]) -> Iterator[Sample]:
+def _delivery_samples(status: DeliveryStatus, tables: dict[str, LakeTable]) -> Iterator[Sample]:
     delivery = status.delivery
     yield "delivery_up", (delivery,), float(status.error is None)
     for table in status.tables:

@@ -129,7 +129,7 @@ class LogReaders:
             if self.pipeline.scope.holds(*entry.name):
                 reason = entry.reason or "silver has the table up to there"
                 yield Reader(".".join(entry.name), entry.checkpoint or begin, reason)
-                yield from _of_changes(entry, begin)
+                yield from _change_readers(entry, begin)
                 loading = progress(self.lake, self.source, TableName(*entry.name)) if entry.complete is False else None
                 if loading and loading.is_open:
                     yield Reader(".".join(entry.name), loading.read_from, "a load of the table began there")
@@ -281,7 +281,7 @@ class _Collection:
         return self.table.land(upon, head, checkpoint, **changes)
 
 
-def _of_changes(entry: Entry, begin: Position) -> Iterator[Reader]:
+def _change_readers(entry: Entry, begin: Position) -> Iterator[Reader]:
     """The downstream tables of a table that read bronze themselves, since they are made of every change."""
     for target in entry.into:
         if Mode(target.mode).has_every_change:

@@ -101,7 +101,7 @@ class Anchor:
 
     def _since_later(self, visible: Position, checkpoint: Checkpoint, bronze: Table, version: int) -> Position:
         """In a stretch that was opened later: what bronze has of earlier ones has to be committed here, too."""
-        first = max([self.stretch.begin, *map(self._end_of, self.stretch.passed_over)])
+        first = max([self.stretch.begin, *map(self._part_end, self.stretch.passed_over)])
         if visible >= first and not (self.is_restarted and visible.number <= self.stretch.begin.number):
             return visible
         if not self.is_restarted:
@@ -110,7 +110,7 @@ class Anchor:
                 return checkpoint.position
         raise SourceError(_too_early(f"bronze has gone on with this log at {first}"))
 
-    def _end_of(self, part: FilePart) -> Position:
+    def _part_end(self, part: FilePart) -> Position:
         return Position(part.file, part.stop, self.stretch.number)
 
 

@@ -146,7 +146,7 @@ class SilverTarget:
 
     def land(self, files: Sequence[DataFile], commit: SilverCommit) -> Head:
         """Commits files with the loaded rows. Raises LostRace."""
-        changes = driver_commit.of_files(files, self.before.files if self.is_replaced else None)
+        changes = driver_commit.commit_of_files(files, self.before.files if self.is_replaced else None)
         if self.design is not self.before:
             changes |= {"metadata": self.design.metadata, "protocol": self.design.protocol}
         return self.table.land(self.before, self.head, commit, **changes)
@@ -243,7 +243,7 @@ def _content(
     Ends it where a statement changed it ``before`` a position.
     """
     # The log from where reading began: a statement in it that changed the table spoils what was read.
-    context = PlanningContext.of(load.pipeline, load.lake, snapshot).of_load()
+    context = PlanningContext.of(load.pipeline, load.lake, snapshot).for_load()
     cuts = {log_range.start} if stage.progress.is_snapshot else set()
     slices, scan = scan_effective(snapshot.table, snapshot.version, log_range, snapshot.oldest, cuts)
     ancestry = RenameLineage(context)

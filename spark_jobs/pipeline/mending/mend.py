@@ -242,7 +242,7 @@ def _landed(load: LoadContext, mending: MendableTable, rows: _ReadRows, *, is_ap
     within = Range(commit.position, commit.position)
     new = job.commit(within, state, silver.stored_columns(table, head))
     new = replace(new, kind=CommitKind.MEND, mended=mended)
-    table.land(snapshot, head, new, **driver_commit.of_files(files))
+    table.land(snapshot, head, new, **driver_commit.commit_of_files(files))
     return counts
 
 

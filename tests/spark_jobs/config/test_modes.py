@@ -11,7 +11,7 @@ from tests.spark_jobs.config.test_loader import LEAST, write
 
 
 def modes(*lines: tuple[str, str]) -> Modes:
-    return Modes.of_rules(ModeRule.model_validate({"tables": tables, "mode": mode}) for tables, mode in lines)
+    return Modes.from_rules(ModeRule.model_validate({"tables": tables, "mode": mode}) for tables, mode in lines)
 
 
 def test_the_last_line_that_matches_a_table_decides() -> None:
