@@ -73,7 +73,10 @@ class AssetCatalog:
     _specs: dict[AssetOf, dg.AssetSpec] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a name that Dagster would refuse, or in which a check's name would have no place."""
+        """Check the names of groups and jobs: Dagster must accept them, and a check's name must fit.
+
+        Raises ConfigError.
+        """
         names: dict[str, Sequence[str | None]] = {
             "key_prefix": self._prefix,
             "group": [self.group],

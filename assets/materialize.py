@@ -59,7 +59,7 @@ class Before:
 
     @classmethod
     def read(cls, context: dg.OpExecutionContext, tables: "dict[dg.AssetKey, Table]") -> Self:
-        """Raises LakeError."""
+        """The heads of tables before a step, compared with Dagster's last materializations. Raises LakeError."""
         found_heads = dict(zip(tables, heads(list(tables.values())), strict=True))
         positions = {key: head.position if head else None for key, head in found_heads.items()}
         return cls(tables, found_heads, compared(context, positions))

@@ -105,7 +105,7 @@ def oldest_file(at: Any) -> "BinlogFile":
 
 
 def files_of_keys(keys: Sequence[str]) -> "list[BinlogFile]":
-    """Raises ConfigError for a partition that is no file."""
+    """The binlog files that partition keys name. Raises ConfigError for a key that is no file."""
     from spark_jobs.bronze.files import BinlogFile
 
     return [BinlogFile.parse(key) for key in keys]

@@ -103,7 +103,7 @@ def end_of(table: Table, head: Head, file: BinlogFile) -> int:
 
 
 def require_whole(files: Sequence[BinlogFile], available: Sequence[BinlogFile]) -> None:
-    """Raises ConfigError for files that are not there, or with others between them.
+    """Check that all files are available, and are a range without a hole. Raises ConfigError.
 
     available: all that bronze holds, and the archive before that, in order.
     """

@@ -186,7 +186,9 @@ class _Following:
         return NextLog(log, Range(self.position, log.end), takeover.parts, (*log_stretches, opened), relation)
 
     def _require_chosen(self, log: Log, log_stretches: tuple[Stretch, ...], relation: Relation) -> None:
-        """Raises AnotherLog, or SourceError for an endpoint that is not in use, which the user has not said to use.
+        """Check that on_new_server allows another log.
+
+        Raises AnotherLog, or SourceError if another endpoint may be read.
 
         Others of the endpoints may be read instead of one that is not in use.
         """

@@ -184,7 +184,7 @@ class Boundaries:
 
     @classmethod
     def of(cls, slices: SliceIndex, row: int) -> "Boundaries":
-        """Raises LakeError."""
+        """The event and transaction boundaries of the slice in a row of the index. Raises LakeError."""
         pieces = [*split(slices.record(row))]
         events, starts = (
             tuple(piece.column(name)[0].as_py() for piece in pieces) for name in ("start", "transaction_start")

@@ -187,7 +187,7 @@ class Walk:
         self._by_row: dict[tuple[TableName, Key], list[int]] = defaultdict(list)
 
     def derive(self) -> Derived:
-        """Raises LakeError."""
+        """The derived slices of the range, and the position up to which they are complete. Raises LakeError."""
         within = self._log.within
         try:
             self._find_first()

@@ -85,7 +85,7 @@ def _is_text(column: Column) -> bool:
 
 
 def _collation_of(column: Column) -> Collation:
-    """Raises Unsupported for one that is not known."""
+    """The collation of a text column. Raises Unsupported if its comparison is not known."""
     if column.charset is None or column.charset & CHARSET_ALONE:
         raise Unsupported("its collation is not known")
     collation = KNOWN.get(column.charset)

@@ -66,7 +66,7 @@ class _Derived:
     """The changes that were derived from foreign keys in a part of the log, in order, each given once."""
 
     def __init__(self, bronze_path: str, part: Range) -> None:
-        """Raises LakeError."""
+        """Open the derived changes of a range at the first of them. Raises LakeError."""
         self._parts = stored_changes(bronze_path, derived_slices.read(bronze_path, part))
         self._next = next(self._parts, None)
 

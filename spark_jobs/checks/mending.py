@@ -128,7 +128,7 @@ class MendedTable:
 
 
 def require_keys(tables: Sequence[str], keys: Sequence[str]) -> None:
-    """Raises ConfigError where keys are given, and not one table that they are of."""
+    """Check that keys are given with exactly one table. Raises ConfigError."""
     is_one = len(tables) == 1 and "*" not in tables[0] and "?" not in tables[0]
     if keys and not is_one:
         raise ConfigError({"--key": "keys are of one table; name it by --table"})

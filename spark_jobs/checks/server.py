@@ -43,7 +43,7 @@ class ServerView:
     connection: Any
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
-        """Raises SourceError."""
+        """The rows of a statement's result, as column name to value. Raises SourceError."""
         return self.server.ask(self.connection, statement)
 
     @cached_property

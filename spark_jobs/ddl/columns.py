@@ -43,7 +43,7 @@ _KINDS = {
 
 
 def words_of(text: str) -> list[Word]:
-    """Raises Unsupported where the text has no tokens of SQL."""
+    """The words of an SQL text. Raises Unsupported if it cannot be divided into tokens."""
     return list(_words_of(text))
 
 
@@ -65,7 +65,7 @@ def _words_of(text: str) -> tuple[Word, ...]:
 
 
 def require_plain(text: str, session: Session) -> None:
-    """Raises Unsupported for a statement whose literals read otherwise in the session that it was said in."""
+    """Check that the session of a statement does not change the meaning of its literals. Raises Unsupported."""
     if not _is_readable(text, session.collation):
         raise Unsupported("the character set of its text is not known")
     if has_escapes(text):

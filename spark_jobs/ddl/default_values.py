@@ -39,7 +39,7 @@ class _Constant:
 
     @property
     def number(self) -> Decimal:
-        """Raises Unsupported for what is no number."""
+        """The constant as a number. Raises Unsupported if it is none."""
         try:
             if self.kind in ("bits", "hex"):
                 return Decimal(int(self.text, 2 if self.kind == "bits" else 16))

@@ -112,7 +112,7 @@ def matching_definition(candidates: Sequence[EarlierDefinition], logged: TableDe
 
 
 def _require_stated(after: TableDefinition, clauses: Sequence[Operation]) -> None:
-    """Raises Unsupported for operations that leave nothing of what was there before."""
+    """Check that the operations can be undone from the definition after them. Raises Unsupported."""
     for clause in clauses:
         if isinstance(clause, Drop):
             raise Unsupported(f"it drops column {clause.name}, and what that was is in no log")

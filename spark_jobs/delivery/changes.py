@@ -164,7 +164,7 @@ def shares(window: TableDelta) -> list[Share]:
 def require_different_keys(
     label: str, window: TableDelta, key: Sequence[OutputColumn], source_key: Sequence[str]
 ) -> None:
-    """Raises DeliveryError where two of the rows that came have one key of the target.
+    """Check that no two new rows have one key of the target. Raises DeliveryError.
 
     source_key: names of columns that tell rows apart at the source; empty where it has no key.
     """

@@ -216,7 +216,10 @@ class Connection:
         return getattr(self._connection, "_result").message or b""  # noqa: B009
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Raises MySQLError, OSError, DeliveryError. parameters: in place of %s."""
+        """The rows of a query's result, as column name to value.
+
+        Raises MySQLError, OSError, DeliveryError. parameters: for %s.
+        """
         self.open()
         assert self._connection is not None
         with self._connection.cursor() as cursor:
@@ -225,7 +228,7 @@ class Connection:
 
     @cached_property
     def facts(self) -> Facts:
-        """Raises DeliveryError."""
+        """The target's version, kind, and largest packet in bytes. Raises DeliveryError."""
         row = self.ask("SELECT VERSION() version, @@max_allowed_packet packet")[0]
         version = str(row["version"])
         is_tidb = "TiDB" in version

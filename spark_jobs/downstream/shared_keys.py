@@ -44,7 +44,7 @@ class SharedSources:
 
 
 def require_one_key(work: MergeJob, parts: Sequence[Part]) -> None:
-    """Raises TableStopped where rows of a source table cannot be told from those of other parts, or from each other."""
+    """Check that the parts of a table identify rows by the same key columns. Raises TableStopped."""
     # Keys can be shared only if each row has one, and is whole.
     columns = work.columns
     if columns.is_keyless:

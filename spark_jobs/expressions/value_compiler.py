@@ -22,7 +22,7 @@ class ValueCompiler(Compiler):
     """Gives the terms of a tree whose value is kept."""
 
     def value(self, node: exp.Expr) -> Term:
-        """Raises ConfigError."""
+        """The term that evaluates a node to a value of a known sort. Raises ConfigError."""
         term = self.term(node)
         if term.sort is Sort.OTHER:
             raise refused(node, f"is {Sort.OTHER.value}")

@@ -54,7 +54,10 @@ def with_columns(snapshot: Snapshot, columns: Mapping[str, str]) -> tuple[Snapsh
 
 
 def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
-    """Raises LakeError where a file that a task wrote is not there: it lies on another machine's disk."""
+    """Check that the driver sees all files that tasks wrote, and none is on another machine's disk.
+
+    Raises LakeError.
+    """
     vectors = (vector for _, vector in changes.get("dv_updates", ()) if vector.storage_type == "u")
     positions = [file.location(upon.path) for kind in ("adds", "changes") for file in changes.get(kind, ())]
     positions += [vector.location(upon.path) for vector in vectors]

@@ -53,7 +53,7 @@ def since(path: str, version: int) -> list[tuple[int, Checkpoint]]:
 
 
 def _finished(path: str, checkpoint: Checkpoint) -> Checkpoint:
-    """Raises LakeError where an earlier version of the program ended in the middle of a statement."""
+    """The checkpoint, if no earlier version of Stratalog ended in the middle of a statement. Raises LakeError."""
     if checkpoint.is_unfinished:
         raise LakeError(
             f"{path}: a run of an earlier version of Stratalog ended in the middle of a statement, and left the table "
@@ -73,7 +73,7 @@ def deltalake_table(path: str) -> deltalake.DeltaTable | None:
 
 @contextmanager
 def readable_table(path: str) -> Iterator[None]:
-    """Raises LakeError where deltalake cannot read a table inside the ``with`` block."""
+    """Turn errors of deltalake inside the ``with`` block into LakeError: the table cannot be read."""
     try:
         yield
     except StratalogError:

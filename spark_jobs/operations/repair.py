@@ -256,7 +256,7 @@ def unreset(pipeline: Pipeline, source: str, entry: Entry) -> Entry:
 
 
 def _require_untouched(entry: Entry, head: Head | None) -> None:
-    """Raises ConfigError where there is no reset to take back."""
+    """Check that a reset of the table is pending and can be undone. Raises ConfigError."""
     if not entry.is_reset:
         raise ConfigError({"--table": f"{_table_name(entry)} is not reset"})
     if head is None or (entry.resets or 0) <= silver.resets(head):
@@ -343,7 +343,7 @@ def _table_name(entry: Entry) -> TableName:
 
 
 def _entry_of(entries: Sequence[Entry], source: str, table: str) -> Entry:
-    """Raises ConfigError for a table that no run has seen."""
+    """The entry of a table, named ``schema.table``. Raises ConfigError if no run has seen the table."""
     match = next((entry for entry in entries if str(_table_name(entry)) == table), None)
     if match:
         return match
@@ -369,7 +369,7 @@ def _refusal_of_skip(entry: Entry, event: _StoppingEvent, skips: Sequence[Skip])
 
 
 def _parsed_position(lake: Lake, source: str, text: str) -> Position:
-    """Raises ConfigError for what is none, and for a file's name that occurs in several stretches."""
+    """The position that a text says. Raises ConfigError, also if the file name is in several stretches."""
     try:
         position = Position.parse(text)
     except ConfigError as error:

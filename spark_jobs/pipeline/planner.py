@@ -92,7 +92,10 @@ class Planner:
             return self.plan(entries, cuts | error.positions)
 
     def _plan(self, entries: list[Entry], start: Position, cuts: frozenset[Position]) -> Plan:
-        """Raises InsideSlices for the positions of all tables that are not among the cuts, and have to be."""
+        """The plan from a position on, split at the cuts.
+
+        Raises InsideSlices for positions at which slices must be split too.
+        """
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is rebuilt from bronze alone
         if start >= self.snapshot.end and not by_log:
             sequence_names = {TableName(*entry.name) for entry in entries if entry.reason == sequences.REASON}

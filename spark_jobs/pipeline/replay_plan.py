@@ -144,7 +144,7 @@ def _timeline(
 
 
 def _require_unfolded(source: str, name: TableName, head: Head | None, log_range: Range) -> None:
-    """Raises LakeError where windows of the range were folded: no part of them can be told from the others."""
+    """Check that no window of the range was folded: a part of a snapshot cannot be replayed. Raises LakeError."""
     floor = floor_above(head, log_range)
     if floor:
         raise LakeError(

@@ -326,7 +326,7 @@ class MissingLog:
         return _Seam(oldest.file, start, payloads[0][:_SEAM] if payloads else b"")
 
     def _require_joins(self, origin: LogOrigin, listed: Log, parts: Sequence[FilePart], seam: _Seam) -> None:
-        """Raises SourceError where the files are not those that came before what is there."""
+        """Check that the files are those before the log that bronze has. Raises SourceError."""
         file = next((file for file in listed.files if file.name == seam.file), None)
         stop = seam.start + len(seam.content)
         if file is None:
@@ -404,7 +404,7 @@ def _seam_of(sequence: FileSequence) -> _Seam:
 
 
 def _require_one_log(source: Files, listed: Log, names: Sequence[str], oldest: Position) -> None:
-    """Raises SourceError where a folder's files are not each other's successors, or one was copied while in use."""
+    """Check that a folder's files follow each other, and none was copied while in use. Raises SourceError."""
     search = Search(source, listed)
     heads = [search.head(file) for file in listed.files if file.name in names]
     for name in names:
@@ -423,7 +423,7 @@ def _is_within(earlier: Gtids | None, later: Gtids | None) -> bool:
 
 
 def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> None:
-    """Raises SourceError where the file of the seam is not the one that came after an origin's last file."""
+    """Check that the seam's file is the one after an origin's last file. Raises SourceError."""
     last = next(file for file in listed.files if file.name == name)
     before, after = Search(source, listed).head(last), seam.head()
     if before.created > after.created:

@@ -141,7 +141,7 @@ class TablePlanner:
         return bool(self.scan.about(name, since) or self.scan.indexes(name, since) or self.scan.xa.unknown)
 
     def _require_as_planned(self, entry: Entry, name: TableName) -> None:
-        """Raises TableStopped where gc removed log of a table between the plan of its reset and the reset."""
+        """Check that gc removed no log of a table between the plan of its reset and the reset. Raises TableStopped."""
         # Where that commit is not in bronze's log any more, gc has waited for the table since.
         info = None if entry.bronze_version is None else commit_info_of(self.snapshot.table.path, entry.bronze_version)
         planned = BronzeCommit.from_json(info.get("userMetadata")) if info else None

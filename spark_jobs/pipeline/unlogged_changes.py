@@ -272,7 +272,9 @@ def _underived(lake: Lake, gaps: SourceUnloggedChanges) -> dict[TableName, str]:
 
 
 def require_derived(pipeline: Pipeline, snapshot: BronzeSnapshot, name: TableName, start: Position) -> None:
-    """Raises TableStopped where foreign keys changed a child in log from before the lake began, which a replay reads.
+    """Check that foreign keys changed no row of a child in replayed log from before the lake began.
+
+    Raises TableStopped.
 
     start: of the replay. Nothing is derived of such log, so that rows would come back which the server deleted.
     """

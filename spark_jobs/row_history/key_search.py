@@ -66,7 +66,10 @@ class _KeyHashes(Format):
     def lines(
         self, context: SliceContext, definition: TableDefinition, changes: Iterable[Changes]
     ) -> Iterator[ChangeLine]:
-        """Raises DecodeError, and _NoKey of a table without a key."""
+        """Collect the key hashes of the changes; there are no lines.
+
+        Raises DecodeError, _NoKey for a table without a key.
+        """
         del context
         if not definition.key:
             raise _NoKey

@@ -188,7 +188,7 @@ def _children_of(bronze: str, within: Range, events: Collection[Event]) -> set[T
 
 
 def _require_raw(pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> None:
-    """Raises ConfigError where a script would have values that rules hide, and nobody asked for them."""
+    """Check that a script shows no values that rules hide, unless asked for. Raises ConfigError."""
     rules = filters_of(pipeline.filters, source, name)
     if not selection.is_raw and (rules.rows or rules.columns):
         raise ConfigError(
@@ -237,7 +237,7 @@ class _Table:
         )
 
     def _require_same_columns(self, changes: Sequence[TracedChange]) -> None:
-        """Raises Unsupported where the table has other columns or another key now than the changes had."""
+        """Check that the table still has the columns and the key of the changes. Raises Unsupported."""
         # What a statement did to columns since the first change, the definition of now tells.
         first = changes[0].facts.transaction
         life = life_of(self.trace.indexes.files, self.name, Range(first, self.snapshot.end))

@@ -434,7 +434,7 @@ def _require_spark(server: str) -> None:
 
 
 def _require_delta(spark: "SparkSession") -> None:
-    """Raises ConfigError where a server does not know a statement of Delta's."""
+    """Check that a server knows Delta's statements. Raises ConfigError."""
     from pyspark.errors import PySparkException
 
     try:

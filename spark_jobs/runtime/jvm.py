@@ -64,7 +64,7 @@ def process() -> subprocess.Popen[bytes] | None:
 
 
 def require_alive() -> None:
-    """Raises JvmEnded where the JVM of this process has ended: its session would be used in vain."""
+    """Check that the JVM of this process has not ended: its session would be useless. Raises JvmEnded."""
     if _jvm is not None and _jvm.poll() is not None:
         raise JvmEnded(_ENDED)
 

@@ -127,7 +127,7 @@ def cache_dir() -> Path:
 
 
 def require_java() -> None:
-    """Raises ConfigError unless there is a Java that Spark can run on."""
+    """Check that there is a Java that Spark can run on. Raises ConfigError."""
     version = _java_version()
     if version is None:
         raise ConfigError(

@@ -50,7 +50,7 @@ _application: str | None = None
 
 
 def require_settings() -> None:
-    """Raises ConfigError unless a variable of the environment names the folder of YARN's settings."""
+    """Check that a variable of the environment names the folder of YARN's settings. Raises ConfigError."""
     named = {name: folder for name in _FOLDERS if (folder := os.environ.get(name))}
     if not named:
         raise ConfigError(
@@ -63,7 +63,7 @@ def require_settings() -> None:
 
 
 def require_manager(confs: dict[str, str]) -> None:
-    """Raises ConfigError where the ResourceManager does not answer. The JVM runs; ``confs`` are Spark's settings."""
+    """Check that the ResourceManager answers. Raises ConfigError; the JVM runs, and ``confs`` are Spark's settings."""
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkContext
 

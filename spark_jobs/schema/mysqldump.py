@@ -54,7 +54,7 @@ class _Piece:
 
 
 def read_dump(raw: bytes) -> ParsedDump:
-    """Raises SourceError, with the line, for what is no whole dump, or has a table whose name cannot be read."""
+    """The parsed dump. Raises SourceError, with the line, for an incomplete dump or an unreadable table name."""
     text = _decoded_text(raw)
     script = _Script()
     for piece in _text_pieces(text):
@@ -181,7 +181,7 @@ class _Script:
         self.is_dump = self.is_complete = False
 
     def take(self, piece: _Piece) -> None:
-        """Raises SourceError."""
+        """Read one comment or statement of the dump. Raises SourceError."""
         try:
             if piece.is_comment:
                 self._comment(piece.text)
@@ -217,7 +217,7 @@ class _Script:
                 pass  # rows, views, routines: nothing about tables
 
     def _note_location(self, text: str) -> None:
-        """Raises ConfigError."""
+        """Store the position and the GTIDs that a statement or comment names. Raises ConfigError."""
         for assignment in _SOURCE.findall(text):
             file, offset = _FILE.search(assignment), _OFFSET.search(assignment)
             if file and offset:

@@ -205,7 +205,7 @@ class _ReverseReplay:
         self.paths |= {was: _under_name(path, was) for was, path in paths.items()}
 
     def _invert(self, name: TableName, fact: StatementFact, operations: Sequence[Operation]) -> None:
-        """Raises DecodeError."""
+        """Replace a table's candidates by those before a statement. Raises DecodeError."""
         path = self.paths[name]
         path.candidates = inverted(path.candidates, operations)
         path.since = fact

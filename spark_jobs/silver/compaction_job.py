@@ -191,7 +191,10 @@ class CompactionJob:
         return ChangeFilters.of(self.filters, definition, self.known_columns)
 
     def _require_keeping(self, retired: Sequence[RetiredColumn]) -> None:
-        """Raises TableStopped where columns that are kept would say something wrong, or what is to be hidden."""
+        """Check that a table with retired columns has no rule about columns and complete row images.
+
+        Raises TableStopped.
+        """
         names, rule = names_of(retired), self.filters.columns
         if rule:
             raise TableStopped(
@@ -204,7 +207,7 @@ class CompactionJob:
             )
 
     def require_same_shape(self) -> None:
-        """Raises TableStopped where silver's rows were made by other rules about the columns."""
+        """Check that silver's rows were made by today's rules about columns. Raises TableStopped."""
         if self.before and self.is_reshaped:
             remedy = (
                 f"replay all of it: stratalog backfill --source {self.source} --from {self.window.oldest} "

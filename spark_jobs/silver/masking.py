@@ -57,7 +57,7 @@ def with_retired(columns: silver.Columns, retired: Mapping[str, str]) -> silver.
 
 
 def _require_computed(key: str, computed: Computed, definition: TableDefinition) -> None:
-    """Raises TableStopped where a table cannot have a computed column."""
+    """Check that a table can have a computed column. Raises TableStopped."""
     columns = {str(column.name).casefold() for column in definition.columns}
     if computed.name.casefold() in columns:
         raise TableStopped(f"{key} has the name of a column of the table; give it another one: {definition}")

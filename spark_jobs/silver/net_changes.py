@@ -378,7 +378,7 @@ def _not_moved(absent: pa.Array) -> dict[str, pa.Array]:
 
 
 def _require_keys(changes: Changes, origin: SliceOrigin, key: Sequence[str]) -> None:
-    """Raises Unsupported where a column of the key is NULL: neither a value nor the exact text of one."""
+    """Check that key columns have a value, or the exact text of one, in each row. Raises Unsupported."""
     updates = pc.equal(changes.op, UPDATE)
     for name in key:
         for image, raw, is_needed in (

@@ -104,7 +104,7 @@ class _Refusing:
         return op
 
     def _require(self, wrong: CellMask, reason: str) -> None:
-        """Raises Unsupported for the first row and column that is wrong."""
+        """Raise Unsupported for the first wrong row and column, if there is one."""
         if wrong.any():
             row, column = (int(indexes[0]) for indexes in np.nonzero(wrong))
             path = f"{self.origin.file}:{self.changes.offset[row].as_py()}: row {self.changes.row[row].as_py()} of "

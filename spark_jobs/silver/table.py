@@ -324,14 +324,14 @@ def properties(table: Table) -> dict[str, str]:
 
 
 def require_same_columns(table: Table, table_columns: dict[str, str], name: str) -> None:
-    """Raises TableStopped where the table exists with other columns."""
+    """Check that the table, if it exists, has these columns. Raises TableStopped."""
     stored = table.columns()
     if stored:
         require_equal_columns(table.path, stored, table_columns, name)
 
 
 def require_equal_columns(path: str, stored: Mapping[str, str], table_columns: Mapping[str, str], name: str) -> None:
-    """Raises TableStopped where a table's stored columns (name and Spark type, in order) are not those of its log."""
+    """Check that a table's stored columns (name and Spark type, in order) are those of its log. Raises TableStopped."""
     if dict(stored) != dict(table_columns):
         raise TableStopped(
             f"{name}: its columns are now ({_columns_text(table_columns)}), but {path} has ({_columns_text(stored)}), "

@@ -147,7 +147,7 @@ class Dump:
             return True
 
     def _await_next_try(self, error: Exception) -> None:
-        """Raises SourceError where trying again does not help, or did not."""
+        """Wait before the next try. Raises SourceError if another try cannot help, or there were enough."""
         if self._boundary > self._mark:
             self._tries = 0
         location = f"{self._reading.name}: {self._part.file}:{self._boundary}"

@@ -187,7 +187,10 @@ def boundaries(reading: PartReader, part: FilePart) -> tuple[int, ...]:
 
 
 def require_whole(reading: PartReader, part: FilePart) -> None:
-    """Raises Truncated where a part ends inside an event or a transaction, with the place of both."""
+    """Check that a part ends at a transaction boundary.
+
+    Raises Truncated with the positions of the event and the transaction.
+    """
     if cut := _read_whole(reading, part)[0].cut():
         raise Truncated(cut)
 
@@ -204,7 +207,7 @@ def _read_whole(reading: PartReader, part: FilePart) -> tuple[Slicer, list[int]]
 
 
 def require_boundary(source: Source, position: Position) -> None:
-    """Raises SourceError where no transaction begins at the position."""
+    """Check that a transaction begins at the position. Raises SourceError."""
     if position.offset <= FIRST_EVENT:
         return
     complete = last_boundary(source.reading(), FilePart(position.file, 0, position.offset))
@@ -216,7 +219,7 @@ def require_boundary(source: Source, position: Position) -> None:
 
 
 def require_contiguous(source: str, files: list[str]) -> None:
-    """Raises SourceError where the file numbers have a hole."""
+    """Check that the file numbers have no hole. Raises SourceError."""
     for before, after in pairwise(files):
         if file_number(after) != file_number(before) + 1:
             raise SourceError(f"{source}: a file is missing between {before} and {after}; bring it back and run again")

@@ -257,7 +257,7 @@ class _Time(Search):
         )
 
     def _require_past(self, latest: int) -> None:
-        """Raises SourceError where a later transaction could still commit before the time."""
+        """Check that no later transaction can commit before the time. Raises SourceError."""
         now = self.source.now()
         if now is not None and self.moment > now:
             raise SourceError(

@@ -93,15 +93,15 @@ class ObjectPath:
         return replace(self, key=self.key.rpartition("/")[0])
 
     def read_bytes(self) -> bytes:
-        """Raises FileNotFoundError, StoreError."""
+        """The content of the object. Raises FileNotFoundError, StoreError."""
         return bytes(self.answer(lambda: obstore.get(client(self.root), self.key).bytes()))
 
     def read_range(self, start: int, length: int) -> bytes:
-        """Raises FileNotFoundError, StoreError."""
+        """``length`` bytes of the object from offset ``start`` on. Raises FileNotFoundError, StoreError."""
         return bytes(self.answer(lambda: obstore.get_range(client(self.root), self.key, start=start, length=length)))
 
     def exists(self) -> bool:
-        """Raises StoreError."""
+        """True if the object exists. Raises StoreError."""
         try:
             self.answer(lambda: obstore.head(client(self.root), self.key))
         except FileNotFoundError:

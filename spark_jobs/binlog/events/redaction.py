@@ -124,7 +124,10 @@ def blanked_text(header: bytes, size: int) -> bytes:
 
 
 def refuse_blanked(scan: Scan, maps: TableMaps, name: tuple[str, str], location: Callable[[int], str]) -> None:
-    """Raises Unsupported where rows of a table (schema, name) were blanked; place: of an event, as messages name it."""
+    """Check that no rows of a table (schema, name) were redacted.
+
+    Raises Unsupported; location: of an event, as messages name it.
+    """
     for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
         if maps.names[int(scan.table[event])] == name:
             raise Unsupported(
@@ -169,14 +172,14 @@ class Redactor:
         return np.flatnonzero(rows | np.isin(scan.code, TEXTS))
 
     def refuse_texts(self, scan: Scan) -> None:
-        """Raises Unsupported for LOAD DATA in statement format, whose events hold rows."""
+        """Check that the log has no LOAD DATA in statement format, whose events hold rows. Raises Unsupported."""
         texts = np.flatnonzero(np.isin(scan.code, _BY_TEXT))
         if len(texts):
             location = f"{self._file}:{scan.base + int(scan.offset[texts[0]])}"
             raise Unsupported(f"{location}: LOAD DATA in statement format: {NOT_JUDGED}")
 
     def refuse(self, offset: int, statement: tuple[str, str]) -> None:
-        """Raises Unsupported for a statement (its default database, its text) that the rule cannot judge."""
+        """Check that the rule can judge a statement (its default database, its text). Raises Unsupported."""
         reason = self.rule.refusal(statement[1], statement[0])
         if reason:
             raise Unsupported(f"{self._file}:{offset}: {reason}")

@@ -50,7 +50,10 @@ _UNDECIDED = {
 
 
 def _require_same(expected: TableDefinition, logged: TableDefinition, location_of: str) -> None:
-    """Raises DecodeError where a TABLE_MAP differs from the definition, Unsupported where that cannot be told."""
+    """Check that a TABLE_MAP equals the definition.
+
+    Raises DecodeError if they differ, Unsupported if they cannot be compared.
+    """
     if not same_layout(logged, expected):
         raise DecodeError(f"{location_of}: the log's table is not the one expected: {logged} instead of {expected}")
     pairs = zip(expected.columns, logged.columns, expected.column_names(), strict=True)
@@ -374,7 +377,7 @@ class Decoder:
         return None, failed
 
     def _changes(self, block: Block, origin: RowSource | None) -> Changes:
-        """Raises BadValue."""
+        """The changes that a filled block holds, as Arrow arrays. Raises BadValue."""
         block.close()
         added = EventColumns()
         if not self.is_lasting:

@@ -213,7 +213,7 @@ class FileDecoder:
                 yield decoder, changes
 
     def _refuse_blanked(self, scan: Scan) -> None:
-        """Raises Unsupported for rows of a wanted table that were redacted when the log was extracted."""
+        """Check that rows of a wanted table were not redacted when the log was extracted. Raises Unsupported."""
         for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
             number = int(self._by_map[scan.table[event]])
             if number >= 0:
@@ -223,7 +223,7 @@ class FileDecoder:
                 )
 
     def _refuse_late(self, scan: Scan) -> None:
-        """Raises Unsupported where a transaction ends in a ROLLBACK after some of its changes were handed out."""
+        """Check that no transaction ends in a ROLLBACK after some of its changes were returned. Raises Unsupported."""
         if not self._is_early:
             return
         flags, starts = scan.transactions[:, event_cells.TX_FLAGS], scan.transactions[:, event_cells.TX_START]

@@ -117,13 +117,16 @@ class ServerRanges:
     columns: HashedColumns
 
     def tables(self) -> Iterator[pa.Table]:
-        """Raises SourceError, and what the decoder raises."""
+        """The server's rows in batches, with the columns of the comparison.
+
+        Raises SourceError, and what the decoder raises.
+        """
         for part in self.parts:
             for changes in self.selecting.read(part):
                 yield self.columns.converted(pa.Table.from_batches([changes.with_exact_texts()]))
 
     def tables_where(self, is_wanted: IsWanted) -> Iterator[pa.Table]:
-        """Raises as ``tables``."""
+        """The rows of ``tables`` whose key hashes are wanted. Raises as ``tables``."""
         for rows in self.tables():
             yield rows.filter(pa.array(is_wanted(hashes(rows, self.columns.key))))
 
@@ -143,13 +146,16 @@ class LakeFiles:
     columns: HashedColumns
 
     def tables(self) -> Iterator[pa.Table]:
-        """Raises LakeError."""
+        """The lake's rows by row group, with the columns of the comparison. Raises LakeError."""
         for file in self.files:
             for _, is_counted, rows in self._row_groups(file, self.columns.schema.names):
                 yield self.columns.converted(rows.filter(pa.array(is_counted)))
 
     def tables_where(self, is_wanted: IsWanted) -> Iterator[pa.Table]:
-        """Raises LakeError. Of a row group without such a row only the key is read."""
+        """The rows of ``tables`` whose key hashes are wanted; of other row groups only the key is read.
+
+        Raises LakeError.
+        """
         names = self.columns.schema.names
         for file in self.files:
             numbers = [np.zeros(0, np.int64)]

@@ -163,7 +163,7 @@ class SilverRows:
 
 
 def _require_columns(table: Table, layout: DigestLayout) -> None:
-    """Raises TableStopped where the table's columns are no longer those that the comparison began with."""
+    """Check that the table still has the columns that the comparison began with. Raises TableStopped."""
     columns = table.columns()
     if not {column.name for column in layout.columns} <= columns.keys():
         raise TableStopped(f"{table.path}: its columns changed while it was compared; verify again")

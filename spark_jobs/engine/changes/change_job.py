@@ -125,7 +125,7 @@ def _from_the_beginning(work: MergeJob, head: Head, delta: SilverDelta) -> Silve
 
 
 def _require_same_rules(work: MergeJob, delta: SilverDelta, extent: Extent, log: ChangedLog) -> None:
-    """Raises TableStopped where silver has windows by other rules than those that they are decoded again by."""
+    """Check that silver's windows were made by the rules by which they are decoded again. Raises TableStopped."""
     pinned, until = SilverCommit.of_head(work.pinned), work.pinned.position
     if pinned is None or pinned.rule_digests is None or extent.hull is None:
         return

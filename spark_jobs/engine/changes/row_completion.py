@@ -124,7 +124,7 @@ def _changes_completed_by_one_key(
 
 
 def _require_whole(rows: pa.Table) -> None:
-    """Raises TableStopped where rows lack columns that nothing tells apart any more."""
+    """Check that rows have all columns after completion. Raises TableStopped."""
     lacking = rows.filter(pc.is_valid(rows.column(ABSENT)))
     if len(lacking):
         position = lacking.column("_position")[0].as_py()

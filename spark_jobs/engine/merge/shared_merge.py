@@ -182,7 +182,7 @@ def _changes(side: Side, parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def _require_timed(side: Side, rows: pa.Table) -> None:
-    """Raises TableStopped where rows have no order time."""
+    """Check that all rows of a side have an order time. Raises TableStopped."""
     op, begin = rows.column("_op"), side.times.begin
     is_early = pc.invert(at_or_after(rows.column("_position"), begin))
     reasons = {

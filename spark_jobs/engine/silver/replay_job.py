@@ -220,7 +220,7 @@ def compare_with_silver(spark: SparkSession, replayed: ReplayedWindows, capacity
 
 
 def require_done(results: Iterable[Any]) -> None:
-    """Raises the error of a task that could not read or write its rows."""
+    """Raise the error of a task that could not read or write its rows, if there is one."""
     for result in results:
         if isinstance(result, FailedReplay):
             raise result.error

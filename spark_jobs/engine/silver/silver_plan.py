@@ -165,7 +165,7 @@ def prepared(works: Iterable[CompactionJob], index: SliceIndex) -> Preparation:
 
 
 def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction:
-    """Raises TableStopped, LakeError."""
+    """The unit of a compaction, checked and cut into windows. Raises TableStopped with a position, LakeError."""
     start = work.steps[0].range.start if work.steps else work.window.extent.start
     try:
         work.require_same_shape()

@@ -181,7 +181,7 @@ class WindowResult:
 
 
 def require_written(results: Iterable[WindowResult]) -> None:
-    """Raises the error that comes first in the log, where tasks could not write what they were to."""
+    """Raise the error of tasks that comes first in the log, if there is one."""
     errors = [(result.failing.order if result.failing else (), result.error) for result in results if result.error]
     if errors:
         raise min(errors, key=lambda error: error[0])[1]
@@ -380,7 +380,7 @@ class OpenSlices:
 
 @lru_cache(_ROW_GROUPS)
 def _row_group(path: str, number: int, columns: tuple[str, ...]) -> pa.RecordBatch:
-    """Raises LakeError."""
+    """The columns of a row group of a data file of bronze. Raises LakeError."""
     try:
         table = data_files.parquet(stored_path(path)).read_row_group(number, columns=list(columns), use_threads=False)
     except (OSError, pa.ArrowException) as error:

@@ -46,7 +46,7 @@ def with_state(rows: pa.Table, is_deleted: pa.Array | pa.ChunkedArray) -> pa.Tab
 
 
 def require_unfolded(work: MergeJob) -> None:
-    """Raises TableStopped where silver has forgotten which rows were deleted."""
+    """Check that silver still has its deletes, which folding removes. Raises TableStopped."""
     floor = silver.folded(work.pinned)
     if floor:
         raise TableStopped(

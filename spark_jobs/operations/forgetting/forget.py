@@ -271,7 +271,7 @@ class _Forgetting:
         return logged, ErasedSlices.of(logged)
 
     def _require_deleted(self, logged: LoggedRows) -> None:
-        """Raises TableStopped for keys that have a row."""
+        """Check that no key has a row. Raises TableStopped."""
         living = set(logged.living)
         keys = self._keys()
         for target in (target for target in self._entry().into if target.mode == Mode.MIRROR):
@@ -285,7 +285,7 @@ class _Forgetting:
             )
 
     def _require_read(self, logged: LoggedRows) -> None:
-        """Raises TableStopped where somebody has not read the log up to the last change of the keys."""
+        """Check that every reader has read the log up to the last change of the keys. Raises TableStopped."""
         head, entry = logged.snapshot.head, self._entry()
         targets = {target.path: view(Table(target.path, self._lake.plain), self._owner) for target in entry.into}
         origin = self._silver_head()

@@ -44,7 +44,7 @@ class HeldRows:
 
     @classmethod
     def of(cls, snapshot: Snapshot, keys: ForgottenKeys) -> "HeldRows":
-        """Raises LakeError."""
+        """The files of a table that hold rows of the keys, with their number. Raises LakeError."""
         files, alive, marked = list[DataFile](), 0, 0
         for file in snapshot.files:
             if not keys.may_be_in(file, snapshot.schema):

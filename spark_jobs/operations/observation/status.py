@@ -208,7 +208,7 @@ def _ahead(endpoints: Endpoints, table: Table, head: Head | None) -> _Ahead:
 
 
 def _log_ahead(source: Source, table: Table, head: Head | None) -> _Ahead:
-    """Raises SourceError, AnotherLog, DecodeError."""
+    """The log of a source that a table does not have yet. Raises SourceError, AnotherLog, DecodeError."""
     with about(source.name):
         if head is None or head.position is None:
             log = source.log()

@@ -208,7 +208,7 @@ def _replay_table(
 
 
 def _require_end(snapshot: BronzeSnapshot, log_range: Range) -> None:
-    """Raises LakeError where the range ends behind bronze."""
+    """Check that the range ends within bronze. Raises LakeError."""
     if snapshot.end < log_range.stop:
         raise LakeError(
             f"{snapshot.source}: the range ends at {log_range.stop}, and bronze at {snapshot.end}: what comes "

@@ -44,7 +44,10 @@ class Anchor:
 
     @classmethod
     def of(cls, server: Server, checkpoint: Checkpoint) -> "Anchor":
-        """Raises SourceError where bronze ends in another server's log."""
+        """The anchor of loads from a server: its log, and where bronze ends in it.
+
+        Raises SourceError if that is another log.
+        """
         log, log_stretches = server.log(), stretches(checkpoint)
         last = log_stretches[-1]
         is_here = log.uuid == last.uuid if log.uuid and last.uuid else last.endpoint in {None, server.endpoint}

@@ -153,7 +153,10 @@ class SilverTarget:
 
 
 def _target(work: CompactionJob, columns: silver.Columns, *, is_replaced: bool) -> SilverTarget:
-    """Raises LakeError where another tool gave silver what is not written."""
+    """The silver table that loaded rows are written to.
+
+    Raises LakeError if another tool gave it a feature that is not written.
+    """
     table, head = work.table, work.head
     properties = silver.properties(table)
     if head is None:

@@ -119,7 +119,7 @@ def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableNam
 
 
 def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outcome) -> None:
-    """Raises TableStopped, with what to do."""
+    """Check that a declared table can be loaded. Raises TableStopped, with what to do."""
     name = declared.name
     # Reasons in the order in which a user can do something about them.
     if not load.pipeline.scope.holds(name.schema, name.table):
@@ -155,7 +155,10 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
 
 
 def _require_snapshots(load: LoadContext, name: TableName) -> None:
-    """Raises TableStopped where a table without a key has no snapshot, or what is made of it wants earlier changes."""
+    """Check that a table without a key has a snapshot, and no target that needs earlier changes.
+
+    Raises TableStopped.
+    """
     destinations = load.pipeline.routing.of(load.source, name.schema, name.table)
     mode = next((into.mode for into in destinations if into.mode.has_every_change), None)
     if mode:

@@ -125,7 +125,7 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
 
 
 def _require_columns(job: CompactionJob, rules: RowRules, head: Head) -> None:
-    """Raises TableStopped where silver has not the columns of the server's table, or another key."""
+    """Check that silver has the columns and the key of the server's table. Raises TableStopped."""
     stored, retired = silver.stored_columns(job.table, head), TableState.of(SilverCommit.of(_mend_commit(head))).retired
     columns = job.columns_seen(rules.definition, retired)
     silver.require_equal_columns(job.table.path, stored.types, columns.types, str(job.name))
@@ -137,7 +137,7 @@ def _require_columns(job: CompactionJob, rules: RowRules, head: Head) -> None:
 
 
 def _require_snapshots(load: LoadContext, name: TableName) -> None:
-    """Raises TableStopped where the table's engine has no snapshot."""
+    """Check that the table's engine has snapshots. Raises TableStopped."""
     engine = engine_without_snapshots(load.server, name)
     if engine:
         raise TableStopped(
@@ -169,7 +169,7 @@ def mend_keys(
 
 
 def _require_caught_up(load: LoadContext, name: TableName, position: Position, outcome: Outcome) -> None:
-    """Raises TableStopped where silver does not have the table up to a position."""
+    """Check that silver has the table up to a position. Raises TableStopped."""
     if name in outcome.stopped:
         raise TableStopped(
             f"was read at {position}, and has stopped: {under(outcome.stopped[name], load.source, name)}"

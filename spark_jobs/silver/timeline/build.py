@@ -161,7 +161,10 @@ def _with_rows(
 
 
 def _require_following(timeline: Timeline, piece: DefinedRange) -> None:
-    """Raises TableStopped: rows have another definition than those before, as in a run that begins with them."""
+    """Check that rows have the definition of the rows before them.
+
+    Raises TableStopped, also if a run begins with them.
+    """
     previous, logged = timeline.state.definition, piece.definition
     assert previous is not None
     assert logged is not None

@@ -238,7 +238,7 @@ def _restarted(
 
 
 def _require_null_fill(timeline: Timeline, event: LoggedStatement, column: Column, altered: AlteredDefinition) -> None:
-    """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
+    """Check that existing rows have NULL in a new column. Raises TableStopped."""
     declared = next(declared for declared in altered.definition.columns if declared.name == column.name)
     is_certain = declared is not column or event.session.explicit_timestamps or column.name not in altered.is_open
     has_fill = column.name in altered.fills  # which older rows have whether or not NULL is a value too

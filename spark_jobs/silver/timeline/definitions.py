@@ -102,7 +102,7 @@ def is_kept_keyless(timeline: Timeline, until: Position) -> bool:
 
 
 def require_still_unnamed(timeline: Timeline, first: Range) -> None:
-    """Raises TableStopped where rules are about a table with numbered columns, or something names them by now.
+    """Check that a table with positional columns has no rules, and its columns still no names. Raises TableStopped.
 
     first: the range up to its first statement.
     """
@@ -143,7 +143,7 @@ def begin_with_history(timeline: Timeline) -> Timeline:
 
 
 def _require_no_filters(timeline: Timeline) -> None:
-    """Raises TableStopped where rules are about the table, which may go by names."""
+    """Check that no rules apply to the table, since they may name columns. Raises TableStopped."""
     rules = timeline.inputs.filters.of(timeline.name.schema, timeline.name.table).names()
     if rules:
         raise TableStopped(
