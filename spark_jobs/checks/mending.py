@@ -121,7 +121,7 @@ class MendedTable:
         if self.state == EQUAL and self.differences:
             yield (
                 f"{table}: silver has the server's rows, and downstream has not: something else wrote to the "
-                "downstream table; merge the keys from silver once more (stratalog docs verify#a-row-differs)"
+                "downstream table; merge the keys from silver once more (stratalog docs verify#when-a-row-differs)"
             )
         if self.state == WHOLE and not is_applied:
             yield f"{table}: has no key, so that all of its rows are read in one snapshot, and replace the lake's"

@@ -93,7 +93,7 @@ def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
     return (
         f"{source}: {keys} child rows, which the server does not log: {', '.join(tables)}; compare these tables "
         "(stratalog verify) and mend their rows (stratalog mend), or have the changes derived (on_cascade: apply, "
-        "stratalog docs limits#foreign-keys-that-cascade)"
+        "stratalog docs cascades)"
     )
 
 

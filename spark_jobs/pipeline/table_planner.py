@@ -34,7 +34,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_step import CascadeLimit
 from spark_jobs.pipeline.destinations import why_not_anew
 from spark_jobs.pipeline.unlogged_changes import (
-    LIMITS,
+    CASCADES,
     NO_UNLOGGED_CHANGES,
     SourceUnloggedChanges,
     StopAtUnlogged,
@@ -215,7 +215,7 @@ class TablePlanner:
             return stop
         refusal = (
             f"on_cascade: apply cannot derive at {limit.end} what foreign keys do to its rows: {limit.reason}; set "
-            f"on_cascade: warn for it, which continues with a warning, and mend its rows ({LIMITS})"
+            f"on_cascade: warn for it, which continues with a warning, and mend its rows ({CASCADES})"
         )
         return StopAtUnlogged(max(limit.end, window.start), refusal)
 

@@ -27,8 +27,9 @@ from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
 from spark_jobs.schema.history import declared_facts, read
 
 LIMITS = "stratalog docs limits"
-"""The page that says what to do about each gap."""
-_CASCADES = f"{LIMITS}#foreign-keys-that-cascade"
+"""The page about changes that servers do not log."""
+CASCADES = "stratalog docs cascades"
+"""The page about foreign keys that change rows of child tables."""
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
 
@@ -36,7 +37,7 @@ _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
 def remedy_of_cascade(*, can_derive: bool) -> str:
     """What to do about rows that a foreign key changes unlogged. can_derive: whether ``on_cascade: apply`` may help."""
     derived = ", or have it derived (on_cascade: apply)" if can_derive else ""
-    return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({_CASCADES})"
+    return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({CASCADES})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ class SourceUnloggedChanges:
         return (
             f"{change.verb} of its parent at {change.at}: it {gap} (on_cascade: {choice}); quarantine that event for "
             f"it (stratalog skip --source {self.source} --at {change.at} --table {name}) and mend its rows (stratalog "
-            f"docs mend), or set on_cascade: warn, which continues with a warning ({LIMITS})"
+            f"docs mend), or set on_cascade: warn, which continues with a warning ({CASCADES})"
         )
 
 

@@ -35,11 +35,11 @@ class Kind:
 
 _WITHOUT = (
     'take the table out of scope (tables: "!{table}"), or begin it behind the statement in a pipeline of its own and '
-    "load it (stratalog docs howto/schema-change#a-table-has-stopped)"
+    "load it (stratalog docs howto/schema-change#continue-after-a-table-has-stopped)"
 )
 _SKIP = (
     "where the event can be done without, quarantine it: stratalog skip --source {source} --at {at} --table {table} "
-    "(stratalog docs howto/broken-table#one-event-stops-the-table-and-can-be-done-without)"
+    "(stratalog docs howto/broken-table#quarantine-the-event-that-stops-the-table)"
 )
 _DUMP = "stratalog docs howto/new-source#binlog-files-instead-of-a-server"
 
@@ -49,14 +49,14 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         r"does not keep every value of column|may have changed (?:NULL in|text of) column",
         "set on_incompatible: new_column, and the next run starts a new column "
-        "(stratalog docs howto/schema-change#a-type-that-does-not-hold-every-value)",
+        "(stratalog docs howto/schema-change#types-that-do-not-hold-every-value)",
     ),
     Kind(
         r"\b(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b[^:]* at \S+ changes the table, which is not applied|"
         r" at \S+ (?:fills the table|changes rows|runs a routine, logged) in statement format",
         "SET GLOBAL binlog_format = 'ROW', then quarantine the statement: stratalog skip --source {source} --at {at} "
         "--table {table}; stratalog verify names the rows that lack it "
-        "(stratalog docs howto/broken-table#one-event-stops-the-table-and-can-be-done-without)",
+        "(stratalog docs howto/broken-table#quarantine-the-event-that-stops-the-table)",
     ),
     Kind(
         r"is to stop the table, by|is filtered by .* and cannot be|would have to judge",
@@ -78,7 +78,7 @@ KINDS: tuple[Kind, ...] = (
         r"definition (?:was read at|by .* does not fit|does not fit)|does not tell them|does not name its columns",
         "SET GLOBAL binlog_row_metadata = 'FULL' for what is still to be logged; for what is there name a schema dump "
         "(schema_dump:) or begin behind it "
-        "(stratalog docs howto/schema-change#a-log-that-begins-behind-the-create-table)",
+        "(stratalog docs howto/schema-change#logs-that-begin-after-the-create-table)",
     ),
     Kind(
         r" at \S+ (?:changes the table|gives |is not followed|names |is about|does not say)|is not in the log|"
@@ -90,7 +90,7 @@ KINDS: tuple[Kind, ...] = (
         r"is one that no typed column holds|which a foreign key is of|foreign keys change rows of it|"
         r"so that its rows cannot be followed|nothing tells its columns|on_cascade: apply|"
         r"and in which order they do is not known",
-        "set on_cascade: warn for the table, run again and mend it (stratalog docs limits#what-apply-derives)",
+        "set on_cascade: warn for the table, run again and mend it (stratalog docs cascades#what-apply-derives)",
     ),
     # Rules, routes, the lake's own tables.
     Kind(
@@ -108,7 +108,7 @@ KINDS: tuple[Kind, ...] = (
     # Tables that are loaded or compared.
     Kind(
         r"cannot be loaded|load began|is read, and waits|was read up to",
-        "load it again once that is fixed (stratalog docs load#what-stops-it)",
+        "load it again once that is fixed (stratalog docs load#when-a-load-stops)",
     ),
     Kind(
         r"not compared|the server's columns are|at the server and",
@@ -117,7 +117,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(r"more copies of a row were deleted", "load the table (stratalog docs load#tables-without-a-key)"),
     Kind(
         r"was read at \S+, and|after it was read at",
-        "mend it again once that is done (stratalog docs mend#what-is-not-mended)",
+        "mend it again once that is done (stratalog docs mend#rows-that-cannot-be-mended)",
     ),
     Kind(
         r"is locked against writers",
@@ -127,9 +127,7 @@ KINDS: tuple[Kind, ...] = (
         r"has no key, (?:and its engine|and a downstream table)",
         "load it again once that is done (stratalog docs load#tables-without-a-key)",
     ),
-    Kind(
-        r"walked? along|its key does not go on", "leave the table out of the load (stratalog docs load#what-it-needs)"
-    ),
+    Kind(r"walked? along|its key does not go on", "leave the table out of the load (stratalog docs load#requirements)"),
     # Sources.
     Kind(r"holds no binlog files", f"copy them there, or correct files: of source {{source}} ({_DUMP})"),
     Kind(r"No such file or directory|Not a directory", "correct the path, or put it there"),
@@ -150,7 +148,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(r"schema dump|the dump is cut|has no end; it is cut|line \d+: ", f"make the schema dump again ({_DUMP})"),
     Kind(
         r"is another log|of several logs|is not the file|another server id|no file in it continues",
-        "put copies of this source's own log into the folder (stratalog docs howto/purge#it-has-happened)",
+        "put copies of this source's own log into the folder (stratalog docs howto/purge#restore-purged-log)",
     ),
     Kind(
         r"GTID|its domain",
@@ -163,7 +161,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         r"bronze (?:holds|goes on|does not hold|begins)|has a hole|schema history",
         "bring the files back: stratalog extract --source {source} --archive DIR "
-        "(stratalog docs howto/purge#bronzes-own-log)",
+        "(stratalog docs howto/purge#fetch-log-that-bronze-lacks)",
     ),
 )
 

@@ -80,7 +80,7 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
     if declared is None:
         raise TableStopped(
             "cannot be mended: the server has no such table, or does not show it to this user (stratalog docs "
-            "mend#what-it-needs)"
+            "mend#requirements)"
         )
     table = load.lake.silver(load.source, name.schema, name.table)
     head = table.head()
