@@ -55,6 +55,7 @@ def delivery_assets(pipeline: Pipeline, name: str, graph: Sequence[Lineage]) -> 
     def assets(context: dg.AssetExecutionContext) -> Iterable[dg.MaterializeResult[None]]:
         from spark_jobs.delivery.deliver import deliver
 
+        # An ordered delivery writes complete transactions, so it has no part for the selected tables alone.
         selected = {by_key[key] for key in context.selected_asset_keys}
         only = Scope(tuple((Pattern(*table), True) for table in sorted(selected)))
         is_whole = len(selected) == len(tables) or pipeline.deliveries[name].apply == "ordered"

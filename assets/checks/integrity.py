@@ -82,6 +82,7 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
         if SCHEMA in on_bronze:
             with failing():
                 yield _check_schema(pipeline, lineage)
+        # Keys are read by Spark, which starts only for them.
         table_list = [table for table in tables if _unique_keys_spec(table).key in selected]
         if table_list:
             yield from _check_keys(pipeline, lineage, table_list, sessions(context, catalog.spark))

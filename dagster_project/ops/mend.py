@@ -75,6 +75,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         merged = merged_tables(catalog, source, mended.outcome, is_live=False) if mended.outcome else {}
         for key, step in merged.items():
             report_step(context, key, step)
+        # The step fails for tables that were not mended, after all others are reported.
         if mended.stopped:
             reasons = "\n".join(table.reason or "" for table in mended.stopped)
             raise dg.Failure(f"not mended: {counted(len(mended.stopped), 'table')}:\n{reasons}", allow_retries=False)

@@ -21,7 +21,8 @@ _Sharing = list[tuple[str, TableDefinition]]
 
 
 def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[TableDefinition]]) -> dict[str, str]:
-    """By downstream table. tables: those that servers have now, by source."""
+    """Problems by downstream table. tables: those that servers have now, by source."""
+    # The source tables of each target.
     meeting: dict[Destination, _Sharing] = {}
     for source, definitions in tables.items():
         for definition in sorted(definitions, key=lambda definition: definition.name):

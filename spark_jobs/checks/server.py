@@ -310,6 +310,7 @@ def binlog_filters(view: ServerView) -> Iterator[Check]:
         and view.pipeline.scope.holds(row["name"], row["table"])
         and (row["name"] not in logged if logged else row["name"] in left_out)
     ]
+    # Tables in scope without log are a problem, others a warning.
     if affected:
         yield problem(
             "binlog filters",

@@ -287,6 +287,7 @@ class _View:
         (data_files, rows), (vectors, deleted) = after.total(DATA), after.total(DELETES)
         # Readers of Iceberg refuse times that decrease from snapshot to snapshot.
         timestamp = max(commit.timestamp or _now(), parent["timestamp-ms"] if parent else 0)
+        # Its totals are those of the table after the commit.
         name = f"snap-{commit.version}-{uuid.uuid4()}.avro"
         snapshot: dict[str, Any] = {
             "snapshot-id": numbers.snapshot,

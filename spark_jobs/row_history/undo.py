@@ -150,10 +150,12 @@ class _Children:
         }
         for name in children:
             _require_raw(self.pipeline, self.source, name, self.selection)
+        # What foreign keys did to them by the chosen events, in the order of the log.
         derived = [traced for table in children.values() for traced in table.trace.derived()]
         derived = sorted(
             (traced for traced in derived if event_of(traced) in events), key=lambda traced: traced.position
         )
+        # By keys or a condition an event may be chosen in part.
         if derived and (self.selection.keys or self.selection.condition):
             all_changes = (
                 traced
@@ -161,6 +163,7 @@ class _Children:
                 for traced in _without_derived(self._table_with_all_changes(table.name).trace.changes())
             )
             require_whole_events(logged, all_changes, {event_of(traced) for traced in derived})
+        # Each change as a step of its table, by event in the order that the rules give.
         restored = self.rules.restored(logged, derived)
         by_table = defaultdict[TableName, list[TracedChange]](list)
         for traced in (traced for listed in restored.values() for traced in listed):

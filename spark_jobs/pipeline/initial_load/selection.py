@@ -130,6 +130,7 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             "cannot be loaded: its columns have no names in the lake (on_unnamed: number); rebuild it once they "
             f"have (stratalog reset --source {load.source} --table {name}), or load it in a pipeline of its own"
         )
+    # Rows that the server changes without logging them could change while they are read.
     gaps = unlogged_changes_of(load.pipeline, load.lake, load.source)
     gap = next((gap for gap in gaps.of(name) if gap.key is None and gap.until is None), None)
     if gap:
@@ -140,6 +141,7 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             "cannot be loaded with on_cascade: apply: what foreign keys do to its rows while they are read would not "
             "be derived; load it with on_cascade: warn, verify it (stratalog verify), and set apply then"
         )
+    # The load needs the table's log after it, and an order of its rows with those of other sources.
     if name in before.stopped:
         raise TableStopped(f"cannot be loaded while it is stopped: {under(before.stopped[name], load.source, name)}")
     if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):

@@ -75,7 +75,7 @@ class MendedKeys:
 
 def mendable(load: LoadContext, name: TableName) -> MendableTable:
     """The table. Raises TableStopped where its rows cannot be read and compared by their keys, ConfigError."""
-    # The server and silver both have to have it, with names and a key of its own.
+    # The server has to show the table, and silver has to have it, with the names of its columns.
     declared = on_server(load.server).get(name)
     if declared is None:
         raise TableStopped(
@@ -95,6 +95,7 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
             "cannot be mended: its columns have no names in the lake (on_unnamed: number); rebuild it once they have "
             f"(stratalog reset --source {load.source} --table {name})"
         )
+    # A row of shared keys may be another source's, newer than the server's row.
     if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):
         raise TableStopped(
             "has keys in common with other sources' tables (keys: shared), and nothing tells when its rows were "
