@@ -50,7 +50,7 @@ def range_in(lake: Lake, source: str, start: LocationText, stop: LocationText) -
     end = snapshot.end
     if stop is None and begin > end:
         raise ConfigError(
-            f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; write an earlier "
+            f"{source}: {begin} is after the end of the log in bronze, {end}; write an earlier "
             "position, or execute stratalog run first"
         )
     return Range(begin, seeker.position(stop) if stop else end)
@@ -120,7 +120,7 @@ class BronzeLog:
     The files that it holds from their first byte on can be searched.
     """
 
-    earlier = "name a position, which may lie in a file that bronze holds in part, or a place behind that"
+    earlier = "name a position, which may be in a file that bronze has in part, or a later position"
     endpoint: str | None = None
     switch = ALONE
 

@@ -49,7 +49,7 @@ def changes_of_files(
         for xid, location in prepared.waiting():
             logger.warning(
                 "%s: rows of XA transaction %s are missing: it is prepared, and no file given says whether it was "
-                "committed; give the files behind it too", location, xid,
+                "committed; give the later files too", location, xid,
             )  # fmt: skip
 
 

@@ -44,8 +44,8 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
 def _single_table_problems(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
     if len(sharing) > 1:
         yield (
-            f"{_tables_text(sharing)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
-            'sources: ["*"] of a route that leads all of them there'
+            f"{_tables_text(sharing)} have this target, and by routes: it is of one table; use {{source}} "
+            'in to, or set sources: ["*"] of one route for all of them'
         )
     for source, definition in sharing:
         rule = pipeline.filters.of(definition.name.schema, definition.name.table).columns
@@ -85,7 +85,7 @@ def _merged_table_problems(pipeline: Pipeline, sharing: _Sharing, into: Destinat
         key_list = (
             f"{', '.join(key) or 'no key'} in {_tables_text(sharing_tables)}" for key, sharing_tables in keys.items()
         )
-        yield f"its tables are not told apart by the same key: {', '.join(key_list)}"
+        yield f"its tables are not identified by the same key: {', '.join(key_list)}"
 
 
 def _tables_text(sharing: _Sharing) -> str:

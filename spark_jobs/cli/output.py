@@ -49,6 +49,7 @@ def print_outcome(source: str, outcome: "Outcome") -> None:
         for rule, count in sorted(table.left_out.items())
     ]
     print_grid(["silver", "filtered by", "events"], filtered)
+    # Changes of child rows that the log does not have.
     print_grid(
         ["silver", "derived from foreign keys"],
         [[str(table), str(count)] for table, count in sorted(outcome.derived.items())],

@@ -128,14 +128,14 @@ def problem_of_modes(modes: Modes, merged: Sequence[Pattern]) -> str | None:
     for tables in merged:
         if modes.may_have_feed(tables):
             return (
-                f"by routes: several source tables may meet in {tables.schema}.{tables.table}, and a table with "
-                "change_data_feed is of one source table; route them to tables of their own, or list it last with "
+                f"by routes: several source tables may have the target {tables.schema}.{tables.table}, and a table "
+                "with change_data_feed is of one source table; route them to tables of their own, or list it last with "
                 "change_data_feed: false"
             )
         for mode in modes.may_have(tables):
             return (
-                f"by routes: several source tables may meet in {tables.schema}.{tables.table}, and a table with "
-                f"mode: {mode} is of one source table; route them to tables of their own, or list it last with "
+                f"by routes: several source tables may have the target {tables.schema}.{tables.table}, and a table "
+                f"with mode: {mode} is of one source table; route them to tables of their own, or list it last with "
                 "mode: mirror"
             )
     return None

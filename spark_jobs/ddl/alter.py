@@ -230,7 +230,7 @@ def _behind(slots: Sequence[_Slot], name: str) -> int:
         return 0
     at = next((k for k, slot in enumerate(slots) if slot.name.casefold() == name.casefold()), None)
     if at is None:
-        raise Unsupported(f"there is no column {name} to stand behind")
+        raise Unsupported(f"there is no column {name} for AFTER")
     return at + 1
 
 

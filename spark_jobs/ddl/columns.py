@@ -313,7 +313,7 @@ class _Attributes:
     def reference(self) -> None:
         """REFERENCES stands last; CONSTRAINT has at most a name."""
         if any(word.among("DEFAULT") for word in self._words):
-            raise Unsupported("a DEFAULT behind REFERENCES is not read")
+            raise Unsupported("a DEFAULT after REFERENCES is not supported")
         self._words.clear()
 
     def constraint(self) -> None:

@@ -83,7 +83,7 @@ def _next_table_name(tokens: TokenScanner) -> QualifiedName:
 def _name_part(tokens: TokenScanner) -> str:
     token = tokens.take()
     if not token.may_be_name:
-        raise Unsupported(f"it cannot be parsed: {token.text or 'its end'} stands where a name belongs")
+        raise Unsupported(f"it cannot be parsed: a name is missing before {token.text or 'its end'}")
     return token.text
 
 
@@ -242,7 +242,7 @@ def _tables_of_with(tokens: TokenScanner) -> list[QualifiedName]:
         return _tables_of_delete(tokens, frozenset(apart))
     if tokens.takes("INSERT", "REPLACE"):
         return _tables_of_insert(tokens)
-    raise Unsupported("it cannot be parsed: neither UPDATE nor DELETE stands behind WITH")
+    raise Unsupported("it cannot be parsed: neither UPDATE nor DELETE follows WITH")
 
 
 _OBJECTS = ("TABLE", "TABLES", "INDEX", "SEQUENCE")

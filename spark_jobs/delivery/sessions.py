@@ -78,7 +78,7 @@ def end(connection: TargetConnection, session: TargetSession) -> None:
     deadline, pause = time.monotonic() + _ENDED_WITHIN, _FIRST_POLL
     while _command(connection, session) is not None:
         if time.monotonic() > deadline:
-            raise DeliveryError(f"{connection.label}: {session} was told to end, and has not; end it at the target")
+            raise DeliveryError(f"{connection.label}: {session} was asked to end, and has not; end it at the target")
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_POLL)
 

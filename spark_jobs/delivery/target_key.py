@@ -137,7 +137,7 @@ def cut_note(parts: Sequence[KeyPart], types: KeyTypes) -> str | None:
     cut = [f"{part.column}({part.prefix})" for part in parts if part.prefix is not None]
     if not cut or len(of_any_length) == 1:
         return None
-    return f"its key has {', '.join(cut)}; rows that differ only behind these prefixes stop the table"
+    return f"its key has {', '.join(cut)}; rows that differ only after these prefixes stop the table"
 
 
 def _key_bytes(kind: str, charset: str | None) -> int | None:

@@ -142,7 +142,7 @@ def move_column(design: TargetSchema, name: str, after: str) -> TargetSchema:
     """A column in another place: after a column, or ``FIRST``."""
     column = design.schema.column(name)
     if after == name:
-        raise LakeError(f"column {name} cannot stand after itself")
+        raise LakeError(f"column {name} cannot be moved after itself")
     rest = TableSchema(tuple(existing for existing in design.schema.columns if existing is not column))
     parameters = {"column": column.to_json(), "position": _position_clause(after)}
     return _with_schema(design, _with_position(rest, column, after), "CHANGE COLUMN", parameters)

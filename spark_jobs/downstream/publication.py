@@ -289,7 +289,7 @@ def _require_no_further(lake: Lake, source: str, position: Position, published_t
         and bronze_head.position >= published_to
     ):
         raise LostRace(
-            f"{source}: this run has done the log up to {position}, and another writer up to {published_to} by now"
+            f"{source}: this run has processed the log up to {position}, and another writer up to {published_to}"
         )
 
 

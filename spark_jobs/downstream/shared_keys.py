@@ -39,7 +39,7 @@ class SharedSources:
             source_clock = clock.advance(self.spark, self.lake, source)
         if source_clock is None:
             path = (self.lake.bronze(source) if until else self.lake.clock(source)).path
-            raise LakeError(f"{path} is gone, by which it is told when rows were written")
+            raise LakeError(f"{path} is missing, which has the order times of rows")
         return source_clock
 
 
@@ -51,7 +51,7 @@ def require_one_key(work: MergeJob, parts: Sequence[Part]) -> None:
         raise TableStopped("has no key that it could share with others (keys: shared); give it one, or leave keys: out")
     if columns.has_partial:
         raise TableStopped(
-            "has row images that leave columns out, which are not completed where keys are shared; "
+            "has row images that omit columns, which are not completed with keys: shared; "
             "SET GLOBAL binlog_row_image = 'FULL', and reset it: stratalog reset"
         )
     # The same key must mean the same row in every part; floats are not compared for equality.

@@ -30,7 +30,7 @@ class ValueCompiler(Compiler):
 
     def case(self, node: exp.Case) -> Term:
         if node.this is not None:
-            raise refused(node, "compares behind CASE; write CASE WHEN with conditions")
+            raise refused(node, "compares a value after CASE; write CASE WHEN with conditions")
         branches = [(self.truth(branch.this), self.value(branch.args["true"])) for branch in node.args["ifs"]]
         default = node.args.get("default")
         return self._common(node, branches, self.value(default) if default is not None else Term(Sort.NULL))

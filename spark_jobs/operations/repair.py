@@ -190,10 +190,10 @@ def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool
         raise ConfigError(
             {
                 "--table": f"{table}: {lost_rows}. To keep them, replay its log without resetting it "
-                "(stratalog backfill), or bring back what gc removed "
-                f"(stratalog extract --source {source} --archive DIR). With --drop-older-rows they go, and behind the "
+                "(stratalog backfill), or restore what gc removed "
+                f"(stratalog extract --source {source} --archive DIR). --drop-older-rows removes them; after the "
                 f"next run stratalog load --source {source} --table {table} reads loaded rows from the server again, "
-                "and stratalog mend those that the log does not tell"
+                "and stratalog mend reads mended rows"
             }
         )
     # Every downstream table that has rows of it.

@@ -137,7 +137,7 @@ def _timeline(
         contents = content_at_end(scan, name, full_range, None, inputs)
         if silver.is_numbered(head) and not contents.state.is_numbered:
             raise TableStopped(
-                "its columns are numbered in the lake (on_unnamed: number), and have names by now; rebuild it with "
+                "its columns are numbered in the lake (on_unnamed: number), and have names now; rebuild it with "
                 f"them (stratalog reset --source {snapshot.source} --table {name})"
             )
     return contents, scan.xa

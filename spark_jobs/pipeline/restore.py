@@ -309,8 +309,8 @@ class MissingLog:
     def _lacking(self, position: Position, lowest: Position, reached: Position) -> str:
         positions = "\n".join(self._origin_texts())
         return (
-            f"bronze begins at {self.oldest}, and what is to be replayed at {position}: nobody has "
-            f"{_files_between(lowest, reached)}, which that needs\n{positions}\n"
+            f"bronze begins at {self.oldest}, and the replay at {position}: it needs "
+            f"{_files_between(lowest, reached)}, which no origin has\n{positions}\n"
             "Put copies of the files into a folder and name it: --archive DIR, or archive: under the source"
         )
 

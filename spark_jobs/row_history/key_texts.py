@@ -70,7 +70,7 @@ def require_key(definition: TableDefinition) -> None:
     """Check that a known key identifies the table's rows. Raises ConfigError."""
     if definition.key is None:
         raise ConfigError(
-            f"--key: nothing tells the key of {definition.name}; choose rows by --where, or name a schema dump "
+            f"--key: the key of {definition.name} is not known; choose rows by --where, or name a schema dump "
             "(schema_dump:)"
         )
     if not definition.key:

@@ -256,8 +256,8 @@ class _Table:
             for definition in {traced.change.definition for traced in changes}:
                 if self.current is None or not _fits(definition, self.current):
                     raise Unsupported(
-                        f"{logged.position}: {self.name} has other columns since than when the changes were made: "
-                        f"{logged.statement.short}; choose changes from behind it (--from), or change the columns back"
+                        f"{logged.position}: {self.name} has other columns now than when the changes were made: "
+                        f"{logged.statement.short}; choose changes after it (--from), or change the columns back"
                     )
 
 

@@ -51,7 +51,7 @@ _ENDED = (
 )
 _KEPT_SESSION_ENDED = (
     "spark.keep: the Spark server that stays between runs {what} in the middle of the work: killed, or out of memory "
-    "(spark: conf: spark.driver.memory); {where} has what it said of that. Every table is at its last commit; run it "
+    "(spark: conf: spark.driver.memory); {where} has its output. Every table is at its last commit; run it "
     "again, and a new one starts"
 )
 _ANSWERING = 10

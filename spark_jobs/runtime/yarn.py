@@ -129,8 +129,8 @@ def ended_by(error: Exception) -> JvmEnded | None:
     _application = None
     reason = cause(diagnostics) or foreign(diagnostics, 1)
     return JvmEnded(
-        f"spark.master: yarn: YARN has ended {number} in the middle of the work: {reason}; what Spark said of "
-        f"executors stands above, and yarn logs -applicationId {number} shows what they printed. Every table is at its "
+        f"spark.master: yarn: YARN has ended {number} in the middle of the work: {reason}; Spark's messages "
+        f"about executors are above, and yarn logs -applicationId {number} prints their output. Every table is at its "
         "last commit; run it again"
     )
 

@@ -46,7 +46,7 @@ from spark_jobs.source.server_facts import ask_facts, logs_cascades
 
 log = logging.getLogger(__name__)
 
-_AHEAD = "the server was asked behind the part of its log that was extracted"
+_AHEAD = "the server was asked after the part of its log that was extracted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +355,7 @@ def _at_positions(answer: ServerAnswer, checkpoint: Checkpoint, within: Range) -
     at = answer.at if answer.at.stretch > 1 else at
     if within.start <= at <= within.stop:
         return replace(answer, at=at)
-    side = f"before {within.start}, where the log that is here begins" if at < within.start else "behind the log's end"
+    side = f"before {within.start}, where the log that is here begins" if at < within.start else "after the log's end"
     note = f"it was taken at {at}, {side}: which statements stand between is not known; bring the files with them"
     return replace(answer, at=within.stop, note=note)
 

@@ -269,8 +269,7 @@ class _Script:
         name = effect.table
         if not name.schema:
             raise Unsupported(
-                f"CREATE TABLE {name.table} does not say of which database, and no USE stands before it; make the dump "
-                "with --databases"
+                f"CREATE TABLE {name.table} names no database, and no USE precedes it; make the dump with --databases"
             )
         self._change(piece, name, effect.like)
         if self._session(piece.text).has_ansi_quotes or self.modes & _WITHOUT_OPTIONS:

@@ -251,7 +251,7 @@ class Tracker:
         definition = logged
         # Named columns are compared by name; without names the followed definition must fit the types.
         if now and now.is_dropped:
-            differs = ["the log has rows of it behind the statement that dropped it"]
+            differs = ["the log has rows of it after the statement that dropped it"]
         elif stored and logged.has_names() and stored.has_names():
             differs = differences(with_timestamps_of(stored, logged), logged, "the log of its rows")
             definition = _complete_rows(logged, stored, is_same=not differs)

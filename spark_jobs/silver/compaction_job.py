@@ -198,11 +198,11 @@ class CompactionJob:
         names, rule = names_of(retired), self.filters.columns
         if rule:
             raise TableStopped(
-                f"columns.{rule.name} is about it, and columns of it are kept ({names}): not done together"
+                f"columns.{rule.name} applies to it, and it has retired columns ({names}), which do not work together"
             )
         if self.has_partial:
             raise TableStopped(
-                f"columns of it are kept ({names}), and its row images leave columns out: not done together; set "
+                f"it has retired columns ({names}), and its row images omit columns, which does not work together; set "
                 "binlog_row_image to FULL before such a statement, or on_incompatible to stop"
             )
 
@@ -220,7 +220,7 @@ class CompactionJob:
                     "log are fetched (stratalog extract --archive DIR)"
                 )
             raise TableStopped(
-                f"the rules about its columns are others than those that {self.table.path} was made by; {remedy}"
+                f"the rules about its columns are not those by which {self.table.path} was made; {remedy}"
             )
 
 

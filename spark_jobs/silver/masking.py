@@ -35,7 +35,7 @@ def columns_seen(definition: TableDefinition, rule: ColumnRule | None, *, has_pa
         mask = rule.mask(name)
         if rule.is_left_out(name):
             if name in columns.key:
-                raise TableStopped(f"{key} leaves out {name}, which rows are told apart by; mask it by a hash")
+                raise TableStopped(f"{key} leaves out {name}, which rows are identified by; mask it by a hash")
             continue
         if mask and name in columns.key and mask.kind != "hash":
             raise TableStopped(

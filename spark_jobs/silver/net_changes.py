@@ -391,4 +391,4 @@ def _require_keys(changes: Changes, origin: SliceOrigin, key: Sequence[str]) -> 
                 missing = pc.and_(missing, pc.is_null(_exact(raw, [name])))
             if missing.true_count:
                 at = changes.offset[pc.index(missing, True).as_py()]
-                raise Unsupported(f"{origin.file}:{at}: column {name}: NULL in the key that rows are told apart by")
+                raise Unsupported(f"{origin.file}:{at}: column {name}: NULL in the key that rows are identified by")

@@ -120,10 +120,10 @@ class _Refusing:
             lacking = self.absent & ~(is_filled & (self._op == _INSERT)[:, None])
             for image, rows in ((lacking, self._op != 0), (~held_before, self._op == _UPDATE)):
                 wrong[:, list(key)] |= image[:, list(key)] & rows[:, None]
-            self._require(wrong, "rows are told apart by it; SET GLOBAL binlog_row_image = 'FULL'")
+            self._require(wrong, "rows are identified by it; SET GLOBAL binlog_row_image = 'FULL'")
         else:
             reason = (
-                "the table has no key, and its rows are told apart by all columns; SET GLOBAL binlog_row_image = 'FULL'"
+                "the table has no key, and its rows are identified by all columns; SET GLOBAL binlog_row_image = 'FULL'"
             )
             lacking = self.absent & (self._op != _INSERT)[:, None]
             self._require(lacking | (~held_before & (self._op == _UPDATE)[:, None]), reason)

@@ -187,7 +187,7 @@ class Dump:
             answer = cursor.fetchone()
         if answer and answer["uuid"] != self._reading.uuid:
             raise SourceError(
-                f"{self._location}: the server behind this address is {answer['uuid']} now, and was "
+                f"{self._location}: the server at this address is {answer['uuid']} now, and was "
                 f"{self._reading.uuid} "
                 "when the run began; run again once the first one is back, or give the new one a source of its own"
             )

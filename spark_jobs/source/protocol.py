@@ -100,7 +100,7 @@ class Log:
             raise SourceError(self._absent(start))
         if start.offset > listed.size or start > self.end:
             raise SourceError(
-                f"{self.source}: {start} lies beyond the end of the log at {self.end}; a log that became shorter was "
+                f"{self.source}: {start} is after the end of the log at {self.end}; a log that became shorter was "
                 "reset or belongs to another server: give the source another name, or restore the log"
             )
 
@@ -123,7 +123,7 @@ of which is valid until the next one is asked for."""
 
 
 LOST_LOG_REMEDIES = (
-    "begin with start: earliest and do without what came before, or put copies of the older files with the others into "
+    "set start: earliest to begin without the older log, or put copies of the older files with the others into "
     "a directory and read that (files:) under another source name"
 )
 
@@ -222,4 +222,4 @@ def require_contiguous(source: str, files: list[str]) -> None:
     """Check that the file numbers have no hole. Raises SourceError."""
     for before, after in pairwise(files):
         if file_number(after) != file_number(before) + 1:
-            raise SourceError(f"{source}: a file is missing between {before} and {after}; bring it back and run again")
+            raise SourceError(f"{source}: a file is missing between {before} and {after}; restore it and run again")

@@ -266,7 +266,7 @@ class _Time(Search):
             )
         if now is None:
             raise SourceError(
-                f"{self.name}: {self.moment.isoformat()} lies behind the end of the log at {self.log.end}, whose last "
+                f"{self.name}: {self.moment.isoformat()} is after the end of the log at {self.log.end}, whose last "
                 f"transaction committed at {_time_text(latest)}; name an earlier time, or latest"
             )
 

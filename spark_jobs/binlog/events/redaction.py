@@ -131,8 +131,8 @@ def refuse_blanked(scan: Scan, maps: TableMaps, name: tuple[str, str], location:
     for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
         if maps.names[int(scan.table[event])] == name:
             raise Unsupported(
-                f"{location(event)}: {'.'.join(name)}: rows of it were left out here when the log was extracted, by "
-                "redact: of the source, and nothing tells them any more; leave the table out of tables:, or begin the "
+                f"{location(event)}: {'.'.join(name)}: rows of it were redacted here when the log was extracted, by "
+                "redact: of the source, and are not in bronze; exclude the table in tables:, or read the "
                 "source under another name without redact:"
             )
 
@@ -193,10 +193,10 @@ class Redactor:
         body = body_that_fits(frames, size, length - HEADER - footer)
         if body is None:
             raise Unsupported(
-                f"{self._file}:{scan.base + start}: a compressed transaction holds rows of redacted tables, and what "
-                "is left without them does not fit into its place: the server packs closer than is done here; set "
-                "binlog_transaction_compression_level_zstd to less, or binlog_transaction_compression to OFF, for who "
-                "writes these tables, and begin behind this position under another source name"
+                f"{self._file}:{scan.base + start}: a compressed transaction holds rows of redacted tables, and the "
+                "rest of it, compressed again, does not fit into the same bytes; set "
+                "binlog_transaction_compression_level_zstd to less, or binlog_transaction_compression to OFF, for the "
+                "sessions that write these tables, and start after this position under another source name"
             )
         logged_event = scan.buffer[start : start + HEADER].tobytes() + body
         logged_event += zlib.crc32(logged_event).to_bytes(4, "little")[:footer]
@@ -388,6 +388,6 @@ def _payload_content(event: bytes, footer: int) -> bytes:
 
 NOT_JUDGED = (
     "the source redacts tables (redact:), and whose rows a statement's text has cannot be told, so it is neither kept "
-    "nor left out; have every session of the server log rows (binlog_format = ROW), and begin behind this position "
+    "nor left out; have every session of the server log rows (binlog_format = ROW), and start after this position "
     "under another source name, or take redact: away"
 )

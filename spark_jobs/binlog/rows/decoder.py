@@ -399,7 +399,7 @@ class Decoder:
         if reason == row_cells.PARTIAL_IMAGE:
             return PartialImage(
                 f"{location}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and "
-                f"start from a position behind it"
+                f"start from a position after it"
             )
         if reason == row_cells.OTHER_COLUMN_COUNT:
             return DecodeError(f"{location}: {name}: a row event whose column count is not its TABLE_MAP's")

@@ -75,8 +75,8 @@ def require_live(pipeline: Pipeline, name: str) -> Server:
     source = endpoints_of(pipeline, name).current()
     if not isinstance(source, Server):
         raise ConfigError(
-            f"sources.{name}: it reads files, and a log alone cannot be asked what its tables hold; verify needs the "
-            "server (mysql:). Where there are others, name those by --source"
+            f"sources.{name}: it reads files, which have no tables to compare; verify needs a server (mysql:). Name "
+            "the other sources by --source"
         )
     return source
 

@@ -143,7 +143,7 @@ def _require_same_rules(work: MergeJob, delta: SilverDelta, extent: Extent, log:
     ]
     if unlike_windows or not is_named:
         raise TableStopped(
-            f"changes behind {extent.hull.start} leave columns out and are completed from the rows there, which were "
+            f"changes after {extent.hull.start} omit columns and are completed from earlier rows, which were "
             f"replaced; rules about the table have changed since these changes were read: replay them too (stratalog "
             f"backfill --source {work.source} --table {work.name} --from {extent.hull.start} --to {until})"
         )

@@ -129,10 +129,8 @@ def _require_whole(rows: pa.Table) -> None:
     if len(lacking):
         position = lacking.column("_position")[0].as_py()
         raise TableStopped(
-            f"binlog file {position['number']}, offset {position['offset']}: a row image leaves columns out, and a "
-            "statement "
-            "has taken the table's key of that time away since, by which its other columns would be looked up; leave "
-            "the table a mirror"
+            f"binlog file {position['number']}, offset {position['offset']}: a row image omits columns, and a "
+            "later statement removed the key by which they would be looked up; set mode: mirror for the table"
         )
 
 

@@ -186,9 +186,9 @@ def _require_timed(side: Side, rows: pa.Table) -> None:
     op, begin = rows.column("_op"), side.times.begin
     is_early = pc.invert(at_or_after(rows.column("_position"), begin))
     reasons = {
-        "it has rows that were loaded or mended, and nothing tells when these were written": silver.is_from_server(op),
-        "it has rows that came with its name, or with a change of its key, and nothing tells when these were "
-        "written": pc.equal(op, silver.Op.RENAME),
+        "it has rows that were loaded or mended, whose time of writing is not known": silver.is_from_server(op),
+        "it has rows that came with its name, or with a change of its key, whose time of writing is not "
+        "known": pc.equal(op, silver.Op.RENAME),
         f"order times are known from {begin} on ({side.times.path}), and it has rows from before that": is_early,
     }
     reason = next((reason for reason, applies in reasons.items() if pc.any(applies).as_py()), None)

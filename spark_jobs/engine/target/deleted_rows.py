@@ -51,8 +51,8 @@ def require_unfolded(work: MergeJob) -> None:
     if floor:
         raise TableStopped(
             f"silver's windows before {floor} are folded into one, without the rows that were deleted (mode: "
-            f"{work.mode}); bring the log from before back (stratalog extract --source {work.source} --archive DIR) "
-            f"and rebuild it (stratalog reset --source {work.source} --table {work.name}), or leave the table a mirror"
+            f"{work.mode}); restore the earlier log (stratalog extract --source {work.source} --archive DIR) "
+            f"and rebuild it (stratalog reset --source {work.source} --table {work.name}), or set mode: mirror"
         )
 
 

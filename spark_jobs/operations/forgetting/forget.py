@@ -173,8 +173,8 @@ class _Forgetting:
                 yield ForgottenIn(path, rows=held_rows.rows, marked=held_rows.marked, old_files=old_files)
             elif snapshot is not None:
                 raise TableStopped(
-                    f"{path} lacks the columns of the key ({', '.join(key_list.columns)}), so that nothing tells its "
-                    "rows; move it away, so that the next run rebuilds it with them, and forget again"
+                    f"{path} lacks the columns of the key ({', '.join(key_list.columns)}), so that its rows "
+                    "are not known; move it away, so that the next run rebuilds it with them, and forget again"
                 )
 
     def _in_bronze(self, logged: LoggedRows, erased: ErasedSlices) -> ForgottenIn:
@@ -220,8 +220,8 @@ class _Forgetting:
             commit = DownstreamCommit.of_head(Table(target.path, self._lake.plain).head())
             if commit and commit.key_sharing == SHARED:
                 raise TableStopped(
-                    f"{target.path} has keys in common with other sources' tables (keys: shared), and nothing tells "
-                    "which sources a row of it has values of; route the table to one of its own, and forget again"
+                    f"{target.path} has keys in common with other sources' tables (keys: shared), and it is not "
+                    "known which sources a row of it has values of; route it to a separate table, and forget again"
                 )
         return entry
 

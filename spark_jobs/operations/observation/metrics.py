@@ -46,7 +46,7 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tables": ("Tables of the source that the lake knows.", ("source",)),
     "tables_stopped": ("Tables of the source that have stopped.", ("source",)),
     "purge_margin_bytes": ("Log that the source still has before bronze's end.", ("source",)),
-    "purge_margin_seconds": ("The same as time; not there where files do not tell it.", ("source",)),
+    "purge_margin_seconds": ("The same as time; no sample if the log has no times.", ("source",)),
     "quarantined_events": ("Events that are skipped by request.", ("source",)),
     "rows": ("Rows of a table of the lake.", _TABLE),
     "files": ("Data files of a table's newest version.", _TABLE),

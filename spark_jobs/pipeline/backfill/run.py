@@ -211,6 +211,6 @@ def _require_end(snapshot: BronzeSnapshot, log_range: Range) -> None:
     """Check that the range ends within bronze. Raises LakeError."""
     if snapshot.end < log_range.stop:
         raise LakeError(
-            f"{snapshot.source}: the range ends at {log_range.stop}, and bronze at {snapshot.end}: what comes "
-            "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
+            f"{snapshot.source}: the range ends at {log_range.stop}, and bronze at {snapshot.end}: a run "
+            "reads later log (stratalog run), a backfill does not; run first, or end the range there"
         )

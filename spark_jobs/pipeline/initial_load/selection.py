@@ -146,8 +146,8 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
         raise TableStopped(f"cannot be loaded while it is stopped: {under(before.stopped[name], load.source, name)}")
     if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):
         raise TableStopped(
-            "cannot be loaded while it has keys in common with other sources' tables (keys: shared): nothing tells "
-            "when its rows were written, and so which of two is the newer one"
+            "cannot be loaded while it has keys in common with other sources' tables (keys: shared): it is "
+            "not known when its rows were written, so not which of two is newer"
         )
     if not declared.key:
         _require_snapshots(load, name)

@@ -98,8 +98,8 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
     # A row of shared keys may be another source's, newer than the server's row.
     if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):
         raise TableStopped(
-            "has keys in common with other sources' tables (keys: shared), and nothing tells when its rows were "
-            "written, and so which of two is the newer one"
+            "has keys in common with other sources' tables (keys: shared), and it is not known when its rows were "
+            "written, so not which of two is newer"
         )
     # Rules about rows, and masks of the key, leave no row of the lake that a row of the server could be compared with.
     snapshot = BronzeSnapshot.of(load.lake, load.source)
@@ -109,8 +109,8 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
     if job.filters.judges_rows:
         listed = ", ".join(name for name in job.filters.names() if not name.startswith("columns."))
         raise TableStopped(
-            f"{listed} decides about changes, and a row that the log does not tell is none: rows that the server has "
-            f"and the lake has not may have been filtered. Rebuild the table, and load it: stratalog reset --source "
+            f"{listed} decides about changes: a row that the server has and the lake has not may have been "
+            f"filtered. Rebuild the table, and load it: stratalog reset --source "
             f"{load.source} --table {name}"
         )
     # A masked key in the lake equals no key of the server.

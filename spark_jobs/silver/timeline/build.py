@@ -140,7 +140,7 @@ def _with_rows(
         return timeline
     if timeline.state.is_dropped:
         raise TableStopped(
-            f"{timeline.name}: rows behind {part.start}, but the log has dropped the table and not created it again"
+            f"{timeline.name}: rows after {part.start}, but the log has dropped the table and not created it again"
         )
     definition = definitions.complete_definition_of_rows(timeline, logged, part.stop, is_last=is_last)
     definition = with_defaults(definition, defaults_from)
@@ -193,7 +193,7 @@ def _without_dropped_index(timeline: Timeline, part: Range) -> Timeline:
                 raise timeline.refusal(event, f"is not followed: {error}") from error
             goes = True
         if goes and not timeline.is_first():
-            raise timeline.refusal(event, "drops the index by which rows are told apart, and is not followed there")
+            raise timeline.refusal(event, "drops the index by which rows are identified, and is not followed there")
         if goes:
             return timeline.with_definition(replace(previous, key=(), index=None))
     return timeline
@@ -202,13 +202,13 @@ def _without_dropped_index(timeline: Timeline, part: Range) -> Timeline:
 def _require_same(timeline: Timeline, previous: TableDefinition, logged: TableDefinition, part: Range) -> None:
     if not same_key(previous, logged):
         raise TableStopped(
-            f"{timeline.name}: rows were told apart by ({key_names(previous)}) up to {part.start}, and are by "
-            f"({key_names(logged)}) behind it; a change of the key is not followed"
+            f"{timeline.name}: rows were identified by ({key_names(previous)}) up to {part.start}, and are by "
+            f"({key_names(logged)}) after it; a change of the key is not followed"
         )
     if shape(previous) != shape(logged):
         raise TableStopped(
             f"{timeline.name}: its columns differ: up to {part.start} they were ({column_list(previous)}), and rows "
-            f"behind it have ({column_list(logged)}); no statement of the log says why"
+            f"after it have ({column_list(logged)}); no statement of the log says why"
         )
 
 

@@ -148,13 +148,13 @@ def _require_no_filters(timeline: Timeline) -> None:
     if rules:
         raise TableStopped(
             f"{timeline.name}: its columns have no names (on_unnamed: number), and {', '.join(rules)} would have to "
-            "judge them by name: not done; take the rule away from the table"
+            "judge them by name, which is not supported; remove the rule from the table"
         )
 
 
 def _named_by_now(timeline: Timeline, origin: str) -> TableStopped:
     return TableStopped(
-        f"{timeline.name}: its columns are numbered in the lake (on_unnamed: number), and {origin} names them by now; "
+        f"{timeline.name}: its columns are numbered in the lake (on_unnamed: number), and {origin} names them now; "
         f"rebuild it with the names (stratalog reset --source SOURCE --table {timeline.name})"
     )
 
@@ -247,7 +247,7 @@ def _by_name(
     elif not logged.has_names() and later_history and later_history.not_before:
         raise NamesUnknown(
             f"{timeline.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
-            f"{later_history.not_before}; begin behind it (start: {later_history.at}, and load the table), or name a "
+            f"{later_history.not_before}; start after it (start: {later_history.at}, and load the table), or name a "
             "schema dump of before it (schema_dump: of a source of files)"
         )
     elif not logged.has_names() and not is_last:

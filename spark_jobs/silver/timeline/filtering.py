@@ -53,7 +53,9 @@ def require_no_filters(timeline: Timeline, event: LoggedStatement, does: str, wa
     of = timeline.inputs.filters.of
     rules = sorted({rule for table in (was, timeline.name) for rule in of(table.schema, table.table).names()})
     if rules:
-        raise timeline.refusal(event, f"{does}, and {', '.join(rules)} would have to judge them: not done yet")
+        raise timeline.refusal(
+            event, f"{does}, and {', '.join(rules)} would have to judge them, which is not supported"
+        )
 
 
 def _judged(timeline: Timeline, event: LoggedStatement) -> tuple[str, Action] | None:

@@ -72,7 +72,7 @@ deliveries: {copy: {mysql: {user: u}, tables: ['*.*', '!a.b']}}""",
         (
             "routes: [{from: 'a_*.t', to: a.t}]\ndownstream: [{tables: 'a.*', mode: history}]",
             "downstream",
-            "several source tables may meet in a.t",
+            "several source tables may have the target a.t",
         ),
     ],
 )

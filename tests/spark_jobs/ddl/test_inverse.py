@@ -201,7 +201,7 @@ def test_what_one_statement_leaves_of_what_was_there(
     ],
 )
 def test_a_statement_that_does_not_lead_to_what_is_known_is_not_inverted(alter: str, reason: str) -> None:
-    with pytest.raises(Unsupported, match=f"it does not lead to what the table is known as behind it: {reason}"):
+    with pytest.raises(Unsupported, match=f"its result is not the known definition after it: {reason}"):
         inverted([exact(table_of(T))], operations(f"ALTER TABLE t {alter}"))
 
 

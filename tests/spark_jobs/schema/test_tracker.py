@@ -191,7 +191,7 @@ def test_rows_that_contradict_statements_are_right_and_it_is_said(
 
 def test_rows_of_a_table_that_was_dropped_say_so() -> None:
     versions = follow(statements_at(T, "DROP TABLE t"), rows(200))
-    assert versions[-1].differs == ("the log has rows of it behind the statement that dropped it",)
+    assert versions[-1].differs == ("the log has rows of it after the statement that dropped it",)
 
 
 DECLARED = replace(LOGGED, index="PRIMARY", columns=(ID, A, replace(B, default="3")))

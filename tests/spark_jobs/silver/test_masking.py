@@ -49,8 +49,8 @@ def test_columns_that_are_left_out_masked_and_computed() -> None:
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        (rule(exclude=frozenset({"id"})), "columns.r leaves out id, which rows are told apart by; mask it by a hash"),
-        (rule(include=frozenset({"name"})), "columns.r leaves out id, which rows are told apart by"),
+        (rule(exclude=frozenset({"id"})), "columns.r leaves out id, which rows are identified by; mask it by a hash"),
+        (rule(include=frozenset({"name"})), "columns.r leaves out id, which rows are identified by"),
         (rule(masks={"id": Mask("constant", constant=1)}), "columns.r.mask.id: constant makes one key of several"),
         (rule(masks={"born": Mask("truncate", length=1)}), "only text and bytes are truncated, and the column is DATE"),
         (rule(masks={"weight": HASH}), "columns.r.mask.weight: only text, bytes, whole numbers, DECIMAL and DATE"),
