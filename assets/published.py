@@ -20,7 +20,7 @@ from assets.report import refresh
 from assets.run_summary import changes_summary, tag_run
 from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
-from spark_jobs.errors import under
+from spark_jobs.errors import message_under
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.backlog import published_position
 from spark_jobs.operations.observation.run_telemetry import step_observed
@@ -113,7 +113,8 @@ def fail(context: dg.OpExecutionContext, stopped: "Sequence[Entry]") -> None:
     reasons = {".".join(entry.name): entry.reason or "" for entry in stopped}
     context.instance.add_run_tags(context.run_id, {STOPPED_TAG: str(len(reasons))})
     listed = "\n".join(
-        f"{name}: {under(entry.reason or '', entry.source, name)}" for name, entry in zip(reasons, stopped, strict=True)
+        f"{name}: {message_under(entry.reason or '', entry.source, name)}"
+        for name, entry in zip(reasons, stopped, strict=True)
     )
     raise dg.Failure(
         f"{len(reasons)} stopped, the other tables went through:\n{listed}",

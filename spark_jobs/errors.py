@@ -115,7 +115,7 @@ class JvmEnded(LakeError):
     """Spark's JVM ended, or a Connect server is gone: what needs Spark in this process cannot succeed any more."""
 
 
-def under(text: str, *names: object) -> str:
+def message_under(text: str, *names: object) -> str:
     """A message to be read behind these names: without those of them that it begins with."""
     for name in names:
         text = text.removeprefix(f"{name}: ")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.data_files import ChosenRows, DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_slices
@@ -82,19 +82,19 @@ class EffectiveSlices:
 
     def transaction_at(self, position: Position) -> Position:
         """Where the transaction begins that a position lies in; the position where none does. Raises LakeError."""
-        for cells in self.logged(Range(position, replace(position, offset=position.offset + 1))):
+        for cells in self.logged_slices(Range(position, replace(position, offset=position.offset + 1))):
             if (cells.column("stretch")[0].as_py(), cells.column("file")[0].as_py()) == (
                 position.stretch,
                 position.file,
             ):
                 begins = [
                     (piece.column("start")[0].as_py(), piece.column("transaction_start")[0].as_py())
-                    for piece in split(cells)
+                    for piece in split_transactions(cells)
                 ]
                 return replace(position, offset=max(begin for start, begin in begins if start <= position.offset))
         return position
 
-    def logged(self, part: Range) -> Iterator[pa.RecordBatch]:
+    def logged_slices(self, part: Range) -> Iterator[pa.RecordBatch]:
         """The slices whose bytes lie in a part of the log, where they were logged, as rows of bronze.
 
         Raises LakeError.

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.derived_slices import DerivedChanges, stored_changes
 from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
@@ -236,7 +236,7 @@ def _cut_transactions(cells: pa.RecordBatch, within: Range) -> Iterator[pa.Recor
         return
     low = begin.offset if here[0] else 0
     high = end.offset if here[1] else stop
-    cut = [(_integer_cell(piece, "transaction_start"), piece) for piece in split(cells)]
+    cut = [(_integer_cell(piece, "transaction_start"), piece) for piece in split_transactions(cells)]
     stops = {first_offset: _integer_cell(piece, "stop") for first_offset, piece in cut}
     yield from (piece for first_offset, piece in cut if stops[first_offset] > low and first_offset < high)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.columns import Word, words_of
-from spark_jobs.ddl.parse_alter import qualified
+from spark_jobs.ddl.parse_alter import qualified_name
 from spark_jobs.ddl.unreadable_types import readable
 
 CASCADING = ("CASCADE", "SET NULL")
@@ -106,7 +106,7 @@ def _foreign_key_at(words: Sequence[Word], at: int, database: str) -> ForeignKey
     """The key whose REFERENCES stands at a position."""
     # What stands before REFERENCES names the key and its columns, what comes behind it those of the parent.
     before = words[_definition_start(words, at) : at]
-    schema, table = qualified(words[at + 1 :])
+    schema, table = qualified_name(words[at + 1 :])
     foreign = next((k for k, word in enumerate(before) if word.among("FOREIGN")), None)
     word_list = [] if foreign is None else list(before[foreign + 2 :])
     word_list = word_list[3:] if [word.text.upper() for word in word_list[:3]] == ["IF", "NOT", "EXISTS"] else word_list

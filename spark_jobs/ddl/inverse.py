@@ -59,7 +59,7 @@ class EarlierDefinition:
 
 
 @readable
-def exact(definition: TableDefinition) -> EarlierDefinition:
+def known_definition(definition: TableDefinition) -> EarlierDefinition:
     """A definition of which every column is known."""
     return EarlierDefinition(definition, (False,) * len(definition.columns))
 
@@ -256,7 +256,7 @@ def _closed(candidate: EarlierDefinition, logged: TableDefinition) -> EarlierDef
         raise Unsupported(
             f"its rows have ({column_list(logged)}), which ({column_list(replace(definition, columns=columns))}) is not"
         )
-    return exact(replace(fits, name=definition.name))
+    return known_definition(replace(fits, name=definition.name))
 
 
 def _by_rows(after: Column, logged: Column) -> Column:

@@ -156,7 +156,7 @@ def _resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Hea
     head = lake.silver(source, *entry.name).head()
     if head is None or head.checkpoint is None:
         raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
-    if entry.is_reset and (entry.resets or 0) > silver.resets(head):
+    if entry.is_reset and (entry.resets or 0) > silver.reset_count(head):
         raise ConfigError({"--table": f"{table} is reset already; the next run rebuilds it"})
     return entry, head
 
@@ -174,7 +174,7 @@ def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool
     entry, head = _resettable(pipeline, source, table)
     name = _table_name(entry)
     snapshot = BronzeSnapshot.of(lake, source)
-    new = _reset(entry, silver.resets(head))
+    new = _reset(entry, silver.reset_count(head))
     surveyed = publication.surveyed_to(lake, source)
     only = frozenset([name])
     planner = Planner(pipeline, lake, snapshot, only, surveyed)
@@ -224,7 +224,7 @@ def _row_count(target: Table) -> int:
 def reset(pipeline: Pipeline, source: str, planned: Reset) -> Entry:
     """Records that a table is to be rebuilt, in one commit. Raises LostRace where others keep publishing."""
     lake = lake_of(pipeline)
-    resets = silver.resets(lake.silver(source, *planned.entry.name).head())
+    resets = silver.reset_count(lake.silver(source, *planned.entry.name).head())
 
     def to_rebuild(now: Entry) -> Entry:
         return replace(_reset(now, resets), bronze_version=planned.bronze_version)
@@ -259,7 +259,7 @@ def _require_untouched(entry: Entry, head: Head | None) -> None:
     """Check that a reset of the table is pending and can be undone. Raises ConfigError."""
     if not entry.is_reset:
         raise ConfigError({"--table": f"{_table_name(entry)} is not reset"})
-    if head is None or (entry.resets or 0) <= silver.resets(head):
+    if head is None or (entry.resets or 0) <= silver.reset_count(head):
         at = head.position if head else None
         raise ConfigError(
             {"--table": f"{_table_name(entry)} is being rebuilt, and is at {at}: it cannot be taken back"}

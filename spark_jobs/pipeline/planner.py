@@ -164,7 +164,7 @@ class Planner:
     def _after(self, entry: Entry, job: Compacted | None, planned: Plan) -> Entry:
         entry = replace(entry, surveyed=str(self.snapshot.end))
         if job:
-            entry = replace(entry, resets=silver.resets(job.head) or entry.resets)
+            entry = replace(entry, resets=silver.reset_count(job.head) or entry.resets)
         name = TableName(*entry.name)
         if name in planned.stopped:
             return self._stopped(entry, job, planned.stopped[name], planned.stopped_positions.get(name))

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 def floor_above(head: Head | None, log_range: Range) -> Position | None:
     """The floor of a table, where a range begins below it."""
-    floor = silver.folded(head)
+    floor = silver.fold_floor(head)
     return floor if floor and log_range.start < floor else None
 
 

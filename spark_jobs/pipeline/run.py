@@ -251,7 +251,7 @@ def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: Com
     try:
         if work.name in units.errors:
             raise units.errors[work.name]
-        return silver_job.commit(*units.results[work.name], partial(silver_job.rewritten, session_over(spark, 0)))
+        return silver_job.commit(*units.results[work.name], partial(silver_job.refill_results, session_over(spark, 0)))
     except TableStopped as error:
         planned.note_position(work.name, error)
         raise

@@ -99,7 +99,7 @@ class TablePlanner:
         # Where silver stands, and the window that begins there.
         table = self.lake.silver(self.source, name.schema, name.table)
         head, resets = table.head(), entry.resets or 0
-        resets_done = silver.resets(head)
+        resets_done = silver.reset_count(head)
         is_rebuilt = head is not None and entry.is_reset and resets > resets_done
         if is_rebuilt:
             self._require_as_planned(entry, name)

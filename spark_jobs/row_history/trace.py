@@ -180,7 +180,7 @@ class TableTrace:
                 continue
             at = replace(part.at, offset=change.offset)
             if log_slice is None or not log_slice.holds(at):
-                cells = next(self._slices.logged(Range(at, replace(at, offset=at.offset + 1))))
+                cells = next(self._slices.logged_slices(Range(at, replace(at, offset=at.offset + 1))))
                 log_slice = LocatedSlice(cells, at, part.transaction, None)
             yield TracedChange(position, at.stretch, change, facts.of(log_slice, change.offset, 0))
 

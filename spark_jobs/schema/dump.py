@@ -27,7 +27,7 @@ _WITHOUT_POSITION = (
 )
 
 
-def content(source: str, schema_dump: SchemaDump) -> bytes:
+def dump_bytes(source: str, schema_dump: SchemaDump) -> bytes:
     """The bytes of a source's schema dump. Raises SourceError if the file cannot be read."""
     with about(_message(source, schema_dump, "")[:-2]):
         return _bytes_of(schema_dump.file)
@@ -75,7 +75,7 @@ def answer_of(source: Files, schema_dump: SchemaDump, raw: bytes) -> ServerAnswe
 def problems(source: str, schema_dump: SchemaDump, listed: Files | None) -> list[str]:
     """All that keeps a dump from telling all of its tables. listed: the log, where it can be read."""
     try:
-        dump = read_dump(content(source, schema_dump))
+        dump = read_dump(dump_bytes(source, schema_dump))
         location = _dump_location(schema_dump, dump)
         if listed and isinstance(location, Position):
             _require_name(listed, location)

@@ -36,8 +36,8 @@ from spark_jobs.schema import dump as dumped
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact, TableVersion
 from spark_jobs.schema.history_rows import ARROW, COLUMNS, row_of, version_of
-from spark_jobs.schema.reverse_replay import back
-from spark_jobs.schema.tracker import Tracker, as_of, lacks
+from spark_jobs.schema.reverse_replay import replay_backwards
+from spark_jobs.schema.tracker import Tracker, as_of, lacks_names
 from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import DefaultOf, ask, logs_all
 from spark_jobs.source.protocol import Source
@@ -104,7 +104,7 @@ def reading_of(
     """
     if schema_dump is None or not isinstance(source, Files):
         return ask_server(lake, source, default_of)
-    raw = dumped.content(source.name, schema_dump)
+    raw = dumped.dump_bytes(source.name, schema_dump)
     mark = dumped.mark(schema_dump, raw)
     commit = HistoryCommit.of_head(lake.schema(source.name).head())
     if commit and commit.dump == mark:
@@ -298,11 +298,11 @@ def _followed(
     tracker = Tracker(stored, charsets)
     versions = tracker.follow(facts)
     before = as_of(stored, start)
-    reversed_history = back(facts, versions, start, before.values())
+    reversed_history = replay_backwards(facts, versions, start, before.values())
     lacking = [
         version
         for name in reversed_history.reached
-        if (version := before.get(name)) and not version.is_dropped and lacks(version.definition)
+        if (version := before.get(name)) and not version.is_dropped and lacks_names(version.definition)
     ]
     if reversed_history.facts:
         versions = Tracker(stored, charsets).follow([*facts, *reversed_history.facts])

@@ -130,7 +130,7 @@ class CompactionJob:
             start=within.start,
             bronze_version=self.window.version,
             log_bytes=self.size,
-            resets=self.reset or silver.resets(self.head),
+            resets=self.reset or silver.reset_count(self.head),
             key=columns.key,
         )
         return state.in_commit(self._ruled(commit, filtered) if self.is_ruled else commit)
@@ -173,7 +173,7 @@ class CompactionJob:
 
     def columns_seen(self, definition: TableDefinition, retired: Sequence[RetiredColumn] = ()) -> silver.Columns:
         """Columns of the table that are seen, and after them what is kept of others. Raises TableStopped."""
-        wrong = masking.missing(self.filters.columns, self.known_columns)
+        wrong = masking.unknown_column_problem(self.filters.columns, self.known_columns)
         if wrong:
             raise TableStopped(f"{wrong}: {definition}")
         if retired:
@@ -228,7 +228,7 @@ def by_rule(change: SchemaChange) -> dict[str, int]:
     return {change.left_out_by: 1} if change.left_out_by else {}
 
 
-def total(work: CompactionJob, head: Head, compacted: Sequence[Compacted], seconds: float) -> Compacted:
+def compacted_total(work: CompactionJob, head: Head, compacted: Sequence[Compacted], seconds: float) -> Compacted:
     """Total of all windows of a table."""
     # Counts add up over the windows; the newest commit is that of any of them.
     counts = {

@@ -169,7 +169,7 @@ def _needs_before(judge: ChangeJudge | None) -> bool:
     return judge is not None and judge.needs_before
 
 
-def noting(runs: Iterable[SliceRun], files: dict[tuple[int, int], str]) -> Runs:
+def noting_files(runs: Iterable[SliceRun], files: dict[tuple[int, int], str]) -> Runs:
     """The runs; the names of the files in which they stand, or take effect, are put beside them."""
     for run in runs:
         origin = run.origin if run.effect is None else run.effect

@@ -101,7 +101,7 @@ def _require_constant(key: str, value: str | int | None, kind: str) -> None:
         raise TableStopped(f"{key}: {value} is no {kind}")
 
 
-def missing(rule: ColumnRule | None, known_columns: frozenset[str]) -> str | None:
+def unknown_column_problem(rule: ColumnRule | None, known_columns: frozenset[str]) -> str | None:
     """Problem of a rule about a table that has, or had at some time, these columns; None without one."""
     unknown = sorted(rule.names() - known_columns) if rule else []
     return f"columns.{rule.name} names column {unknown[0]}, which the table does not have" if rule and unknown else None

@@ -223,7 +223,7 @@ def _aggregated(rows: pa.Table, key: Sequence[str], ranks: Numbers) -> pa.Table:
 
     Columns that are the same in all rows tell no keys apart, and are left out: mostly the window and the exact texts.
     """
-    *columns, exact = identity(rows, key)
+    *columns, exact = identity_columns(rows, key)
     cells = dict(zip(key, columns, strict=True))
     if exact.null_count < len(rows):
         cells[_EXACT] = exact
@@ -235,7 +235,7 @@ def _aggregated(rows: pa.Table, key: Sequence[str], ranks: Numbers) -> pa.Table:
     return grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
 
 
-def identity(rows: pa.Table, key: Sequence[str]) -> list[pa.ChunkedArray]:
+def identity_columns(rows: pa.Table, key: Sequence[str]) -> list[pa.ChunkedArray]:
     """Columns that tell rows apart: those of the key, of which -0 is 0, and the exact texts of those that hold none.
 
     Two keys are one where these are equal, NULL being a value.

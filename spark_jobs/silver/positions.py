@@ -15,7 +15,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.net_changes import by_position, identity
+from spark_jobs.silver.net_changes import by_position, identity_columns
 from spark_jobs.silver.row_overlay import ABSENT, ENDED, MOVED_FROM, PERIOD, KeyRuns, overlaid
 
 FIELDS = ("stretch", "number", "offset", "row")
@@ -60,7 +60,7 @@ def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[PositionK
     return None if None in lowest else lowest, None if None in highest else highest
 
 
-def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+def newest_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key the row with the last position.
 
     Rows that may lack columns (ABSENT), with ``_op``, are laid over each other, those of one PERIOD where they have it;
@@ -79,7 +79,7 @@ def last_rows_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key the row that stands last."""
     if not len(rows):
         return rows
-    columns = identity(rows, key)
+    columns = identity_columns(rows, key)
     names = [f"\0{at}" for at in range(len(columns))]
     indexes = pa.table([*columns, pa.array(np.arange(len(rows)))], names=[*names, _AT])
     last = indexes.group_by(names, use_threads=False).aggregate([(_AT, "max")])

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_jobs.silver.net_changes import identity, position_order
+from spark_jobs.silver.net_changes import identity_columns, position_order
 from spark_jobs.silver.partial_images import absent_names
 
 ABSENT = "_absent"
@@ -71,7 +71,7 @@ class KeyRuns:
         each row the part of the log that it is in; a row takes nothing from another part.
         """
         order = position_order(rows)
-        cells = dict(enumerate(identity(rows, key)))
+        cells = dict(enumerate(identity_columns(rows, key)))
         names = [f"\0{at}" for at in cells]
         columns = [*cells.values(), *([rows.column("_window")] if "_window" in rows.column_names else [])]
         names += ["\0window"] if "_window" in rows.column_names else []

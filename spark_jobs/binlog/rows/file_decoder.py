@@ -23,7 +23,7 @@ from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.kernels import event_cells, packed_events
 from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.rows.changes import Changes
-from spark_jobs.binlog.rows.decoder import Decoder, fill, rest_of
+from spark_jobs.binlog.rows.decoder import Decoder, fill_blocks, remaining_changes
 from spark_jobs.binlog.rows.located_events import RowSource, outer_events
 from spark_jobs.errors import DecodeError, Unsupported
 
@@ -168,7 +168,7 @@ class FileDecoder:
 
     def _handed_out(self) -> Iterator[tuple[Decoder, Changes]]:
         """Changes in blocks that are not full. Raises DecodeError after that."""
-        yield from rest_of(self._decoders)
+        yield from remaining_changes(self._decoders)
         self.complete, self._handed = self._ended, self._feed.base
 
     def _decoded_blocks(self, scan: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
@@ -183,7 +183,7 @@ class FileDecoder:
             yield from self._decoded_apart(scan, ready, kinds, offsets[:count], groups[:count])
             return
         rows = outer_events(self.file, scan, offsets[:count], self._feed.format.footer, groups[:count])
-        yield from fill(self._decoders, self._blocks, RowSource(rows, scan, None))
+        yield from fill_blocks(self._decoders, self._blocks, RowSource(rows, scan, None))
 
     def _decoded_apart(
         self, scan: Scan, ready: int, kinds: int, offsets: NDArray[np.int64], groups: NDArray[np.int64]

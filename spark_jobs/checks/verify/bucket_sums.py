@@ -35,7 +35,7 @@ from spark_jobs.engine.rows.inherited_rows import row_groups
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.runtime.spark_session import session_over
-from spark_jobs.silver.keyless_rows import content
+from spark_jobs.silver.keyless_rows import comparable_columns
 
 RAW = "_raw"
 DIGEST = "digest"
@@ -74,7 +74,7 @@ class HashedColumns:
     def digests_of(self, rows: pa.Table) -> NDArray[np.int64]:
         """The hash of each row, over all columns."""
         names = [name for name in self.schema.names if name != RAW]
-        return hashes_of(content(rows, names), len(rows)).view(np.int64)
+        return hashes_of(comparable_columns(rows, names), len(rows)).view(np.int64)
 
     def converted(self, rows: pa.Table) -> pa.Table:
         """Rows in the schema's types. A column that has a value which its type cannot hold stays what it is."""

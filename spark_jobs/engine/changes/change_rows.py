@@ -24,7 +24,7 @@ from spark_jobs.engine.rows.loaded_rows import rows_of_loads
 from spark_jobs.engine.silver.silver_task import OpenSlices
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.decode_task import WindowLog, WindowRules, changes_task, noting
+from spark_jobs.silver.decode_task import WindowLog, WindowRules, changes_task, noting_files
 from spark_jobs.silver.moved_from_codec import TEXTS
 from spark_jobs.silver.partial_images import ABSENT as ABSENT_TYPE
 from spark_jobs.silver.positions import FIELDS
@@ -82,7 +82,7 @@ def _window_changes(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, op
     columns = rules.columns_of(window.definition, has_partial=unit.columns.has_partial)
     task = changes_task(window.definition, columns, splits=unit.is_by_key, scans=opened.scans, rules=rules)
     files: dict[tuple[int, int], str] = {}
-    batches = list(task(noting(gathered(opened.runs(slices), unit.skips), files)))
+    batches = list(task(noting_files(gathered(opened.runs(slices), unit.skips), files)))
     if not batches:
         return
     rows = pa.Table.from_batches(batches)

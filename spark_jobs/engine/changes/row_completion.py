@@ -33,7 +33,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
-from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_rows_by_key, newest, since_emptied
+from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_rows_by_key, newest_by_key, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns
 from spark_jobs.silver.row_overlay import completed_rows_and_whole_flags as completed_by_key
 
@@ -218,10 +218,10 @@ def _new_never_whole_count(silver_rows: pa.Table, keys: pa.Table, earlier: Earli
     """By how many more the keys are of which a column is in no row, by all of silver; of others the target knows."""
     lookup, restatement = earlier.lookup, earlier.restatement
     counted = lookup.counted(silver_rows)
-    count = int(is_never_whole(newest(counted, columns.key)).sum())
+    count = int(is_never_whole(newest_by_key(counted, columns.key)).sum())
     if not lookup.never_whole:
         return count
     if restatement is None:
         return count - lookup.count_before(counted)
     before = lookup.rows(keys, [*columns.types], restatement.before, restatement.exact)
-    return count - int(is_never_whole(newest(before, columns.key)).sum())
+    return count - int(is_never_whole(newest_by_key(before, columns.key)).sum())

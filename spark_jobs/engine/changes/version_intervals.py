@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import numbers_of_equal_rows
-from spark_jobs.silver.net_changes import identity
+from spark_jobs.silver.net_changes import identity_columns
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -116,7 +116,7 @@ def ranks_of(positions: pa.StructArray) -> Numbers:
 def numbers_of_keys(rows: pa.Table, key: Sequence[str]) -> Numbers:
     """A number of each row's key, NULL being a value."""
     numbers = np.zeros(len(rows), np.int64)
-    for column in identity(rows, key):
+    for column in identity_columns(rows, key):
         codes = column.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
         numbers = np.unique(numbers * (len(rows) + 1) + codes, return_inverse=True)[1].reshape(-1)
     return numbers

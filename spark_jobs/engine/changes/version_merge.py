@@ -110,7 +110,7 @@ def appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table) -> tuple[pa.Ta
 
     rows: all that the merge takes, with ``fields_of``. located: as ``looked_through`` gives them.
     """
-    is_kept, is_written_before = pairs(located.select(rows.column_names), rows, unit.columns)
+    is_kept, is_written_before = equal_pairs(located.select(rows.column_names), rows, unit.columns)
     return rows.filter(pa.array(~is_written_before)), _by_file(unit, located.filter(pa.array(~is_kept)))
 
 
@@ -138,7 +138,7 @@ def merged(
     after, new_versions = versions.slice(0, len(stay)), versions.slice(len(stay), len(new))
     # Of the target's rows those go that end otherwise, and those that are replaced by others.
     is_other = ~equal_rows_mask(after.select(_INTERVAL), stay.select(_INTERVAL))
-    old_kept, new_kept = pairs(replaced, new_versions, unit.columns)
+    old_kept, new_kept = equal_pairs(replaced, new_versions, unit.columns)
     return MergedVersions(
         ended=after.filter(pa.array(is_other)),
         added=new_versions.filter(pa.array(~new_kept)),
@@ -180,7 +180,7 @@ def may_have_current(file: DataFile, schema: TableSchema) -> bool:
     return nulls is None or nulls > 0
 
 
-def pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tuple[Flags, Flags]:
+def equal_pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tuple[Flags, Flags]:
     """Pairs of replaced rows and new ones that are the same, and stay."""
     is_kept = np.zeros(len(replaced), np.bool_), np.zeros(len(versions), np.bool_)
     if not (len(replaced) and len(versions)):

@@ -29,7 +29,7 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.multi_source import PROVENANCE
-from spark_jobs.engine.merge.downstream_task import between, range_bounds
+from spark_jobs.engine.merge.downstream_task import range_bounds, range_mask
 from spark_jobs.engine.merge.order_times import positions_of
 from spark_jobs.engine.merge.shared_plan import SharedUnit, Side
 from spark_jobs.engine.rows.locate import Hit, Keys, Numbers, hits
@@ -135,7 +135,7 @@ def _touched(unit: SharedUnit) -> pa.Table:
     if unit.parts == 1 or not len(touched):
         return touched
     bounds = range_bounds([(side.path, side.schema, file) for side, file in unit.sources], unit.key[0], unit.parts)
-    return touched.filter(between(touched.column(unit.key[0]), bounds, unit.part))
+    return touched.filter(range_mask(touched.column(unit.key[0]), bounds, unit.part))
 
 
 def _changed_keys(source: SilverSource, file: DataFile, names: Sequence[str], after: Position | None) -> pa.Table:

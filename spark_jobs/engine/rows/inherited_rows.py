@@ -98,7 +98,7 @@ def parts_from_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa
             if into.is_loaded:
                 yield _projected_rows(_as_copies(rows, into).filter(pa.array(living)), source.projection, into)
                 continue
-            is_counted = pc.and_(counts(rows, source.emptied), pa.array(living))
+            is_counted = pc.and_(counted_mask(rows, source.emptied), pa.array(living))
             is_gone = silver.is_delete(rows.column("_op"))
             yield _projected_rows(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
 
@@ -133,7 +133,7 @@ def _as_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:
     return rows
 
 
-def counts(rows: pa.Table, emptied: Position | None) -> pa.Array:
+def counted_mask(rows: pa.Table, emptied: Position | None) -> pa.Array:
     """Mask of the rows of silver that count: those of no statement, and not before one that emptied the table."""
     is_row = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
     if emptied is None:

@@ -26,7 +26,14 @@ from spark_jobs.engine.rows.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import PositionKey, at_or_after, bounds_of, last_rows_by_key, newest, since_emptied
+from spark_jobs.silver.positions import (
+    PositionKey,
+    at_or_after,
+    bounds_of,
+    last_rows_by_key,
+    newest_by_key,
+    since_emptied,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +134,7 @@ def touched_keys(
     return within(with_moved(origin, restatement, all_keys))
 
 
-def states(
+def newest_states(
     origin: SilverSource,
     restatement: Restatement,
     touched: pa.Table,
@@ -148,12 +155,12 @@ def states(
     """
     if not len(touched):
         no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
-        return newest(no_rows, origin.key)
+        return newest_by_key(no_rows, origin.key)
     # A key without a row is deleted downstream.
     keys = Keys(touched, origin.key)
     effects = StatementEffects(emptying.orders)
     rows = living_rows(origin, restatement.files, keys, names, emptying.floor, statements=effects)
-    newest_rows = newest(emptying.ended(rows), origin.key)
+    newest_rows = newest_by_key(emptying.ended(rows), origin.key)
     return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, newest_rows.schema)])
 
 

@@ -269,7 +269,7 @@ def arguments_to_remove_rows(
         return {"adds": [], "removes": removed, "dv_updates": _files_with_vectors(snapshot, partial)}
     configuration = dict(snapshot.configuration)
     tasks = [KeptRows(snapshot.path, rows, schema, configuration) for rows in partial]
-    results = spark_job.run(spark, tasks, replay_task.remaining)
+    results = spark_job.run(spark, tasks, replay_task.file_without_replaced)
     require_done(results)
     return {"adds": results, "removes": [*removed, *(rows.file for rows in partial)], "dv_updates": []}
 

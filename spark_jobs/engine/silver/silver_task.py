@@ -42,7 +42,7 @@ from spark_jobs.errors import DecodeError, LakeError, PartialImage, StratalogErr
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
-from spark_jobs.silver.decode_task import WindowLog, WindowRules, decoding_task, noting
+from spark_jobs.silver.decode_task import WindowLog, WindowRules, decoding_task, noting_files
 from spark_jobs.silver.failing_transaction import first_failing
 from spark_jobs.silver.keyless_rows import sorted_by_bounded_column, summed_copies
 from spark_jobs.silver.net_changes import SliceOrigin, sorted_by_key
@@ -299,7 +299,7 @@ def _reading(
 
     def rows_of(runs: Runs) -> pa.Table | None:
         files: dict[tuple[int, int], str] = {}
-        batches = list(reduced(noting(runs, files)))
+        batches = list(reduced(noting_files(runs, files)))
         if not batches:
             return None
         rows = pa.Table.from_batches(batches)

@@ -47,7 +47,7 @@ def with_state(rows: pa.Table, is_deleted: pa.Array | pa.ChunkedArray) -> pa.Tab
 
 def require_unfolded(work: MergeJob) -> None:
     """Check that silver still has its deletes, which folding removes. Raises TableStopped."""
-    floor = silver.folded(work.pinned)
+    floor = silver.fold_floor(work.pinned)
     if floor:
         raise TableStopped(
             f"silver's windows before {floor} are folded into one, without the rows that were deleted (mode: "

@@ -261,7 +261,7 @@ class _Forgetting:
         self._require_deleted(logged)
         self._require_read(logged)
         self._holders = [
-            *elsewhere(self.pipeline, self.source),
+            *remaining_copies(self.pipeline, self.source),
             *(
                 f"{position}: a statement that changes rows of the table is logged as text, with values that it names "
                 "(statement format); it goes with retention.bronze"
@@ -395,7 +395,7 @@ class _Forgetting:
                 iceberg_tables.renew(self.pipeline, path)
 
 
-def elsewhere(pipeline: Pipeline, source: str) -> Iterator[str]:
+def remaining_copies(pipeline: Pipeline, source: str) -> Iterator[str]:
     """Copies of the rows that are not erased, one sentence each: archives, and copies that are not known here."""
     archive = pipeline.sources[source].archive
     if archive is not None:

@@ -95,7 +95,7 @@ def is_every_table_current(pipeline: Pipeline, source: str) -> bool:
     return holds and _untouched(pipeline, source, in_scope)
 
 
-def pending(pipeline: Pipeline, source: str) -> bool:
+def has_pending_work(pipeline: Pipeline, source: str) -> bool:
     """True if the lake alone tells of work for a run: a table to be rebuilt, stopped, or behind bronze. Asks no server.
 
     Raises LakeError.

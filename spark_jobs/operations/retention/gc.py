@@ -29,7 +29,7 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delivery.ordered.log_tables import needed_from
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine.jobs.log_removal import without_log_before
+from spark_jobs.engine.jobs.log_removal import log_removal_arguments
 from spark_jobs.errors import ConfigError, DeliveryError, LostRace, about
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
@@ -277,7 +277,7 @@ class _Collection:
         """Removes the files before a position, in one commit upon ``head``. Raises LostRace."""
         stretch, number, _ = oldest.order
         upon = driver_commit.snapshot_upon(self.table.path, head)
-        changes = without_log_before(self.spark, upon, (stretch, number), self.pipeline.spark.task_bytes)
+        changes = log_removal_arguments(self.spark, upon, (stretch, number), self.pipeline.spark.task_bytes)
         return self.table.land(upon, head, checkpoint, **changes)
 
 

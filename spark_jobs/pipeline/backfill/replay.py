@@ -76,7 +76,7 @@ def _replaced(
         return difference, None
     commit = replace(_replay_commit(replayed, _state_at_window(work), columns), ranges=_ranges(replayed))
     changes = replay_job.arguments_to_replace_windows(spark, replayed, comparison)
-    changes["adds"] += silver_job.markers(replayed.design, _emptied_earlier(work))
+    changes["adds"] += silver_job.marker_files(replayed.design, _emptied_earlier(work))
     return difference, _landed(replayed, commit, changes, mode="Append")
 
 
@@ -169,7 +169,7 @@ def _renewed(replayed: ReplayedWindows, columns: silver.Columns) -> tuple[RowDif
         _replay_commit(replayed, work.steps[-1].state, columns), ranges=work.window.ranges, is_overwrite=True
     )
     changes = replay_job.arguments_to_replace_all(replayed)
-    changes["adds"] += silver_job.markers(replayed.design, _emptying(work))
+    changes["adds"] += silver_job.marker_files(replayed.design, _emptying(work))
     present = sum(
         (file.num_records or 0) - (file.deletion_vector.cardinality if file.deletion_vector else 0)
         for file in replayed.snapshot.files

@@ -19,7 +19,7 @@ from spark_jobs.engine.rows import fills
 from spark_jobs.engine.rows.row_projection import RowProjection
 from spark_jobs.engine.silver import load_job
 from spark_jobs.engine.silver.load_job import KeylessLoad
-from spark_jobs.errors import PartialImage, TableStopped, about, under
+from spark_jobs.errors import PartialImage, TableStopped, about, message_under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
@@ -77,7 +77,7 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
 def _covering_position(load: LoadContext, stage: StagedTable, after: Outcome) -> Position:
     """A position before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
     if stage.name in after.stopped:
-        reason = under(after.stopped[stage.name], load.source, stage.name)
+        reason = message_under(after.stopped[stage.name], load.source, stage.name)
         raise TableStopped(f"is read, and waits for its log, which stopped: {reason}")
     assert after.position is not None
     try:

@@ -13,7 +13,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.sequences import is_sequence
-from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, under
+from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, message_under
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -143,7 +143,9 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
         )
     # The load needs the table's log after it, and an order of its rows with those of other sources.
     if name in before.stopped:
-        raise TableStopped(f"cannot be loaded while it is stopped: {under(before.stopped[name], load.source, name)}")
+        raise TableStopped(
+            f"cannot be loaded while it is stopped: {message_under(before.stopped[name], load.source, name)}"
+        )
     if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):
         raise TableStopped(
             "cannot be loaded while it has keys in common with other sources' tables (keys: shared): it is "

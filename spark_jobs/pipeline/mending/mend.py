@@ -20,7 +20,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.engine.jobs import spark_job
 from spark_jobs.engine.rows.restatement import SilverSource
-from spark_jobs.errors import TableStopped, about, under
+from spark_jobs.errors import TableStopped, about, message_under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
@@ -173,7 +173,7 @@ def _require_caught_up(load: LoadContext, name: TableName, position: Position, o
     """Check that silver has the table up to a position. Raises TableStopped."""
     if name in outcome.stopped:
         raise TableStopped(
-            f"was read at {position}, and has stopped: {under(outcome.stopped[name], load.source, name)}"
+            f"was read at {position}, and has stopped: {message_under(outcome.stopped[name], load.source, name)}"
         )
     if outcome.position is None or outcome.position < position:
         raise TableStopped(f"was read at {position}, and bronze ends at {outcome.position}")

@@ -26,7 +26,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import sorted_by_key
-from spark_jobs.silver.positions import FIELDS, at_or_after, last_rows_by_key, newest
+from spark_jobs.silver.positions import FIELDS, at_or_after, last_rows_by_key, newest_by_key
 
 Flags = NDArray[np.bool_]
 
@@ -110,7 +110,7 @@ def compared(task: MendTask) -> Iterator[DataFile | MendCounts]:
     keys = Keys(key_rows, key)
     has_absent = silver.ABSENT in task.origin.schema.names
     reading = [*names, "_op", "_position", *([silver.ABSENT] if has_absent else [])]
-    in_silver = newest(living_rows(task.origin, task.files, keys, reading, task.floor), key)
+    in_silver = newest_by_key(living_rows(task.origin, task.files, keys, reading, task.floor), key)
     server_numbers, silver_numbers = _numbers(keys, at_server, len(key_rows)), _numbers(keys, in_silver, len(key_rows))
     is_alive = _flags_by_key(pc.invert(silver.is_delete(in_silver.column("_op"))), silver_numbers)
     is_later = _flags_by_key(at_or_after(in_silver.column("_position"), task.position), silver_numbers)

@@ -15,7 +15,7 @@ from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline import changes, definitions, statements
-from spark_jobs.silver.timeline.columns import shape
+from spark_jobs.silver.timeline.columns import lake_columns
 from spark_jobs.silver.timeline.inputs import TimelineInputs
 from spark_jobs.silver.timeline.pieces import DefinedRange, pieces_of
 from spark_jobs.silver.timeline.timeline import Timeline
@@ -205,7 +205,7 @@ def _require_same(timeline: Timeline, previous: TableDefinition, logged: TableDe
             f"{timeline.name}: rows were identified by ({key_names(previous)}) up to {part.start}, and are by "
             f"({key_names(logged)}) after it; a change of the key is not followed"
         )
-    if shape(previous) != shape(logged):
+    if lake_columns(previous) != lake_columns(logged):
         raise TableStopped(
             f"{timeline.name}: its columns differ: up to {part.start} they were ({column_list(previous)}), and rows "
             f"after it have ({column_list(logged)}); no statement of the log says why"

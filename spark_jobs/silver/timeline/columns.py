@@ -51,7 +51,7 @@ def alter(
         after = or_keyless(
             before, definitions.complete_definition(timeline, logged, altered.definition, event.stop, is_last=True)
         )
-        if shape(after) != shape(altered.definition):
+        if lake_columns(after) != lake_columns(altered.definition):
             raise timeline.refusal(
                 event,
                 f"leads to ({column_list(altered.definition)}), but the rows after it have ({column_list(after)})",
@@ -85,7 +85,7 @@ def or_keyless(before: TableDefinition, after: TableDefinition) -> TableDefiniti
     return replace(after, key=(), index=None) if after.key is None and before.key is not None else after
 
 
-def shape(definition: TableDefinition) -> list[tuple[str, str]]:
+def lake_columns(definition: TableDefinition) -> list[tuple[str, str]]:
     """Names and types in the lake: what a statement and the rows after it must agree on."""
     return [
         (name.casefold(), silver.spark_type(str(column.arrow)))

@@ -23,7 +23,7 @@ from spark_jobs.ddl.effects import CreateTable
 from spark_jobs.ddl.labels import with_known_labels, with_labels, without_labels
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.log.position import Position, Range
-from spark_jobs.schema.tracker import lacks
+from spark_jobs.schema.tracker import lacks_names
 from spark_jobs.silver.timeline.timeline import Timeline
 
 
@@ -265,7 +265,7 @@ def _by_name(
 
 def _with_charsets(timeline: Timeline, previous: TableDefinition, until: Position) -> TableDefinition:
     """With the character sets that statements leave to the table's default, as the history has them at a position."""
-    history = timeline.inputs.by_history(timeline.name, until) if lacks(previous) else None
+    history = timeline.inputs.by_history(timeline.name, until) if lacks_names(previous) else None
     definition = history.definition if history and history.at == until and not history.reason else None
     if definition is None or definition.column_names() != previous.column_names():
         return previous

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.binlog import Slicer, TableName
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import OF_TABLE, ordered, read_index
 from spark_jobs.bronze.table import ARROW
@@ -121,7 +121,7 @@ def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(bronze_files: tuple[T
     row = max(range(len(index)), key=lambda at: index.slices["transactions"][at].as_py())
     log_slice = index.slices.slice(row, 1).to_pylist()[0]
     batch = pa.RecordBatch.from_pylist([stored(table)[row]], ARROW)
-    starts = sorted({piece.column("start")[0].as_py() for piece in split(batch)})
+    starts = sorted({piece.column("start")[0].as_py() for piece in split_transactions(batch)})
     positions = [Position(log_slice["file"], offset, log_slice["stretch"]) for offset in starts[1:]]
     assert positions
     cut = index.cut([*positions, Position(log_slice["file"], log_slice["stop"], log_slice["stretch"])])

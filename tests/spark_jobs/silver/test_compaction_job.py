@@ -20,7 +20,7 @@ from tests.timelines import OLD
         (
             ColumnRule("hide", Scope.parse(()), exclude=frozenset({"v"})),
             False,
-            "columns.hide is about it, and columns",
+            "columns.hide applies to it, and it has",
         ),
         (None, True, "it has retired columns (_v_until_1_4), and its row images omit columns"),
     ],

@@ -7,7 +7,7 @@ from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
 from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.masking import columns_seen, fills_seen, missing, origins_seen, with_retired
+from spark_jobs.silver.masking import columns_seen, fills_seen, origins_seen, unknown_column_problem, with_retired
 
 HASH = Mask("hash", salt="pepper")
 TABLE = TableDefinition(
@@ -77,11 +77,11 @@ def test_a_whole_number_must_fit() -> None:
 
 
 def test_a_name_that_the_table_never_had() -> None:
-    assert missing(rule(exclude=frozenset({"phone"})), frozenset({"id"})) == (
+    assert unknown_column_problem(rule(exclude=frozenset({"phone"})), frozenset({"id"})) == (
         "columns.r names column phone, which the table does not have"
     )
-    assert missing(rule(exclude=frozenset({"id"})), frozenset({"id"})) is None
-    assert missing(None, frozenset()) is None
+    assert unknown_column_problem(rule(exclude=frozenset({"id"})), frozenset({"id"})) is None
+    assert unknown_column_problem(None, frozenset()) is None
 
 
 def test_a_column_under_another_name() -> None:
