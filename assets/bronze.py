@@ -102,7 +102,7 @@ def _extract(pipeline: Pipeline, source: str, spark: Sessions) -> "Extracted":
 
 
 def observe(context: dg.OpExecutionContext, lineage: Lineage, metadata: checkpoint.Metadata) -> None:
-    """Says something of the source, on its own page."""
+    """Record an observation of the source."""
     context.log_event(dg.AssetObservation(lineage.origin, metadata=metadata))
 
 

@@ -312,7 +312,7 @@ def merged_part_metadata(part: Metadata, before: Metadata, watermarks: Mapping[s
 
 
 def watermark_metadata(watermark: datetime | None) -> Metadata:
-    """Up to when a table of sources with keys in common has all that they wrote; empty where that is not known."""
+    """The time up to which a table with shared keys has all writes of its sources; empty if that is not known."""
     return {WATERMARK: dg.MetadataValue.timestamp(watermark)} if watermark else {}
 
 

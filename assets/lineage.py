@@ -37,7 +37,7 @@ class TableAsset:
 
     @property
     def check(self) -> dg.AssetCheckSpec | None:
-        """Its check; none where Dagster could not name the check's output, as for a table with a blank in its name."""
+        """The asset's check; none if Dagster could not name its output, as for a table with a blank in its name."""
         is_plain = all(_PLAIN.fullmatch(part) for part in self.key.path)
         return dg.AssetCheckSpec(REPLICATING, asset=self.key, description=_REPLICATING) if is_plain else None
 

@@ -23,7 +23,7 @@ Particulars = Callable[["TableName", Range], Metadata]
 
 
 def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
-    """Of a source's tables as the lake is now. Bronze is read once a range, without a JVM."""
+    """The particulars of a source's tables as the lake is now. Bronze is read once per range, without a JVM."""
     from spark_jobs.bronze import table as bronze
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.observation import verified

@@ -91,7 +91,7 @@ def _log_checks(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lin
 
 
 def restate(context: dg.OpExecutionContext, lineage: Lineage, stopped: "Sequence[Entry]") -> None:
-    """Says once more where the assets stand that the run had nothing new for.
+    """Repeat the checkpoints of assets for which the run had nothing new.
 
     In a run that fails, Dagster shows every asset as failed that was not materialized, and these did not fail.
     """

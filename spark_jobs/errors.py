@@ -124,7 +124,7 @@ def message_under(text: str, *names: object) -> str:
 
 @contextmanager
 def about(label: str) -> Iterator[None]:
-    """Puts a source's or a table's name in front of what is raised inside, once."""
+    """Prefix errors of the ``with`` block with a source's or a table's name, once."""
     try:
         yield
     except ConfigError:

@@ -40,7 +40,7 @@ class MendConfig(dg.Config):
 
 
 def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
-    """Puts the server's rows in the place of those that differ.
+    """The step that replaces differing rows by the server's.
 
     It waits in the source's pool, since it begins with a run.
     """

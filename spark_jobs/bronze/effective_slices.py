@@ -81,7 +81,10 @@ class EffectiveSlices:
         return Range(self._transaction_begin(within.start), self._transaction_end(within.stop))
 
     def transaction_at(self, position: Position) -> Position:
-        """Where the transaction begins that a position lies in; the position where none does. Raises LakeError."""
+        """The start of the transaction that a position is in; the position itself if it is in none.
+
+        Raises LakeError.
+        """
         for cells in self.logged_slices(Range(position, replace(position, offset=position.offset + 1))):
             if (cells.column("stretch")[0].as_py(), cells.column("file")[0].as_py()) == (
                 position.stretch,
@@ -108,7 +111,7 @@ class EffectiveSlices:
         return read_slices(self._files, selected=lambda number: None if number == file else no_rows)
 
     def cells_of(self, index: SliceIndex, file: int, table: TableName) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Of a data file's slices those that may have rows of a table, each with its row in the file.
+        """The slices of a data file that may have rows of a table, each with its row number in the file.
 
         Those of XA transactions are not among them. Raises LakeError.
         """

@@ -83,7 +83,7 @@ def _behind(file: BinlogFile) -> pc.Expression:
 
 
 def archived_before(oldest: BinlogFile, names: Sequence[str]) -> list[BinlogFile]:
-    """Of an archive's files those that follow each other up to the one before bronze's oldest, in order."""
+    """The files of an archive that follow each other up to the file before bronze's oldest, in order."""
     by_position = {file.file_number: file for file in (BinlogFile(name, oldest.stretch) for name in names)}
     files: list[BinlogFile] = []
     stretch, number = oldest.file_number

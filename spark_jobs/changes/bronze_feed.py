@@ -71,7 +71,7 @@ class _Derived:
         self._next = next(self._parts, None)
 
     def until(self, end: Position | None) -> Iterator[DerivedChanges]:
-        """Those before a position, of all that were not given yet; None: all of them."""
+        """The derived changes before a position that were not returned yet; None: all of them."""
         while self._next and (end is None or self._next.at < end):
             yield self._next
             self._next = next(self._parts, None)

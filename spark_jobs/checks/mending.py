@@ -143,7 +143,7 @@ def mend_source(
     keys: Sequence[str] = (),
     is_applied: bool = False,
 ) -> "Mended":
-    """Puts the server's rows in the place of those that differ, in silver and downstream, and publishes the result.
+    """Replace rows that differ by the server's, in silver and downstream, and publish the result.
 
     The lake is first brought up to the end of the source's log, as by a run. Nothing is written at the server. Raises
     ConfigError for a source without a server and a table that nobody has; SourceError, LakeError.
@@ -192,7 +192,7 @@ class Mended:
 
     @property
     def differing(self) -> list[MendedTable]:
-        """Those that were mended, or would be."""
+        """The tables that were mended, or would be."""
         return [table for table in self.tables if table.state in (MENDED, WHOLE)]
 
     @property
@@ -212,7 +212,7 @@ class _Mending:
         self.load: LoadContext | None = None
 
     def catch_up(self, position: Position | None) -> Outcome:
-        """Brings all layers up to a position, or to the end of the log."""
+        """Run all layers up to a position, or to the end of the log."""
 
         def caught_up() -> Outcome:
             head = self.lake.bronze(self.source).head()
@@ -228,7 +228,7 @@ class _Mending:
         return retry_on_conflict(forward_merge, wait=CONFLICT_WAIT)
 
     def note(self, tables: Sequence[MendedTable]) -> None:
-        """Says in the lake that what had differed is mended. Keys that were given are not all of a table's."""
+        """Record in the lake that differing rows were mended. Given keys are not all of a table's."""
         mended = [_as_verified(table) for table in tables if table.is_whole]
         if mended:
             retry_on_conflict(lambda: verified.note(self.lake, self.source, mended))

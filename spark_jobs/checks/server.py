@@ -59,7 +59,7 @@ class ServerView:
 
     @cached_property
     def grants(self) -> Grants:
-        """Of the user, with those of the roles that are active."""
+        """The privileges of the user, with those of its active roles."""
         return current_grants(self.ask, has_roles=not self.is_mariadb and self.version >= (8, 0))
 
     @cached_property

@@ -227,7 +227,7 @@ class Filters:
 
     @property
     def skips_alone(self) -> "Filters":
-        """Without the rules of the configuration."""
+        """The filters without the configured rules: quarantined events alone."""
         return Filters(skips=self.skips)
 
     def skipped(self, schema: str, table: str) -> frozenset[Position]:

@@ -54,7 +54,7 @@ class ForeignKey:
 
 
 def cascading_rules(on_delete: str, on_update: str) -> str:
-    """Those of two rules of a foreign key that change child rows, as SQL has them."""
+    """The rules of a foreign key's two that change child rows, in SQL."""
     actions = (("ON DELETE", on_delete), ("ON UPDATE", on_update))
     return " ".join(f"{event} {rule}" for event, rule in actions if rule in CASCADING)
 

@@ -98,7 +98,7 @@ class Facts:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Of the version."""
+        """The numbers of the version."""
         return tuple(map(int, re.findall(r"\d+", self.version)[:3]))
 
 
@@ -134,7 +134,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Also a transaction that is open: the server rolls it back."""
+        """Close the connection; the server rolls back an open transaction."""
         if self._connection is not None:
             with suppress(pymysql.MySQLError, OSError):
                 self._connection.close()

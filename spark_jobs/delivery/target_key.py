@@ -75,7 +75,7 @@ class KeyCollation:
 
 
 def key_collation(collation: int | None, collations: Mapping[int, str]) -> KeyCollation:
-    """Of a column of the source with a collation's id, at a server with these collations; None: not known."""
+    """The collation of a key column at a server with these collations; None if the source's collation is not known."""
     collation = None if collation is None else some_collation(collation)
     try:
         charset = "utf8mb4" if collation is None else charset_of(collation)

@@ -182,7 +182,7 @@ class Dialect:
         return f"{text} {'NULL' if is_nullable else 'NOT NULL'}"
 
     def type_of(self, column: LakeColumn) -> str:
-        """Its type without a character set. Raises DeliveryError."""
+        """The column's type at the target, without a character set. Raises DeliveryError."""
         declared = column.column
         if declared is None:
             return self._by_spark_type(column).partition(" CHARACTER SET")[0]

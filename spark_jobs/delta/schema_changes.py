@@ -120,7 +120,7 @@ def add_column(design: TargetSchema, name: str, ddl: str, after: str | None = No
 
 
 def drop_column(design: TargetSchema, name: str) -> TargetSchema:
-    """Without a column. Its cells stay in the files, and a new column of its name does not have them."""
+    """The design without a column. Its cells stay in the files; a new column of its name does not have them."""
     _require_mapping(design, f"column {name} cannot be dropped")
     dropped = design.schema.column(name)
     rest = tuple(column for column in design.schema.columns if column is not dropped)

@@ -227,7 +227,7 @@ def floors(greatest: Micros, before: int | None) -> Micros:
 
 
 def late_slices(spans: pa.Table, floor: Micros) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Of slices in order, those that are late as a whole, and those in which some transactions may be."""
+    """Two masks of ordered slices: those that are late as a whole, and those that may have late transactions."""
     minimum, greatest = (spans.column(name).to_numpy() for name in ("least", "greatest"))
     rises = spans.column("rises").to_numpy(zero_copy_only=False).astype(np.bool_)
     is_late = ~(rises & (minimum >= floor))

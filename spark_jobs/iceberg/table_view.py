@@ -77,7 +77,7 @@ class _Commit:
 
 
 def show(path: str, *, is_anew: bool = False) -> ShownTable:
-    """Brings a table up to date; nothing is written where it is.
+    """Update a table's metadata to its newest version; nothing is written if it is current.
 
     is_anew: whether its newest version is to be the only snapshot, in any case. The table stays the same one for its
     readers: its uuid stays, and numbers of files, of snapshots' order and of rows go on.

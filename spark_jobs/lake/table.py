@@ -189,7 +189,7 @@ class Table:
         *,
         columns: Mapping[str, str] | None = None,
     ) -> Head:
-        """Puts a small table in place of the rows that have all the cells. Raises LostRace, LakeError.
+        """Replace the rows that have all the cells by a small table. Raises LostRace, LakeError.
 
         columns: by name and Spark type, those that the table gets where it lacks them.
         """

@@ -61,7 +61,7 @@ class _StoppingEvent:
         return self.tables is None or name in self.tables
 
     def with_children(self, gaps: SourceUnloggedChanges) -> "_StoppingEvent":
-        """Also about the tables whose rows the server changes by those of the event, at which they may stop."""
+        """The event with the child tables that it may change by foreign keys, which may stop at it too."""
         if self.statement or self.tables is None:
             return self
         children = (gaps.children(parent, self.position) for parent in self.tables)

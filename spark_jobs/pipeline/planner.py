@@ -52,7 +52,7 @@ class Plan:
     """Positions where tables have stopped, as far as known: everything before is done."""
 
     def stop(self, name: TableName, label: str, ended: Ended) -> None:
-        """Notes that a table has stopped. label: what the reason begins with."""
+        """Record that a table has stopped. label: what the reason begins with."""
         reason = ended.reason.removeprefix(f"{label}: ").removeprefix(f"{name}: ")
         self.stopped[name] = advised(f"{label}: {reason}", table=name)
         self.stopped_positions[name] = ended.at

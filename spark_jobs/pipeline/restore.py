@@ -89,7 +89,7 @@ def origins_of(pipeline: Pipeline, name: str, archive: Path | None = None) -> li
 
 
 def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position, archive: Path | None) -> list[Fetched]:
-    """Has bronze hold the log from a location on: a commit for each origin that files come from; none where it does.
+    """Fetch missing log into bronze from a location on: one commit per origin of files; none if nothing is missing.
 
     Raises LakeError that names the files that nobody has, before anything is landed; LostRace.
     """
@@ -175,7 +175,7 @@ class MissingLog:
 
     @property
     def stretch(self) -> Stretch:
-        """That of bronze's oldest byte."""
+        """The stretch of bronze's oldest byte."""
         return next(stretch for stretch in stretches(self.snapshot.checkpoint) if stretch.number == self.oldest.stretch)
 
     def back_to(self, position: Position) -> list[FileSequence]:

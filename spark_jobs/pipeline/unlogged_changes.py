@@ -35,7 +35,7 @@ _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
 
 
 def remedy_of_cascade(*, can_derive: bool) -> str:
-    """What to do about rows that a foreign key changes unlogged. can_derive: whether ``on_cascade: apply`` may help."""
+    """The remedy for rows that a foreign key changes unlogged. can_derive: True if ``on_cascade: apply`` may help."""
     derived = ", or have it derived (on_cascade: apply)" if can_derive else ""
     return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({CASCADES})"
 
@@ -63,7 +63,7 @@ class Cascade:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The remedy for the child's rows."""
         return remedy_of_cascade(can_derive=self.refusal is None)
 
     def __str__(self) -> str:
@@ -116,13 +116,13 @@ class SourceUnloggedChanges:
     renames: tuple[Renamed, ...] = ()
 
     def of(self, name: TableName) -> list[UnloggedChanges]:
-        """Those of a table. Some servers store names in small letters and log statements as they were typed."""
+        """The gaps of a table. Some servers store names in small letters and log statements as they were typed."""
         exact = [gap for gap in self.changes if gap.table == name]
         is_small = not exact and str(name).islower()
         return [_in_small(gap) for gap in self.changes if str(gap.table).casefold() == str(name)] if is_small else exact
 
     def above(self, name: TableName) -> list[UnloggedChanges]:
-        """Those by foreign keys of a table, of its parents, and of theirs, under the names that they had too."""
+        """The gaps by foreign keys of a table, of its parents, and of theirs, also under their earlier names."""
         found: dict[TableName, list[UnloggedChanges]] = {}
         names = [name]
         while names:
@@ -144,7 +144,7 @@ class SourceUnloggedChanges:
         return found
 
     def stopping_keys(self, name: TableName) -> list[UnloggedChanges]:
-        """Those of a child table that a change of its parent is to stop."""
+        """The foreign keys of a child table by which a change of its parent stops the child."""
         is_stopped = name in self.refused or self.actions.of(name.schema, name.table) == "stop"
         return [gap for gap in self.of(name) if gap.key] if is_stopped else []
 

@@ -73,7 +73,7 @@ class History:
 
 
 def read(lake: Lake, source: str) -> History:
-    """Without a JVM. Raises LakeError where there is none yet."""
+    """The history of a source, read without a JVM. Raises LakeError if there is none yet."""
     table = lake.schema(source)
     head = table.head()
     commit = HistoryCommit.of_head(head)
@@ -186,7 +186,7 @@ class _Update:
 
     @property
     def charsets(self) -> Mapping[str, str | None]:
-        """Of schemas, before what is followed."""
+        """The character sets of schemas before the followed statements."""
         return (self.before.charsets if self.before else None) or {}
 
     def has_news(self, reading: ServerReading | None, declared: ServerFacts | None) -> bool:
@@ -195,7 +195,7 @@ class _Update:
         return self.start < self.end or not self.before or self.is_rebuilt or declared is not None or is_first_answer
 
     def commit(self, declared: ServerFacts | None) -> HistoryCommit:
-        """Up to where the history is, and what servers and dumps were asked before."""
+        """The commit of the history: its position, and the servers and dumps that were asked before."""
         before = self.before
         return HistoryCommit(
             self.end,
@@ -226,7 +226,7 @@ def follow(
     reading: ServerReading | None = None,
     declared: ServerFacts | None = None,
 ) -> list[TableVersion]:
-    """Brings the history to bronze's end; the versions that it gained. Raises LostRace, LakeError.
+    """Extend the history to bronze's end, and return the new versions. Raises LostRace, LakeError.
 
     Args:
         lake: where bronze and the history are.

@@ -56,7 +56,7 @@ class ReversedHistory:
 def replay_backwards(
     facts: Iterable[Fact], versions: Sequence[TableVersion], begin: Position, stored: Iterable[TableVersion] = ()
 ) -> ReversedHistory:
-    """Leads back, to ``begin``, what servers and dumps told among some facts.
+    """Project the definitions of servers and dumps among some facts backwards, to ``begin``.
 
     versions: those that the facts lead to going forward; stored: what is known of the tables at ``begin``. Where they
     lack nothing, nothing is looked for.

@@ -53,7 +53,7 @@ class AbsentColumns:
     before: pa.Array
 
     def take(self, numbers: Any) -> "AbsentColumns":
-        """Those of some of the changes."""
+        """The absent columns of some of the changes."""
         return AbsentColumns(self.after.take(numbers), self.before.take(numbers))
 
 
@@ -93,7 +93,7 @@ def net_rows(
 def image_rows(
     changes: Changes, origin: SliceOrigin, names: Sequence[str], absent: AbsentColumns | None = None
 ) -> Iterator[pa.Table]:
-    """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1.
+    """A row for each image of a keyless table that was added or removed; ``_copies`` is 1 or -1.
 
     absent: as for ``net_rows``; only inserts may lack columns, which are their defaults.
     """

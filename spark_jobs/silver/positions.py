@@ -61,7 +61,7 @@ def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[PositionK
 
 
 def newest_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of each key the row with the last position.
+    """The row with the last position of each key.
 
     Rows that may lack columns (ABSENT), with ``_op``, are laid over each other, those of one PERIOD where they have it;
     the result says besides which keys lack some behind an end (ENDED).
@@ -76,7 +76,7 @@ def newest_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def last_rows_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of each key the row that stands last."""
+    """The last row of each key, in the order of ``rows``."""
     if not len(rows):
         return rows
     columns = identity_columns(rows, key)

@@ -58,7 +58,7 @@ def name_of(column: str, at: Position, names: Collection[str]) -> str:
 
 
 def renamed_through(retired: Sequence[RetiredColumn], names: Mapping[str, str]) -> tuple[RetiredColumn, ...]:
-    """Behind a statement. names: of the source's columns, by the old one the new one."""
+    """The retired columns after a statement. names: of the source's columns, by the old name the new one."""
     return tuple(replace(column, of=names.get(column.of) if column.of else None) for column in retired)
 
 

@@ -131,7 +131,7 @@ class ColumnSources:
 
     @classmethod
     def of(cls, rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> "ColumnSources":
-        """Those of the columns of these names. rows: what the runs are of."""
+        """The sources of the columns of these names. rows: those that the runs are of."""
         # A value counts if it is of the key's last row, not of one that was deleted before; none counts that is older
         # than the row which came from another key.
         oldest = np.maximum(runs.last_first, runs.last_begun)

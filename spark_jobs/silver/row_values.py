@@ -135,7 +135,7 @@ class ColumnLeftOut(TableStopped):
 
 
 def fault_error(definition: TableDefinition, fault: int, begin: str, no_value: str = NO_VALUE) -> TableStopped:
-    """What stops a table of which a cell has no value that is asked for.
+    """The error that stops a table for a cell whose value is needed and does not exist.
 
     begin: of the message. no_value: as for ``fault_text``.
     """

@@ -132,7 +132,7 @@ class RuleRows:
         return frozenset(self._names)
 
     def restarted(self) -> Self:
-        """Without what is known; for the same changes again."""
+        """The same without what was learnt, to read the same changes again."""
         self._state = _RuleRowsState()
         return self
 
@@ -305,7 +305,7 @@ class _ChangeWalk:
         return pointers, has_same_key
 
     def sources(self) -> dict[str, Numbers]:
-        """Of each column the row that each row has its value from; -1 where none has it."""
+        """The row from which each row has the value of a column, by column; -1 if no row has it."""
         count, sources = len(self.rows), {}
         for at, name in enumerate(self.names):
             # Each step doubles the way that pointers go; the row behind all rows stands for none.

@@ -192,7 +192,7 @@ def _comparable_text(cell: str, kind: str) -> str:
 def columns(
     definition: TableDefinition, *, has_partial: bool = False, retired: Mapping[str, str] | None = None
 ) -> Columns:
-    """Those of a definition, and behind them kept ones (retired_columns.py), by name and type.
+    """The columns of a definition, followed by its retired columns, by name and type.
 
     Raises TableStopped where it is not known which key the table has, a name is unknown, or collides with ours.
     """

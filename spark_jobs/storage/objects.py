@@ -68,7 +68,7 @@ class ObjectPath:
 
     @classmethod
     def parse(cls, path: str) -> "ObjectPath":
-        """Of ``s3a://bucket/key``, or ``abfss://container@account.dfs.core.windows.net/key``."""
+        """The object of ``s3a://bucket/key``, or ``abfss://container@account.dfs.core.windows.net/key``."""
         parts = urlsplit(path, allow_fragments=False)
         rest = path[path.index("://") + 3 + len(parts.netloc) :]
         return cls(parts.netloc, "/".join(part for part in rest.split("/") if part), store_scheme(path) or S3)

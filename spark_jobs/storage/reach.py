@@ -90,7 +90,7 @@ def _register(settings: Mapping[str, ObjectStore]) -> None:
 
 
 def credential(root: str) -> Credential:
-    """What is shown to a bucket's store now. Raises ConfigError, OSError where a service does not answer any more."""
+    """The credential for a bucket's store now. Raises ConfigError, OSError if a service does not answer any more."""
     try:
         found = credential_of(root, settings_of(root))
     except CredentialsError as error:

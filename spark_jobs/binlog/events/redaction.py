@@ -185,7 +185,7 @@ class Redactor:
             raise Unsupported(f"{self._file}:{offset}: {reason}")
 
     def pack(self, scan: Scan, event: int, size: int, frames: Iterator[bytes], footer: int) -> None:
-        """Puts what is left of a compressed transaction into its place, by the first of several frames that fits.
+        """Replace a compressed transaction by its remaining events, in the first of several frames that fits.
 
         size: bytes that each frame inflates to. Raises Unsupported where none fits.
         """

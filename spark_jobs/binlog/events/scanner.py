@@ -148,7 +148,7 @@ class Scan:
 
     @property
     def address(self) -> int:
-        """Of the buffer's first byte; valid while ``buffer`` lives."""
+        """The address of the buffer's first byte; valid while ``buffer`` lives."""
         return address_of(self.buffer)
 
     def gtid(self, transaction: int) -> str | None:

@@ -72,7 +72,7 @@ class Sample:
         return self.budget > 0 or (event.table, event.kind) not in self.kinds
 
     def took(self, event: RawEvent, changes: int) -> None:
-        """Notes an event that was compared."""
+        """Count an event that was compared."""
         self.budget -= changes
         self.kinds.add((event.table, event.kind))
 

@@ -124,11 +124,11 @@ class Lag(Protocol):
         ...
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
-        """Those of the keys of which the lake's log has a change since a position."""
+        """The given keys that changed in the lake's log since a position."""
         ...
 
     def older(self, keys: Collection[bytes]) -> set[bytes]:
-        """Those of some keys that the lake lacks that the log cannot have held."""
+        """The given keys, missing in the lake, that are older than its log."""
         ...
 
 

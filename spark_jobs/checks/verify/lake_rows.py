@@ -140,14 +140,14 @@ class SilverRows:
         return not self._rows_since(since).isEmpty()
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
-        """Those of the keys that changed at or after a position; all of them where the table was emptied since."""
+        """The given keys that changed at or after a position; all of them if the table was emptied since."""
         rows = self._rows_since(since)
         if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
             return set(keys)
         return self._keys(rows, keys)
 
     def keys_in_silver(self, keys: Collection[bytes]) -> set[bytes]:
-        """Those of the keys of which the log held any change."""
+        """The given keys of which the log had any change."""
         return self._keys(self.table.read(self.spark), keys)
 
     def _rows_since(self, since: Position) -> DataFrame:

@@ -238,7 +238,7 @@ class LogWindow:
 
     @property
     def digest(self) -> str:
-        """Tells windows of one range apart whose parts have other changes, and nothing else."""
+        """A digest that differs between windows of one range whose parts have different changes."""
         digest = hashlib.sha256(str(self.end).encode())
         names = [f"{table.writer.name}\0".encode() for table in self.portion.tables]
         for part in self.parts:

@@ -47,7 +47,7 @@ Outcome = MergedFiles | ShuffleBlock
 
 
 def work(task: ChangeTask) -> Iterator[Outcome]:
-    """Does the parts of units of a task, one after the other."""
+    """Execute the parts of units of a task, one after the other."""
     opened = OpenSlices(task.bronze, gtids=True)
     for part in task.parts:
         yield from _or_error(part.unit, partial(_part_outcomes, part, opened, task))

@@ -461,7 +461,7 @@ MergeTask = tuple[FromSilver, ...] | ChangeTask
 
 
 def work(task: MergeTask) -> Iterator[Any]:
-    """Does a task of either kind: MergedFiles; of tables that are made of every change blocks of a shuffle too."""
+    """Execute a task of either kind: yields MergedFiles, and blocks of a shuffle for tables of every change."""
     if isinstance(task, ChangeTask):
         return change_task.work(task)
     return downstream_task.work(task, _merged)

@@ -130,7 +130,7 @@ class DownstreamUnit(TargetUnit):
 
 
 def work(task: Sequence[TargetUnit], merge: Callable[[Any], MergedFiles] | None = None) -> Iterator[MergedFiles]:
-    """Does the units of a task, one after the other. merge: instead of ``merged``."""
+    """Execute the units of a task, one after the other. merge: instead of ``merged``."""
     does: Callable[[Any], MergedFiles] = merge or merged
     for unit in task:
         began = time.monotonic()

@@ -60,7 +60,7 @@ class CopyCounts:
 
 
 def merged(unit: DownstreamUnit) -> MergedFiles:
-    """Brings the copies of rows in the target to what silver says. Raises TableStopped, LakeError."""
+    """Add and remove copies of rows in the target until it equals silver. Raises TableStopped, LakeError."""
     # Copies to add or to remove by row, and rows that a statement emptied (row numbers by file).
     truncations, restatement = row_changes_of(unit).truncations, unit.restatement
     counts = _total(unit, restatement, truncations) if restatement else _changed(unit, truncations)

@@ -74,7 +74,7 @@ class LastChanges:
         )
 
     def newest_by_key(self, weights: Sequence[Numbers]) -> "LastChanges":
-        """Of each key the greatest, in the order of the keys. weights: the most significant first."""
+        """The greatest change of each key, in the order of the keys. weights: the most significant first."""
         order = np.lexsort((*reversed(weights), self.keys))
         keys = self.keys[order]
         is_last = np.ones(len(keys), np.bool_)
@@ -83,7 +83,7 @@ class LastChanges:
 
 
 def merged(unit: SharedUnit) -> MergedFiles:
-    """Brings the touched keys to what all sources say of them together. Raises TableStopped, LakeError."""
+    """Write the touched keys as the last change of all sources has them. Raises TableStopped, LakeError."""
     touched = _touched(unit)
     if not len(touched):
         return MergedFiles(unit.number, {})

@@ -48,7 +48,7 @@ class InheritedRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows of all parts."""
+        """The columns of the rows of all parts."""
         types = {name: silver.ADDED[name] for name in ("_position", "_committed_at", "_raw")}
         types |= {_GONE: "BOOLEAN"} | {name: kind for name, kind in self.columns.added.items() if name not in types}
         names = [*self.columns.types, *_ADDED_COLUMNS, *self._optional]
@@ -151,7 +151,7 @@ def _projected_rows(rows: pa.Table, projection: RowProjection, into: InheritedRo
 
 
 def inherited(rows: pa.Table, into: InheritedRows, after: silver.Columns) -> pa.Table:
-    """Of all parts' rows of some keys those that are there in the end, with the columns after the statement.
+    """The rows of some keys that exist after all parts, with the columns after the statement.
 
     rows: with the columns of ``InheritedRows.schema``. after: the columns of silver. Raises TableStopped.
     """

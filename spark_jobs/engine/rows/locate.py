@@ -90,7 +90,7 @@ class Keys:
         return hashes_of(columns, len(rows)), hashes_of(columns, len(rows), SECOND_SEED).astype(np.uint32)
 
     def bounds_of(self, file: DataFile, schema: TableSchema) -> Bounds:
-        """Of a file's rows, in the column by which files are skipped."""
+        """The bounds of a file's rows, in the column by which files are skipped."""
         return file.bounds(schema, self.bounding) if self.bounding else Bounds(None, None, None)
 
     def between(self, bounds: Bounds) -> Numbers:

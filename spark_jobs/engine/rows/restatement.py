@@ -54,7 +54,7 @@ class Restatement:
 
     @property
     def exact_texts(self) -> list[ExactTextChange]:
-        """Of ``exact`` what is about exact texts alone."""
+        """The changes of ``exact`` that are about exact texts alone."""
         return [replace(change, absent={}) for change in self.exact]
 
 

@@ -363,7 +363,7 @@ class _Contents:
         return {"adds": added, "removes": removed, "metrics": metrics}
 
     def landed(self, version: int, changes: Mapping[str, Any]) -> None:
-        """Notes a commit: its version, and the files after it."""
+        """Store a commit's version and the files after it."""
         self.snapshot = replace(self.snapshot, version=version)
         for file in changes["removes"]:
             self._files.pop(file.key, None)

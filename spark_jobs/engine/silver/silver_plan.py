@@ -90,7 +90,7 @@ class PreparedCompaction:
 
     @property
     def depths(self) -> list[int]:
-        """Of each window, how many jobs come before the one that writes it."""
+        """The number of jobs before the one that writes it, for each window."""
         depths = [0] * len(self.unit.windows)
         # Files that are read by the one that others read come before those.
         for files in self.files:

@@ -66,7 +66,7 @@ class Truncations:
 
     @classmethod
     def read(cls, path: str, files: Sequence[DataFile], schema: TableSchema) -> "Truncations":
-        """Those that files of silver have. path: the silver table's. Raises LakeError."""
+        """The statements that emptied a table, from files of silver. path: the silver table's. Raises LakeError."""
         parts: list[pa.Table] = []
         for file in files:
             rows = data_files.read_columns(path, file, _NAMES, schema)

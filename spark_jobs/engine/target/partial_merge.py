@@ -56,7 +56,7 @@ class SilverLookup:
 
     @property
     def emptied(self) -> list[PositionKey]:
-        """Where statements stand that emptied the table."""
+        """The positions of statements that emptied the table."""
         return [*self.marked, *([self.floor.order] if self.floor else [])]
 
     def rows(

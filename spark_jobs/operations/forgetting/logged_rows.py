@@ -206,7 +206,7 @@ def _noted(before: Mapping[str, Any] | None, new: ErasedSlice) -> dict[str, Any]
 
 
 def erase(logged: LoggedRows, erased: ErasedSlices) -> None:
-    """Puts slices without rows in the place of those with them, in one commit. Raises LostRace, LakeError."""
+    """Replace slices by slices without the rows, in one commit. Raises LostRace, LakeError."""
     if not erased.by_position:
         return
     # Each data file with such slices is written again; the others stay.

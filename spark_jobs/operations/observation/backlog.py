@@ -74,7 +74,7 @@ def bronze_position(pipeline: Pipeline, source: str) -> Position | None:
 
 
 def published_position(pipeline: Pipeline, source: str) -> Position | None:
-    """Up to where bronze has been carried further; None where nothing was ever published."""
+    """The position up to which bronze was processed; None if nothing was ever published."""
     from spark_jobs.downstream import publication as published
     from spark_jobs.lake.layout import lake_of
 

@@ -66,7 +66,7 @@ class Chart:
 
     @classmethod
     def of(cls, title: str, values: Iterable[tuple[datetime, float]], unit: str) -> "Chart":
-        """Of values in a unit; bytes are said in thousands, millions and so on."""
+        """The chart of values in a unit; bytes are scaled to thousands, millions and so on."""
         points = list(values)[-_LATEST:]
         top = max((value for _, value in points), default=0) or 1
         times = [f"{at:%Y-%m-%d %H:%M:%S} UTC" for at, _ in points]

@@ -62,7 +62,7 @@ def backfill(
     on_table: OnTable = without_report,
     on_fetched: OnFetched = without_notice,
 ) -> Outcome:
-    """Does what a request asks for. Raises ConfigError, SourceError, LakeError."""
+    """Execute a request. Raises ConfigError, SourceError, LakeError."""
     request.require_valid(pipeline)
     log_range = request.range(pipeline)
     options = request.options(on_table, on_fetched)
@@ -78,7 +78,7 @@ def backfill_source(
     *,
     options: BackfillOptions = DEFAULTS,
 ) -> Outcome:
-    """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
+    """Replay a range for the chosen tables in scope. Raises LakeError; LostRace if other writers keep winning."""
     # The log of the range must be in bronze before anything is replaced.
     lake = lake_of(pipeline)
     replaces = SILVER in options.layers

@@ -58,7 +58,7 @@ class LandedTable:
 
 
 def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTable:
-    """Puts a table's rows into silver in one commit, and removes them from where they waited.
+    """Commit a table's loaded rows to silver, and remove them from ``loads/``.
 
     Raises TableStopped, LakeError, LostRace.
     """

@@ -225,7 +225,7 @@ def session_folder(name: str) -> SessionFolder:
 
 
 def session_folders() -> list[SessionFolder]:
-    """Those of this user that a keeper lives in. Raises Unusable."""
+    """The folders of this user's sessions that have a living keeper. Raises Unusable."""
     paths = [path for path in sorted(sessions_root().iterdir()) if path.is_dir() and not path.is_symlink()]
     return [folder for folder in map(SessionFolder, paths) if folder.has_keeper()]
 
