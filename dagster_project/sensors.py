@@ -40,7 +40,7 @@ def binlog_sensor(
         default_status=status,
         target=job,
         minimum_interval_seconds=_INTERVAL,
-        description=f"Starts a run when the log of {source} has moved, or when a run left something behind.",
+        description=f"Starts a run when the log of {source} has moved, or when a run left work.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = backlog(pipeline, source)
