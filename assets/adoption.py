@@ -39,15 +39,15 @@ def adopt(instance: dg.DagsterInstance, lineage: Lineage) -> Iterator[ReportedEv
             continue
         version = str(head.position)
         if key == lineage.bronze:
-            metadata = checkpoint.of_head(head, tables[key])
+            metadata = checkpoint.head_metadata(head, tables[key])
             version = str(bronze.begin(head.checkpoint)) if head.checkpoint else version
         else:
-            metadata = checkpoint.of_table(head, tables[key]) | checkpoint.of_columns(tables[key])
+            metadata = checkpoint.table_metadata(head, tables[key]) | checkpoint.columns_metadata(tables[key])
         yield _materialization(key, metadata | comparison.to_metadata(), version)
     position = published_position(pipeline, source)
     comparison = Comparison(recorded[lineage.published], position)
     if position and comparison.differs:
-        metadata = checkpoint.of_position(position) | comparison.to_metadata()
+        metadata = checkpoint.position_metadata(position) | comparison.to_metadata()
         yield _materialization(lineage.published, metadata, str(position))
         yield from _checks(lineage)
 
@@ -64,7 +64,7 @@ def confirm(instance: dg.DagsterInstance, lineage: Lineage, now: datetime | None
     ahead = backlog(pipeline, lineage.source)
     materialization = event.asset_materialization
     if ahead.bronze and not ahead.moved and materialization:
-        metadata = checkpoint.of_position(ahead.bronze) | {checkpoint.BACKLOG: 0, checkpoint.NOTHING_NEW: True}
+        metadata = checkpoint.position_metadata(ahead.bronze) | {checkpoint.BACKLOG: 0, checkpoint.NOTHING_NEW: True}
         yield dg.AssetMaterialization(lineage.bronze, metadata=metadata, tags=materialization.tags)
 
 

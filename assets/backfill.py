@@ -219,17 +219,17 @@ class Backfill:
         }
         changed = [replayed for replayed in touched if replayed.compacted]
         return {
-            **checkpoint.of_range(self._range),
+            **checkpoint.range_metadata(self._range),
             TABLES: len(touched),
             WINDOWS: sum(len(replayed.windows) for replayed in touched),
             CHANGED: len(changed),
             **{key: checkpoint.number(value) for key, value in rows.items()},
             checkpoint.SECONDS: round(time.monotonic() - self._began, 3),
-            **self._of_fetched(),
+            **self._fetched_metadata(),
             **({LISTED: "\n".join(map(str, changed[:_SHOWN]))} if changed else {}),
         }
 
-    def _of_fetched(self) -> Metadata:
+    def _fetched_metadata(self) -> Metadata:
         if not self._fetched:
             return {}
         fetched_range = Range(self._fetched[-1].range.start, self._fetched[0].range.stop)
@@ -256,7 +256,7 @@ class Backfill:
         particulars = particulars_of(self._pipeline, source)
         for compacted in outcome.compacted:
             name = (compacted.name.schema, compacted.name.table)
-            metadata = checkpoint.of_compacted(compacted, lake.silver(source, *name)) | particulars(
+            metadata = checkpoint.compaction_metadata(compacted, lake.silver(source, *name)) | particulars(
                 compacted.name, compacted.range
             )
             self._log(

@@ -58,7 +58,7 @@ def extract_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             with failing(), progress(context):
                 ahead = backlog(pipeline, source)
             moved = ahead.moved
-            observe(context, lineage, checkpoint.of_backlog(ahead))
+            observe(context, lineage, checkpoint.backlog_metadata(ahead))
             spark = sessions(context, catalog.spark) if moved else None
             yield from _extracted(context, pipeline, lineage, spark)
             if not moved:
@@ -86,8 +86,10 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
     if extracted and (extracted.range or not head):
         # A new position is a materialization; without one, Dagster's copy may still need mending.
         tag_range(context, lineage.source, extracted.range)
-        observe(context, lineage, checkpoint.of_read_source(extracted))
-        step = StepResult(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
+        observe(context, lineage, checkpoint.read_source_metadata(extracted))
+        step = StepResult(
+            extracted.range.stop, checkpoint.extraction_metadata(extracted, table), _version(extracted.head)
+        )
         yield materialized(key, step, comparison)
     else:
         yield from resynced(key, comparison, head, table, _version(head))
@@ -100,7 +102,7 @@ def _extract(pipeline: Pipeline, source: str, spark: Sessions) -> "Extracted":
 
 
 def observe(context: dg.OpExecutionContext, lineage: Lineage, metadata: checkpoint.Metadata) -> None:
-    """Says something of the source, on its own page."""
+    """Record an observation of the source."""
     context.log_event(dg.AssetObservation(lineage.origin, metadata=metadata))
 
 

@@ -73,7 +73,10 @@ class AssetCatalog:
     _specs: dict[AssetOf, dg.AssetSpec] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a name that Dagster would refuse, or in which a check's name would have no place."""
+        """Check the names of groups and jobs: Dagster must accept them, and a check's name must fit.
+
+        Raises ConfigError.
+        """
         names: dict[str, Sequence[str | None]] = {
             "key_prefix": self._prefix,
             "group": [self.group],
@@ -92,7 +95,7 @@ class AssetCatalog:
 
     @cached_property
     def _modes(self) -> Modes:
-        return Modes.of_rules(self.pipeline.downstream)
+        return Modes.from_rules(self.pipeline.downstream)
 
     @property
     def _prefix(self) -> list[str]:
@@ -125,12 +128,12 @@ class AssetCatalog:
     def delivery(self, name: str, table: Name) -> dg.AssetKey:
         return self.key(AssetOf("delivery", name, *table))
 
-    def of_layer(self, layer: str, source: str) -> dg.AssetKey:
+    def layer_key(self, layer: str, source: str) -> dg.AssetKey:
         """The key of what a source has once: ``source``, ``bronze``, ``published``, ``backfill``, ``table_at``."""
         return self.key(AssetOf(layer, source))
 
     def dress(
-        self, assets: dg.AssetsDefinition, made_of: dict[dg.AssetKey, AssetOf], group: str = ""
+        self, assets: dg.AssetsDefinition, assets_by_key: dict[dg.AssetKey, AssetOf], group: str = ""
     ) -> dg.AssetsDefinition:
         """The assets with group, description, tags, owners, metadata and policies of their specs.
 
@@ -138,7 +141,7 @@ class AssetCatalog:
         """
 
         def dressed(plain: dg.AssetSpec) -> dg.AssetSpec:
-            spec = self.spec(made_of[plain.key])
+            spec = self.spec(assets_by_key[plain.key])
             return spec.replace_attributes(
                 deps=plain.deps, skippable=plain.skippable, group_name=spec.group_name or group or None
             )

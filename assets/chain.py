@@ -33,7 +33,7 @@ def source_assets(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
         check_specs=[table.check for table in tables if table.check],
         can_subset=True,
     )
-    return lineage.catalog.dress(assets, lineage.made_of(), f"{lineage.source}_downstream")
+    return lineage.catalog.dress(assets, lineage.assets_by_key(), f"{lineage.source}_downstream")
 
 
 def origin_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetSpec:

@@ -212,7 +212,7 @@ def earlier_materializations(
         last = entry.asset_materialization if entry and entry.run_id != run_id else None
         position = _materialized_position(last)
         if last and position:
-            metadata = {**of_position(position), NOTHING_NEW: True}
+            metadata = {**position_metadata(position), NOTHING_NEW: True}
             repeated.append(dg.AssetMaterialization(key, metadata=metadata, tags=last.tags))
     return repeated
 
@@ -222,34 +222,34 @@ def version_tag(version: str) -> dict[str, str]:
     return {DATA_VERSION: version}
 
 
-def of_backlog(ahead: "Backlog") -> Metadata:
+def backlog_metadata(ahead: "Backlog") -> Metadata:
     """Metadata of a source before a run: the end of its log, and how much of it bronze lacks."""
     position = {HELD: str(ahead.bronze)} if ahead.bronze else {}
     return {LOG_END: str(ahead.end), BACKLOG: number(ahead.bytes), **position}
 
 
-def of_read_source(extracted: "Extracted") -> Metadata:
+def read_source_metadata(extracted: "Extracted") -> Metadata:
     """Metadata of a source after a run: how near it was to purging the log that the run read."""
     position = {LOG_END: str(extracted.range.stop), HELD: str(extracted.range.stop), BACKLOG: 0}
     return {**position, **_origin(extracted.stretch), **lag(extracted.committed_at), **_margin(extracted.margin)}
 
 
-def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
+def extraction_metadata(extracted: "Extracted", table: "Table") -> Metadata:
     """Metadata of a bronze commit."""
     return {
-        **of_range(extracted.range),
+        **range_metadata(extracted.range),
         FILES: extracted.files,
         BYTES: number(extracted.bytes),
         TRANSACTIONS: number(extracted.transactions),
         EVENTS: number(extracted.events),
         IGNORED: number(extracted.ignored),
-        **of_gtid(extracted.gtid),
+        **gtid_metadata(extracted.gtid),
         **_redacted(extracted),
         **_origin(extracted.stretch),
         **lag(extracted.committed_at),
         **_margin(extracted.margin),
         **_pace(BYTES_PER_SECOND, extracted.bytes, extracted.seconds),
-        **of_head(extracted.head, table),
+        **head_metadata(extracted.head, table),
     }
 
 
@@ -260,13 +260,13 @@ def _redacted(extracted: "Extracted") -> Metadata:
     return {REDACTED_EVENTS: number(extracted.redacted_events), REDACTED_BYTES: number(extracted.redacted_bytes)}
 
 
-def of_compacted(compacted: "Compacted", table: "Table", derived: int = 0) -> Metadata:
+def compaction_metadata(compacted: "Compacted", table: "Table", derived: int = 0) -> Metadata:
     """Metadata of a silver commit: its rows are keys, by net operation in the window.
 
     derived: changes of the run that were derived from foreign keys.
     """
     return {
-        **of_range(compacted.range),
+        **range_metadata(compacted.range),
         CHANGES: number(compacted.changes),
         INSERTED: number(compacted.inserts),
         UPDATED: number(compacted.updates),
@@ -276,12 +276,12 @@ def of_compacted(compacted: "Compacted", table: "Table", derived: int = 0) -> Me
         **lag(compacted.committed_at),
         **_log_bytes(compacted.head),
         **_pace(CHANGES_PER_SECOND, compacted.changes, compacted.seconds),
-        **of_table(compacted.head, table),
-        **of_columns(table),
+        **table_metadata(compacted.head, table),
+        **columns_metadata(table),
     }
 
 
-def of_merged(
+def merge_metadata(
     merged: "Merged", table: "Table", silver: "tuple[dg.AssetKey, Table]", committed_at: datetime | None
 ) -> Metadata:
     """Metadata of a downstream commit.
@@ -289,7 +289,7 @@ def of_merged(
     silver: the source table's asset and table; ``committed_at`` is that of its newest change.
     """
     return {
-        **of_range(merged.range),
+        **range_metadata(merged.range),
         INSERTED: number(merged.inserted),
         UPDATED: number(merged.updated),
         DELETED: number(merged.deleted),
@@ -298,25 +298,25 @@ def of_merged(
         **lag(committed_at),
         **_pace(ROWS_PER_SECOND, merged.inserted + merged.updated + merged.deleted, merged.seconds),
         **({MODE: str(merged.mode)} if merged.mode != "mirror" else {}),
-        **of_table(merged.head, table),
-        **of_columns(table),
+        **table_metadata(merged.head, table),
+        **columns_metadata(table),
         **_column_lineage(*silver, table),
     }
 
 
-def of_merged_part(part: Metadata, before: Metadata, watermarks: Mapping[str, str]) -> Metadata:
+def merged_part_metadata(part: Metadata, before: Metadata, watermarks: Mapping[str, str]) -> Metadata:
     """Metadata of a table of several after a merge of one of its parts; ``before``: after those of the same run."""
     counts = {key: number(part[key] + before.get(key, 0)) for key in (INSERTED, UPDATED, DELETED)}
     flags = {f"{WATERMARK}/{source}": text for source, text in watermarks.items()}
     return {**part, **counts, **flags}
 
 
-def of_watermark(watermark: datetime | None) -> Metadata:
-    """Up to when a table of sources with keys in common has all that they wrote; empty where that is not known."""
+def watermark_metadata(watermark: datetime | None) -> Metadata:
+    """The time up to which a table with shared keys has all writes of its sources; empty if that is not known."""
     return {WATERMARK: dg.MetadataValue.timestamp(watermark)} if watermark else {}
 
 
-def of_delivered(table: "Delivered") -> Metadata:
+def delivery_metadata(table: "Delivered") -> Metadata:
     """Metadata of a delivered table: its position is the checkpoint in the target."""
     return {
         DELIVERED: table.position or "",
@@ -328,37 +328,37 @@ def of_delivered(table: "Delivered") -> Metadata:
     }
 
 
-def of_gtid(last: str | None) -> Metadata:
+def gtid_metadata(last: str | None) -> Metadata:
     """Empty where no transaction of the range has one."""
     return {GTID: last} if last else {}
 
 
-def of_quarantined(events: int) -> Metadata:
+def quarantine_metadata(events: int) -> Metadata:
     """Number of events that are quarantined for a table, or for all of a source."""
     return {QUARANTINED: number(events)}
 
 
-def of_cascades(keys: list[str]) -> Metadata:
+def cascade_metadata(keys: list[str]) -> Metadata:
     """The foreign keys by which the server changes a table's rows unlogged."""
     return {UNLOGGED_BY: ", ".join(keys)} if keys else {}
 
 
-def of_verified(last: "Verified | None") -> Metadata:
+def verification_metadata(last: "Verified | None") -> Metadata:
     """The last comparison of a table with its server; empty where there was none."""
     return {VERIFIED: last.state, VERIFIED_AT: last.verified_at} if last else {}
 
 
-def of_range(log_range: Range) -> Metadata:
-    return {START: str(log_range.start), **of_position(log_range.stop)}
+def range_metadata(log_range: Range) -> Metadata:
+    return {START: str(log_range.start), **position_metadata(log_range.stop)}
 
 
-def of_position(position: Position) -> Metadata:
+def position_metadata(position: Position) -> Metadata:
     return {END: str(position), END_FILE_NUMBER: number(position.number)}
 
 
-def of_head(head: "Head", table: "Table") -> Metadata:
+def head_metadata(head: "Head", table: "Table") -> Metadata:
     """Metadata of a table's head."""
-    checkpoint_state = of_position(head.position) if head.position else {}
+    checkpoint_state = position_metadata(head.position) if head.position else {}
     path = dg.MetadataValue.path(table.path)
     commit = SilverCommit.of_head(head)  # a commit of another layer says less
     flags: Metadata = {COMPLETE: commit.is_complete} if commit and commit.is_complete is not None else {}
@@ -375,7 +375,7 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     }
 
 
-def of_second_reading(reading: "SecondReading") -> Metadata:
+def second_reading_metadata(reading: "SecondReading") -> Metadata:
     """Metadata of a comparison by a second decoder: what it compared, what differs, and what it does not read."""
     return {
         SECOND_CHANGES: number(reading.changes),
@@ -385,16 +385,16 @@ def of_second_reading(reading: "SecondReading") -> Metadata:
     }
 
 
-def of_table(head: "Head", table: "Table") -> Metadata:
+def table_metadata(head: "Head", table: "Table") -> Metadata:
     """Metadata of a silver or downstream table: its position, and how many rows it has."""
     from spark_jobs.lake.rows import row_count
 
     rows = row_count(table.path, head.version)
     count = {} if rows is None else {ROW_COUNT: rows}
-    return count | of_head(head, table)
+    return count | head_metadata(head, table)
 
 
-def of_schema(audit: "SchemaAudit | None") -> Metadata:
+def schema_metadata(audit: "SchemaAudit | None") -> Metadata:
     """Number of tables' columns that were held against the server's; empty for a source that is no server."""
     if audit is None or audit.why_not:
         return {}
@@ -465,7 +465,7 @@ def _column_lineage(key: dg.AssetKey, silver: "Table", table: "Table") -> Metada
     return {LINEAGE: dg.TableColumnLineage(deps)} if deps else {}
 
 
-def of_columns(table: "Table") -> Metadata:
+def columns_metadata(table: "Table") -> Metadata:
     """The columns of a table as Dagster shows them, and its comment, both with what the server says of them."""
     columns, comments = table.columns(), table.comments()
     described = _ADDED | dict(comments.columns)

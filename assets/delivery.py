@@ -13,7 +13,7 @@ from assets.catalog import AssetCatalog, AssetOf
 from assets.failures import failing, retried
 from assets.keys import Name
 from assets.lineage import Lineage
-from assets.run_summary import of_delivery, tag_run
+from assets.run_summary import delivery_summary, tag_run
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern, Scope
 
@@ -55,19 +55,20 @@ def delivery_assets(pipeline: Pipeline, name: str, graph: Sequence[Lineage]) -> 
     def assets(context: dg.AssetExecutionContext) -> Iterable[dg.MaterializeResult[None]]:
         from spark_jobs.delivery.deliver import deliver
 
+        # An ordered delivery writes complete transactions, so it has no part for the selected tables alone.
         selected = {by_key[key] for key in context.selected_asset_keys}
         only = Scope(tuple((Pattern(*table), True) for table in sorted(selected)))
         is_whole = len(selected) == len(tables) or pipeline.deliveries[name].apply == "ordered"
         with failing():
             outcome = deliver(pipeline, name, None if is_whole else only)
-        tag_run(context, name, of_delivery(outcome))
+        tag_run(context, name, delivery_summary(outcome))
         # What stops one table does not keep the others' checkpoints from Dagster.
         for table in outcome.tables:
             key = catalog.delivery(name, (table.table.schema, table.table.table))
             if key in context.selected_asset_keys:
                 yield dg.MaterializeResult(
                     asset_key=key,
-                    metadata=checkpoint.of_delivered(table),
+                    metadata=checkpoint.delivery_metadata(table),
                     data_version=dg.DataVersion(str(table.version)),
                 )
         _fail(outcome)

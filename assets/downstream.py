@@ -141,7 +141,7 @@ def merged_tables(
         into = _destination(pipeline, source, merged)
         table, key = lake.downstream(*into.name), catalog.downstream(into.name)
         silver = catalog.silver(source, name), lake.silver(source, *name)
-        metadata = checkpoint.of_merged(merged, table, silver, newest.get(name))
+        metadata = checkpoint.merge_metadata(merged, table, silver, newest.get(name))
         metadata |= particulars(merged.name, merged.range)
         position, version, matches_with = merged.range.stop, None, source
         # A table of several sources stands with the first of them: only that one's position is its own.
@@ -151,9 +151,11 @@ def merged_tables(
             first = SourceTable(table, matches_with).head()
             position = first.position if first and first.position else position
             before = steps[key].metadata if key in steps else {}
-            metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, head, outcome))
-            metadata |= checkpoint.of_table(head, table) | checkpoint.of_position(position)
-            metadata |= checkpoint.of_watermark(_shared_watermark(pipeline, into, source, outcome))
+            metadata = checkpoint.merged_part_metadata(
+                metadata, before, _watermarks(pipeline, into.name, head, outcome)
+            )
+            metadata |= checkpoint.table_metadata(head, table) | checkpoint.position_metadata(position)
+            metadata |= checkpoint.watermark_metadata(_shared_watermark(pipeline, into, source, outcome))
             version = f"{position} version {head.version}"
         steps[key] = StepResult(position, metadata, version, is_elsewhere=matches_with != source)
     return steps

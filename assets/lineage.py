@@ -37,7 +37,7 @@ class TableAsset:
 
     @property
     def check(self) -> dg.AssetCheckSpec | None:
-        """Its check; none where Dagster could not name the check's output, as for a table with a blank in its name."""
+        """The asset's check; none if Dagster could not name its output, as for a table with a blank in its name."""
         is_plain = all(_PLAIN.fullmatch(part) for part in self.key.path)
         return dg.AssetCheckSpec(REPLICATING, asset=self.key, description=_REPLICATING) if is_plain else None
 
@@ -61,23 +61,23 @@ class Lineage:
 
     @property
     def origin(self) -> dg.AssetKey:
-        return self.catalog.of_layer("source", self.source)
+        return self.catalog.layer_key("source", self.source)
 
     @property
     def bronze(self) -> dg.AssetKey:
-        return self.catalog.of_layer("bronze", self.source)
+        return self.catalog.layer_key("bronze", self.source)
 
     @property
     def published(self) -> dg.AssetKey:
-        return self.catalog.of_layer("published", self.source)
+        return self.catalog.layer_key("published", self.source)
 
     @property
     def backfill(self) -> dg.AssetKey:
-        return self.catalog.of_layer("backfill", self.source)
+        return self.catalog.layer_key("backfill", self.source)
 
     @property
     def table_at(self) -> dg.AssetKey:
-        return self.catalog.of_layer("table_at", self.source)
+        return self.catalog.layer_key("table_at", self.source)
 
     @property
     def pool(self) -> str:
@@ -89,12 +89,12 @@ class Lineage:
         """The name of the partitions that its binlog files are."""
         return f"binlog_files_{self.catalog.name(self.source)}"
 
-    def made_of(self) -> dict[dg.AssetKey, AssetOf]:
+    def assets_by_key(self) -> dict[dg.AssetKey, AssetOf]:
         """Subjects of its assets."""
         tables = {asset.key: AssetOf("silver", self.source, *asset.name) for asset in self.silver}
         tables |= {asset.key: AssetOf("downstream", "", *asset.name) for asset in self.downstream}
         layers = ("bronze", "published", "backfill")
-        return tables | {self.catalog.of_layer(layer, self.source): AssetOf(layer, self.source) for layer in layers}
+        return tables | {self.catalog.layer_key(layer, self.source): AssetOf(layer, self.source) for layer in layers}
 
     @property
     def keys(self) -> list[dg.AssetKey]:

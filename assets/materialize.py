@@ -59,7 +59,7 @@ class Before:
 
     @classmethod
     def read(cls, context: dg.OpExecutionContext, tables: "dict[dg.AssetKey, Table]") -> Self:
-        """Raises LakeError."""
+        """The heads of tables before a step, compared with Dagster's last materializations. Raises LakeError."""
         found_heads = dict(zip(tables, heads(list(tables.values())), strict=True))
         positions = {key: head.position if head else None for key, head in found_heads.items()}
         return cls(tables, found_heads, compared(context, positions))
@@ -88,7 +88,7 @@ def resynced(
 ) -> Iterator[dg.MaterializeResult[None]]:
     """The lake's position once more for Dagster, where its copy differs from it. version: of bronze's data."""
     if comparison.differs and head and head.position:
-        metadata = checkpoint.of_head(head, table) if version else checkpoint.of_table(head, table)
+        metadata = checkpoint.head_metadata(head, table) if version else checkpoint.table_metadata(head, table)
         yield materialized(key, StepResult(head.position, metadata, version), comparison)
 
 

@@ -23,7 +23,7 @@ Particulars = Callable[["TableName", Range], Metadata]
 
 
 def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
-    """Of a source's tables as the lake is now. Bronze is read once a range, without a JVM."""
+    """The particulars of a source's tables as the lake is now. Bronze is read once per range, without a JVM."""
     from spark_jobs.bronze import table as bronze
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.observation import verified
@@ -51,8 +51,8 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
         return by_table
 
     def of(name: "TableName", log_range: Range) -> Metadata:
-        metadata = checkpoint.of_gtid(last_gtid(log_range)) | checkpoint.of_quarantined(passed_over[name])
-        metadata |= checkpoint.of_verified(compared.get(str(name)))
-        return metadata | checkpoint.of_cascades(keys().get(name, []))
+        metadata = checkpoint.gtid_metadata(last_gtid(log_range)) | checkpoint.quarantine_metadata(passed_over[name])
+        metadata |= checkpoint.verification_metadata(compared.get(str(name)))
+        return metadata | checkpoint.cascade_metadata(keys().get(name, []))
 
     return of

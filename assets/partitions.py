@@ -32,7 +32,7 @@ def file_partitions(lineage: Lineage) -> dg.DynamicPartitionsDefinition:
 
 
 def register_files(instance: dg.DagsterInstance, lineage: Lineage) -> None:
-    """Has Dagster know the files that bronze holds now, and those of the archive before them, in the log's order.
+    """Register the files of bronze, and those of the archive before them, as partitions in the log's order.
 
     New ones at the end are added; where older ones came or some went, all are registered again, because the order of
     partitions is that of their registration. Reads of bronze no more than what lies outside the known files.
@@ -85,7 +85,7 @@ def _files_of_keys(keys: Sequence[str]) -> "list[BinlogFile]":
 
 
 def register_again(instance: dg.DagsterInstance, lineage: Lineage, files: "Sequence[BinlogFile]") -> None:
-    """Has Dagster know these files and no others, in this order."""
+    """Register these files as the only partitions, in this order."""
     name = lineage.partitions
     _register(instance, name, list(instance.get_dynamic_partitions(name)), list(map(str, files)))
 
@@ -105,7 +105,7 @@ def oldest_file(at: Any) -> "BinlogFile":
 
 
 def files_of_keys(keys: Sequence[str]) -> "list[BinlogFile]":
-    """Raises ConfigError for a partition that is no file."""
+    """The binlog files that partition keys name. Raises ConfigError for a key that is no file."""
     from spark_jobs.bronze.files import BinlogFile
 
     return [BinlogFile.parse(key) for key in keys]

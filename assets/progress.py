@@ -37,7 +37,7 @@ class _RunLines(Heartbeat):
 
 @contextmanager
 def progress(context: Any, interval: float = _EVERY) -> Iterator[None]:
-    """Has what the work logs, and what it is doing where it is silent, among the run's events while the block runs."""
+    """Send log lines of the work, and its activity while it is silent, to the run's events during the block."""
     with _RunLines(context.log, interval), doing(context.op_def.name):
         yield
 

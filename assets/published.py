@@ -17,10 +17,10 @@ from assets.lineage import Lineage
 from assets.materialize import Events, StepResult, compared, log_check, materialized
 from assets.progress import progress, sessions
 from assets.report import refresh
-from assets.run_summary import of_changes, tag_run
+from assets.run_summary import changes_summary, tag_run
 from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
-from spark_jobs.errors import under
+from spark_jobs.errors import message_under
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.backlog import published_position
 from spark_jobs.operations.observation.run_telemetry import step_observed
@@ -65,7 +65,7 @@ def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             schema = _audited_schema(pipeline, source) if merged else None
             for line in schema.lines() if schema else ():
                 context.log.warning("%s: %s", source, line)
-            metadata = _metadata(now, entries, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
+            metadata = _metadata(now, entries, _skipped(pipeline, source)) | checkpoint.schema_metadata(schema)
             unshown = _unshown(lineage, merged)
             metadata |= {checkpoint.NEW: ", ".join(unshown)} if unshown else {}
             metadata |= refresh(context, pipeline, source)
@@ -91,7 +91,7 @@ def _log_checks(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lin
 
 
 def restate(context: dg.OpExecutionContext, lineage: Lineage, stopped: "Sequence[Entry]") -> None:
-    """Says once more where the assets stand that the run had nothing new for.
+    """Repeat the checkpoints of assets for which the run had nothing new.
 
     In a run that fails, Dagster shows every asset as failed that was not materialized, and these did not fail.
     """
@@ -113,7 +113,8 @@ def fail(context: dg.OpExecutionContext, stopped: "Sequence[Entry]") -> None:
     reasons = {".".join(entry.name): entry.reason or "" for entry in stopped}
     context.instance.add_run_tags(context.run_id, {STOPPED_TAG: str(len(reasons))})
     listed = "\n".join(
-        f"{name}: {under(entry.reason or '', entry.source, name)}" for name, entry in zip(reasons, stopped, strict=True)
+        f"{name}: {message_under(entry.reason or '', entry.source, name)}"
+        for name, entry in zip(reasons, stopped, strict=True)
     )
     raise dg.Failure(
         f"{len(reasons)} stopped, the other tables went through:\n{listed}",
@@ -169,11 +170,11 @@ def _unshown(lineage: Lineage, outcome: "Outcome | None") -> list[str]:
 def _metadata(position: Position, entries: "list[Entry]", skipped: list[str]) -> Metadata:
     states = [entry.state for entry in entries]
     return {
-        **checkpoint.of_position(position),
+        **checkpoint.position_metadata(position),
         checkpoint.CURRENT: states.count("current"),
         checkpoint.STOPPED: states.count("stopped"),
         checkpoint.IGNORED_TABLES: states.count("ignored"),
-        **checkpoint.of_quarantined(len(skipped)),
+        **checkpoint.quarantine_metadata(len(skipped)),
         **({checkpoint.SKIPPED: "\n".join(skipped)} if skipped else {}),
         **checkpoint.lag(max((entry.committed_at for entry in entries if entry.committed_at), default=None)),
     }
@@ -182,7 +183,7 @@ def _metadata(position: Position, entries: "list[Entry]", skipped: list[str]) ->
 def _log_outcome(context: dg.OpExecutionContext, lineage: Lineage, outcome: "Outcome | None") -> None:
     """Log the result of the run, and set it as a tag in the list of runs."""
     source, unshown = lineage.source, _unshown(lineage, outcome)
-    did = of_changes(outcome)
+    did = changes_summary(outcome)
     context.log.info("%s: %s", source, did)
     tag_run(context, source, did)
     if unshown:

@@ -17,12 +17,12 @@ _LISTED = 3
 
 
 def tag_run(context: Any, subject: str, did: str) -> None:
-    """Says what a run did of a source, or of a delivery: ``did/shop`` = ``3 changes in 2 tables: …``."""
+    """Tag a run with its effect on a source or a delivery: ``did/shop`` = ``3 changes in 2 tables: …``."""
     context.instance.add_run_tags(context.run.run_id, {f"did/{subject}": did})
 
 
-def of_changes(outcome: "Outcome | None") -> str:
-    """Of a run that carries log into tables."""
+def changes_summary(outcome: "Outcome | None") -> str:
+    """A line about a run that processes log."""
     changes = sum(table.changes for table in outcome.compacted) if outcome else 0
     compacted = {str(table.name) for table in outcome.compacted} if outcome else set()
     names = compacted | ({str(table.name) for table in outcome.merged} if outcome else set())
@@ -31,8 +31,8 @@ def of_changes(outcome: "Outcome | None") -> str:
     return f"{counted(changes, 'change')} in {_table_count_text(names)}"
 
 
-def of_delivery(outcome: "DeliveryOutcome") -> str:
-    """Of a delivery."""
+def delivery_summary(outcome: "DeliveryOutcome") -> str:
+    """A line about a delivery."""
     delivered = [table for table in outcome.tables if table.rows]
     rows = sum(table.rows for table in delivered)
     names = {str(table.table) for table in delivered}

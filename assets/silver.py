@@ -79,7 +79,7 @@ def _steps(pipeline: Pipeline, lineage: Lineage, outcome: "Outcome | None") -> d
     for compacted in outcome.compacted:
         name = (compacted.name.schema, compacted.name.table)
         derived = outcome.derived.get(compacted.name, 0)
-        metadata = checkpoint.of_compacted(compacted, lake_of(pipeline).silver(source, *name), derived)
+        metadata = checkpoint.compaction_metadata(compacted, lake_of(pipeline).silver(source, *name), derived)
         steps[lineage.catalog.silver(source, name)] = StepResult(
             compacted.range.stop, metadata | particulars(compacted.name, compacted.range)
         )

@@ -58,7 +58,7 @@ Execute = Callable[[dg.OpExecutionContext, SourceStep], StepEvents]
 def around(
     execute: Execute | None, name: str, source: str, patterns: Sequence[str] = ("*",)
 ) -> Callable[[Callable[..., StepEvents]], Callable[..., StepEvents]]:
-    """Has ``execute`` run a step's function, where it is given; ``patterns``: of the metadata keys that stay."""
+    """Let ``execute``, if it is given, run a step's function; ``patterns``: of the metadata keys that stay."""
 
     def decorate(compute: Callable[..., StepEvents]) -> Callable[..., StepEvents]:
         @wraps(compute)

@@ -43,7 +43,7 @@ def materialization(
     metadata: Metadata = {
         TABLE: str(table.name),
         ASKED: request.at.strip(),
-        **checkpoint.of_position(table.at),
+        **checkpoint.position_metadata(table.at),
         checkpoint.ROW_COUNT: checkpoint.number(rows),
         TARGET: dg.MetadataValue.path(str(path)),
         FORM: request.form,

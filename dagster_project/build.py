@@ -148,7 +148,7 @@ def _watched(jobs: Jobs) -> list[dg.AssetCheckKey]:
 
 
 def _catalog(pipeline: Pipeline, options: PlacementOptions) -> AssetCatalog:
-    """Raises ConfigError, also for an option that there is not."""
+    """The names and placement of the assets by the options. Raises ConfigError, also for an unknown option."""
     # A misspelt option would do nothing without a word.
     unknown = options.keys() - PlacementOptions.__annotations__.keys()
     if unknown:

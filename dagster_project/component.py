@@ -198,7 +198,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
         )
 
     def _load_pipeline(self) -> Pipeline:
-        """Raises ConfigError with all that is wrong."""
+        """The pipeline of the attributes: a file's, or written inline. Raises ConfigError with every problem."""
         if isinstance(self.pipeline, str):
             path = self.folder / self.pipeline
             if not path.is_file():

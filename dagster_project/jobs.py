@@ -52,13 +52,13 @@ class Jobs:
     def sync_name(self, source: str) -> str:
         return self.name(f"{ALL}_{source}")
 
-    def of_source(self, source: str) -> list[str]:
+    def job_names(self, source: str) -> list[str]:
         """The names of the jobs that work on a source."""
         return [self.sync_name(source), self.name(ALL)]
 
     def syncing(self) -> list[str]:
         """The names of the jobs that sync a source, or all."""
-        return sorted({name for lineage in self.graph for name in self.of_source(lineage.source)})
+        return sorted({name for lineage in self.graph for name in self.job_names(lineage.source)})
 
     def all_sources(self) -> "UnresolvedAssetJobDefinition":
         """Everything, in one process and one Spark session."""

@@ -19,7 +19,7 @@ _INTERVAL = 30
 
 
 def lake_sensor(jobs: Jobs) -> dg.SensorDefinition:
-    """On from the beginning: it starts no run and writes nothing but events. Its cursor is what it has looked at."""
+    """The sensor of the lake, on from the beginning: starts no run, writes only events. Its cursor is what it saw."""
 
     @dg.sensor(
         name=jobs.name("lake_sensor"),
@@ -33,7 +33,7 @@ def lake_sensor(jobs: Jobs) -> dg.SensorDefinition:
         for lineage in jobs.graph:
             source = lineage.source
             # A run reports what it does by itself.
-            if active_run(context.instance, jobs.of_source(source)):
+            if active_run(context.instance, jobs.job_names(source)):
                 continue
             try:
                 state = _state(lineage)

@@ -26,7 +26,7 @@ class SparkSessions(dg.ConfigurableResource[Any]):
     configuration: str = Field(description="Path of the pipeline.yaml whose spark: section says where Spark runs")
 
     def session(self) -> "SparkSession":
-        """Raises ConfigError where Spark cannot start."""
+        """The Spark session of the pipeline's file. Raises ConfigError if Spark cannot start."""
         from spark_jobs.runtime.spark_session import spark_session
 
         return spark_session(load(Path(self.configuration)).spark)
@@ -39,7 +39,7 @@ class GivenSparkSessions:
         self._settings = settings
 
     def session(self) -> "SparkSession":
-        """Raises ConfigError where Spark cannot start."""
+        """The Spark session of the given settings. Raises ConfigError if Spark cannot start."""
         from spark_jobs.runtime.spark_session import spark_session
 
         return spark_session(self._settings)

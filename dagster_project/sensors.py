@@ -40,7 +40,7 @@ def binlog_sensor(
         default_status=status,
         target=job,
         minimum_interval_seconds=_INTERVAL,
-        description=f"Starts a run when the log of {source} has moved, or when a run left something behind.",
+        description=f"Starts a run when the log of {source} has moved, or when a run left work.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = backlog(pipeline, source)
@@ -98,7 +98,7 @@ def _no_delivery_now(record: dg.RunRecord, version: str) -> dg.SkipReason | None
 
 def not_now(instance: dg.DagsterInstance, jobs: Jobs, source: str) -> dg.SkipReason | None:
     """Reason why no run is to be started although there is something to do."""
-    running = active_run(instance, jobs.of_source(source))
+    running = active_run(instance, jobs.job_names(source))
     if running:
         return dg.SkipReason(f"run {running.run_id} of {running.job_name} is {running.status.value.lower()}")
     failures = wait_after_failures(instance, jobs.sync_name(source))

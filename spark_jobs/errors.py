@@ -115,7 +115,7 @@ class JvmEnded(LakeError):
     """Spark's JVM ended, or a Connect server is gone: what needs Spark in this process cannot succeed any more."""
 
 
-def under(text: str, *names: object) -> str:
+def message_under(text: str, *names: object) -> str:
     """A message to be read behind these names: without those of them that it begins with."""
     for name in names:
         text = text.removeprefix(f"{name}: ")
@@ -124,7 +124,7 @@ def under(text: str, *names: object) -> str:
 
 @contextmanager
 def about(label: str) -> Iterator[None]:
-    """Puts a source's or a table's name in front of what is raised inside, once."""
+    """Prefix errors of the ``with`` block with a source's or a table's name, once."""
     try:
         yield
     except ConfigError:

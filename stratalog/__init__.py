@@ -96,7 +96,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
 
 
 def _require_own(package: str) -> None:
-    """Raises ImportError where a package of the project that uses Stratalog hides one of Stratalog's."""
+    """Check that a package of the calling project does not hide Stratalog's of the same name. Raises ImportError."""
     # The first folder that Python looks in decides, for imports that came before too.
     path = Path(__file__).resolve().parents[1] / package
     spec = find_spec(package)

@@ -105,7 +105,7 @@ def _result(table: TableAsset, verdict: "Verdict") -> dg.AssetCheckResult:
 def _metadata(verdict: "Verdict") -> Metadata:
     lines = list(verdict.lines(values=False))[:_SHOWN]
     return {
-        **(checkpoint.of_position(verdict.position) if verdict.position else {}),
+        **(checkpoint.position_metadata(verdict.position) if verdict.position else {}),
         "rows/source": verdict.source_rows,
         "rows/lake": verdict.lake_rows,
         "rows/missing": verdict.missing,

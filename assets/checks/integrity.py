@@ -56,7 +56,7 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
     @dg.multi_asset_check(
         name=catalog.name(f"audit_{source}"),
         description=f"Looks at what the lake has of {source}: positions, keys, lag and retention margin.",
-        specs=[*_on_bronze(pipeline, lineage), *map(_of_keys, tables)],
+        specs=[*_on_bronze(pipeline, lineage), *map(_unique_keys_spec, tables)],
         can_subset=True,
         required_resource_keys={catalog.spark},
     )
@@ -82,7 +82,8 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
         if SCHEMA in on_bronze:
             with failing():
                 yield _check_schema(pipeline, lineage)
-        table_list = [table for table in tables if _of_keys(table).key in selected]
+        # Keys are read by Spark, which starts only for them.
+        table_list = [table for table in tables if _unique_keys_spec(table).key in selected]
         if table_list:
             yield from _check_keys(pipeline, lineage, table_list, sessions(context, catalog.spark))
 
@@ -102,7 +103,7 @@ def keyed_tables(lineage: Lineage) -> list[TableAsset]:
 
 def audit_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
     """Names of the checks."""
-    return [spec.key for spec in (*_on_bronze(pipeline, lineage), *map(_of_keys, keyed_tables(lineage)))]
+    return [spec.key for spec in (*_on_bronze(pipeline, lineage), *map(_unique_keys_spec, keyed_tables(lineage)))]
 
 
 def _on_bronze(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckSpec]:
@@ -110,7 +111,7 @@ def _on_bronze(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckSpec]:
     return [dg.AssetCheckSpec(name, asset=lineage.bronze, description=text) for name, text in texts.items()]
 
 
-def _of_keys(table: TableAsset) -> dg.AssetCheckSpec:
+def _unique_keys_spec(table: TableAsset) -> dg.AssetCheckSpec:
     text = "Fails when a key of the source's table is in several rows, or in none."
     return dg.AssetCheckSpec(KEYS_UNIQUE, asset=table.key, description=text, blocking=True)
 
@@ -124,7 +125,7 @@ def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     if head is None or head.position is None:
         return _result(lineage, POSITIONS_TOUCH, "", {}, "bronze holds nothing yet")
     gaps = breaks(table, head)
-    metadata = {BREAKS: len(gaps), **checkpoint.of_position(head.position)}
+    metadata = {BREAKS: len(gaps), **checkpoint.position_metadata(head.position)}
     return _result(lineage, POSITIONS_TOUCH, _first_lines(gaps), metadata)
 
 
@@ -159,7 +160,7 @@ def _quarantine(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
     events = [str(skip) for skip in quarantine.read(lake_of(pipeline), lineage.source)]
     text = f"{len(events)} events are quarantined\n{_first_lines(events)}" if events else ""
-    return _result(lineage, QUARANTINE, text, checkpoint.of_quarantined(len(events)), warns=True)
+    return _result(lineage, QUARANTINE, text, checkpoint.quarantine_metadata(len(events)), warns=True)
 
 
 def _column_names(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
@@ -194,7 +195,7 @@ def _second_reader(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
         return _result(lineage, SECOND, "", {}, "bronze holds nothing yet")
     reading = read_twice(pipeline, lineage.source)
     text = "\n".join([str(reading), *reading.lines()])
-    return _result(lineage, SECOND, "" if reading.is_equal else text, checkpoint.of_second_reading(reading), text)
+    return _result(lineage, SECOND, "" if reading.is_equal else text, checkpoint.second_reading_metadata(reading), text)
 
 
 def _check_schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
@@ -202,7 +203,7 @@ def _check_schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
     audit = audit_schema(pipeline, lineage.source)
     assert audit, "only sources that are servers have the check"
-    return _result(lineage, SCHEMA, _first_lines(audit.lines()), checkpoint.of_schema(audit), str(audit))
+    return _result(lineage, SCHEMA, _first_lines(audit.lines()), checkpoint.schema_metadata(audit), str(audit))
 
 
 def _first_lines(lines: list[str]) -> str:

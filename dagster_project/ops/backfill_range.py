@@ -66,7 +66,7 @@ def branch(source: str) -> str:
 
 
 def range_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
-    """Does what the form says for one source, in that source's pool."""
+    """The step that replays the form's range of one source, in that source's pool."""
     source, catalog = lineage.source, lineage.catalog
 
     @dg.op(

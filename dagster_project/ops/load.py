@@ -70,7 +70,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         def report_progress(name: "TableName", commit: "LoadCommit") -> None:
             with one_at_a_time:
                 key = catalog.silver(source, (name.schema, name.table))
-                context.log_event(dg.AssetObservation(key, metadata=of_progress(commit)))
+                context.log_event(dg.AssetObservation(key, metadata=progress_metadata(commit)))
 
         with failing(), progress(context):
             loaded = load_source(
@@ -91,7 +91,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     return load
 
 
-def of_progress(commit: "LoadCommit") -> dict[str, Any]:
+def progress_metadata(commit: "LoadCommit") -> dict[str, Any]:
     """Metadata of the progress of a table's load."""
     estimate = {} if commit.estimate is None else {ESTIMATED: checkpoint.number(commit.estimate)}
     ended = {} if commit.read_to is None else {READ_TO: str(commit.read_to)}
@@ -115,7 +115,7 @@ def _report(context: dg.OpExecutionContext, lineage: Lineage, loaded: "Loaded") 
         silver = lake.silver(source, *name)
         head = silver.head()
         if head and head.position:
-            step = StepResult(head.position, checkpoint.of_table(head, silver))
+            step = StepResult(head.position, checkpoint.table_metadata(head, silver))
             report_step(context, catalog.silver(source, name), step)
     for key, merged in merged_tables(catalog, source, loaded.outcome, is_live=False).items():
         report_step(context, key, merged)

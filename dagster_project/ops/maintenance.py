@@ -55,13 +55,13 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
                 context.log.info("%s: bronze holds nothing yet", source)
                 return
             if pipeline.retention.bronze:
-                metadata = _of_collected(gc_source(lazy_session(spark.session), pipeline, source))
+                metadata = _collected_metadata(gc_source(lazy_session(spark.session), pipeline, source))
                 context.log_event(dg.AssetObservation(lineage.bronze, metadata=metadata))
             upkeep = maintain_source(spark.session(), pipeline, source)
         keys = _asset_keys(pipeline, lineage)
         for table in upkeep.tables:
             if table.path in keys:
-                context.log_event(dg.AssetObservation(keys[table.path], metadata=_of_maintained(table)))
+                context.log_event(dg.AssetObservation(keys[table.path], metadata=_maintained_metadata(table)))
         _fail(upkeep)
 
     return maintain
@@ -85,7 +85,7 @@ def _asset_keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
     return {lake.bronze(lineage.source).path: lineage.bronze} | silver | downstream
 
 
-def _of_collected(collected: "Collected") -> dict[str, Any]:
+def _collected_metadata(collected: "Collected") -> dict[str, Any]:
     reason = {KEPT_FOR: str(collected.kept_for)} if collected.kept_for else {}
     return {
         REMOVED_FILES: len(collected.files),
@@ -94,7 +94,7 @@ def _of_collected(collected: "Collected") -> dict[str, Any]:
     } | reason
 
 
-def _of_maintained(maintained: "Maintained") -> dict[str, Any]:
+def _maintained_metadata(maintained: "Maintained") -> dict[str, Any]:
     files = {
         FILES_BEFORE: maintained.files_before,
         FILES_AFTER: maintained.files_after,

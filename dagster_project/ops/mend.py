@@ -40,7 +40,7 @@ class MendConfig(dg.Config):
 
 
 def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
-    """Puts the server's rows in the place of those that differ.
+    """The step that replaces differing rows by the server's.
 
     It waits in the source's pool, since it begins with a run.
     """
@@ -69,12 +69,13 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         # Silver says what was found; downstream tables are materialized where rows came.
         for table in mended.tables:
             key = catalog.silver(source, (table.table.schema, table.table.table))
-            context.log_event(dg.AssetObservation(key, metadata=of_mended(table, is_applied=config.apply)))
+            context.log_event(dg.AssetObservation(key, metadata=mend_metadata(table, is_applied=config.apply)))
             for remark in table.remarks(is_applied=config.apply):
                 context.log.warning("%s", remark)
         merged = merged_tables(catalog, source, mended.outcome, is_live=False) if mended.outcome else {}
         for key, step in merged.items():
             report_step(context, key, step)
+        # The step fails for tables that were not mended, after all others are reported.
         if mended.stopped:
             reasons = "\n".join(table.reason or "" for table in mended.stopped)
             raise dg.Failure(f"not mended: {counted(len(mended.stopped), 'table')}:\n{reasons}", allow_retries=False)
@@ -82,7 +83,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     return mend
 
 
-def of_mended(table: "MendedTable", *, is_applied: bool) -> dict[str, Any]:
+def mend_metadata(table: "MendedTable", *, is_applied: bool) -> dict[str, Any]:
     """Metadata of a mended table, in rows."""
     lines = list(table.lines())[:_SHOWN]
     return {

@@ -33,7 +33,7 @@ _PARTS = {
     "on generated logs, whose calls to the file system fail, are killed, lose their answers or race, at places chosen "
     "by a seed, and so deliveries and consumer groups; after each, all tables are compared with a plain model",
     "cascades": "what foreign keys do to child rows is derived as the server did it | pipelines over random schemas of "
-    "two to six tables with [foreign keys](limits.md#foreign-keys-that-cascade), random transactions, statements about "
+    "two to six tables with [foreign keys](cascades.md), random transactions, statements about "
     "tables, runs that are killed, and replays; after each run every row of every table is compared with the server's",
     "soak": "the same of whole processes, servers and deliveries | writers at real servers, while runs, JVMs, servers, "
     "targets and connections die at random moments; then all rows are compared with the source's",

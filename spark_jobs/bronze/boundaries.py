@@ -24,7 +24,7 @@ CELLS = ("file", "start", "stop", "transaction_start", "transactions", "kind", "
 """Columns of bronze by which a slice's transactions are told."""
 
 
-def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def split_transactions(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The transactions of one slice, the slice itself where it is a part of one.
 
     Cut as small as it goes; what belongs to a transaction that ends in a later slice comes last, in one.
@@ -53,7 +53,7 @@ def _integer_cell(cells: pa.RecordBatch, name: str) -> int:
 def parts_of(cells: pa.RecordBatch, positions: Sequence[int]) -> list[dict[str, Any]]:
     """A slice cut at offsets, which are in order, as rows of bronze."""
     (fields,) = cells.to_pylist()
-    pieces = [fields | part for piece in split(cells) for part in piece.to_pylist()]
+    pieces = [fields | part for piece in split_transactions(cells) for part in piece.to_pylist()]
     grouped = groupby(pieces, key=lambda piece: bisect_right(positions, piece["start"]))
     parts = [_joined_pieces(list(group)) for _, group in grouped]
     return [{name: part[name] for name in fields} for part in parts]
@@ -90,7 +90,7 @@ def transaction_at(table: Table, version: int, position: Position) -> Position |
         return None
     start, first_offset = _integer_cell(cells, "start"), _integer_cell(cells, "transaction_start")
     if cells.column("kind")[0].as_py() == "rows" and first_offset == start:
-        starts = [_integer_cell(piece, "transaction_start") for piece in split(cells)]
+        starts = [_integer_cell(piece, "transaction_start") for piece in split_transactions(cells)]
         first_offset = max((start for start in starts if start <= position.offset), default=start)
     return Position(cells.column("file")[0].as_py(), first_offset, position.stretch)
 
@@ -99,7 +99,7 @@ def first_transaction(
     cells: pa.RecordBatch, position: Position, name: TableName, matches: Callable[[TableDefinition], bool]
 ) -> Position:
     """Position where the first transaction of a slice begins whose rows are so defined; its position where none is."""
-    for piece in split(cells):
+    for piece in split_transactions(cells):
         file, start, context, payload = (piece.column(full_name)[0].as_py() for full_name in CELLS[:2] + CELLS[-2:])
         if any(
             definition.name == name and matches(definition)

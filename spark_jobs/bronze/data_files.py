@@ -60,7 +60,7 @@ class DataFiles:
     """The data files of one Delta version of a table, by number."""
 
     def __init__(self, table: Table, version: int) -> None:
-        """Raises LakeError."""
+        """List the files of a version of bronze with their bounds. Raises LakeError."""
         self.path = table.path
         with readable_table(table.path):
             self._opened = kept.opened(table.path, version)
@@ -215,7 +215,7 @@ class DataFiles:
 
     @contextmanager
     def _reading_errors(self, file: int) -> Iterator[None]:
-        """Raises LakeError where a file is missing or damaged."""
+        """Turn errors of reading a file into LakeError: the file is missing or damaged."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:

@@ -1,8 +1,8 @@
 """Changes that a server made by foreign keys and did not log, as slices beside those of the log.
 
 They are the rows of the lake's table ``cascades/<source>``, each the changes of a child table after the events of one
-transaction, at the positions of their parents' events. Who reads a table's slices (``SliceIndex.of_table``) gets them
-with those of bronze, so that whatever decodes the log twice comes to the same rows.
+transaction, at the positions of their parents' events. ``SliceIndex.slices_of_table`` returns them with the slices of
+bronze, so that decoding the log twice gives the same rows.
 
 ``payload`` is an Arrow stream of one batch: ``op``, ``offset``, ``row``, ``committed_at``, ``raw``, ``before_raw`` as
 ``Changes`` has them, ``after`` and ``before`` as structures. ``row`` counts from ``FIRST_DERIVED_ROW``, by which a row

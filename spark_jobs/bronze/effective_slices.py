@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.data_files import ChosenRows, DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_slices
@@ -81,20 +81,23 @@ class EffectiveSlices:
         return Range(self._transaction_begin(within.start), self._transaction_end(within.stop))
 
     def transaction_at(self, position: Position) -> Position:
-        """Where the transaction begins that a position lies in; the position where none does. Raises LakeError."""
-        for cells in self.logged(Range(position, replace(position, offset=position.offset + 1))):
+        """The start of the transaction that a position is in; the position itself if it is in none.
+
+        Raises LakeError.
+        """
+        for cells in self.logged_slices(Range(position, replace(position, offset=position.offset + 1))):
             if (cells.column("stretch")[0].as_py(), cells.column("file")[0].as_py()) == (
                 position.stretch,
                 position.file,
             ):
                 begins = [
                     (piece.column("start")[0].as_py(), piece.column("transaction_start")[0].as_py())
-                    for piece in split(cells)
+                    for piece in split_transactions(cells)
                 ]
                 return replace(position, offset=max(begin for start, begin in begins if start <= position.offset))
         return position
 
-    def logged(self, part: Range) -> Iterator[pa.RecordBatch]:
+    def logged_slices(self, part: Range) -> Iterator[pa.RecordBatch]:
         """The slices whose bytes lie in a part of the log, where they were logged, as rows of bronze.
 
         Raises LakeError.
@@ -102,13 +105,13 @@ class EffectiveSlices:
         index = self._slices(part)
         yield from (self._slice_batch(log_slice) for log_slice in index.slices.to_pylist())
 
-    def of_file(self, file: int) -> SliceIndex:
+    def index_of_file(self, file: int) -> SliceIndex:
         """The slices of one data file. Raises LakeError."""
         no_rows = np.zeros(0, np.int64)
         return read_slices(self._files, selected=lambda number: None if number == file else no_rows)
 
     def cells_of(self, index: SliceIndex, file: int, table: TableName) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Of a data file's slices those that may have rows of a table, each with its row in the file.
+        """The slices of a data file that may have rows of a table, each with its row number in the file.
 
         Those of XA transactions are not among them. Raises LakeError.
         """

@@ -147,7 +147,7 @@ def _copy_slices(slices: DataFrame, file: str, start: int, out: BinaryIO) -> Non
 
 
 def _require_right(file: str, row: Row) -> None:
-    """Raises LakeError, with file and offset, where a slice is not of whole events with right checksums."""
+    """Check that a slice has whole events with right checksums. Raises LakeError, with file and offset."""
     payload, context = bytes(row["payload"]), row["context"] and bytes(row["context"])
     try:
         open_slice(file, row["start"], context, payload, TableMaps(), transaction_start=row["transaction_start"])

@@ -70,7 +70,7 @@ class ExtractionPlan:
 
     @property
     def stretch(self) -> Stretch:
-        """That of what is read."""
+        """The stretch that is read."""
         return self.stretches[-1]
 
     @property

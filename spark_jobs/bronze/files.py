@@ -83,7 +83,7 @@ def _behind(file: BinlogFile) -> pc.Expression:
 
 
 def archived_before(oldest: BinlogFile, names: Sequence[str]) -> list[BinlogFile]:
-    """Of an archive's files those that follow each other up to the one before bronze's oldest, in order."""
+    """The files of an archive that follow each other up to the file before bronze's oldest, in order."""
     by_position = {file.file_number: file for file in (BinlogFile(name, oldest.stretch) for name in names)}
     files: list[BinlogFile] = []
     stretch, number = oldest.file_number
@@ -103,7 +103,7 @@ def end_of(table: Table, head: Head, file: BinlogFile) -> int:
 
 
 def require_whole(files: Sequence[BinlogFile], available: Sequence[BinlogFile]) -> None:
-    """Raises ConfigError for files that are not there, or with others between them.
+    """Check that all files are available, and are a range without a hole. Raises ConfigError.
 
     available: all that bronze holds, and the archive before that, in order.
     """

@@ -46,7 +46,7 @@ def held_gtids(bronze: Table, version: int, stretch: Stretch) -> Gtids:
 def seen_gtids(
     bronze: Table, version: int, log_stretches: Sequence[Stretch], since: Position, gtids: DomainGtids
 ) -> DomainGtids:
-    """Those of MariaDB's GTIDs that bronze has by domain.
+    """MariaDB's GTIDs that bronze has, by domain.
 
     Server and number, as its log tells from a position's file on.
 

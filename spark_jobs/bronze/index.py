@@ -114,11 +114,11 @@ class SliceIndex:
         return len(self.slices)
 
     def take(self, rows: Rows) -> "SliceIndex":
-        """Only some rows, which are in order."""
+        """The index of some rows, which are in order."""
         return replace(self, slices=self.slices.take(pa.array(rows)))
 
     def where(self, mask: NDArray[np.bool_]) -> "SliceIndex":
-        """Only the rows that a mask names."""
+        """The index of the rows that a mask names."""
         return self.take(np.flatnonzero(mask))
 
     def within(self, part: Range) -> "SliceIndex":
@@ -141,7 +141,7 @@ class SliceIndex:
         return matches
 
     def in_ranges(self, rows: Rows, ranges: Sequence[Range]) -> tuple[Rows, NDArray[np.int32]]:
-        """Of some rows, which are in order, those in one of the ranges, which do not overlap; with its ordinal."""
+        """The given ordered row numbers that are in a range, with the ordinals of the disjoint ranges."""
         row_sets, ordinals = [rows[:0]], [np.zeros(0, np.int32)]
         order = sorted((at for at, part in enumerate(ranges) if part), key=lambda at: ranges[at].start.order)
         for nth in order:
@@ -155,7 +155,7 @@ class SliceIndex:
         rows, unnamed = self._rows_by_name.get(name, _NONE), self._unnamed
         return np.union1d(rows, unnamed) if len(unnamed) else rows
 
-    def of_table(
+    def slices_of_table(
         self, name: TableName, ranges: Sequence[Range], quarantined: Collection[Position] = frozenset()
     ) -> pa.Table:
         """Slices that a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
@@ -209,7 +209,7 @@ class SliceIndex:
         return flags
 
     def first(self, name: TableName, ranges: Sequence[Range]) -> dict[int, int]:
-        """Of each range, by its ordinal, the first slice that may hold rows of a table; nothing where none does."""
+        """The first slice that may hold rows of a table, by the ordinal of its range; ranges without are omitted."""
         rows = self.rows_of(name)
         firsts = {}
         for nth, part in enumerate(ranges):
@@ -283,7 +283,7 @@ class SliceIndex:
         return pa.RecordBatch.from_pylist([fields], pa.schema([ARROW.field(name) for name in CELLS]))
 
     def cells(self, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """Of each of some rows its position, ``context`` and ``payload``, the bytes themselves, and ``gtid``.
+        """The position, ``context``, ``payload`` (its bytes) and ``gtid`` of each of some rows.
 
         A row group at a time.
         """

@@ -58,7 +58,7 @@ class Totals(SliceCounts):
 
     @classmethod
     def of(cls, slices: pa.RecordBatch) -> "Totals":
-        """Of a batch of slices: counts, the newest commit time (µs), the last GTID, and bytes that were blanked."""
+        """The totals of a batch of slices: counts, newest commit time (µs), last GTID, and redacted bytes."""
 
         def total(column: pa.Array) -> int:
             return int(pc.sum(column).as_py() or 0)

@@ -186,7 +186,9 @@ class _Following:
         return NextLog(log, Range(self.position, log.end), takeover.parts, (*log_stretches, opened), relation)
 
     def _require_chosen(self, log: Log, log_stretches: tuple[Stretch, ...], relation: Relation) -> None:
-        """Raises AnotherLog, or SourceError for an endpoint that is not in use, which the user has not said to use.
+        """Check that on_new_server allows another log.
+
+        Raises AnotherLog, or SourceError if another endpoint may be read.
 
         Others of the endpoints may be read instead of one that is not in use.
         """
@@ -199,7 +201,7 @@ class _Following:
         raise (AnotherLog if in_use else SourceError)(message)
 
     def _other_server(self, log: Log, log_stretches: tuple[Stretch, ...]) -> str:
-        last = _last_of(self.source, log_stretches) or log_stretches[-1]
+        last = _last_stretch_of_endpoint(self.source, log_stretches) or log_stretches[-1]
         server_uuid = log.uuid or self.source.endpoint or "there"
         return (
             f"the server is another one: bronze holds the log of {last.uuid or last.endpoint}, the server there now is "
@@ -242,12 +244,12 @@ def _relation(source: Source, log: Log, log_stretches: tuple[Stretch, ...], posi
         return Relation.RESTARTED if _is_again(source, log, last, position) else Relation.SAME
     if not source.switch.has_several and not log.uuid:  # the address may have changed, and the server not
         return Relation.ANOTHER if last.began is None or _is_again(source, log, last, position) else Relation.SAME
-    before = _last_of(source, log_stretches)
+    before = _last_stretch_of_endpoint(source, log_stretches)
     is_changed = before is not None and before.uuid != log.uuid
     return Relation.ENDPOINT if source.switch.has_several and not is_changed else Relation.ANOTHER
 
 
-def _last_of(source: Source, log_stretches: tuple[Stretch, ...]) -> Stretch | None:
+def _last_stretch_of_endpoint(source: Source, log_stretches: tuple[Stretch, ...]) -> Stretch | None:
     """The last stretch that an endpoint gave."""
     return next((stretch for stretch in reversed(log_stretches) if stretch.endpoint == source.endpoint), None)
 

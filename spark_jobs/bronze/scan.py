@@ -314,7 +314,7 @@ def differs(first: TableDefinition, second: TableDefinition, first_at: Position,
         )
     if first.key != () and not same_key(first, second):
         return (
-            f"rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(second)}) at "
+            f"rows are identified by ({key_names(first)}) at {first_at}, and by ({key_names(second)}) at "
             f"{at}; a change of the key is not followed"
         )
     return None

@@ -50,7 +50,7 @@ def range_in(lake: Lake, source: str, start: LocationText, stop: LocationText) -
     end = snapshot.end
     if stop is None and begin > end:
         raise ConfigError(
-            f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; write an earlier "
+            f"{source}: {begin} is after the end of the log in bronze, {end}; write an earlier "
             "position, or execute stratalog run first"
         )
     return Range(begin, seeker.position(stop) if stop else end)
@@ -75,10 +75,10 @@ class LogSeeker:
             return self._snapshot.oldest if location == EARLIEST else self._snapshot.end
         parsed = parse_location(location)
         if isinstance(parsed, Position):
-            return parsed if "/" in location.partition(":")[0] else self._of_name(parsed)
+            return parsed if "/" in location.partition(":")[0] else self._with_stretch(parsed)
         return self._resolved(parsed)
 
-    def _of_name(self, position: Position) -> Position:
+    def _with_stretch(self, position: Position) -> Position:
         """A position without its stretch. Raises ConfigError where its file's name occurs in several."""
         if len(self._stretches) == 1:
             return position
@@ -120,7 +120,7 @@ class BronzeLog:
     The files that it holds from their first byte on can be searched.
     """
 
-    earlier = "name a position, which may lie in a file that bronze holds in part, or a place behind that"
+    earlier = "name a position, which may be in a file that bronze has in part, or a later position"
     endpoint: str | None = None
     switch = ALONE
 

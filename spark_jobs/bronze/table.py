@@ -137,7 +137,7 @@ class BronzeSnapshot:
         return self.checkpoint.position
 
     def require_log(self, until: Position) -> None:
-        """Raises LostRace where another run has extracted, and compacted, more log than this up to a position."""
+        """Check that no other run has extracted and compacted more log than this snapshot has. Raises LostRace."""
         if self.end < until:
             raise LostRace(f"{self.source}: another run has extracted more log; planned again")
 
@@ -182,7 +182,7 @@ def range_removed_by_gc(checkpoint: Checkpoint) -> Range | None:
 
 
 def require_held(source: str, checkpoint: Checkpoint, start: Position) -> None:
-    """Raises LakeError where the log from a position on was removed by gc."""
+    """Check that gc has not removed log after a position. Raises LakeError."""
     if start < complete_from(checkpoint):
         raise LakeError(f"{source}: {removal_message(source, Range(start, oldest(checkpoint)))}")
 

@@ -68,7 +68,7 @@ class Xa:
     unknown: tuple[tuple[str, Position], ...] = ()
 
     def of(self, name: TableName, passed_over: Collection[Position] = ()) -> "Xa":
-        """Those with rows of one table, but for those that are quarantined for it, by where they begin or commit."""
+        """The XA transactions with rows of a table, by begin or commit, without those that are quarantined for it."""
         rows = self.rows.filter((pc.field("schema") == name.schema) & (pc.field("table") == name.table))
         for position in passed_over:
             for names in (("at_stretch", "at_file", "at_start"), ("stretch", "file", "begun")):
@@ -205,7 +205,7 @@ def by_bytes(slices: DataFrame) -> DataFrame:
 
 
 def taking_effect(index: SliceIndex, xa: Xa) -> SliceIndex:
-    """Of a range's slices and of all others those that take effect in it."""
+    """The slices that take effect in a range, among its own and all others."""
     rest = index.where(~index.flags("is_xa"))
     return rest.with_slices(xa.index(index.files)) if len(xa.rows) else rest
 

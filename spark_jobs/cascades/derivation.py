@@ -127,7 +127,7 @@ class _SharedColumns:
     )
 
     def require_any_order(self, weights: Callable[[TableName, Sequence[str], Row], Weights | None]) -> None:
-        """Raises TableStopped where another order would have had another result."""
+        """Check that the result does not depend on the order of the rows. Raises TableStopped."""
         for (table, _), (row, first, effect, cause) in self.met.items():
             for second, wanted, second_effect, second_cause in self.searches[table]:
                 is_alike = second is first or effect == second_effect or cause == second_cause

@@ -55,7 +55,7 @@ class KeyColumns:
 
     @classmethod
     def of(cls, definition: TableDefinition, names: Sequence[str]) -> "KeyColumns":
-        """Raises TableStopped where it is not known when values of a column are equal."""
+        """The key columns of these names. Raises TableStopped if it is not known when values of a column are equal."""
         by_name = {name.casefold(): at for at, name in enumerate(definition.column_names())}
         # Columns are found by names in any letters, as the server finds them.
         weighers, texts, comparisons = [], [], []

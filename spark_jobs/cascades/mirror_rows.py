@@ -113,7 +113,7 @@ class MirrorRows:
             keys = data_files.read_columns(path, file, [*names, *([_STORED_RAW] if has_raw else [])], schema)
             cells[:] = [keys.column(name) for name in names]
             raw = keys.column(_STORED_RAW) if has_raw else None
-            return cells if raw is None or not _has_text_of(raw, columns) else None
+            return cells if raw is None or not _has_exact_texts(raw, columns) else None
 
         numbers = child_index.rows_with(self.snapshot, file, columns, wanted, read_cells)
         if numbers is not None:
@@ -122,7 +122,7 @@ class MirrorRows:
         if not cells:
             read_cells()
         mask = deletion_vectors.living_rows_mask(path, file.deletion_vector, len(cells[0]))
-        if raw is not None and _has_text_of(raw.filter(pa.array(mask)), columns):
+        if raw is not None and _has_exact_texts(raw.filter(pa.array(mask)), columns):
             raise TableStopped(
                 f"{columns.table}: it has values of {', '.join(columns.names)} that no typed column holds"
             )
@@ -141,7 +141,7 @@ def _may_hold(file: DataFile, snapshot: Snapshot, name: str, values: Collection[
     return any(bounds.minimum <= value <= bounds.maximum for value in values)
 
 
-def _has_text_of(raw: pa.ChunkedArray, columns: KeyColumns) -> bool:
+def _has_exact_texts(raw: pa.ChunkedArray, columns: KeyColumns) -> bool:
     """True if a row has an exact text in the place of a value of the columns."""
     names = {name.casefold() for texts in raw.drop_null().to_pylist() for name, _ in texts}
     return bool(names & {*columns.names})

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.binlog import Changes, Decoder, TableDefinition, definitions_of
 from spark_jobs.binlog.events.types import CASCADES_LOGGED, NO_FOREIGN_KEY_CHECKS
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.ddl.foreign_keys import CASCADING, ForeignKey
 from spark_jobs.errors import DecodeError, TableStopped
@@ -184,8 +184,8 @@ class Boundaries:
 
     @classmethod
     def of(cls, slices: SliceIndex, row: int) -> "Boundaries":
-        """Raises LakeError."""
-        pieces = [*split(slices.record(row))]
+        """The event and transaction boundaries of the slice in a row of the index. Raises LakeError."""
+        pieces = [*split_transactions(slices.record(row))]
         events, starts = (
             tuple(piece.column(name)[0].as_py() for piece in pieces) for name in ("start", "transaction_start")
         )

@@ -154,7 +154,7 @@ class Walk:
         """By table whether its changes of the event at hand are in its mirror, or quarantined."""
 
     def derive(self) -> Derived:
-        """Raises LakeError."""
+        """The derived slices of the range, and the position up to which they are complete. Raises LakeError."""
         within = self._log.within
         try:
             self._find_first()
@@ -348,7 +348,7 @@ class Walk:
         if names is None:
             definition = self._definitions[name]
             if definition.key is None:
-                raise TableStopped(f"{name}: nothing tells its key, so that its rows cannot be followed")
+                raise TableStopped(f"{name}: its key is not known, so that its rows cannot be followed")
             all_names = definition.column_names()
             key = definition.key or range(len(all_names))
             names = self._identities[name] = tuple(all_names[at].casefold() for at in key)
@@ -363,7 +363,7 @@ class Walk:
         if key not in self._columns:
             definition = self._definitions.get(name)
             if definition is None:
-                raise TableStopped(f"{name}: nothing tells its columns")
+                raise TableStopped(f"{name}: its columns are not known")
             self._columns[key] = KeyColumns.of(definition, columns)
         return self._columns[key]
 

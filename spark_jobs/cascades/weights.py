@@ -72,7 +72,7 @@ def weigher_of(column: Column) -> Callable[[Any], Hashable]:
 
 
 def comparison_of(column: Column) -> str:
-    """What the weights of a column's values follow from, besides the values: a digest. Raises Unsupported."""
+    """A digest of the rules by which a column's values get their weights. Raises Unsupported."""
     if not _is_text(column):
         return ""
     table, pads = _collation_of(column)
@@ -85,7 +85,7 @@ def _is_text(column: Column) -> bool:
 
 
 def _collation_of(column: Column) -> Collation:
-    """Raises Unsupported for one that is not known."""
+    """The collation of a text column. Raises Unsupported if its comparison is not known."""
     if column.charset is None or column.charset & CHARSET_ALONE:
         raise Unsupported("its collation is not known")
     collation = KNOWN.get(column.charset)
@@ -97,7 +97,7 @@ def _collation_of(column: Column) -> Collation:
 
 
 def characters_of(table: CollationTable) -> list[str]:
-    """Those that a table knows."""
+    """The characters that a table knows."""
     return [chr(code) for first, last in _spans(table.characters) for code in range(first, last + 1)]
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.derived_slices import DerivedChanges, stored_changes
 from spark_jobs.bronze.effective_slices import EffectiveSlices, LocatedSlice
@@ -66,12 +66,12 @@ class _Derived:
     """The changes that were derived from foreign keys in a part of the log, in order, each given once."""
 
     def __init__(self, bronze_path: str, part: Range) -> None:
-        """Raises LakeError."""
+        """Open the derived changes of a range at the first of them. Raises LakeError."""
         self._parts = stored_changes(bronze_path, derived_slices.read(bronze_path, part))
         self._next = next(self._parts, None)
 
     def until(self, end: Position | None) -> Iterator[DerivedChanges]:
-        """Those before a position, of all that were not given yet; None: all of them."""
+        """The derived changes before a position that were not returned yet; None: all of them."""
         while self._next and (end is None or self._next.at < end):
             yield self._next
             self._next = next(self._parts, None)
@@ -126,7 +126,7 @@ def transactions_of_bronze(
 
     Raises as ``range_in``.
     """
-    log_part = _of_range(spark, lake, source, start, stop)
+    log_part = _log_part(spark, lake, source, start, stop)
     for row in log_part.slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
         for part in _cut_transactions(_slice_batch(row), log_part.within):
             yield row["stretch"], part
@@ -154,7 +154,7 @@ def changes_frame(
     position where they were logged, and the time of the commit. Raises as ``range_in``; what a task cannot read fails
     the job that first needs the row.
     """
-    part = _of_range(spark, lake, source, start, stop)
+    part = _log_part(spark, lake, source, start, stop)
     task = _lines_task(source, is_wanted, part.within, by_table(lake, source))
     lines = part.taking_effect().mapInArrow(checked(task), _LINE)
     return lines.select("stretch", "number", F.from_json("line", CHANGE).alias("change")).select(
@@ -210,7 +210,7 @@ class _LogPart:
         return by_bytes(committed_rows.withColumn(LOGGED, nowhere).unionByName(xa.slices(log)))
 
 
-def _of_range(spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText) -> _LogPart:
+def _log_part(spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText) -> _LogPart:
     """With the earlier parts of a transaction that the range begins inside."""
     within = range_in(lake, source, start, stop)
     snapshot = bronze.BronzeSnapshot.of(lake, source)
@@ -236,7 +236,7 @@ def _cut_transactions(cells: pa.RecordBatch, within: Range) -> Iterator[pa.Recor
         return
     low = begin.offset if here[0] else 0
     high = end.offset if here[1] else stop
-    cut = [(_integer_cell(piece, "transaction_start"), piece) for piece in split(cells)]
+    cut = [(_integer_cell(piece, "transaction_start"), piece) for piece in split_transactions(cells)]
     stops = {first_offset: _integer_cell(piece, "stop") for first_offset, piece in cut}
     yield from (piece for first_offset, piece in cut if stops[first_offset] > low and first_offset < high)
 

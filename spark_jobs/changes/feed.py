@@ -49,7 +49,7 @@ def changes_of_files(
         for xid, location in prepared.waiting():
             logger.warning(
                 "%s: rows of XA transaction %s are missing: it is prepared, and no file given says whether it was "
-                "committed; give the files behind it too", location, xid,
+                "committed; give the later files too", location, xid,
             )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ class _File:
         encoders: dict[str, JsonChanges] = {}
         for part in parts:
             file = part.column("file")[0].as_py()
-            encoders.setdefault(file, self._encoder.of_another_file())
+            encoders.setdefault(file, self._encoder.for_another_file())
             yield from self._lines(encoders[file], part, committed)
         for line in chain.from_iterable(encoder.rest() for encoder in (*encoders.values(), self._encoder)):
             yield from line.pieces

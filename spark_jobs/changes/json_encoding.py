@@ -39,7 +39,7 @@ class _Long:
     is_text: bool
 
     def pieces(self) -> Iterator[str]:
-        """Its JSON text. Characters of text and groups of base64 stay whole."""
+        """The value's JSON text in pieces. Characters of text and groups of base64 stay whole."""
         content, is_text = memoryview(self.content), self.is_text
         yield '"' if is_text else '{"base64": "'
         at = 0

@@ -134,7 +134,7 @@ class JsonChanges:
         self._xa_end: ChangeLine | None = None
         """The end of the XA transaction that is being read, as far as it was read."""
 
-    def of_another_file(self) -> "JsonChanges":
+    def for_another_file(self) -> "JsonChanges":
         """One for slices of another file, whose lines go to the same position."""
         output = Output(self.form, self._statements, self._transactions)
         changes = JsonChanges(self.source, self.is_wanted, self.complete, prepared=self._prepared, output=output)
@@ -224,7 +224,7 @@ class JsonChanges:
         self._warned.add(definition.name)
         location = f"{self.source}: {position}" if self.source else str(position)
         remedy = "name a schema dump (schema_dump:)" if self.source else "give a dump by mysqldump --no-data (--schema)"
-        logger.warning("%s: %s: nothing tells %s; %s", location, definition.name, "; ".join(missing), remedy)
+        logger.warning("%s: %s: the log does not have %s; %s", location, definition.name, "; ".join(missing), remedy)
 
     def _edges(self, context: SliceContext, marks: SliceMarks) -> Iterator[ChangeLine]:
         """Begins and ends; their lines are written where transactions are asked for."""

@@ -49,7 +49,7 @@ class TargetView:
 
     @cached_property
     def grants(self) -> Grants:
-        """Of the user, with those of the roles that are active."""
+        """The privileges of the user, with those of its active roles."""
         facts = self.connection.facts
         return current_grants(self.connection.ask, has_roles=not facts.is_mariadb and facts.numbers >= (8, 0))
 
@@ -59,7 +59,7 @@ class TargetView:
 
     @cached_property
     def tables(self) -> list[LakeTable]:
-        """Those that are published by now."""
+        """The delivery's tables that are published."""
         if no_folder(self.pipeline.lake):
             return []
         scope = self.settings.scope

@@ -17,7 +17,7 @@ from spark_jobs.silver.row_values import problem_of
 
 
 def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, is_all: bool) -> dict[str, str]:
-    """By the rule's key. is_all: the pipeline has no other tables, so that a table that is not there is nowhere."""
+    """Problems by the rule's key. is_all: the pipeline has no other tables, so a missing table is nowhere."""
     # Rules by their kind in the configuration, each with the tables that it is about.
     filters, scope = pipeline.filters, pipeline.scope
     tables = [table for table in tables if scope.holds(table.name.schema, table.name.table)]
@@ -35,7 +35,7 @@ def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, 
                 problems[f"{kind}.{rule.name}.tables"] = "no server has such a table, or the user may not see it"
             for definition in about:
                 problems |= dict(
-                    _of_table(f"{kind}.{rule.name}", rule, definition, _computed(filters.columns, definition))
+                    _table_problems(f"{kind}.{rule.name}", rule, definition, _computed(filters.columns, definition))
                 )
     return problems
 
@@ -46,7 +46,7 @@ def _computed(rules: Sequence[ColumnRule], definition: TableDefinition) -> tuple
     return next((rule.computed for rule in about), ())
 
 
-def _of_table(
+def _table_problems(
     key: str, rule: EventFilter | RowFilter | ColumnRule, definition: TableDefinition, computed: tuple[Computed, ...]
 ) -> Iterator[tuple[str, str]]:
     """Problems of a rule for one table, by its key. Rules over events name no columns."""
@@ -63,7 +63,7 @@ def _of_table(
                 yield f"{key}.{name}", f"{definition.name}: {problem}"
     elif isinstance(rule, ColumnRule):
         names = frozenset(str(column.name).casefold() for column in definition.columns)
-        missing = masking.missing(rule, names)
+        missing = masking.unknown_column_problem(rule, names)
         try:
             masking.columns_seen(definition, rule)
         except StratalogError as error:

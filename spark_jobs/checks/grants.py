@@ -62,7 +62,7 @@ Ask = Callable[[str], Sequence[Mapping[str, Any]]]
 
 
 def current_grants(ask: Ask, *, has_roles: bool) -> Grants:
-    """Of the connection's user, with those of the roles that are active. Raises what ``ask`` raises."""
+    """The privileges of the connection's user, with those of its active roles. Raises what ``ask`` raises."""
     rows = ask("SHOW GRANTS")
     if has_roles and (roles := _single_value(ask("SELECT CURRENT_ROLE()")[0])) != "NONE":
         rows = ask(f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")

@@ -43,7 +43,7 @@ def check_iceberg(pipeline: Pipeline) -> Iterator[Check]:
 
 
 def check_iceberg_catalog(pipeline: Pipeline) -> Iterator[Check]:
-    """Whether the catalog answers, if there is one to register tables in."""
+    """Check that the catalog answers, if tables are registered in one."""
     settings = pipeline.iceberg_catalog
     if settings is None:
         return

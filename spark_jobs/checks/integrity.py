@@ -103,7 +103,7 @@ def _was_passed_over(stretch: Stretch | None, gap: FilePart) -> bool:
 def repeated_keys(
     spark: SparkSession, pipeline: Pipeline, source: str, names: Sequence[TableInto]
 ) -> dict[TableInto, int]:
-    """Of downstream tables, how many keys are in several rows; those without a key or without a row are omitted.
+    """The number of keys in several rows, by downstream table; tables without a key or without a row are omitted.
 
     names: each a source table, and the downstream table that is meant. Reads the columns of keys alone, some tables a
     Spark job.

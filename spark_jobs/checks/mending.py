@@ -121,14 +121,14 @@ class MendedTable:
         if self.state == EQUAL and self.differences:
             yield (
                 f"{table}: silver has the server's rows, and downstream has not: something else wrote to the "
-                "downstream table; merge the keys from silver once more (stratalog docs verify#a-row-differs)"
+                "downstream table; merge the keys from silver once more (stratalog docs verify#when-a-row-differs)"
             )
         if self.state == WHOLE and not is_applied:
             yield f"{table}: has no key, so that all of its rows are read in one snapshot, and replace the lake's"
 
 
 def require_keys(tables: Sequence[str], keys: Sequence[str]) -> None:
-    """Raises ConfigError where keys are given, and not one table that they are of."""
+    """Check that keys are given with exactly one table. Raises ConfigError."""
     is_one = len(tables) == 1 and "*" not in tables[0] and "?" not in tables[0]
     if keys and not is_one:
         raise ConfigError({"--key": "keys are of one table; name it by --table"})
@@ -143,7 +143,7 @@ def mend_source(
     keys: Sequence[str] = (),
     is_applied: bool = False,
 ) -> "Mended":
-    """Puts the server's rows in the place of those that differ, in silver and downstream, and publishes the result.
+    """Replace rows that differ by the server's, in silver and downstream, and publish the result.
 
     The lake is first brought up to the end of the source's log, as by a run. Nothing is written at the server. Raises
     ConfigError for a source without a server and a table that nobody has; SourceError, LakeError.
@@ -192,7 +192,7 @@ class Mended:
 
     @property
     def differing(self) -> list[MendedTable]:
-        """Those that were mended, or would be."""
+        """The tables that were mended, or would be."""
         return [table for table in self.tables if table.state in (MENDED, WHOLE)]
 
     @property
@@ -212,7 +212,7 @@ class _Mending:
         self.load: LoadContext | None = None
 
     def catch_up(self, position: Position | None) -> Outcome:
-        """Brings all layers up to a position, or to the end of the log."""
+        """Run all layers up to a position, or to the end of the log."""
 
         def caught_up() -> Outcome:
             head = self.lake.bronze(self.source).head()
@@ -228,7 +228,7 @@ class _Mending:
         return retry_on_conflict(forward_merge, wait=CONFLICT_WAIT)
 
     def note(self, tables: Sequence[MendedTable]) -> None:
-        """Says in the lake that what had differed is mended. Keys that were given are not all of a table's."""
+        """Record in the lake that differing rows were mended. Given keys are not all of a table's."""
         mended = [_as_verified(table) for table in tables if table.is_whole]
         if mended:
             retry_on_conflict(lambda: verified.note(self.lake, self.source, mended))

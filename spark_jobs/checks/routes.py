@@ -21,7 +21,8 @@ _Sharing = list[tuple[str, TableDefinition]]
 
 
 def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[TableDefinition]]) -> dict[str, str]:
-    """By downstream table. tables: those that servers have now, by source."""
+    """Problems by downstream table. tables: those that servers have now, by source."""
+    # The source tables of each target.
     meeting: dict[Destination, _Sharing] = {}
     for source, definitions in tables.items():
         for definition in sorted(definitions, key=lambda definition: definition.name):
@@ -31,18 +32,20 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
     problems = {}
     for into, sharing in meeting.items():
         problem_list = list(
-            _of_several(pipeline, sharing, into) if into.is_merged else _of_one(pipeline, sharing, into)
+            _merged_table_problems(pipeline, sharing, into)
+            if into.is_merged
+            else _single_table_problems(pipeline, sharing, into)
         )
         if problem_list:
             problems[f"routes to {into}"] = "; ".join(problem_list)
     return problems
 
 
-def _of_one(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
+def _single_table_problems(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
     if len(sharing) > 1:
         yield (
-            f"{_tables_text(sharing)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
-            'sources: ["*"] of a route that leads all of them there'
+            f"{_tables_text(sharing)} have this target, and by routes: it is of one table; use {{source}} "
+            'in to, or set sources: ["*"] of one route for all of them'
         )
     for source, definition in sharing:
         rule = pipeline.filters.of(definition.name.schema, definition.name.table).columns
@@ -52,7 +55,7 @@ def _of_one(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterato
             yield f"{definition.name} of {source}: {error}"
 
 
-def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
+def _merged_table_problems(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
     """Problems that keep source tables from being one downstream table: reserved names, types, keys."""
     keys: dict[tuple[str, ...], _Sharing] = {}
     types: dict[str, str] = {}
@@ -82,7 +85,7 @@ def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Ite
         key_list = (
             f"{', '.join(key) or 'no key'} in {_tables_text(sharing_tables)}" for key, sharing_tables in keys.items()
         )
-        yield f"its tables are not told apart by the same key: {', '.join(key_list)}"
+        yield f"its tables are not identified by the same key: {', '.join(key_list)}"
 
 
 def _tables_text(sharing: _Sharing) -> str:

@@ -183,7 +183,7 @@ class _Compared:
             return f"silver is at {entry.position}, and bronze at {self._position}"
         statement = next((statement for statement in self._since if statement.names(name.schema, name.table)), None)
         if statement:
-            return f"a statement behind bronze's end is about it: {statement.short}"
+            return f"a statement after bronze's end changes it: {statement.short}"
         declared = self._declared.get(name)
         strange = unknown_types(declared) if declared else []
         return f"the type of its column {strange[0]} is not known" if strange else None

@@ -43,7 +43,7 @@ class ServerView:
     connection: Any
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
-        """Raises SourceError."""
+        """The rows of a statement's result, as column name to value. Raises SourceError."""
         return self.server.ask(self.connection, statement)
 
     @cached_property
@@ -59,7 +59,7 @@ class ServerView:
 
     @cached_property
     def grants(self) -> Grants:
-        """Of the user, with those of the roles that are active."""
+        """The privileges of the user, with those of its active roles."""
         return current_grants(self.ask, has_roles=not self.is_mariadb and self.version >= (8, 0))
 
     @cached_property
@@ -310,6 +310,7 @@ def binlog_filters(view: ServerView) -> Iterator[Check]:
         and view.pipeline.scope.holds(row["name"], row["table"])
         and (row["name"] not in logged if logged else row["name"] in left_out)
     ]
+    # Tables in scope without log are a problem, others a warning.
     if affected:
         yield problem(
             "binlog filters",

@@ -267,7 +267,7 @@ def _bronze_changes(
 
 
 def require_tables(pipeline: "Pipeline", source: str, tables: tuple[str, ...]) -> None:
-    """Raises ConfigError where no table of a source's log is like the ones that ``--table`` names."""
+    """Check that some table of a source's log matches ``--table``. Raises ConfigError."""
     from spark_jobs.binlog import TableName
     from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.downstream import publication
@@ -405,7 +405,7 @@ def _file_text(file: Path) -> str:
 
 
 def _require_file(file: Path) -> None:
-    """Raises StratalogError for what is no file: a FIFO that nobody writes to would be waited for without end.
+    """Check that a path is a regular file: reading a FIFO without a writer would wait forever. Raises StratalogError.
 
     What the shell made a pipe of, as in ``events <(zcat FILE)``, is in /dev/fd.
     """

@@ -22,7 +22,7 @@ from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.errors import under
+from spark_jobs.errors import message_under
 from spark_jobs.runtime import environment
 from spark_jobs.runtime.executors import code_version
 from spark_jobs.text.progress import doing
@@ -69,7 +69,7 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
         echo(f"{name}: {verb if yes else f'would {verb}'} {quarantine}")
         if quarantine.reason and not undo:
             ERRORS.print(
-                f"{quarantine.name} had stopped: {under(quarantine.reason, name, quarantine.name)}",
+                f"{quarantine.name} had stopped: {message_under(quarantine.reason, name, quarantine.name)}",
                 markup=False,
                 highlight=False,
             )
@@ -138,7 +138,9 @@ def _print_reset(source: str, planned: "Reset", *, yes: bool) -> None:
     if planned.lost_rows:
         ERRORS.print(f"{table} will lack some: {planned.lost_rows}", markup=False, highlight=False)
     if entry.state == "stopped":
-        ERRORS.print(f"{table} had stopped: {under(entry.reason or '', source, table)}", markup=False, highlight=False)
+        ERRORS.print(
+            f"{table} had stopped: {message_under(entry.reason or '', source, table)}", markup=False, highlight=False
+        )
 
 
 @cli.command()

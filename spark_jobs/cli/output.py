@@ -49,6 +49,7 @@ def print_outcome(source: str, outcome: "Outcome") -> None:
         for rule, count in sorted(table.left_out.items())
     ]
     print_grid(["silver", "filtered by", "events"], filtered)
+    # Changes of child rows that the log does not have.
     print_grid(
         ["silver", "derived from foreign keys"],
         [[str(table), str(count)] for table, count in sorted(outcome.derived.items())],
@@ -93,7 +94,7 @@ def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
     return (
         f"{source}: {keys} child rows, which the server does not log: {', '.join(tables)}; compare these tables "
         "(stratalog verify) and mend their rows (stratalog mend), or have the changes derived (on_cascade: apply, "
-        "stratalog docs limits#foreign-keys-that-cascade)"
+        "stratalog docs cascades)"
     )
 
 

@@ -16,7 +16,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.schema import history as schema_history
 from spark_jobs.schema import history_rows
 from spark_jobs.schema.facts import TableVersion
-from spark_jobs.schema.tracker import as_of, changes, key_of
+from spark_jobs.schema.tracker import as_of, definition_changes, key_of
 
 _ORIGINS = {
     "ddl": "",
@@ -133,7 +133,7 @@ def _notes(version: TableVersion, before: TableDefinition | None) -> list[str]:
     names = [f"renamed from {version.renamed_from}"] if version.renamed_from else []
     names += [f"renamed to {version.renamed_to}"] if version.is_dropped and version.renamed_to else []
     names += ["dropped"] if version.is_dropped and not version.renamed_to else []
-    changed = changes(before, version.definition) if version.holds else []
+    changed = definition_changes(before, version.definition) if version.holds else []
     differs = [f"contradicts: {contradiction}" for contradiction in version.differs]
     return [*names, *changed, *differs, *([version.note] if version.note else [])]
 

@@ -22,7 +22,7 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.project_files import start_command, write_project
 from spark_jobs.config.yaml_file import FILE_NAME
 from spark_jobs.errors import ConfigError
-from spark_jobs.source.information_schema import of_users
+from spark_jobs.source.information_schema import user_schema_condition
 
 if TYPE_CHECKING:
     from spark_jobs.checks import Check
@@ -31,7 +31,7 @@ _SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _ASK_SCHEMAS = f"""
 SELECT TABLE_SCHEMA name, COUNT(*) tables, COALESCE(SUM(DATA_LENGTH), 0) size FROM information_schema.TABLES
-WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {of_users("TABLE_SCHEMA")}
+WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {user_schema_condition("TABLE_SCHEMA")}
 GROUP BY TABLE_SCHEMA ORDER BY TABLE_SCHEMA
 """
 _LISTED = ("connection", "server version")

@@ -19,7 +19,7 @@ from spark_jobs.cli.group import Terminal, cli
 from spark_jobs.cli.output import _WIDE, cascades_line, print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.errors import ConfigError, under
+from spark_jobs.errors import ConfigError, message_under
 from spark_jobs.runtime.arrow import load_without_pandas
 from spark_jobs.text.counts import counted
 from spark_jobs.text.replaced import replace_text
@@ -229,7 +229,7 @@ def _print_problems(status: "SourceStatus") -> None:
     lines += [status.error] if status.error else []
     lines += [f"{status.source}: {status.warning}"] if status.warning else []
     lines += [
-        f"{table.table} stopped: {under(table.reason, status.source, table.table)}"
+        f"{table.table} stopped: {message_under(table.reason, status.source, table.table)}"
         for table in status.tables
         if table.reason and table.state not in ("reset", "ignored")
     ]

@@ -44,7 +44,7 @@ def streaming(stream: IO[Any]) -> Iterator[None]:
         discard(stream)
         if stream is sys.stdout:
             raise StratalogError(
-                f"standard output cannot be written: {error.strerror}; fix that, and run it again"
+                f"standard output cannot be written: {error.strerror}; remove the cause, then repeat the command"
             ) from error
 
 

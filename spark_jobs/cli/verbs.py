@@ -45,7 +45,7 @@ def unexpected_error_message(error: Exception) -> str:
         return "the current directory is gone; change to a directory that is there"
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
-        return f"{name}{error.strerror or error}; fix that, and run it again"
+        return f"{name}{error.strerror or error}; remove the cause, then repeat the command"
     text = " ".join(str(error).split())
     return (
         f"{type(error).__name__}: {text}; this is an error of Stratalog: report it with the trace that "

@@ -57,11 +57,11 @@ class CascadeActions:
         return cls(tuple((Pattern.parse(text), rule.action) for rule in value for text in rule.tables))
 
     def of(self, schema: str, table: str) -> CascadeAction:
-        """What is done about a child table."""
+        """The action for a child table."""
         return self.chosen(schema, table)[0]
 
     def chosen(self, schema: str, table: str) -> tuple[CascadeAction, str | None]:
-        """What is done about a child table, and what decides, as ``on_cascade: stop of the line shop.*``.
+        """The action for a child table, and the setting that decides, as ``on_cascade: stop of the line shop.*``.
 
         None where no line is about it.
         """

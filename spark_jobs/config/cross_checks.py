@@ -82,7 +82,7 @@ def _route_problems(rules: Any, sources: list[Any]) -> Iterator[tuple[str, str]]
 def _mode_problems(modes: Any, rules: Any) -> Iterator[tuple[str, str]]:
     """Of the modes that are valid by themselves, beside such routes."""
     listed = [mode for mode in map(_mode, _list(modes)) if mode]
-    problem = problem_of_modes(Modes.of_rules(listed), Routes(tuple(_routes(rules).values())).merged)
+    problem = problem_of_modes(Modes.from_rules(listed), Routes(tuple(_routes(rules).values())).merged)
     if problem:
         yield "downstream", problem
 
@@ -125,7 +125,7 @@ def _catalog_problems(catalog: Any, spark: Any) -> Iterator[tuple[str, str]]:
 
 def _delivery_problems(deliveries: Any, modes: Any) -> Iterator[tuple[str, str]]:
     """Deliveries write the source's current rows: tables that keep more are not theirs."""
-    all_modes = Modes.of_rules(mode for mode in map(_mode, _list(modes)) if mode)
+    all_modes = Modes.from_rules(mode for mode in map(_mode, _list(modes)) if mode)
     for name, delivery in _items(deliveries):
         tables = delivery.get("tables") if isinstance(delivery, dict) else getattr(delivery, "tables", ())
         scope = _scope(_list(tables))

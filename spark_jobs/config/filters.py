@@ -98,7 +98,7 @@ def _problem_of_kinds(events: Sequence[str], action: Action) -> str | None:
         optional = ", ".join(event for event in STATEMENTS if event not in FOLLOWED)
         add = f"add {' and '.join(ignored)}" if action == "do" else f"list the others ({optional})"
         return (
-            f"leaves out {' and '.join(ignored)}, which is followed always, since the rows behind it have its columns; "
+            f"leaves out {' and '.join(ignored)}, which is always applied, since later rows have its columns; "
             f"{add}, and leave columns out with columns:"
         )
     return None
@@ -227,7 +227,7 @@ class Filters:
 
     @property
     def skips_alone(self) -> "Filters":
-        """Without the rules of the configuration."""
+        """The filters without the configured rules: quarantined events alone."""
         return Filters(skips=self.skips)
 
     def skipped(self, schema: str, table: str) -> frozenset[Position]:

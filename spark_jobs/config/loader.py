@@ -105,7 +105,7 @@ def _suggestion(path: Sequence[int | str]) -> str:
     for part in path[:-1]:
         fields = kind.model_fields.items() if _is_model(kind) else ()
         annotation = next((field.annotation for name, field in fields if part in (name, field.alias)), kind)
-        kind = next(filter(_is_model, _parts_of(annotation)), kind)
+        kind = next(filter(_is_model, _nested_types(annotation)), kind)
     names = [field.alias or name for name, field in kind.model_fields.items() if name != "path"]
     near = get_close_matches(str(path[-1]), names, 1, _ALIKE)
     return f"; did you mean {near[0]}?" if near else ""
@@ -115,11 +115,11 @@ def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _parts_of(annotation: Any) -> Iterator[Any]:
+def _nested_types(annotation: Any) -> Iterator[Any]:
     """A type and the types that it is made of."""
     yield annotation
     for part in get_args(annotation):
-        yield from _parts_of(part)
+        yield from _nested_types(part)
 
 
 _WORDS = {

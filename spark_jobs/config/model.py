@@ -124,7 +124,7 @@ class SourceSettings(Model):
         return {"file": value} if isinstance(value, str | Path) else value
 
     @model_validator(mode="after")
-    def _dump_of_files(self) -> Self:
+    def _require_files_with_dump(self) -> Self:
         if self.schema_dump and self.files is None:
             raise ValueError(DUMP_OF_FILES)
         return self
@@ -241,7 +241,7 @@ class MaskRule(Model):
     """A value that takes the place of all others."""
 
     @model_validator(mode="after")
-    def _one_of_three(self) -> Self:
+    def _require_one_mask(self) -> Self:
         if len(self.model_fields_set) != 1:
             raise ValueError("needs exactly one of hash, truncate and constant")
         if "constant" not in self.model_fields_set and self.hash is None and self.truncate is None:
@@ -475,7 +475,7 @@ class Pipeline(Model):
 
     @property
     def routing(self) -> Routes:
-        return Routes(tuple(rule.route() for rule in self.routes), Modes.of_rules(self.downstream))
+        return Routes(tuple(rule.route() for rule in self.routes), Modes.from_rules(self.downstream))
 
     def has_iceberg(self, schema: str, table: str) -> bool:
         """True if a downstream table is an Iceberg table too."""

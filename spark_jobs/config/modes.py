@@ -77,7 +77,7 @@ class Modes:
     """Tables that are Iceberg tables too, where that is not as for all."""
 
     @classmethod
-    def of_rules(cls, rules: Iterable[ModeRule]) -> "Modes":
+    def from_rules(cls, rules: Iterable[ModeRule]) -> "Modes":
         listed = [(Pattern.parse(text), rule) for rule in rules for text in rule.tables]
         return cls(
             tuple((pattern, Mode(rule.mode)) for pattern, rule in listed if rule.mode),
@@ -128,14 +128,14 @@ def problem_of_modes(modes: Modes, merged: Sequence[Pattern]) -> str | None:
     for tables in merged:
         if modes.may_have_feed(tables):
             return (
-                f"by routes: several source tables may meet in {tables.schema}.{tables.table}, and a table with "
-                "change_data_feed is of one source table; route them to tables of their own, or list it last with "
+                f"by routes: several source tables may have the target {tables.schema}.{tables.table}, and a table "
+                "with change_data_feed is of one source table; route them to tables of their own, or list it last with "
                 "change_data_feed: false"
             )
         for mode in modes.may_have(tables):
             return (
-                f"by routes: several source tables may meet in {tables.schema}.{tables.table}, and a table with "
-                f"mode: {mode} is of one source table; route them to tables of their own, or list it last with "
+                f"by routes: several source tables may have the target {tables.schema}.{tables.table}, and a table "
+                f"with mode: {mode} is of one source table; route them to tables of their own, or list it last with "
                 "mode: mirror"
             )
     return None

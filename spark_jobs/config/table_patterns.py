@@ -30,7 +30,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ConfigError where the text is not ``schema.table``."""
+        """The pattern that a text like ``shop.orders`` or ``shop.*`` says. Raises ConfigError."""
         match = _PATTERN.fullmatch(text.strip())
         if not match:
             raise ConfigError(f"{text!r} is not a table pattern; write it like shop.orders or shop.*")

@@ -83,7 +83,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _require_bounded(text: str) -> None:
-    """Raises ConfigError for what would take long to read, by the parser's events, which come without recursion."""
+    """Check the size of a YAML text by the parser's events, which need no recursion. Raises ConfigError."""
     bounds = _DocumentBounds()
     for event in yaml.parse(text, _Loader):
         problem = bounds.take(event)

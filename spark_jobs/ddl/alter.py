@@ -134,7 +134,7 @@ def _primary(before: TableDefinition, clauses: Sequence[Operation]) -> list[str]
 
 
 def _require_one_primary(before: TableDefinition, clauses: Sequence[Operation], origins: Sequence[int | None]) -> None:
-    """Raises Unsupported where a table gets a primary key that has one: there are statements that do nothing then."""
+    """Check that a table gets no second primary key: some statements do nothing then. Raises Unsupported."""
     is_there = before.index == PRIMARY and any(at in origins for at in before.key or ())
     if is_there and _primary(before, clauses) and not any(isinstance(clause, DropPrimary) for clause in clauses):
         raise Unsupported("it adds a primary key to a table that has one, as far as is known")
@@ -230,7 +230,7 @@ def _behind(slots: Sequence[_Slot], name: str) -> int:
         return 0
     at = next((k for k, slot in enumerate(slots) if slot.name.casefold() == name.casefold()), None)
     if at is None:
-        raise Unsupported(f"there is no column {name} to stand behind")
+        raise Unsupported(f"there is no column {name} for AFTER")
     return at + 1
 
 

@@ -43,7 +43,7 @@ _KINDS = {
 
 
 def words_of(text: str) -> list[Word]:
-    """Raises Unsupported where the text has no tokens of SQL."""
+    """The words of an SQL text. Raises Unsupported if it cannot be divided into tokens."""
     return list(_words_of(text))
 
 
@@ -65,7 +65,7 @@ def _words_of(text: str) -> tuple[Word, ...]:
 
 
 def require_plain(text: str, session: Session) -> None:
-    """Raises Unsupported for a statement whose literals read otherwise in the session that it was said in."""
+    """Check that the session of a statement does not change the meaning of its literals. Raises Unsupported."""
     if not _is_readable(text, session.collation):
         raise Unsupported("the character set of its text is not known")
     if has_escapes(text):
@@ -313,7 +313,7 @@ class _Attributes:
     def reference(self) -> None:
         """REFERENCES stands last; CONSTRAINT has at most a name."""
         if any(word.among("DEFAULT") for word in self._words):
-            raise Unsupported("a DEFAULT behind REFERENCES is not read")
+            raise Unsupported("a DEFAULT after REFERENCES is not supported")
         self._words.clear()
 
     def constraint(self) -> None:
@@ -382,7 +382,7 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, char
     if is_long:  # the server makes a text of it, with a warning, where the session is not strict
         kind = "text" if is_text else "blob"
     if first and kind in ("blob", "text"):
-        kind = _of_length(kind, first, charset if is_text else BINARY)
+        kind = _type_of_length(kind, first, charset if is_text else BINARY)
     # The declaration as information_schema has it, and from it a column as a server's row gives it.
     labels = _plain_labels(name, arguments) if kind in ("enum", "set") else []
     inside = ",".join(map(_label, labels)) if labels else str(first or _FLOATS) if kind == "vector" else ""
@@ -405,7 +405,7 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, char
     return replace(column, charset=None) if is_text and not charset else column
 
 
-def _of_length(kind: str, length: int, charset: str) -> str:
+def _type_of_length(kind: str, length: int, charset: str) -> str:
     """The type of a BLOB(length) or TEXT(length), the smallest that holds so many letters.
 
     Of an unknown character set each letter counts one byte: the type is that or a longer one, and the same in the lake.

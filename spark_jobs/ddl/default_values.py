@@ -39,7 +39,7 @@ class _Constant:
 
     @property
     def number(self) -> Decimal:
-        """Raises Unsupported for what is no number."""
+        """The constant as a number. Raises Unsupported if it is none."""
         try:
             if self.kind in ("bits", "hex"):
                 return Decimal(int(self.text, 2 if self.kind == "bits" else 16))
@@ -122,7 +122,7 @@ def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> 
         return replace(column, default=None, computed=True)
     is_moment = column.type_code in (17, 18) and (text or "").upper().startswith("CURRENT_TIMESTAMP")
     is_bytes = text is not None and column.charset == 63  # MySQL prints them in a way of each version
-    is_short = text is not None and column.type_code == _FLOAT and len(_digits_of(text)) >= _FLOAT_DIGITS
+    is_short = text is not None and column.type_code == _FLOAT and len(_significant_digits(text)) >= _FLOAT_DIGITS
     if "AUTO_INCREMENT" in extra or "DEFAULT_GENERATED" in extra or is_moment or is_bytes or is_short:
         return replace(column, default=None, computed=False)
     if text is None:
@@ -139,7 +139,7 @@ def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> 
     )
 
 
-def _digits_of(text: str) -> str:
+def _significant_digits(text: str) -> str:
     """The digits of a number that count."""
     return re.sub(r"[eE].*|[^0-9]", "", text).strip("0")
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.binlog.types.charsets import charset_of, width_of
 from spark_jobs.ddl.definitions import as_logged, is_known
-from spark_jobs.ddl.labels import contradicts
+from spark_jobs.ddl.labels import labels_contradict
 
 _COUNTED = (15, 254)
 """VARCHAR and CHAR: their metadata is a length in bytes."""
@@ -72,9 +72,9 @@ def _between(first: Column, second: Column, by: str) -> Iterator[str]:
     are_named = None not in (first.labels, second.labels) and first.label_bytes is None and second.label_bytes is None
     if are_named and first.labels != second.labels:
         yield f"is followed with the labels {first.labels}, and {by} declares {second.labels}"
-    if contradicts(second, first):
+    if labels_contradict(second, first):
         yield f"is followed with the labels {first.labels}, and {by} has the bytes {second.label_bytes}"
-    if contradicts(first, second):
+    if labels_contradict(first, second):
         yield f"is followed with labels of the bytes {first.label_bytes}, and {by} declares {second.labels}"
 
 

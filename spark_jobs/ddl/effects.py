@@ -28,7 +28,7 @@ from spark_jobs.ddl.parse_alter import (
     storage_action,
     target,
 )
-from spark_jobs.ddl.renames import earlier_names, like
+from spark_jobs.ddl.renames import earlier_names, like_table
 from spark_jobs.ddl.scanner import TokenScanner
 from spark_jobs.ddl.table_names import names_in
 from spark_jobs.ddl.unreadable_types import readable
@@ -293,7 +293,7 @@ def _create_effects(text: _Text) -> tuple[TableEffect, ...]:
         table,
         if_missing=is_if_missing(text.text),
         replaces=any(word.among("REPLACE") for word in text.words[:3]),
-        like=like(text.text, text.database),
+        like=like_table(text.text, text.database),
         is_filled=text.statement.writes_rows,
         declared=_declared(text, table),
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.columns import Word, words_of
-from spark_jobs.ddl.parse_alter import qualified
+from spark_jobs.ddl.parse_alter import qualified_name
 from spark_jobs.ddl.unreadable_types import readable
 
 CASCADING = ("CASCADE", "SET NULL")
@@ -54,7 +54,7 @@ class ForeignKey:
 
 
 def cascading_rules(on_delete: str, on_update: str) -> str:
-    """Those of two rules of a foreign key that change child rows, as SQL has them."""
+    """The rules of a foreign key's two that change child rows, in SQL."""
     actions = (("ON DELETE", on_delete), ("ON UPDATE", on_update))
     return " ".join(f"{event} {rule}" for event, rule in actions if rule in CASCADING)
 
@@ -106,12 +106,12 @@ def _foreign_key_at(words: Sequence[Word], at: int, database: str) -> ForeignKey
     """The key whose REFERENCES stands at a position."""
     # What stands before REFERENCES names the key and its columns, what comes behind it those of the parent.
     before = words[_definition_start(words, at) : at]
-    schema, table = qualified(words[at + 1 :])
+    schema, table = qualified_name(words[at + 1 :])
     foreign = next((k for k, word in enumerate(before) if word.among("FOREIGN")), None)
     word_list = [] if foreign is None else list(before[foreign + 2 :])
     word_list = word_list[3:] if [word.text.upper() for word in word_list[:3]] == ["IF", "NOT", "EXISTS"] else word_list
     rules = _rules(words[at + 1 :])
-    child_columns = tuple(_listed(word_list)) if foreign is not None else _column_of(before)
+    child_columns = tuple(_listed(word_list)) if foreign is not None else _defined_column(before)
     return ForeignKey(
         name=_symbol(before if foreign is None else before[:foreign]),
         parent=TableName(database if schema is None else schema, table),
@@ -134,7 +134,7 @@ def _listed(words: Sequence[Word]) -> Iterator[str]:
             yield word.text
 
 
-def _column_of(words: Sequence[Word]) -> tuple[str, ...]:
+def _defined_column(words: Sequence[Word]) -> tuple[str, ...]:
     """The column whose definition the words are of, in an ALTER TABLE behind ADD, CHANGE or MODIFY."""
     verb = next((at for at, word in enumerate(words) if word.among("ADD", "CHANGE", "MODIFY")), None)
     rest = words if verb is None else words[verb + 1 :]

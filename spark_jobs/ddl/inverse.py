@@ -59,7 +59,7 @@ class EarlierDefinition:
 
 
 @readable
-def exact(definition: TableDefinition) -> EarlierDefinition:
+def known_definition(definition: TableDefinition) -> EarlierDefinition:
     """A definition of which every column is known."""
     return EarlierDefinition(definition, (False,) * len(definition.columns))
 
@@ -90,7 +90,7 @@ def _inverted(after: EarlierDefinition, clauses: Sequence[Operation]) -> list[Ea
     right = [attempt for attempt, difference in differs if difference is None]
     if not right:
         reason = next((reason for _, reason in differs if reason), "it names columns that the table does not have")
-        raise Unsupported(f"it does not lead to what the table is known as behind it: {reason}")
+        raise Unsupported(f"its result is not the known definition after it: {reason}")
     return right
 
 
@@ -112,14 +112,14 @@ def matching_definition(candidates: Sequence[EarlierDefinition], logged: TableDe
 
 
 def _require_stated(after: TableDefinition, clauses: Sequence[Operation]) -> None:
-    """Raises Unsupported for operations that leave nothing of what was there before."""
+    """Check that the operations can be undone from the definition after them. Raises Unsupported."""
     for clause in clauses:
         if isinstance(clause, Drop):
             raise Unsupported(f"it drops column {clause.name}, and what that was is in no log")
         if isinstance(clause, Change) and clause.if_there and clause.old.casefold() != clause.new.casefold():
             raise Unsupported(f"it renames column {clause.old} if that was there, which the log does not tell")
     if after.key is not None and _touches_key(after, clauses):
-        raise Unsupported("it changes keys, and by which columns rows were told apart before is in no log")
+        raise Unsupported("it changes keys, and the earlier key is in no log")
 
 
 def _touches_key(after: TableDefinition, clauses: Sequence[Operation]) -> bool:
@@ -223,7 +223,7 @@ def _definition(after: TableDefinition, columns: list[_Was]) -> EarlierDefinitio
     origins = [column.origin for column in columns]
     missing = [at for at in after.key or () if at not in origins]
     if missing:
-        raise Unsupported(f"it adds column {after.columns[missing[0]].name}, which rows are told apart by behind it")
+        raise Unsupported(f"it adds column {after.columns[missing[0]].name}, which is in the key after it")
     key = None if after.key is None else tuple(origins.index(at) for at in after.key)
     definition = replace(after, columns=tuple(column.column for column in columns), key=key)
     return EarlierDefinition(definition, tuple(column.is_open for column in columns))
@@ -240,7 +240,7 @@ def _differs(before: EarlierDefinition, after: EarlierDefinition, clauses: Seque
         return f"it leads to ({column_list(definition)}), and the table is ({column_list(after.definition)})"
     triples = zip(definition.columns, after.definition.columns, after.is_open, strict=True)
     definition = replace(definition, columns=tuple(two if is_open else column for column, two, is_open in triples))
-    lines = differences(with_timestamps_of(definition, after.definition), after.definition, "what is known behind it")
+    lines = differences(with_timestamps_of(definition, after.definition), after.definition, "what is known after it")
     return "; ".join(lines) or None
 
 
@@ -256,7 +256,7 @@ def _closed(candidate: EarlierDefinition, logged: TableDefinition) -> EarlierDef
         raise Unsupported(
             f"its rows have ({column_list(logged)}), which ({column_list(replace(definition, columns=columns))}) is not"
         )
-    return exact(replace(fits, name=definition.name))
+    return known_definition(replace(fits, name=definition.name))
 
 
 def _by_rows(after: Column, logged: Column) -> Column:

@@ -50,7 +50,7 @@ def with_known_labels(definition: TableDefinition, source: TableDefinition) -> T
     return replace(definition, columns=tuple(columns))
 
 
-def contradicts(logged: Column, column: Column) -> bool:
+def labels_contradict(logged: Column, column: Column) -> bool:
     """True if the bytes of the log are other labels than those of a definition."""
     if logged.label_bytes is None or column.labels is None:
         return False
@@ -60,6 +60,6 @@ def contradicts(logged: Column, column: Column) -> bool:
 def _with_labels(logged: Column, column: Column | None) -> Column:
     if logged.label_bytes is None or column is None or column.labels is None:
         return logged
-    if column.type_code != logged.type_code or contradicts(logged, column):
+    if column.type_code != logged.type_code or labels_contradict(logged, column):
         return logged
     return replace(logged, labels=column.labels, label_bytes=None)

@@ -62,7 +62,7 @@ def operations(text: str) -> list[Operation]:
     """
     words = _behind_name(words_of(text))
     clauses: list[Operation] = []
-    for part in parts(words):
+    for part in comma_parts(words):
         if part[0].among(*_WHOLE):
             break
         clauses += _operations(part)
@@ -72,7 +72,7 @@ def operations(text: str) -> list[Operation]:
 @readable
 def new_name(text: str) -> RenameTable | None:
     """The name that an ALTER TABLE gives its table, whatever else it does; None where it gives none."""
-    for part in parts(after_name(words_of(text))):
+    for part in comma_parts(after_name(words_of(text))):
         clauses = _rename(part[1:], "RENAME") if part[0].among("RENAME") and len(part) > 1 else []
         if clauses and isinstance(clauses[0], RenameTable):
             return clauses[0]
@@ -94,8 +94,8 @@ def dropped_tables(text: str, database: str) -> list[TableName]:
 def _table_names(words: list[Word], database: str) -> list[TableName]:
     """The names that stand behind TABLE, with commas between them."""
     tables = []
-    for part in parts(words[_name_at(words) :]):
-        schema, table = qualified(part)
+    for part in comma_parts(words[_name_at(words) :]):
+        schema, table = qualified_name(part)
         tables.append(TableName(database if schema is None else schema, table))
     if not tables:
         raise Unsupported("it names no table")
@@ -109,19 +109,19 @@ def created_definition(name: TableName, text: str) -> TableDefinition | None:
     # CREATE … LIKE and CREATE … SELECT take their columns from another table.
     if not words or not words[0].among("(") or words[1].among("LIKE", "SELECT", "WITH", "TABLE", "("):
         return None
-    options = words[len(enclosed(words)) + 2 :]
+    options = words[len(enclosed_words(words)) + 2 :]
     if any(word.among("SELECT", "AS") for word in options):
         return None
     charset = default_charset(options)
     # Columns and keys in the order of the text; PRIMARY and UNIQUE may stand in a column too.
     columns, key, uniques, periods = [], list[str](), list[AddUnique](), list[str]()
-    for part in parts(enclosed(words)):
+    for part in comma_parts(enclosed_words(words)):
         if is_primary(part):
             key = _key_columns(part)
         elif _is_unique(part):
             uniques.append(_unique(part))
         elif is_period(part):
-            periods += [word.text for word in enclosed(part[3:])]
+            periods += [word.text for word in enclosed_words(part[3:])]
         elif not part[0].among(*_KEYS):
             parsed = declared_column(part[0].text, part[1:], charset)
             columns.append(parsed)
@@ -140,7 +140,7 @@ def created_definition(name: TableName, text: str) -> TableDefinition | None:
 
 def _key_columns(part: Sequence[Word]) -> list[str]:
     """The columns of a primary key, in its order."""
-    return [word.text for word in enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
+    return [word.text for word in enclosed_words(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
 
 
 def _is_unique(part: Sequence[Word]) -> bool:
@@ -152,7 +152,7 @@ def _unique(part: Sequence[Word]) -> AddUnique:
     at = next(k for k, word in enumerate(part) if word.among("UNIQUE"))
     open_ = next((k for k, word in enumerate(part) if k > at and word.among("(")), len(part))
     name = [word.text for word in part[at + 1 : open_] if not word.among("INDEX", "KEY", "USING", "BTREE", "HASH")]
-    inside = enclosed(part[open_:])
+    inside = enclosed_words(part[open_:])
     is_plain = not any(word.among("(") for word in inside)
     columns = tuple(word.text for word in inside if _is_name(word))
     return AddUnique((name or [""])[0], columns if is_plain else None)
@@ -209,7 +209,7 @@ def _is_name(word: Word) -> bool:
     return word.kind in ("word", "name") and not word.among("ASC", "DESC")
 
 
-def enclosed(words: Sequence[Word]) -> list[Word]:
+def enclosed_words(words: Sequence[Word]) -> list[Word]:
     """Words in the parentheses that the words begin with."""
     depth = 0
     for at, word in enumerate(words):
@@ -248,13 +248,13 @@ def after_name(words: list[Word]) -> list[Word]:
     return [word for word in words[at:] if not word.among(";")]
 
 
-def qualified(words: Sequence[Word]) -> tuple[str | None, str]:
+def qualified_name(words: Sequence[Word]) -> tuple[str | None, str]:
     """The schema, where one is named, and the table that words begin with. Raises IndexError where there are none."""
     pair = len(words) > 2 and words[1].among(".")
     return (words[0].text, words[2].text) if pair else (None, words[0].text)
 
 
-def parts(words: Sequence[Word]) -> Iterator[list[Word]]:
+def comma_parts(words: Sequence[Word]) -> Iterator[list[Word]]:
     """Words cut at commas that stand in no parentheses."""
     depth, part = 0, list[Word]()
     for word in words:
@@ -302,7 +302,7 @@ def _add_operations(rest: list[Word], _: str) -> list[Operation]:
     if_missing = rest[0].among("IF")
     rest = rest[3:] if if_missing else rest
     if rest[0].among("("):
-        return [column for part in parts(rest[1:-1]) for column in _columns(part, if_missing=if_missing)]
+        return [column for part in comma_parts(rest[1:-1]) for column in _columns(part, if_missing=if_missing)]
     return _columns(rest, if_missing=if_missing)
 
 
@@ -349,7 +349,7 @@ def _rename(rest: list[Word], _: str) -> list[Operation]:
         if_there = rest[1].among("IF") and len(rest) > 4
         return [Change(rest[3 if if_there else 1].text, rest[-1].text, if_there=if_there)]
     name = rest[1:] if rest[0].among("TO", "AS", "=") and len(rest) > 1 else rest
-    return [RenameTable(*qualified(name))]
+    return [RenameTable(*qualified_name(name))]
 
 
 def _default(rest: list[Word], _: str) -> list[Operation]:
@@ -388,7 +388,7 @@ def storage_action(text: str, database: str) -> tuple[str, TableName | None] | N
     None where it does nothing of the kind: such an action stands alone, with options of how it is carried out at most.
     Raises Unsupported.
     """
-    clauses = (part for part in parts(after_name(words_of(text))) if not part[0].among("ALGORITHM", "LOCK"))
+    clauses = (part for part in comma_parts(after_name(words_of(text))) if not part[0].among("ALGORITHM", "LOCK"))
     part = next(clauses, [])
     action = " ".join(word.text.upper() for word in part[:2] if word.kind == "word")  # and no column `partition`
     if action not in _OF_STORAGE:
@@ -396,7 +396,7 @@ def storage_action(text: str, database: str) -> tuple[str, TableName | None] | N
     at = next((k for k, word in enumerate(part) if word.among("TABLE")), None)
     if at is None:
         return action, None
-    schema, table = qualified(part[at + 1 :])
+    schema, table = qualified_name(part[at + 1 :])
     return action, TableName(database if schema is None else schema, table)
 
 
@@ -416,7 +416,7 @@ def index_changes(text: str, database: str) -> tuple[TableName, tuple[AddUnique 
     on = next((k for k, word in enumerate(words) if word.among("ON")), len(words) - 1)
     if not words[on + 1 :]:
         raise Unsupported("it names no table")
-    schema, table = qualified(words[on + 1 :])
+    schema, table = qualified_name(words[on + 1 :])
     at = next(k for k, word in enumerate(words) if word.among("INDEX")) + 1
     if words[at].among("IF"):
         at += 3 if words[at + 1].among("NOT") else 2

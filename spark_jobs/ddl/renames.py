@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.columns import Word, words_of
-from spark_jobs.ddl.parse_alter import after_name, new_name, parts, qualified, target
+from spark_jobs.ddl.parse_alter import after_name, comma_parts, new_name, qualified_name, target
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import Unsupported
 
@@ -32,7 +32,7 @@ def earlier_names(text: str, database: str) -> dict[TableName, TableName | None]
 
 
 @readable
-def like(text: str, database: str) -> TableName | None:
+def like_table(text: str, database: str) -> TableName | None:
     """The table whose columns and keys a CREATE TABLE … LIKE takes; None for another statement. Raises Unsupported."""
     words = words_of(text)
     if not words[0].among("CREATE"):
@@ -56,7 +56,7 @@ def _pairs(text: str, database: str) -> Iterator[tuple[TableName, TableName]]:
     if not words or not words[0].among("TABLE", "TABLES"):
         return
     ahead = [word.text.upper() for word in words[1:3]]
-    for part in parts(words[3 if ahead == ["IF", "EXISTS"] else 1 :]):
+    for part in comma_parts(words[3 if ahead == ["IF", "EXISTS"] else 1 :]):
         at = next((k for k, word in enumerate(part) if word.among("TO", "AS")), None)
         if at is None or at == 0 or at + 1 == len(part):
             raise Unsupported(f"{' '.join(word.text for word in part)} names no table")
@@ -66,5 +66,5 @@ def _pairs(text: str, database: str) -> Iterator[tuple[TableName, TableName]]:
 def _table_name(words: Sequence[Word], database: str) -> TableName:
     if not words:
         raise Unsupported("it names no table")
-    schema, table = qualified(words)
+    schema, table = qualified_name(words)
     return TableName(database if schema is None else schema, table)

@@ -83,7 +83,7 @@ def _next_table_name(tokens: TokenScanner) -> QualifiedName:
 def _name_part(tokens: TokenScanner) -> str:
     token = tokens.take()
     if not token.may_be_name:
-        raise Unsupported(f"it cannot be parsed: {token.text or 'its end'} stands where a name belongs")
+        raise Unsupported(f"it cannot be parsed: a name is missing before {token.text or 'its end'}")
     return token.text
 
 
@@ -92,13 +92,13 @@ def _skip(tokens: TokenScanner, *words: str) -> None:
         pass
 
 
-def _of_insert(tokens: TokenScanner) -> list[QualifiedName]:
+def _tables_of_insert(tokens: TokenScanner) -> list[QualifiedName]:
     _skip(tokens, *_INSERT_MODIFIERS)
     tokens.takes("INTO")
     return [_next_table_name(tokens)]
 
 
-def _of_load(tokens: TokenScanner) -> list[QualifiedName]:
+def _tables_of_load(tokens: TokenScanner) -> list[QualifiedName]:
     """LOAD DATA and LOAD XML: the name stands behind INTO TABLE."""
     while not (tokens.peek().among("INTO") and tokens.peek(1).among("TABLE")):
         if tokens.take().kind == "end":
@@ -108,13 +108,13 @@ def _of_load(tokens: TokenScanner) -> list[QualifiedName]:
     return [_next_table_name(tokens)]
 
 
-def _of_update(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> list[QualifiedName]:
+def _tables_of_update(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> list[QualifiedName]:
     """All tables that are joined: which of them has a column is not in the statement. apart: names of its queries."""
     _skip(tokens, *_UPDATE_MODIFIERS)
     return _table_references(_references(tokens, "SET"), apart)
 
 
-def _of_delete(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> list[QualifiedName]:
+def _tables_of_delete(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> list[QualifiedName]:
     _skip(tokens, *_DELETE_MODIFIERS)
     if not tokens.takes("FROM"):
         targets = _deleted(tokens)
@@ -129,13 +129,13 @@ def _of_delete(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> lis
 
 def _deleted(tokens: TokenScanner) -> list[QualifiedName]:
     """The list of tables in front of FROM or USING; each may have ``.*`` after it."""
-    names = [_of_list(tokens)]
+    names = [_listed_table(tokens)]
     while tokens.takes(","):
-        names.append(_of_list(tokens))
+        names.append(_listed_table(tokens))
     return names
 
 
-def _of_list(tokens: TokenScanner) -> QualifiedName:
+def _listed_table(tokens: TokenScanner) -> QualifiedName:
     name = _next_table_name(tokens)
     if tokens.peek().among(".") and tokens.peek(1).among("*"):
         tokens.take()
@@ -218,7 +218,7 @@ def _alias(tokens: TokenScanner) -> str | None:
     return tokens.take().text if is_alias else None
 
 
-def _of_with(tokens: TokenScanner) -> list[QualifiedName]:
+def _tables_of_with(tokens: TokenScanner) -> list[QualifiedName]:
     """WITH … UPDATE, DELETE: the queries have names of their own."""
     tokens.takes("RECURSIVE")
     # Names of the common table expressions, whose bodies are skipped: a table with such a name is not meant.
@@ -237,12 +237,12 @@ def _of_with(tokens: TokenScanner) -> list[QualifiedName]:
             break
     # The statement that the expressions belong to.
     if tokens.takes("UPDATE"):
-        return _of_update(tokens, frozenset(apart))
+        return _tables_of_update(tokens, frozenset(apart))
     if tokens.takes("DELETE"):
-        return _of_delete(tokens, frozenset(apart))
+        return _tables_of_delete(tokens, frozenset(apart))
     if tokens.takes("INSERT", "REPLACE"):
-        return _of_insert(tokens)
-    raise Unsupported("it cannot be parsed: neither UPDATE nor DELETE stands behind WITH")
+        return _tables_of_insert(tokens)
+    raise Unsupported("it cannot be parsed: neither UPDATE nor DELETE follows WITH")
 
 
 _OBJECTS = ("TABLE", "TABLES", "INDEX", "SEQUENCE")
@@ -263,11 +263,11 @@ def _skip_condition(tokens: TokenScanner) -> None:
         _skip(tokens, "IF", "NOT", "EXISTS")
 
 
-def _of_create(tokens: TokenScanner) -> list[QualifiedName]:
-    return _of_index(tokens) if _skip_to_object(tokens) == "INDEX" else _of_one(tokens)
+def _tables_of_create(tokens: TokenScanner) -> list[QualifiedName]:
+    return _table_of_index(tokens) if _skip_to_object(tokens) == "INDEX" else _single_table(tokens)
 
 
-def _of_index(tokens: TokenScanner) -> list[QualifiedName]:
+def _table_of_index(tokens: TokenScanner) -> list[QualifiedName]:
     _skip_condition(tokens)
     tokens.take()  # the index
     while not tokens.peek().among("ON"):
@@ -277,24 +277,24 @@ def _of_index(tokens: TokenScanner) -> list[QualifiedName]:
     return [_next_table_name(tokens)]
 
 
-def _of_one(tokens: TokenScanner) -> list[QualifiedName]:
+def _single_table(tokens: TokenScanner) -> list[QualifiedName]:
     _skip_condition(tokens)
     return [_next_table_name(tokens)]
 
 
-def _of_drop(tokens: TokenScanner) -> list[QualifiedName]:
+def _tables_of_drop(tokens: TokenScanner) -> list[QualifiedName]:
     if _skip_to_object(tokens) == "INDEX":
-        return _of_index(tokens)
+        return _table_of_index(tokens)
     _skip_condition(tokens)
     return _deleted(tokens)
 
 
-def _of_truncate(tokens: TokenScanner) -> list[QualifiedName]:
+def _tables_of_truncate(tokens: TokenScanner) -> list[QualifiedName]:
     tokens.takes("TABLE")
     return [_next_table_name(tokens)]
 
 
-def _of_rename(tokens: TokenScanner) -> list[QualifiedName]:
+def _tables_of_rename(tokens: TokenScanner) -> list[QualifiedName]:
     _skip_to_object(tokens)
     _skip_condition(tokens)
     names = list[QualifiedName]()
@@ -309,10 +309,10 @@ def _of_rename(tokens: TokenScanner) -> list[QualifiedName]:
             return names
 
 
-def _of_alter(tokens: TokenScanner) -> list[QualifiedName]:
+def _tables_of_alter(tokens: TokenScanner) -> list[QualifiedName]:
     """The table, the name that it is given, and those that it takes rows from or gives rows to."""
     _skip_to_object(tokens)
-    names = _of_one(tokens)
+    names = _single_table(tokens)
     while tokens.peek().kind != "end":
         token = tokens.take()
         if token.among("("):
@@ -336,15 +336,15 @@ def _skip_rest(tokens: TokenScanner) -> None:
 
 
 _READERS: dict[str, Callable[[TokenScanner], list[QualifiedName]]] = {
-    "INSERT": _of_insert,
-    "REPLACE": _of_insert,
-    "UPDATE": _of_update,
-    "DELETE": _of_delete,
-    "LOAD": _of_load,
-    "WITH": _of_with,
-    "CREATE": _of_create,
-    "DROP": _of_drop,
-    "TRUNCATE": _of_truncate,
-    "RENAME": _of_rename,
-    "ALTER": _of_alter,
+    "INSERT": _tables_of_insert,
+    "REPLACE": _tables_of_insert,
+    "UPDATE": _tables_of_update,
+    "DELETE": _tables_of_delete,
+    "LOAD": _tables_of_load,
+    "WITH": _tables_of_with,
+    "CREATE": _tables_of_create,
+    "DROP": _tables_of_drop,
+    "TRUNCATE": _tables_of_truncate,
+    "RENAME": _tables_of_rename,
+    "ALTER": _tables_of_alter,
 }

@@ -155,7 +155,7 @@ class Share:
         return rows.filter(pa.array(hashes(rows, key) % np.uint64(self.of) == np.uint64(self.number)))
 
 
-def shares(window: TableDelta) -> list[Share]:
+def key_shares(window: TableDelta) -> list[Share]:
     """As many shares that the keys of each fit into memory; one where nothing went, since no key is looked up then."""
     count = -(-window.rows // KEYS_AT_ONCE) if window.removed else 1
     return [Share(number, max(1, count)) for number in range(max(1, count))]
@@ -164,7 +164,7 @@ def shares(window: TableDelta) -> list[Share]:
 def require_different_keys(
     label: str, window: TableDelta, key: Sequence[OutputColumn], source_key: Sequence[str]
 ) -> None:
-    """Raises DeliveryError where two of the rows that came have one key of the target.
+    """Check that no two new rows have one key of the target. Raises DeliveryError.
 
     source_key: names of columns that tell rows apart at the source; empty where it has no key.
     """

@@ -202,7 +202,7 @@ def _progress(row: Mapping[str, Any]) -> Progress:
         plan=WindowPlan(**window | {"tables": _table_names(window["tables"])}) if window else None,
         tables=_table_names(plan["tables"]) if "tables" in plan else None,
         logs=plan.get("logs"),
-        session=TargetSession.of_text(row["executing"]) if row.get("executing") else None,
+        session=TargetSession.parse(row["executing"]) if row.get("executing") else None,
         rows_written=int(row["rows_written"]),
     )
 

@@ -46,7 +46,7 @@ class TargetSession:
         return f"{self.number} {self.host}"
 
     @classmethod
-    def of_text(cls, text: str) -> "TargetSession":
+    def parse(cls, text: str) -> "TargetSession":
         number, _, host = text.partition(" ")
         return cls(int(number), host)
 
@@ -78,7 +78,7 @@ def end(connection: TargetConnection, session: TargetSession) -> None:
     deadline, pause = time.monotonic() + _ENDED_WITHIN, _FIRST_POLL
     while _command(connection, session) is not None:
         if time.monotonic() > deadline:
-            raise DeliveryError(f"{connection.label}: {session} was told to end, and has not; end it at the target")
+            raise DeliveryError(f"{connection.label}: {session} was asked to end, and has not; end it at the target")
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_POLL)
 

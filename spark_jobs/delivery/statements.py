@@ -63,7 +63,7 @@ class RowStatement:
     counts_found: bool = False
 
     def require(self, label: str, affected: int, info: bytes) -> None:
-        """Raises DeliveryError for an answer other than it has to be.
+        """Check the target's answer to the statement: affected rows and info. Raises DeliveryError.
 
         affected: rows. info: what the server says beside that number.
         """

@@ -357,7 +357,7 @@ class _Writing:
             changes.require_different_keys(self.table.label, self.window, writer.key_columns, self.shape.key)
         all_shares = [
             KeyedChanges(self.window, writer.columns, writer.key_columns, unique, share, writer.identity_columns)
-            for share in changes.shares(self.window)
+            for share in changes.key_shares(self.window)
         ]
         # All deletes go first: a write may bring a key in other letters back.
         for share in all_shares:
@@ -374,11 +374,11 @@ class _Writing:
 
     def _keyless(self, writer: Writer) -> "Iterator[_Rows]":
         if not self.window.removed:
-            share = changes.shares(self.window)[0]
+            share = changes.key_shares(self.window)[0]
             for rows, _ in KeyedChanges(self.window, writer.columns, (), (), share).writes():
                 yield rows, ChangeKind.INSERT
             return
-        for share in changes.shares(self.window):
+        for share in changes.key_shares(self.window):
             rows, copies = KeylessChanges(self.window, writer.columns, share).net()
             counted = rows.append_column(_COPIES, pa.array(copies))
             yield counted.filter(pa.array(copies < 0)), ChangeKind.DELETE

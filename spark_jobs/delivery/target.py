@@ -98,7 +98,7 @@ class Facts:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Of the version."""
+        """The numbers of the version."""
         return tuple(map(int, re.findall(r"\d+", self.version)[:3]))
 
 
@@ -134,7 +134,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Also a transaction that is open: the server rolls it back."""
+        """Close the connection; the server rolls back an open transaction."""
         if self._connection is not None:
             with suppress(pymysql.MySQLError, OSError):
                 self._connection.close()
@@ -216,7 +216,10 @@ class Connection:
         return getattr(self._connection, "_result").message or b""  # noqa: B009
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Raises MySQLError, OSError, DeliveryError. parameters: in place of %s."""
+        """The rows of a query's result, as column name to value.
+
+        Raises MySQLError, OSError, DeliveryError. parameters: for %s.
+        """
         self.open()
         assert self._connection is not None
         with self._connection.cursor() as cursor:
@@ -225,7 +228,7 @@ class Connection:
 
     @cached_property
     def facts(self) -> Facts:
-        """Raises DeliveryError."""
+        """The target's version, kind, and largest packet in bytes. Raises DeliveryError."""
         row = self.ask("SELECT VERSION() version, @@max_allowed_packet packet")[0]
         version = str(row["version"])
         is_tidb = "TiDB" in version

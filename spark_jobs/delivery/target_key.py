@@ -75,7 +75,7 @@ class KeyCollation:
 
 
 def key_collation(collation: int | None, collations: Mapping[int, str]) -> KeyCollation:
-    """Of a column of the source with a collation's id, at a server with these collations; None: not known."""
+    """The collation of a key column at a server with these collations; None if the source's collation is not known."""
     collation = None if collation is None else some_collation(collation)
     try:
         charset = "utf8mb4" if collation is None else charset_of(collation)
@@ -116,7 +116,7 @@ class KeyPart:
 
 def key_parts(types: KeyTypes) -> tuple[KeyPart, ...]:
     """The parts of a key: whole columns where they fit, and otherwise as much of each as does."""
-    needs = {name: _bytes_of(kind, charset) for name, (kind, charset) in types.items()}
+    needs = {name: _key_bytes(kind, charset) for name, (kind, charset) in types.items()}
     wishes = {name: _KEY_BYTES if need is None else need for name, need in needs.items()}
     # The longest columns share equally what the shorter ones leave.
     rooms: dict[str, int] = {}
@@ -137,10 +137,10 @@ def cut_note(parts: Sequence[KeyPart], types: KeyTypes) -> str | None:
     cut = [f"{part.column}({part.prefix})" for part in parts if part.prefix is not None]
     if not cut or len(of_any_length) == 1:
         return None
-    return f"its key has {', '.join(cut)}; rows that differ only behind these prefixes stop the table"
+    return f"its key has {', '.join(cut)}; rows that differ only after these prefixes stop the table"
 
 
-def _bytes_of(kind: str, charset: str | None) -> int | None:
+def _key_bytes(kind: str, charset: str | None) -> int | None:
     """Bytes that a key has of a whole column; None where no key has all of it."""
     if _UNBOUNDED.match(kind):
         return None

@@ -166,7 +166,7 @@ class Dialect:
 
     @classmethod
     def of(cls, connection: Connection) -> "Dialect":
-        """Raises DeliveryError."""
+        """The dialect of the target: its facts, and its collations by number. Raises DeliveryError."""
         facts = connection.facts
         rows = connection.ask(_FULL_COLLATIONS if facts.is_mariadb and facts.numbers >= (10, 10) else _COLLATIONS)
         return cls(facts, {int(row["id"]): row["name"] for row in rows})
@@ -182,7 +182,7 @@ class Dialect:
         return f"{text} {'NULL' if is_nullable else 'NOT NULL'}"
 
     def type_of(self, column: LakeColumn) -> str:
-        """Its type without a character set. Raises DeliveryError."""
+        """The column's type at the target, without a character set. Raises DeliveryError."""
         declared = column.column
         if declared is None:
             return self._by_spark_type(column).partition(" CHARACTER SET")[0]
@@ -371,7 +371,7 @@ class Alterations:
         return clauses
 
     def _require_old_key(self) -> None:
-        """Raises DeliveryError where a key column is another one of the same name, by which old rows are not found."""
+        """Check that the key columns are still those by which old rows are located. Raises DeliveryError."""
         replaced = {
             column["name"].casefold() for physical, column in self.before.items() if physical not in self._physical
         }

@@ -86,7 +86,7 @@ def _attempt(connection: Connection, work: TargetTransaction, fence: int) -> boo
 
 
 def execute(connection: Connection, statement: RowStatement) -> None:
-    """Raises DeliveryError where the target answers otherwise than it has to: nothing is committed then."""
+    """Execute a statement and check the target's answer. Raises DeliveryError: then nothing is committed."""
     try:
         affected = connection.execute(statement.text)
     except pymysql.MySQLError as error:
@@ -98,12 +98,15 @@ def execute(connection: Connection, statement: RowStatement) -> None:
 
 
 def _is_committed(connection: Connection, work: TargetTransaction, fence: int) -> bool:
-    """Raises LostRace where another deliverer took the table over."""
+    """True if the target has committed the transaction. Raises LostRace if another deliverer took the table over."""
     return work.is_committed(_own_row(connection, work.table, fence))
 
 
 def _own_row(connection: Connection, table: TableId, fence: int) -> Progress:
-    """Raises LostRace where another deliverer took the table over."""
+    """The table's row of progress under this deliverer's fence.
+
+    Raises LostRace if another deliverer took the table over.
+    """
     progress = rows_of.stored_progress(connection, table)
     if progress is None or progress.fence != fence:
         raise _lost_race(connection, table)

@@ -116,7 +116,7 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
 
 
 def _require_exclusive(path: str) -> None:
-    """Raises LakeError where the store of a new table would let a commit overwrite another."""
+    """Check that the store of a new table cannot let a commit overwrite another. Raises LakeError."""
     try:
         refusal = why_not_exclusive(directory(path))
     except OSError as error:

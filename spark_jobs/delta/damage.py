@@ -17,7 +17,7 @@ _RAISED = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, Attribut
 
 @contextmanager
 def decoding(label: str) -> Iterator[None]:
-    """Raises LakeError where what is decoded inside the ``with`` block is damaged.
+    """Turn errors of damaged content inside the ``with`` block into LakeError.
 
     label: the path of the table, and which of its files, or what of it; the message begins with it.
     """

@@ -216,7 +216,7 @@ def read_rows(
 
 @contextmanager
 def reading(table_path: str, file: DataFile) -> Iterator[None]:
-    """Raises LakeError where a data file that is read inside the ``with`` block is missing or damaged."""
+    """Turn errors of reading a data file inside the ``with`` block into LakeError: it is missing or damaged."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:

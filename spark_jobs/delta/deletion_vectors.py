@@ -146,7 +146,7 @@ def living_rows_mask(table_path: str, descriptor: Descriptor | None, count: int)
 
 
 def _require_rows(rows: BitMap64, count: int, label: str, reason: str) -> None:
-    """Raises LakeError where a vector deletes a row behind so many. reason: as it follows on the row's number."""
+    """Check that a vector deletes rows below ``count`` alone. Raises LakeError; reason: the end of its message."""
     # Before they are an array: a few bytes can stand for billions of rows.
     if rows and rows.max() >= count:
         raise LakeError(f"{label}: is damaged: it deletes row {rows.max()}{reason}; restore the table's _delta_log")
@@ -208,7 +208,7 @@ def z85_encode(data: bytes) -> str:
 
 
 def z85_decode(text: str) -> bytes:
-    """Raises ValueError."""
+    """The bytes that a Z85 text encodes, four by five letters. Raises ValueError."""
     if len(text) % 5 or not set(text) <= _Z85_VALUES.keys():
         raise ValueError(f"{text!r} is not z85")
     data = bytearray()

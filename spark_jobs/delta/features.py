@@ -77,7 +77,10 @@ _IDENTITY = "delta.identity."
 
 
 def require_written(snapshot: Snapshot, *, appends: bool = False) -> None:
-    """Raises LakeError where another tool gave a table what this package does not write; ``appends`` as ``why_not``."""
+    """Check that a table has nothing that this package does not write; ``appends`` as in ``why_not``.
+
+    Raises LakeError.
+    """
     reason = why_not(snapshot, appends=appends)
     if reason:
         raise LakeError(

@@ -136,7 +136,7 @@ class KeptLog:
         return rows
 
     def weigh(self) -> int:
-        """How much more it takes in memory than when it was weighed last."""
+        """The bytes of memory that the log takes more than at the last call."""
         before = self.weight
         rows = sum(table.nbytes for table in self._rows.values())
         self.weight = rows + sum(map(len, self._commits.values())) + (self.parsed.weight if self.parsed else 0)

@@ -88,7 +88,7 @@ class KeyIndex:
         return low
 
     def _require_undamaged(self, blocks: Rows, *, of_rows: bool) -> None:
-        """Raises Damaged where blocks of hashes, or of what stands behind them, are not as they were written."""
+        """Check the checksums of blocks of hashes, or with ``of_rows`` of row numbers. Raises Damaged."""
         content, start = self.content.data, 8 * self.rows if of_rows else 0
         sums = self._bytes_at(16 * self.rows + 8 * len(self.first), 8 * len(self.first)).view("<u4")
         sums = sums[len(self.first) if of_rows else 0 :]

@@ -142,7 +142,7 @@ def has_checkpoint(path: str, listing: LogListing) -> bool:
 
 @contextmanager
 def _reading_log(path: str) -> Iterator[None]:
-    """Raises LakeError where files of a table's log cannot be read inside the ``with`` block."""
+    """Turn errors of reading a table's log inside the ``with`` block into LakeError."""
     try:
         yield
     except OSError as error:
@@ -206,7 +206,7 @@ def _commit_content(path: str, log: StoredPath, version: int) -> bytes:
 
 
 def _require_no_empty_commit(path: str) -> None:
-    """Raises LakeError where a commit after the newest checkpoint is an empty file, which deltalake takes for one."""
+    """Check that no commit after the newest checkpoint is an empty file, which deltalake accepts. Raises LakeError."""
     log = log_directory(path)
     assert isinstance(log, Path)
     try:

@@ -190,7 +190,7 @@ class TableSchema:
 
     @classmethod
     def from_json(cls, text: str) -> "TableSchema":
-        """Raises LakeError where the text is no schema, or names a type that this version does not know."""
+        """The schema that Delta's JSON says. Raises LakeError if it is damaged or names an unknown type."""
         with decoding("the schema in the table's log"):
             return cls(tuple(DeltaColumn.from_json(item) for item in json.loads(text)["fields"]))
 

@@ -120,7 +120,7 @@ def add_column(design: TargetSchema, name: str, ddl: str, after: str | None = No
 
 
 def drop_column(design: TargetSchema, name: str) -> TargetSchema:
-    """Without a column. Its cells stay in the files, and a new column of its name does not have them."""
+    """The design without a column. Its cells stay in the files; a new column of its name does not have them."""
     _require_mapping(design, f"column {name} cannot be dropped")
     dropped = design.schema.column(name)
     rest = tuple(column for column in design.schema.columns if column is not dropped)
@@ -142,7 +142,7 @@ def move_column(design: TargetSchema, name: str, after: str) -> TargetSchema:
     """A column in another place: after a column, or ``FIRST``."""
     column = design.schema.column(name)
     if after == name:
-        raise LakeError(f"column {name} cannot stand after itself")
+        raise LakeError(f"column {name} cannot be moved after itself")
     rest = TableSchema(tuple(existing for existing in design.schema.columns if existing is not column))
     parameters = {"column": column.to_json(), "position": _position_clause(after)}
     return _with_schema(design, _with_position(rest, column, after), "CHANGE COLUMN", parameters)

@@ -223,7 +223,7 @@ class Snapshot:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """Raises LakeError where the log cannot be read."""
+        """The data files of the version. Raises LakeError if the log cannot be read."""
         return self.list_files()
 
     def with_files(self, files: Iterable[DataFile]) -> "Snapshot":
@@ -233,7 +233,7 @@ class Snapshot:
 
     @property
     def schema(self) -> TableSchema:
-        """Raises LakeError."""
+        """The columns of the version. Raises LakeError."""
         with about(self.path):
             return self.metadata.schema
 
@@ -433,7 +433,7 @@ class _FileList:
         self._listed: dict[tuple[str, str | None], DataFile] | None = None
 
     def __call__(self) -> tuple[DataFile, ...]:
-        """Raises LakeError."""
+        """The listed data files, in the order of the log. Raises LakeError."""
         return tuple(self.by_identity().values())
 
     def after(self, actions: _FileActions) -> "_FileList":
@@ -456,7 +456,7 @@ class _FileList:
         return _FILE_BYTES * (len(self._listed) if self._listed is not None else len((self._source or ((), ()))[1]))
 
     def by_identity(self) -> dict[tuple[str, str | None], DataFile]:
-        """Raises LakeError."""
+        """The data files by path and deletion vector, listed at the first call. Raises LakeError."""
         # Another thread may list them meanwhile: the source goes after the list is there.
         source = self._source
         if self._listed is not None or source is None:
@@ -489,7 +489,7 @@ class _LogState:
 
     @classmethod
     def of(cls, path: str, listing: LogListing) -> "_LogState":
-        """Raises LakeError."""
+        """The state of a table after all that a listing of its log names. Raises LakeError."""
         state = cls(path, listing)
         for action in checkpoint_actions(path, listing, _TABLE_ACTIONS):
             state.apply(action, [])

@@ -59,7 +59,7 @@ def remove(path: str, files: Iterable[StoredPath]) -> None:
         for file in files:
             file.unlink(missing_ok=True)
     except OSError as error:
-        raise LakeError(f"{path}: a file that nobody needs cannot be removed: {reason(error)}") from error
+        raise LakeError(f"{path}: an unreferenced file cannot be removed: {reason(error)}") from error
 
 
 def expired_log(snapshot: Snapshot, pinned: Collection[int] = ()) -> list[StoredPath]:

@@ -57,7 +57,7 @@ def _relative(path: StoredPath, root: StoredPath) -> str:
 
 
 def _linked(pairs: Iterable[tuple[StoredPath, Path]]) -> None:
-    """Raises OSError."""
+    """Link each path, or download it from an object store. Raises OSError."""
     for path, link in pairs:
         link.parent.mkdir(parents=True, exist_ok=True)
         if link.is_symlink() or link.exists():  # deletion vectors of several data files are in one file

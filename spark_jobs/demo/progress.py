@@ -21,13 +21,13 @@ def _console() -> Console:
 
 
 def note(text: str) -> None:
-    """Says something in the middle of a step."""
+    """Print a line in the middle of a step."""
     _console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def step(text: str) -> Iterator[None]:
-    """Says what is being done while the ``with`` block does it, and afterwards how long it took."""
+    """Print the step while the ``with`` block runs it, and afterwards its duration."""
     console, began = _console(), time.monotonic()
     with doing(text):
         yield

@@ -250,7 +250,7 @@ class MySQLServer:
                     raise SourceError(f"the embedded MySQL server did not start: {_errors(self.log)}") from None
                 if time.monotonic() > deadline:
                     raise SourceError(
-                        f"the embedded MySQL server let nobody in within {START_SECONDS} s ({error}): "
+                        f"the embedded MySQL server accepted no connection within {START_SECONDS} s ({error}): "
                         f"{_errors(self.log)}"
                     ) from None
                 time.sleep(0.05)

@@ -165,7 +165,7 @@ class LateTransactions:
         """Commits them; tasks write the rows of mixed slices, which may be many. Raises LostRace."""
         upon = driver_commit.snapshot_upon(table.path, head, appends=True)
         rows = self.slices.set_column(4, "order_at", self.slices.column("order_at").cast(_INSTANT))
-        files = driver_commit.of_rows(upon, rows, head)["adds"]
+        files = driver_commit.commit_of_rows(upon, rows, head)["adds"]
         files += [] if self.mixed is None else task_files.write_in_tasks(self.mixed, _late_task, upon)
         return table.append_files(upon, files, head, commit)
 
@@ -227,7 +227,7 @@ def floors(greatest: Micros, before: int | None) -> Micros:
 
 
 def late_slices(spans: pa.Table, floor: Micros) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Of slices in order, those that are late as a whole, and those in which some transactions may be."""
+    """Two masks of ordered slices: those that are late as a whole, and those that may have late transactions."""
     minimum, greatest = (spans.column(name).to_numpy() for name in ("least", "greatest"))
     rises = spans.column("rises").to_numpy(zero_copy_only=False).astype(np.bool_)
     is_late = ~(rises & (minimum >= floor))

@@ -84,7 +84,7 @@ class MergeJob:
         return commit is not None and commit.is_numbered and not commit.is_complete
 
 
-def range_of(work: MergeJob, head: Head, delta: "SilverDelta") -> Range | None:
+def merged_range(work: MergeJob, head: Head, delta: "SilverDelta") -> Range | None:
     """Range that a merge takes from silver; None where it has nothing that the target has not."""
     start, stop = head.position or _first(work.origin), work.pinned.position
     has_old = bool(delta.redone) or bool(delta.from_server) or delta.is_renewed
@@ -201,7 +201,7 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     begins = [] if merged < 0 else [position for commit in commits for position in _begins(commit)]
     replayed = () if merged < 0 else work.replays
     # All rows are replaced where single commits do not tell the difference any more.
-    here, silver_end, floor = head.position, work.pinned.position, silver.folded(work.pinned)
+    here, silver_end, floor = head.position, work.pinned.position, silver.fold_floor(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
     is_other_mode = last is not None and last.mode != work.mode
     is_renewed = merged >= 0 and (

@@ -38,7 +38,7 @@ _INTERMEDIATE_COLUMNS = {"_gtid", "_lacks", "_cuts", "_named_at", "_place"}
 
 
 def require_supported(columns: Columns, mode: Mode) -> None:
-    """Raises TableStopped where a source table with such columns cannot have a mode."""
+    """Check that a source table with these columns can have the mode. Raises TableStopped."""
     problem = next(_problems(columns, mode), None) if mode is not Mode.MIRROR else None
     if problem:
         raise TableStopped(problem)

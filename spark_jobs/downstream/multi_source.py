@@ -156,7 +156,7 @@ class PartTable(Table):
         return head is None or head.checkpoint is None
 
     def columns(self) -> dict[str, str]:
-        """Those of the part, with the types that it has by itself."""
+        """The columns of the part, with its own types."""
         part = self._own_part(self.head())
         stored = super().columns()
         return {} if part is None else part.columns | {name: stored[name] for name in _ADDED_COLUMNS}

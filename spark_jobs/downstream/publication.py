@@ -104,14 +104,14 @@ class Entry:
 
     @property
     def into(self) -> tuple[Target, ...]:
-        """Its downstream tables, whether several or one; none where nothing of it was merged yet."""
+        """The downstream tables of the entry; none if nothing was merged yet."""
         if self.targets or self.downstream is None:
             return self.targets
         mode = self.modes[0] if self.modes else Mode.MIRROR.value
         return (Target(self.downstream, self.merged, self.downstream_version, None, self.keys_never_whole, mode),)
 
     def reached(self, name: tuple[str, str]) -> str | None:
-        """Up to where it is merged into one of its downstream tables; None where nothing of it is there."""
+        """The position up to which the table is merged into one of its downstream tables; None if nothing is there."""
         if not self.targets:
             return self.merged
         return next((target.merged for target in self.targets if target.name == name), None)
@@ -178,12 +178,12 @@ def versions(lake: Lake) -> dict[str, int]:
 
 
 def surveyed_to(lake: Lake, source: str) -> Position | None:
-    """Up to where the source's bronze has been looked at; None where nothing was published yet."""
+    """The position up to which the source's bronze was looked at; None if nothing was published yet."""
     return current(lake, source)[1]
 
 
 def current(lake: Lake, source: str) -> tuple[list[Entry], Position | None]:
-    """What ``read`` and ``surveyed_to`` say of one version."""
+    """The results of ``read`` and ``surveyed_to`` of one version."""
     stored = _stored(lake, source)
     positions = [Position.parse(entry.surveyed) for entry in stored if entry.surveyed]
     return [entry for entry in stored if entry.table], max(positions, default=None)
@@ -230,7 +230,7 @@ def _is_reset_since(entry: Entry, stored: Entry | None) -> bool:
 
 
 def overwrite(lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:
-    """Puts what the rows of a source's tables, as they are now, are changed to in their place, in one commit.
+    """Change the current rows of a source's tables in one commit.
 
     Nothing is written where that is what they are. Raises LostRace where other writers keep winning.
     """
@@ -246,7 +246,7 @@ def overwrite(lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None
 
 
 def amend(lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
-    """Puts what a table's row, as it is now, is changed to in its place, in one commit; returns that.
+    """Change the current row of a table in one commit, and return it.
 
     Raises LostRace where other writers keep winning, and what ``change`` raises.
     """
@@ -289,7 +289,7 @@ def _require_no_further(lake: Lake, source: str, position: Position, published_t
         and bronze_head.position >= published_to
     ):
         raise LostRace(
-            f"{source}: this run has done the log up to {position}, and another writer up to {published_to} by now"
+            f"{source}: this run has processed the log up to {position}, and another writer up to {published_to}"
         )
 
 

@@ -39,19 +39,19 @@ class SharedSources:
             source_clock = clock.advance(self.spark, self.lake, source)
         if source_clock is None:
             path = (self.lake.bronze(source) if until else self.lake.clock(source)).path
-            raise LakeError(f"{path} is gone, by which it is told when rows were written")
+            raise LakeError(f"{path} is missing, which has the order times of rows")
         return source_clock
 
 
 def require_one_key(work: MergeJob, parts: Sequence[Part]) -> None:
-    """Raises TableStopped where rows of a source table cannot be told from those of other parts, or from each other."""
+    """Check that the parts of a table identify rows by the same key columns. Raises TableStopped."""
     # Keys can be shared only if each row has one, and is whole.
     columns = work.columns
     if columns.is_keyless:
         raise TableStopped("has no key that it could share with others (keys: shared); give it one, or leave keys: out")
     if columns.has_partial:
         raise TableStopped(
-            "has row images that leave columns out, which are not completed where keys are shared; "
+            "has row images that omit columns, which are not completed with keys: shared; "
             "SET GLOBAL binlog_row_image = 'FULL', and reset it: stratalog reset"
         )
     # The same key must mean the same row in every part; floats are not compared for equality.

@@ -24,7 +24,7 @@ def watermark(
     far it is. Without a JVM.
     """
     watermarks = [
-        _of_source(pipeline, lake, source, into, (entries or {}).get(source))
+        _source_watermark(pipeline, lake, source, into, (entries or {}).get(source))
         for source in pipeline.sources
         if pipeline.routing.is_shared_by(source, into)
     ]
@@ -32,7 +32,7 @@ def watermark(
     return min(times) if times and len(times) == len(watermarks) else None
 
 
-def _of_source(
+def _source_watermark(
     pipeline: Pipeline, lake: Lake, source: str, into: Name, entries: Collection[Entry] | None
 ) -> datetime | None:
     """Order time that the source had reached where its tables that go there are merged up to."""

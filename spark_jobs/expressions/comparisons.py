@@ -50,7 +50,10 @@ def as_reals(terms: Iterable[Term]) -> list[Term]:
 
 
 def require_bounds(node: exp.Expr, middle: Term, low: Term, high: Term) -> None:
-    """Raises ConfigError for a BETWEEN of times that servers evaluate in different ways where a bound is NULL."""
+    """Check the bounds of a BETWEEN of times, which servers evaluate differently if a bound is NULL.
+
+    Raises ConfigError.
+    """
     if middle.sort is Sort.LITERAL:
         raise refused(node, "begins with a text literal; write two comparisons")
     if middle.sort in TIMES and not {low.sort, high.sort} <= {Sort.LITERAL, Sort.UNKNOWN}:

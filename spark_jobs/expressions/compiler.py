@@ -83,7 +83,7 @@ class Compiler:
         raise refused(node, f"is {term.sort.value}, and no condition")
 
     def term(self, node: exp.Expr) -> Term:
-        """Raises ConfigError."""
+        """The term that evaluates a node. Raises ConfigError if a filter may not contain it."""
         # An argument that nobody looks at would change what the node says.
         unknown = {name for name, value in node.args.items() if value not in (None, False, [])} - _ARGUMENTS
         for kinds, term_of in self.nodes:
@@ -256,7 +256,7 @@ class Compiler:
 
 
 def require_exact(node: exp.Expr, digits: int, scale: int, *, has: str = "may have") -> None:
-    """Raises ConfigError for a number with more digits than the lake, or a server, keeps."""
+    """Check that neither the lake nor a server rounds a number of so many digits. Raises ConfigError."""
     if digits > MOST_DIGITS:
         raise refused(node, f"{has} more than {MOST_DIGITS} digits, which the lake does not hold")
     if scale > MOST_SCALE:

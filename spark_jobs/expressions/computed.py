@@ -59,7 +59,7 @@ class Computed:
 
     @classmethod
     def parse(cls, name: str, text: str, type_: str) -> Self:
-        """Raises ConfigError for what no row of any table could have."""
+        """The computed column of a name, an expression and a type. Raises ConfigError if no table could have it."""
         from spark_jobs.expressions.terms import Sort, Term
         from spark_jobs.expressions.tree import names_in, tree_of
         from spark_jobs.expressions.value_compiler import ValueCompiler

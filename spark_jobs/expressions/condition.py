@@ -22,7 +22,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ConfigError for what no row of any table could be asked."""
+        """The condition that a text says. Raises ConfigError if no table could have a row for it."""
         from spark_jobs.expressions.compiler import Compiler
         from spark_jobs.expressions.terms import Sort, Term
         from spark_jobs.expressions.tree import names_in, tree_of

@@ -74,7 +74,7 @@ def _doubles(values: Values, digits: int, scale: int) -> Values:
 
 
 def remainder(left: Values, right: Values) -> Values:
-    """Of decimals of one type: with the sign of what is divided, NULL where the divisor is 0."""
+    """The remainder of decimals of one type, with the dividend's sign; NULL if the divisor is 0."""
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return remainder(pa.array([left.as_py()], left.type), right)[0]
     kind, (left, right) = left.type, _arrays(left, right)

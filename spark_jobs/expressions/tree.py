@@ -38,7 +38,10 @@ def tree_of(text: str) -> exp.Expr:
 
 
 def _require_plain(text: str, tokens: list[Token]) -> None:
-    """Raises ConfigError for what servers read as other words: comments, which some execute, and ``!`` behind ``=``."""
+    """Check that servers read the text alike: no comments, which some execute, no ``!`` after ``=``.
+
+    Raises ConfigError.
+    """
     if any(token.comments for token in tokens):
         raise ConfigError(f"{text!r} has a comment; write it without")
     for token, following in pairwise(tokens):

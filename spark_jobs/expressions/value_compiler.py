@@ -22,7 +22,7 @@ class ValueCompiler(Compiler):
     """Gives the terms of a tree whose value is kept."""
 
     def value(self, node: exp.Expr) -> Term:
-        """Raises ConfigError."""
+        """The term that evaluates a node to a value of a known sort. Raises ConfigError."""
         term = self.term(node)
         if term.sort is Sort.OTHER:
             raise refused(node, f"is {Sort.OTHER.value}")
@@ -30,7 +30,7 @@ class ValueCompiler(Compiler):
 
     def case(self, node: exp.Case) -> Term:
         if node.this is not None:
-            raise refused(node, "compares behind CASE; write CASE WHEN with conditions")
+            raise refused(node, "compares a value after CASE; write CASE WHEN with conditions")
         branches = [(self.truth(branch.this), self.value(branch.args["true"])) for branch in node.args["ifs"]]
         default = node.args.get("default")
         return self._common(node, branches, self.value(default) if default is not None else Term(Sort.NULL))

@@ -85,7 +85,7 @@ class Manifests:
         return sum(item.live_files for item in items), sum(item.live_rows for item in items)
 
     def after(self, changes: FileChanges, numbers: Numbers, schema: Mapping[str, Any]) -> "Manifests":
-        """Those of the next snapshot; what it changes is written. Raises NotAsLogged, OSError, ValueError."""
+        """The manifests of the next snapshot; changed ones are written. Raises NotAsLogged, OSError, ValueError."""
         # A manifest whose entries all went told that in the snapshot in which they did.
         live_items = [item for item in self.listed if item.live_files]
         now = next((_bucket_of(item)[1] for item in live_items), 1)

@@ -77,7 +77,7 @@ class _Commit:
 
 
 def show(path: str, *, is_anew: bool = False) -> ShownTable:
-    """Brings a table up to date; nothing is written where it is.
+    """Update a table's metadata to its newest version; nothing is written if it is current.
 
     is_anew: whether its newest version is to be the only snapshot, in any case. The table stays the same one for its
     readers: its uuid stays, and numbers of files, of snapshots' order and of rows go on.
@@ -287,6 +287,7 @@ class _View:
         (data_files, rows), (vectors, deleted) = after.total(DATA), after.total(DELETES)
         # Readers of Iceberg refuse times that decrease from snapshot to snapshot.
         timestamp = max(commit.timestamp or _now(), parent["timestamp-ms"] if parent else 0)
+        # Its totals are those of the table after the commit.
         name = f"snap-{commit.version}-{uuid.uuid4()}.avro"
         snapshot: dict[str, Any] = {
             "snapshot-id": numbers.snapshot,

@@ -139,7 +139,7 @@ def _identity_of_role(search: _Search, name: str, settings: Mapping[str, str], l
     if settings.get("web_identity_token_file"):
         return _by_web_identity(search, settings["web_identity_token_file"], role, session, origin)
     # Whose keys sign is found before anything is asked, since a lease waits for no other.
-    source = _source_of(search, name, settings, (*leading, name))
+    source = _assuming_identity(search, name, settings, (*leading, name))
     url = _sts(search)
 
     def request() -> TimedSecret:
@@ -161,7 +161,9 @@ def _identity_of_role(search: _Search, name: str, settings: Mapping[str, str], l
     return _lent(origin, ("role", url, role, session, source.keys.access), request)
 
 
-def _source_of(search: _Search, name: str, settings: Mapping[str, str], leading: tuple[str, ...]) -> AwsIdentity:
+def _assuming_identity(
+    search: _Search, name: str, settings: Mapping[str, str], leading: tuple[str, ...]
+) -> AwsIdentity:
     """The identity that assumes the role of a profile. leading: profiles up to this one."""
     if source := settings.get("source_profile"):
         found = profile(search.environment, source)

@@ -184,7 +184,10 @@ class Checkpoint:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Raises LakeError where a member that every commit has is missing, or one is not what it has to be."""
+        """The checkpoint of a commit's members.
+
+        Raises LakeError if a required member is missing or one has a wrong value.
+        """
         attributes = _members_of(cls)
         try:
             return cls(

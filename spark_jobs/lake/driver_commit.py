@@ -54,7 +54,10 @@ def with_columns(snapshot: Snapshot, columns: Mapping[str, str]) -> tuple[Snapsh
 
 
 def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
-    """Raises LakeError where a file that a task wrote is not there: it lies on another machine's disk."""
+    """Check that the driver sees all files that tasks wrote, and none is on another machine's disk.
+
+    Raises LakeError.
+    """
     vectors = (vector for _, vector in changes.get("dv_updates", ()) if vector.storage_type == "u")
     positions = [file.location(upon.path) for kind in ("adds", "changes") for file in changes.get(kind, ())]
     positions += [vector.location(upon.path) for vector in vectors]
@@ -69,7 +72,7 @@ def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
         )
 
 
-def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None = None) -> CommitArguments:
+def commit_of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None = None) -> CommitArguments:
     """Commit that appends rows upon a head; in place of those that have all the cells, where these are given.
 
     The rows are written, and no commit names them yet. Raises LakeError.
@@ -84,10 +87,10 @@ def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None 
             "changed"
         ) from error
     added = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)] if table.num_rows else []
-    return of_files(added, removed)
+    return commit_of_files(added, removed)
 
 
-def of_files(added: Sequence[DataFile], removed: Sequence[DataFile] | None = None) -> CommitArguments:
+def commit_of_files(added: Sequence[DataFile], removed: Sequence[DataFile] | None = None) -> CommitArguments:
     """Commit that adds files; in place of those that go, where these are given."""
     return {
         "adds": added,

@@ -18,7 +18,7 @@ from spark_jobs.delta.kept import newest_commits
 from spark_jobs.delta.log_files import UnsupportedTable, opened_by_deltalake
 from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head
-from spark_jobs.runtime.engine_errors import of_delta
+from spark_jobs.runtime.engine_errors import delta_rs_message
 from spark_jobs.storage.messages import meaning
 
 _REARRANGING = ("OPTIMIZE", "REORG")
@@ -53,7 +53,7 @@ def since(path: str, version: int) -> list[tuple[int, Checkpoint]]:
 
 
 def _finished(path: str, checkpoint: Checkpoint) -> Checkpoint:
-    """Raises LakeError where an earlier version of the program ended in the middle of a statement."""
+    """The checkpoint, if no earlier version of Stratalog ended in the middle of a statement. Raises LakeError."""
     if checkpoint.is_unfinished:
         raise LakeError(
             f"{path}: a run of an earlier version of Stratalog ended in the middle of a statement, and left the table "
@@ -73,13 +73,13 @@ def deltalake_table(path: str) -> deltalake.DeltaTable | None:
 
 @contextmanager
 def readable_table(path: str) -> Iterator[None]:
-    """Raises LakeError where deltalake cannot read a table inside the ``with`` block."""
+    """Turn errors of deltalake inside the ``with`` block into LakeError: the table cannot be read."""
     try:
         yield
     except StratalogError:
         raise
     except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-        reason = meaning(path, str(error)) or of_delta(str(error))
+        reason = meaning(path, str(error)) or delta_rs_message(str(error))
         raise LakeError(f"{path}: cannot be read: {reason}") from error
 
 

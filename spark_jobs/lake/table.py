@@ -158,7 +158,7 @@ class Table:
     def append_rows(self, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends a small table. Raises LostRace, LakeError."""
         upon = driver_commit.snapshot_upon(self.path, head, appends=True)
-        return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head))
+        return self.land(upon, head, checkpoint, **driver_commit.commit_of_rows(upon, rows, head))
 
     def append_files(
         self, upon: Snapshot, files: Sequence[DataFile], head: Head, checkpoint: Checkpoint, **changes: Any
@@ -167,7 +167,7 @@ class Table:
 
         upon: of ``driver_commit.snapshot_upon``. changes: what the commit has besides, as in ``land``. Raises LostRace.
         """
-        return self.land(upon, head, checkpoint, **changes, **driver_commit.of_files(files))
+        return self.land(upon, head, checkpoint, **changes, **driver_commit.commit_of_files(files))
 
     def land(self, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
         """Commits what tasks wrote: ``changes`` are those of ``delta.commits.commit``. Raises LostRace.
@@ -189,12 +189,12 @@ class Table:
         *,
         columns: Mapping[str, str] | None = None,
     ) -> Head:
-        """Puts a small table in place of the rows that have all the cells. Raises LostRace, LakeError.
+        """Replace the rows that have all the cells by a small table. Raises LostRace, LakeError.
 
         columns: by name and Spark type, those that the table gets where it lacks them.
         """
         upon, added = driver_commit.with_columns(driver_commit.snapshot_upon(self.path, head), columns or {})
-        return self.land(upon, head, checkpoint, **added, **driver_commit.of_rows(upon, rows, head, cells))
+        return self.land(upon, head, checkpoint, **added, **driver_commit.commit_of_rows(upon, rows, head, cells))
 
     def fence(self) -> None:
         """Takes the next counter and changes nothing: what others have planned by now loses, and is planned again.

@@ -106,7 +106,7 @@ class MysqlGtids:
         return not self - other
 
     def without(self, origin: str) -> Self:
-        """Without the transactions that one server began; ``origin`` is its UUID."""
+        """The set without the transactions that one server began; ``origin`` is its UUID."""
         return type(self)({key: intervals for key, intervals in self.intervals.items() if key[0] != origin.lower()})
 
     def __str__(self) -> str:
@@ -172,7 +172,7 @@ class DomainGtids:
         return type(self)(dict(sorted(later.items())))
 
     def without(self, origin: str) -> Self:
-        """Without the domains whose last transaction one server began; ``origin`` is its server id."""
+        """The set without the domains whose last transaction one server began; ``origin`` is its server id."""
         return type(self)({domain: last for domain, last in self.last.items() if str(last[0]) != origin})
 
     def _last_number(self, domain: int) -> int:
@@ -186,7 +186,7 @@ Gtids = MysqlGtids | DomainGtids
 
 
 def union(left: Gtids, right: Gtids) -> Gtids:
-    """Of two sets of one kind, or of which one is empty: an empty set may be of either."""
+    """The union of two sets of one kind; an empty set may be of either."""
     if left and right:
         return left | right  # type: ignore[operator] # both are of one type
     return left or right

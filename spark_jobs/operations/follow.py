@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
-from spark_jobs.operations.observation.backlog import backlog, bronze_position, pending
+from spark_jobs.operations.observation.backlog import backlog, bronze_position, has_pending_work
 from spark_jobs.source.log_watch import LogWatch
 from spark_jobs.source.server import Server
 
@@ -97,7 +97,7 @@ class _Watch:
             return
         with LogWatch(self.name, source.settings, position, LOOK) as watch:
             while not watch.grows():
-                if pending(self.pipeline, self.name):
+                if has_pending_work(self.pipeline, self.name):
                     return
 
     def _has_grown(self) -> bool:

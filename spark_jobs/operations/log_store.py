@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.prepared_xa import PreparedTransaction, prepared_transactions
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.changes.bronze_feed import changes_frame, transactions_of_bronze
@@ -207,7 +207,7 @@ def _looking_for(gtid: str) -> Callable[[Batches], Batches]:
         for batch in batches:
             for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
                 file, stretch = (cells.column(name)[0].as_py() for name in ("file", "stretch"))
-                matching = (part for part in split(cells) if part.column("gtid")[0].as_py() == gtid)
+                matching = (part for part in split_transactions(cells) if part.column("gtid")[0].as_py() == gtid)
                 starts = [part.column("transaction_start")[0].as_py() for part in matching]
                 rows = [{"stretch": stretch, "file": file, "start": position} for position in starts[:1]]
                 yield pa.RecordBatch.from_pylist(rows, schema=_POSITION_SCHEMA)

@@ -61,7 +61,7 @@ class _StoppingEvent:
         return self.tables is None or name in self.tables
 
     def with_children(self, gaps: SourceUnloggedChanges) -> "_StoppingEvent":
-        """Also about the tables whose rows the server changes by those of the event, at which they may stop."""
+        """The event with the child tables that it may change by foreign keys, which may stop at it too."""
         if self.statement or self.tables is None:
             return self
         children = (gaps.children(parent, self.position) for parent in self.tables)
@@ -156,7 +156,7 @@ def _resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Hea
     head = lake.silver(source, *entry.name).head()
     if head is None or head.checkpoint is None:
         raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
-    if entry.is_reset and (entry.resets or 0) > silver.resets(head):
+    if entry.is_reset and (entry.resets or 0) > silver.reset_count(head):
         raise ConfigError({"--table": f"{table} is reset already; the next run rebuilds it"})
     return entry, head
 
@@ -174,7 +174,7 @@ def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool
     entry, head = _resettable(pipeline, source, table)
     name = _table_name(entry)
     snapshot = BronzeSnapshot.of(lake, source)
-    new = _reset(entry, silver.resets(head))
+    new = _reset(entry, silver.reset_count(head))
     surveyed = publication.surveyed_to(lake, source)
     only = frozenset([name])
     planner = Planner(pipeline, lake, snapshot, only, surveyed)
@@ -190,10 +190,10 @@ def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool
         raise ConfigError(
             {
                 "--table": f"{table}: {lost_rows}. To keep them, replay its log without resetting it "
-                "(stratalog backfill), or bring back what gc removed "
-                f"(stratalog extract --source {source} --archive DIR). With --drop-older-rows they go, and behind the "
+                "(stratalog backfill), or restore what gc removed "
+                f"(stratalog extract --source {source} --archive DIR). --drop-older-rows removes them; after the "
                 f"next run stratalog load --source {source} --table {table} reads loaded rows from the server again, "
-                "and stratalog mend those that the log does not tell"
+                "and stratalog mend reads mended rows"
             }
         )
     # Every downstream table that has rows of it.
@@ -224,7 +224,7 @@ def _row_count(target: Table) -> int:
 def reset(pipeline: Pipeline, source: str, planned: Reset) -> Entry:
     """Records that a table is to be rebuilt, in one commit. Raises LostRace where others keep publishing."""
     lake = lake_of(pipeline)
-    resets = silver.resets(lake.silver(source, *planned.entry.name).head())
+    resets = silver.reset_count(lake.silver(source, *planned.entry.name).head())
 
     def to_rebuild(now: Entry) -> Entry:
         return replace(_reset(now, resets), bronze_version=planned.bronze_version)
@@ -256,10 +256,10 @@ def unreset(pipeline: Pipeline, source: str, entry: Entry) -> Entry:
 
 
 def _require_untouched(entry: Entry, head: Head | None) -> None:
-    """Raises ConfigError where there is no reset to take back."""
+    """Check that a reset of the table is pending and can be undone. Raises ConfigError."""
     if not entry.is_reset:
         raise ConfigError({"--table": f"{_table_name(entry)} is not reset"})
-    if head is None or (entry.resets or 0) <= silver.resets(head):
+    if head is None or (entry.resets or 0) <= silver.reset_count(head):
         at = head.position if head else None
         raise ConfigError(
             {"--table": f"{_table_name(entry)} is being rebuilt, and is at {at}: it cannot be taken back"}
@@ -343,7 +343,7 @@ def _table_name(entry: Entry) -> TableName:
 
 
 def _entry_of(entries: Sequence[Entry], source: str, table: str) -> Entry:
-    """Raises ConfigError for a table that no run has seen."""
+    """The entry of a table, named ``schema.table``. Raises ConfigError if no run has seen the table."""
     match = next((entry for entry in entries if str(_table_name(entry)) == table), None)
     if match:
         return match
@@ -369,7 +369,7 @@ def _refusal_of_skip(entry: Entry, event: _StoppingEvent, skips: Sequence[Skip])
 
 
 def _parsed_position(lake: Lake, source: str, text: str) -> Position:
-    """Raises ConfigError for what is none, and for a file's name that occurs in several stretches."""
+    """The position that a text says. Raises ConfigError, also if the file name is in several stretches."""
     try:
         position = Position.parse(text)
     except ConfigError as error:

@@ -76,7 +76,7 @@ def _into(
 
 
 def _require_same_log(spark: SparkSession, snapshot: BronzeSnapshot, files: Files, end: Position) -> None:
-    """Raises SourceError where the file that bronze ends in is not the folder's, up to there."""
+    """Check that the folder has bronze's last file, and with the same events up to bronze's end. Raises SourceError."""
     slices = bronze.read_all(spark, snapshot.table, snapshot.version)
     # The head of a file is skipped: its flag for being in use may differ. A CRC32 would not do: events end with
     # theirs, and the CRC32 of what ends with its own depends on its length alone.

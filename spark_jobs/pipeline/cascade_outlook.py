@@ -33,7 +33,7 @@ class Outlook:
 
 
 def outlooks(pipeline: Pipeline, server: Server) -> list[Outlook]:
-    """Those of tables in scope, by table and constraint. Raises SourceError."""
+    """The outlooks of tables in scope, by table and constraint. Raises SourceError."""
     with server.connect() as connection:
         facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
         gaps = unlogged_changes([], facts)

@@ -21,7 +21,7 @@ from spark_jobs.silver.planning_context import filters_of
 
 
 def cascade_actions(pipeline: Pipeline, lake: Lake, source: str) -> CascadeActions:
-    """What is done about the child tables of a source: as chosen, without a choice as the lake began. Raises LakeError.
+    """The actions for the child tables of a source; the default is that of the lake's beginning. Raises LakeError.
 
     A lake that is not there yet begins with ``apply_known``.
     """

@@ -135,7 +135,10 @@ class CascadeStep:
         return self.snapshot.source
 
     def run(self) -> AppliedCascades:
-        """Raises LostRace where another writer has derived meanwhile, LakeError."""
+        """Derive the changes of all chosen foreign keys and commit them.
+
+        Raises LostRace if another writer was first, LakeError.
+        """
         keys = [gap for gap in self.gaps.changes if gap.key]
         wanted = {gap.table for gap in keys if is_applied(self.pipeline, self.gaps.actions, gap.table)}
         if not wanted:

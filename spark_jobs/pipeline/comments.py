@@ -19,7 +19,7 @@ from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table, TableComments
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
-from spark_jobs.source.information_schema import of_users
+from spark_jobs.source.information_schema import user_schema_condition
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
 
@@ -30,11 +30,11 @@ COMMENT = "comment"
 _DESCRIPTION = "description"
 _ASK_TABLES = f"""
 SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, TABLE_COMMENT comment FROM information_schema.TABLES
-WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {of_users("TABLE_SCHEMA")}
+WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {user_schema_condition("TABLE_SCHEMA")}
 """
 _ASK_COLUMNS = f"""
 SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, COLUMN_NAME name, COLUMN_COMMENT comment
-FROM information_schema.COLUMNS WHERE COLUMN_COMMENT <> '' AND {of_users("TABLE_SCHEMA")}
+FROM information_schema.COLUMNS WHERE COLUMN_COMMENT <> '' AND {user_schema_condition("TABLE_SCHEMA")}
 """
 
 

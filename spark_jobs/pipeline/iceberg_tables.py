@@ -48,7 +48,7 @@ def is_pending(pipeline: Pipeline, source: str) -> bool:
 
 
 def show_tables(pipeline: Pipeline, source: str) -> None:
-    """Brings those tables of a source up to date whose published version was not shown yet.
+    """Update the Iceberg metadata of a source's tables whose published version was not shown yet.
 
     Then the catalog is told. Raises LakeError with all that cannot be shown, once the others are.
     """
@@ -136,7 +136,7 @@ class _Behind:
         return TableName(*self.target.name)
 
     def show(self) -> Target:
-        """Brings it up to date. Raises NotShown, LostRace, LakeError."""
+        """Update the table's metadata to its published version. Raises NotShown, LostRace, LakeError."""
         table = show(self.target.path)
         if table.snapshots:
             log.info("%s: shown as Iceberg up to version %d", self.name, table.version)

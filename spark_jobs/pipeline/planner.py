@@ -52,7 +52,7 @@ class Plan:
     """Positions where tables have stopped, as far as known: everything before is done."""
 
     def stop(self, name: TableName, label: str, ended: Ended) -> None:
-        """Notes that a table has stopped. label: what the reason begins with."""
+        """Record that a table has stopped. label: what the reason begins with."""
         reason = ended.reason.removeprefix(f"{label}: ").removeprefix(f"{name}: ")
         self.stopped[name] = advised(f"{label}: {reason}", table=name)
         self.stopped_positions[name] = ended.at
@@ -92,7 +92,10 @@ class Planner:
             return self.plan(entries, cuts | error.positions)
 
     def _plan(self, entries: list[Entry], start: Position, cuts: frozenset[Position]) -> Plan:
-        """Raises InsideSlices for the positions of all tables that are not among the cuts, and have to be."""
+        """The plan from a position on, split at the cuts.
+
+        Raises InsideSlices for positions at which slices must be split too.
+        """
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is rebuilt from bronze alone
         if start >= self.snapshot.end and not by_log:
             sequence_names = {TableName(*entry.name) for entry in entries if entry.reason == sequences.REASON}
@@ -161,7 +164,7 @@ class Planner:
     def _after(self, entry: Entry, job: Compacted | None, planned: Plan) -> Entry:
         entry = replace(entry, surveyed=str(self.snapshot.end))
         if job:
-            entry = replace(entry, resets=silver.resets(job.head) or entry.resets)
+            entry = replace(entry, resets=silver.reset_count(job.head) or entry.resets)
         name = TableName(*entry.name)
         if name in planned.stopped:
             return self._stopped(entry, job, planned.stopped[name], planned.stopped_positions.get(name))

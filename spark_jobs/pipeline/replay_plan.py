@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 def floor_above(head: Head | None, log_range: Range) -> Position | None:
     """The floor of a table, where a range begins below it."""
-    floor = silver.folded(head)
+    floor = silver.fold_floor(head)
     return floor if floor and log_range.start < floor else None
 
 
@@ -137,14 +137,14 @@ def _timeline(
         contents = content_at_end(scan, name, full_range, None, inputs)
         if silver.is_numbered(head) and not contents.state.is_numbered:
             raise TableStopped(
-                "its columns are numbered in the lake (on_unnamed: number), and have names by now; rebuild it with "
+                "its columns are numbered in the lake (on_unnamed: number), and have names now; rebuild it with "
                 f"them (stratalog reset --source {snapshot.source} --table {name})"
             )
     return contents, scan.xa
 
 
 def _require_unfolded(source: str, name: TableName, head: Head | None, log_range: Range) -> None:
-    """Raises LakeError where windows of the range were folded: no part of them can be told from the others."""
+    """Check that no window of the range was folded: a part of a snapshot cannot be replayed. Raises LakeError."""
     floor = floor_above(head, log_range)
     if floor:
         raise LakeError(

@@ -79,7 +79,7 @@ def touched_windows(
         return TouchedWindows((log_range,)) if head else None
     # Windows and gaps as far as silver and bronze still have them; folded windows cannot be replayed.
     begin, oldest = snapshot.earliest, snapshot.oldest
-    floor = silver.folded(head)
+    floor = silver.fold_floor(head)
     oldest, complete_from = max(oldest, floor or oldest), snapshot.complete_from
     all_windows = windows(table, head, Range(begin, max(head.position, begin)), stretches(snapshot.checkpoint))
     commit = SilverCommit.of_head(head)

@@ -89,7 +89,7 @@ def origins_of(pipeline: Pipeline, name: str, archive: Path | None = None) -> li
 
 
 def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position, archive: Path | None) -> list[Fetched]:
-    """Has bronze hold the log from a location on: a commit for each origin that files come from; none where it does.
+    """Fetch missing log into bronze from a location on: one commit per origin of files; none if nothing is missing.
 
     Raises LakeError that names the files that nobody has, before anything is landed; LostRace.
     """
@@ -175,7 +175,7 @@ class MissingLog:
 
     @property
     def stretch(self) -> Stretch:
-        """That of bronze's oldest byte."""
+        """The stretch of bronze's oldest byte."""
         return next(stretch for stretch in stretches(self.snapshot.checkpoint) if stretch.number == self.oldest.stretch)
 
     def back_to(self, position: Position) -> list[FileSequence]:
@@ -309,8 +309,8 @@ class MissingLog:
     def _lacking(self, position: Position, lowest: Position, reached: Position) -> str:
         positions = "\n".join(self._origin_texts())
         return (
-            f"bronze begins at {self.oldest}, and what is to be replayed at {position}: nobody has "
-            f"{_files_between(lowest, reached)}, which that needs\n{positions}\n"
+            f"bronze begins at {self.oldest}, and the replay at {position}: it needs "
+            f"{_files_between(lowest, reached)}, which no origin has\n{positions}\n"
             "Put copies of the files into a folder and name it: --archive DIR, or archive: under the source"
         )
 
@@ -326,7 +326,7 @@ class MissingLog:
         return _Seam(oldest.file, start, payloads[0][:_SEAM] if payloads else b"")
 
     def _require_joins(self, origin: LogOrigin, listed: Log, parts: Sequence[FilePart], seam: _Seam) -> None:
-        """Raises SourceError where the files are not those that came before what is there."""
+        """Check that the files are those before the log that bronze has. Raises SourceError."""
         file = next((file for file in listed.files if file.name == seam.file), None)
         stop = seam.start + len(seam.content)
         if file is None:
@@ -404,7 +404,7 @@ def _seam_of(sequence: FileSequence) -> _Seam:
 
 
 def _require_one_log(source: Files, listed: Log, names: Sequence[str], oldest: Position) -> None:
-    """Raises SourceError where a folder's files are not each other's successors, or one was copied while in use."""
+    """Check that a folder's files follow each other, and none was copied while in use. Raises SourceError."""
     search = Search(source, listed)
     heads = [search.head(file) for file in listed.files if file.name in names]
     for name in names:
@@ -423,7 +423,7 @@ def _is_within(earlier: Gtids | None, later: Gtids | None) -> bool:
 
 
 def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> None:
-    """Raises SourceError where the file of the seam is not the one that came after an origin's last file."""
+    """Check that the seam's file is the one after an origin's last file. Raises SourceError."""
     last = next(file for file in listed.files if file.name == name)
     before, after = Search(source, listed).head(last), seam.head()
     if before.created > after.created:

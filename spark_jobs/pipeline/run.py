@@ -251,7 +251,7 @@ def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: Com
     try:
         if work.name in units.errors:
             raise units.errors[work.name]
-        return silver_job.commit(*units.results[work.name], partial(silver_job.rewritten, session_over(spark, 0)))
+        return silver_job.commit(*units.results[work.name], partial(silver_job.refill_results, session_over(spark, 0)))
     except TableStopped as error:
         planned.note_position(work.name, error)
         raise
@@ -316,7 +316,7 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     with span("commits", tables=len(table_merges), by_engine=len(units)):
         merge_results = each_table(table_merges, merge, stopped_into, f"{name}: downstream", note)
     results = at_one_version({result.name: result for result in merge_results})
-    stopped_into |= _stops_of(results.values())
+    stopped_into |= _logged_stops(results.values())
     for origin, reason in by_table(stopped_into).items():
         stopped[origin] = f"{stopped[origin]}\n{reason}" if origin in stopped else reason
 
@@ -331,7 +331,7 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     return Outcome(after, position, compacted, merges, stopped, stopped_into, new, waiting, derived)
 
 
-def _stops_of(results: Iterable[TableMergeResult]) -> dict[TableInto, str]:
+def _logged_stops(results: Iterable[TableMergeResult]) -> dict[TableInto, str]:
     """Messages of the merges that stopped, by source table and destination; each is logged."""
     messages = {result.name: advised(result.stopped, table=result.name[0]) for result in results if result.stopped}
     for message in messages.values():

@@ -34,7 +34,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_step import CascadeLimit
 from spark_jobs.pipeline.destinations import why_not_anew
 from spark_jobs.pipeline.unlogged_changes import (
-    LIMITS,
+    CASCADES,
     NO_UNLOGGED_CHANGES,
     SourceUnloggedChanges,
     StopAtUnlogged,
@@ -99,7 +99,7 @@ class TablePlanner:
         # Where silver stands, and the window that begins there.
         table = self.lake.silver(self.source, name.schema, name.table)
         head, resets = table.head(), entry.resets or 0
-        resets_done = silver.resets(head)
+        resets_done = silver.reset_count(head)
         is_rebuilt = head is not None and entry.is_reset and resets > resets_done
         if is_rebuilt:
             self._require_as_planned(entry, name)
@@ -141,7 +141,7 @@ class TablePlanner:
         return bool(self.scan.about(name, since) or self.scan.indexes(name, since) or self.scan.xa.unknown)
 
     def _require_as_planned(self, entry: Entry, name: TableName) -> None:
-        """Raises TableStopped where gc removed log of a table between the plan of its reset and the reset."""
+        """Check that gc removed no log of a table between the plan of its reset and the reset. Raises TableStopped."""
         # Where that commit is not in bronze's log any more, gc has waited for the table since.
         info = None if entry.bronze_version is None else commit_info_of(self.snapshot.table.path, entry.bronze_version)
         planned = BronzeCommit.from_json(info.get("userMetadata")) if info else None
@@ -215,7 +215,7 @@ class TablePlanner:
             return stop
         refusal = (
             f"on_cascade: apply cannot derive at {limit.end} what foreign keys do to its rows: {limit.reason}; set "
-            f"on_cascade: warn for it, which continues with a warning, and mend its rows ({LIMITS})"
+            f"on_cascade: warn for it, which continues with a warning, and mend its rows ({CASCADES})"
         )
         return StopAtUnlogged(max(limit.end, window.start), refusal)
 

@@ -39,7 +39,7 @@ class DestinationLeg:
 def targets_without_new_rows(
     lake: Lake, source: str, legs: Iterable[DestinationLeg], published: Iterable[Entry]
 ) -> dict[tuple[TableName, Name], Target]:
-    """Those that have nothing to merge, with what is published of their downstream tables."""
+    """The targets that have nothing to merge, with their published state."""
     before = {entry.name: entry for entry in published}
     likely = [(leg, target) for leg in legs if (target := _published(lake, leg, before.get(leg.entry.name)))]
     with ThreadPoolExecutor(_AT_ONCE) as pool:

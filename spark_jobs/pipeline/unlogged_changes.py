@@ -27,16 +27,17 @@ from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
 from spark_jobs.schema.history import declared_facts, read
 
 LIMITS = "stratalog docs limits"
-"""The page that says what to do about each gap."""
-_CASCADES = f"{LIMITS}#foreign-keys-that-cascade"
+"""The page about changes that servers do not log."""
+CASCADES = "stratalog docs cascades"
+"""The page about foreign keys that change rows of child tables."""
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
 
 
 def remedy_of_cascade(*, can_derive: bool) -> str:
-    """What to do about rows that a foreign key changes unlogged. can_derive: whether ``on_cascade: apply`` may help."""
+    """The remedy for rows that a foreign key changes unlogged. can_derive: True if ``on_cascade: apply`` may help."""
     derived = ", or have it derived (on_cascade: apply)" if can_derive else ""
-    return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({_CASCADES})"
+    return f"compare it (stratalog verify) and mend its rows (stratalog mend){derived} ({CASCADES})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Cascade:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The remedy for the child's rows."""
         return remedy_of_cascade(can_derive=self.refusal is None)
 
     def __str__(self) -> str:
@@ -115,13 +116,13 @@ class SourceUnloggedChanges:
     renames: tuple[Renamed, ...] = ()
 
     def of(self, name: TableName) -> list[UnloggedChanges]:
-        """Those of a table. Some servers store names in small letters and log statements as they were typed."""
+        """The gaps of a table. Some servers store names in small letters and log statements as they were typed."""
         exact = [gap for gap in self.changes if gap.table == name]
         is_small = not exact and str(name).islower()
         return [_in_small(gap) for gap in self.changes if str(gap.table).casefold() == str(name)] if is_small else exact
 
     def above(self, name: TableName) -> list[UnloggedChanges]:
-        """Those by foreign keys of a table, of its parents, and of theirs, under the names that they had too."""
+        """The gaps by foreign keys of a table, of its parents, and of theirs, also under their earlier names."""
         found: dict[TableName, list[UnloggedChanges]] = {}
         names = [name]
         while names:
@@ -143,7 +144,7 @@ class SourceUnloggedChanges:
         return found
 
     def stopping_keys(self, name: TableName) -> list[UnloggedChanges]:
-        """Those of a child table that a change of its parent is to stop."""
+        """The foreign keys of a child table by which a change of its parent stops the child."""
         is_stopped = name in self.refused or self.actions.of(name.schema, name.table) == "stop"
         return [gap for gap in self.of(name) if gap.key] if is_stopped else []
 
@@ -192,7 +193,7 @@ class SourceUnloggedChanges:
         return (
             f"{change.verb} of its parent at {change.at}: it {gap} (on_cascade: {choice}); quarantine that event for "
             f"it (stratalog skip --source {self.source} --at {change.at} --table {name}) and mend its rows (stratalog "
-            f"docs mend), or set on_cascade: warn, which continues with a warning ({LIMITS})"
+            f"docs mend), or set on_cascade: warn, which continues with a warning ({CASCADES})"
         )
 
 
@@ -272,7 +273,9 @@ def _underived(lake: Lake, gaps: SourceUnloggedChanges) -> dict[TableName, str]:
 
 
 def require_derived(pipeline: Pipeline, snapshot: BronzeSnapshot, name: TableName, start: Position) -> None:
-    """Raises TableStopped where foreign keys changed a child in log from before the lake began, which a replay reads.
+    """Check that foreign keys changed no row of a child in replayed log from before the lake began.
+
+    Raises TableStopped.
 
     start: of the replay. Nothing is derived of such log, so that rows would come back which the server deleted.
     """

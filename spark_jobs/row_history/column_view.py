@@ -48,7 +48,7 @@ class ColumnView:
     _treatments: dict[TableDefinition, _Treatment] = field(default_factory=dict)
 
     def require_plain(self, names: frozenset[str], key: str) -> None:
-        """Raises ConfigError where values of a column are asked for that others than readers of bronze do not see.
+        """Check that no rule hides values of the named columns; key: the option that names them. Raises ConfigError.
 
         names: in small letters.
         """

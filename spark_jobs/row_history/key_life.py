@@ -84,9 +84,9 @@ class KeyLives:
 
     def holds(self, order: Order, old: str | None, new: str | None) -> bool:
         """True if a change is of a chosen row."""
-        return any(self._is_of(key, order) for key in (old, new) if key is not None)
+        return any(self._is_chosen_then(key, order) for key in (old, new) if key is not None)
 
-    def _is_of(self, key: str, order: Order) -> bool:
+    def _is_chosen_then(self, key: str, order: Order) -> bool:
         return key in self.seeds or any(first <= order <= last for first, last in self._spans.get(key, ()))
 
 

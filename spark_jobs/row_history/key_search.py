@@ -66,7 +66,10 @@ class _KeyHashes(Format):
     def lines(
         self, context: SliceContext, definition: TableDefinition, changes: Iterable[Changes]
     ) -> Iterator[ChangeLine]:
-        """Raises DecodeError, and _NoKey of a table without a key."""
+        """Collect the key hashes of the changes; there are no lines.
+
+        Raises DecodeError, _NoKey for a table without a key.
+        """
         del context
         if not definition.key:
             raise _NoKey
@@ -76,7 +79,7 @@ class _KeyHashes(Format):
             self.hashes += [_hashes(keys.old), _hashes(keys.new)]
         yield from ()
 
-    def of_slice(self) -> Hashes:
+    def take_hashes(self) -> Hashes:
         """The hashes since the last call."""
         hashes, self.hashes = self.hashes, []
         return np.concatenate([np.zeros(0, np.uint64), *hashes])
@@ -157,7 +160,7 @@ class KeyIndexes:
     def _new_index(self, file: int, name: TableName, identity: str) -> bytes | None:
         """A new index; None where the rows cannot be decoded, or the table has no key: who reads them says so."""
         # All rows of the table are decoded, a slice after the other.
-        slices, form = self._slices.of_file(file), _KeyHashes()
+        slices, form = self._slices.index_of_file(file), _KeyHashes()
         complete = self.definitions.complete
         encoder = JsonChanges(
             self.snapshot.source, lambda logged_name: logged_name == name, complete, prepared=True, output=Output(form)
@@ -167,7 +170,7 @@ class KeyIndexes:
             for number, cells in self._slices.cells_of(slices, file, name):
                 for _ in encoder.lines(cells):
                     pass
-                hashes.append((number, np.unique(form.of_slice())))
+                hashes.append((number, np.unique(form.take_hashes())))
         except (DecodeError, _NoKey):
             return None
         description = {

@@ -67,10 +67,10 @@ def key_columns(definition: TableDefinition) -> list[str]:
 
 
 def require_key(definition: TableDefinition) -> None:
-    """Raises ConfigError where rows of a table are not identified by a key, or the key is not known."""
+    """Check that a known key identifies the table's rows. Raises ConfigError."""
     if definition.key is None:
         raise ConfigError(
-            f"--key: nothing tells the key of {definition.name}; choose rows by --where, or name a schema dump "
+            f"--key: the key of {definition.name} is not known; choose rows by --where, or name a schema dump "
             "(schema_dump:)"
         )
     if not definition.key:

@@ -77,7 +77,7 @@ class FactsReader:
             self._open = _OpenTransaction(begin, first)
         if self._open.end < start:
             part = Range(replace(begin, offset=self._open.end), replace(begin, offset=start))
-            for earlier in self.slices.logged(part):
+            for earlier in self.slices.logged_slices(part):
                 self._open.read(earlier)
         marks, texts = self._open.read(cells)
         starts = tuple(sorted({first, *marks.starts}))
@@ -95,7 +95,7 @@ class FactsReader:
 
     def _ids_at(self, position: Position) -> Iterator[str]:
         """The id in the XA COMMIT, or XA_PREPARE of a transaction in one phase, at a position."""
-        for cells in self.slices.logged(Range(position, replace(position, offset=position.offset + 1))):
+        for cells in self.slices.logged_slices(Range(position, replace(position, offset=position.offset + 1))):
             file, start, context, first = (
                 cells.column(name)[0].as_py() for name in ("file", "start", "context", "transaction_start")
             )

@@ -131,7 +131,7 @@ class RowChoice:
         return self._seeds[definition] | self.followed
 
     def require_asked(self, name: TableName) -> None:
-        """Raises ConfigError where no row that was read has the columns that the condition names."""
+        """Check that some row that was read has the columns of the condition. Raises ConfigError."""
         if self.missing is not None and not self.is_asked:
             raise ConfigError(f"--where: names column {self.missing}, which {name} does not have in this range")
 
@@ -186,7 +186,7 @@ class KeyChanges(Format):
     def lines(
         self, context: SliceContext, definition: TableDefinition, changes: Iterable[Changes]
     ) -> Iterator[ChangeLine]:
-        """Raises DecodeError, ConfigError."""
+        """The keys before and after each change of a chosen key. Raises DecodeError, ConfigError."""
         del context
         self._view.require_plain(frozenset(name.casefold() for name in key_columns(definition)), "--key")
         for batch in changes:
@@ -211,7 +211,7 @@ class ChosenRows(Format):
     def lines(
         self, context: SliceContext, definition: TableDefinition, changes: Iterable[Changes]
     ) -> Iterator[ChangeLine]:
-        """Raises DecodeError, ConfigError, TableStopped."""
+        """The changes of chosen rows, as readers see their columns. Raises DecodeError, ConfigError, TableStopped."""
         for batch in changes:
             keys = KeyTexts.of(definition, batch) if definition.key else None
             indexes = np.flatnonzero(self._choice.mask(definition, batch, keys))

@@ -117,7 +117,10 @@ class TableTrace:
 
     @classmethod
     def of(cls, pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> Self:
-        """Raises LakeError, SourceError, ConfigError for what does not fit, TableStopped for rules that do not."""
+        """The trace of a table over a range, opened and not yet read.
+
+        Raises LakeError, SourceError, ConfigError, TableStopped.
+        """
         lake = lake_of(pipeline)
         within = range_in(lake, source, selection.start, selection.stop)
         snapshot = BronzeSnapshot.of(lake, source)
@@ -177,7 +180,7 @@ class TableTrace:
                 continue
             at = replace(part.at, offset=change.offset)
             if log_slice is None or not log_slice.holds(at):
-                cells = next(self._slices.logged(Range(at, replace(at, offset=at.offset + 1))))
+                cells = next(self._slices.logged_slices(Range(at, replace(at, offset=at.offset + 1))))
                 log_slice = LocatedSlice(cells, at, part.transaction, None)
             yield TracedChange(position, at.stretch, change, facts.of(log_slice, change.offset, 0))
 
@@ -306,7 +309,7 @@ class _Makers:
 
     @classmethod
     def of(cls, selection: Selection) -> Self:
-        """Raises ConfigError."""
+        """The choice of makers by GTID, connection and statement. Raises ConfigError."""
         gtids = _Transactions.of(selection.gtids) if selection.gtids else None
         try:
             pattern = re.compile(selection.pattern, re.IGNORECASE | re.DOTALL) if selection.pattern else None
@@ -335,7 +338,7 @@ class _Transactions:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Self:
-        """Raises ConfigError."""
+        """The transactions that texts of GTIDs name. Raises ConfigError."""
         parts = [part.strip() for text in texts for part in text.split(",")]
         single = frozenset(part for part in parts if re.fullmatch(r"\d+-\d+-\d+", part))
         try:

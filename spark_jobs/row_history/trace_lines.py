@@ -41,10 +41,10 @@ class TraceView:
 
     def line(self, traced: Traced) -> str:
         """An entry as a line of JSON, with its newline."""
-        members = self._of_change(traced) if isinstance(traced, TracedChange) else self._of_statement(traced)
+        members = self._change_members(traced) if isinstance(traced, TracedChange) else self._statement_members(traced)
         return f"{{{', '.join(f'{text_of(name)}: {value}' for name, value in members.items())}}}\n"
 
-    def _of_change(self, traced: TracedChange) -> dict[str, str]:
+    def _change_members(self, traced: TracedChange) -> dict[str, str]:
         # The keys of a line of ``changes`` come first.
         change, facts = traced.change, traced.facts
         before, after = self.images(traced)
@@ -71,7 +71,7 @@ class TraceView:
             **({"derived": "true"} if change.is_derived else {}),
         }
 
-    def _of_statement(self, traced: TracedStatement) -> dict[str, str]:
+    def _statement_members(self, traced: TracedStatement) -> dict[str, str]:
         logged = traced.statement
         at = logged.position
         committed = instant(logged.committed_at, 6) if logged.committed_at else None

@@ -150,10 +150,12 @@ class _Children:
         }
         for name in children:
             _require_raw(self.pipeline, self.source, name, self.selection)
+        # What foreign keys did to them by the chosen events, in the order of the log.
         derived = [traced for table in children.values() for traced in table.trace.derived()]
         derived = sorted(
             (traced for traced in derived if event_of(traced) in events), key=lambda traced: traced.position
         )
+        # By keys or a condition an event may be chosen in part.
         if derived and (self.selection.keys or self.selection.condition):
             all_changes = (
                 traced
@@ -161,6 +163,7 @@ class _Children:
                 for traced in _without_derived(self._table_with_all_changes(table.name).trace.changes())
             )
             require_whole_events(logged, all_changes, {event_of(traced) for traced in derived})
+        # Each change as a step of its table, by event in the order that the rules give.
         restored = self.rules.restored(logged, derived)
         by_table = defaultdict[TableName, list[TracedChange]](list)
         for traced in (traced for listed in restored.values() for traced in listed):
@@ -188,7 +191,7 @@ def _children_of(bronze: str, within: Range, events: Collection[Event]) -> set[T
 
 
 def _require_raw(pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> None:
-    """Raises ConfigError where a script would have values that rules hide, and nobody asked for them."""
+    """Check that a script shows no values that rules hide, unless asked for. Raises ConfigError."""
     rules = filters_of(pipeline.filters, source, name)
     if not selection.is_raw and (rules.rows or rules.columns):
         raise ConfigError(
@@ -237,7 +240,7 @@ class _Table:
         )
 
     def _require_same_columns(self, changes: Sequence[TracedChange]) -> None:
-        """Raises Unsupported where the table has other columns or another key now than the changes had."""
+        """Check that the table still has the columns and the key of the changes. Raises Unsupported."""
         # What a statement did to columns since the first change, the definition of now tells.
         first = changes[0].facts.transaction
         life = life_of(self.trace.indexes.files, self.name, Range(first, self.snapshot.end))
@@ -253,8 +256,8 @@ class _Table:
             for definition in {traced.change.definition for traced in changes}:
                 if self.current is None or not _fits(definition, self.current):
                     raise Unsupported(
-                        f"{logged.position}: {self.name} has other columns since than when the changes were made: "
-                        f"{logged.statement.short}; choose changes from behind it (--from), or change the columns back"
+                        f"{logged.position}: {self.name} has other columns now than when the changes were made: "
+                        f"{logged.statement.short}; choose changes after it (--from), or change the columns back"
                     )
 
 

@@ -42,7 +42,7 @@ class GuardCheck:
     def conflicts(self, steps: Iterable[UndoStep]) -> Iterator[tuple[UndoStep, str]]:
         """The steps that would do nothing, and why."""
         for step in steps:
-            reason = self._with_key(step) if step.has_key else self._of_copies(step)
+            reason = self._with_key(step) if step.has_key else self._copies_conflict(step)
             if reason:
                 yield step, reason
 
@@ -98,7 +98,7 @@ class GuardCheck:
         row.columns |= true_guards
         return len(true_guards) == len(unknown)
 
-    def _of_copies(self, step: UndoStep) -> str | None:
+    def _copies_conflict(self, step: UndoStep) -> str | None:
         if step.after is not None:
             count = self._count(step.table, step.after.lookup)
             if not count:

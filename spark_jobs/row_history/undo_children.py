@@ -69,7 +69,7 @@ class ChildRules:
         return [gap for gap in self.keys if gap.key and gap.is_in(at, replace(at, offset=at.offset + 1))]
 
     def _require_no_own_children(self, changes: Sequence[TracedChange]) -> None:
-        """Raises Unsupported where an event changes rows of a table that its other rows may have been changed by."""
+        """Check that no event changes rows that its other rows may have changed. Raises Unsupported."""
         name, keys = changes[0].change.definition.name, self.in_force(changes[0])
         if len(changes) == 1 or not any(_may_cascade(traced, gap) for traced in changes for gap in keys):
             return
@@ -155,7 +155,7 @@ class ChildRules:
 
 
 def require_parents(derived: Iterable[TracedChange], events: Collection[Event], rules: ChildRules) -> None:
-    """Raises Unsupported where a change by a foreign key is chosen, and that of its parent is not."""
+    """Check that each chosen change by a foreign key is chosen with its parent's change. Raises Unsupported."""
     for traced in derived:
         if event_of(traced) not in events:
             name = traced.change.definition.name
@@ -170,7 +170,7 @@ def require_parents(derived: Iterable[TracedChange], events: Collection[Event], 
 def require_whole_events(
     chosen: Iterable[TracedChange], all_changes: Iterable[TracedChange], events: set[Event]
 ) -> None:
-    """Raises Unsupported where rows of an event are left out, and foreign keys changed rows by it.
+    """Check that events by which foreign keys changed rows are chosen with all of their rows. Raises Unsupported.
 
     events: those by which foreign keys changed rows.
     """
@@ -198,7 +198,7 @@ def _may_cascade(traced: TracedChange, gap: UnloggedChanges) -> bool:
 
 
 def _require_decided(logged: Sequence[TracedChange], derived: Sequence[TracedChange]) -> None:
-    """Raises Unsupported where it is not decided what rows of one event were before it."""
+    """Check that foreign keys changed each row of an event once, and in no XA transaction. Raises Unsupported."""
     if any(traced.facts.xa for traced in logged):
         raise _refused(derived[0], "foreign keys changed rows in an XA transaction, in an order that is not stored")
     met = Counter[tuple[TableName, str]]()

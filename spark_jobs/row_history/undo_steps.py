@@ -61,7 +61,7 @@ class UndoStep:
 
     @property
     def location(self) -> str:
-        """Of the change, as messages name it."""
+        """The location of the change, as messages name it."""
         change = self.traced.change
         prefix = f"{self.traced.stretch}/" if self.traced.stretch > 1 else ""
         return f"{prefix}{change.file}:{change.offset} row {change.row}"

@@ -51,7 +51,7 @@ _ENDED = (
 )
 _KEPT_SESSION_ENDED = (
     "spark.keep: the Spark server that stays between runs {what} in the middle of the work: killed, or out of memory "
-    "(spark: conf: spark.driver.memory); {where} has what it said of that. Every table is at its last commit; run it "
+    "(spark: conf: spark.driver.memory); {where} has its output. Every table is at its last commit; run it "
     "again, and a new one starts"
 )
 _ANSWERING = 10
@@ -266,7 +266,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
     return JvmEnded(_ENDED.format(where=server.location, what=event))
 
 
-def is_of_grpc(error: Exception) -> bool:
+def is_grpc_error(error: Exception) -> bool:
     """True if a call to a server raised it, and PySpark did not put an error of its own in its place."""
     grpc = sys.modules.get("grpc")
     return grpc is not None and isinstance(error, grpc.RpcError)
@@ -434,7 +434,7 @@ def _require_spark(server: str) -> None:
 
 
 def _require_delta(spark: "SparkSession") -> None:
-    """Raises ConfigError where a server does not know a statement of Delta's."""
+    """Check that a server knows Delta's statements. Raises ConfigError."""
     from pyspark.errors import PySparkException
 
     try:

@@ -66,19 +66,19 @@ def translated(path: str) -> Iterator[None]:
 def meaning(error: Exception, path: str = "") -> StratalogError | None:
     """The error of ours in the place of one of Spark's, or of a call to what is gone (JVM, server); None for others."""
     ended = jvm.ended_by(error) or connect.ended_by(error)
-    if ended or not is_of_spark(error):
+    if ended or not is_spark_error(error):
         return ended
     return yarn.ended_by(error) or explained(path, str(error))
 
 
-def is_of_spark(error: Exception) -> bool:
+def is_spark_error(error: Exception) -> bool:
     """True if Spark raised it; without loading Spark, which takes half a second."""
     kinds = [
         getattr(sys.modules[module], name)
         for module, name in (("pyspark.errors", "PySparkException"), ("py4j.protocol", "Py4JError"))
         if module in sys.modules
     ]
-    return isinstance(error, tuple(kinds)) or connect.is_of_grpc(error)
+    return isinstance(error, tuple(kinds)) or connect.is_grpc_error(error)
 
 
 def explained(path: str, text: str) -> StratalogError:
@@ -128,7 +128,7 @@ def _why_not_made(path: str) -> str:
     return "permission denied" if not os.access(above, os.W_OK) else f"no folder can be made in {above}"
 
 
-def of_delta(text: str) -> str:
+def delta_rs_message(text: str) -> str:
     """A message of delta-rs on one line, without colours, traces and its own structures."""
     plain = _FRAMES.sub("", _COLOURS.sub("", text))
     gap = _GAP.search(plain)

@@ -103,7 +103,9 @@ def _try(root: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=bare, cwd=root)
     last = (ended.stderr.strip().splitlines() or [ended.stdout.strip()])[-1]
     if ended.returncode or ended.stdout.strip() != code_version():
-        raise ConfigError(f"the archive of {sys.prefix} does not run by itself: {last}; fix that, then package again")
+        raise ConfigError(
+            f"the archive of {sys.prefix} does not run by itself: {last}; correct that environment, then package again"
+        )
     for cache in root.rglob("__pycache__"):
         shutil.rmtree(cache)
 

@@ -78,7 +78,7 @@ def explained(text: str) -> ConfigError | None:
         return ConfigError(f"{executor} lacks the Python package {match[1].split('.')[0]}; {_REMEDY}")
     if match := _NO_PYTHON.search(text):
         return ConfigError(f"{executor} cannot start Python by {match[1]} ({match[2].strip()}); {_REMEDY}")
-    if size := yarn.of_memory(text):
+    if size := yarn.memory_limit_message(text):
         return ConfigError(f"{executor}: {size}")
     return None
 

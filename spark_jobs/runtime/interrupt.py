@@ -45,7 +45,7 @@ def interruptible() -> Iterator[None]:
     # Py4J logs a traceback for every call that the cancelling ends; other loggers stay.
     def interrupted(*_: object) -> None:
         for name in _SPEAKING:
-            logging.getLogger(name).addFilter(_not_of_py4j)
+            logging.getLogger(name).addFilter(_is_not_from_py4j)
         _signalled.set()
         silent = threading.Event()
         threading.Thread(target=_cancel, args=(silent, ended), daemon=True).start()
@@ -67,7 +67,7 @@ def interruptible() -> Iterator[None]:
         ended.set()
         _signalled.clear()
         for name in _SPEAKING:
-            logging.getLogger(name).removeFilter(_not_of_py4j)
+            logging.getLogger(name).removeFilter(_is_not_from_py4j)
         for number in numbers:
             signal.signal(number, before)
 
@@ -78,7 +78,7 @@ def require_not_interrupted(error: Exception | None = None) -> None:
         raise KeyboardInterrupt from error
 
 
-def _not_of_py4j(record: logging.LogRecord) -> bool:
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 

@@ -31,8 +31,8 @@ _EVERY = 0.05
 _DYING = 5
 """Seconds from the break of a connection to the JVM's end."""
 _ENDED = (
-    "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); what it "
-    "said of that stands above. Every table is at its last commit; run it again"
+    "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); its "
+    "output above has the reason. Every table is at its last commit; run it again"
 )
 
 _jvm: subprocess.Popen[bytes] | None = None
@@ -64,7 +64,7 @@ def process() -> subprocess.Popen[bytes] | None:
 
 
 def require_alive() -> None:
-    """Raises JvmEnded where the JVM of this process has ended: its session would be used in vain."""
+    """Check that the JVM of this process has not ended: its session would be useless. Raises JvmEnded."""
     if _jvm is not None and _jvm.poll() is not None:
         raise JvmEnded(_ENDED)
 
@@ -112,7 +112,7 @@ def _start_jvm(confs: dict[str, str]) -> tuple[int, str]:
 def _wait_for(listening: Path, process: subprocess.Popen[bytes]) -> None:
     while not listening.exists():
         if process.poll() is not None:
-            raise RuntimeError("the JVM ended before it listened; what it said of that stands above")
+            raise RuntimeError("the JVM ended before it listened; its output above has the reason")
         time.sleep(_EVERY)
 
 

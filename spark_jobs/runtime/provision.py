@@ -127,7 +127,7 @@ def cache_dir() -> Path:
 
 
 def require_java() -> None:
-    """Raises ConfigError unless there is a Java that Spark can run on."""
+    """Check that there is a Java that Spark can run on. Raises ConfigError."""
     version = _java_version()
     if version is None:
         raise ConfigError(
@@ -410,7 +410,7 @@ def _check(jar: Path, artifact: Artifact) -> None:
     if digest != artifact.sha256:
         raise ConfigError(
             f"{artifact.file} as downloaded has the SHA-256 sum {digest} and not {artifact.sha256}: it is not what was"
-            f" published, so it is not used; look at what stands between this machine and the repository"
+            f" published, so it is not used; check the proxies between this machine and the repository"
         )
 
 

@@ -135,7 +135,9 @@ def spark_session(settings: Spark) -> SparkSession:
     """
     use(settings.lake_store)
     if settings.remote:
-        confs = _of_session(_RUNTIME | AS_WRITTEN) | ({_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {})
+        confs = _session_confs(_RUNTIME | AS_WRITTEN) | (
+            {_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {}
+        )
         return _with_others(connect.connected(settings.remote, confs, settings.conf, archive=_archive(settings)))
     require_alive()
     if settings.keep and process() is None and (session := _kept_session(settings)):
@@ -311,15 +313,15 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
     """
     spark = start_session(spark)
     if connect.is_connect(spark):
-        return connect.attach_channel(_of_session(connect.conf_values(spark, _KEPT) | confs | AS_WRITTEN))
+        return connect.attach_channel(_session_confs(connect.conf_values(spark, _KEPT) | confs | AS_WRITTEN))
     inherited = {key: str(spark.conf.get(key)) for key in _KEPT}
     session = spark.newSession()
-    for key, value in _of_session(_RUNTIME | inherited | confs | AS_WRITTEN).items():
+    for key, value in _session_confs(_RUNTIME | inherited | confs | AS_WRITTEN).items():
         session.conf.set(key, value)
     return session
 
 
-def _of_session(confs: dict[str, str]) -> dict[str, str]:
+def _session_confs(confs: dict[str, str]) -> dict[str, str]:
     """Those settings that a session may have for itself."""
     return {key: value for key, value in confs.items() if key.startswith(("spark.sql", "spark.databricks", "parquet"))}
 

@@ -58,7 +58,7 @@ def placement_for(spark: "SparkSession", settings: Spark, size: int, *, default:
 
 @contextmanager
 def task_errors(spark: "SparkSession", path: str = "") -> Iterator[None]:
-    """Raises what a task raises as it would come back from Spark, where the session is TASKS_HERE.
+    """Raise errors of tasks as they would return from Spark, if the session is TASKS_HERE.
 
     path: of the table, opens the message; empty where it is about several.
     """

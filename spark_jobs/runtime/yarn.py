@@ -50,7 +50,7 @@ _application: str | None = None
 
 
 def require_settings() -> None:
-    """Raises ConfigError unless a variable of the environment names the folder of YARN's settings."""
+    """Check that a variable of the environment names the folder of YARN's settings. Raises ConfigError."""
     named = {name: folder for name in _FOLDERS if (folder := os.environ.get(name))}
     if not named:
         raise ConfigError(
@@ -63,7 +63,7 @@ def require_settings() -> None:
 
 
 def require_manager(confs: dict[str, str]) -> None:
-    """Raises ConfigError where the ResourceManager does not answer. The JVM runs; ``confs`` are Spark's settings."""
+    """Check that the ResourceManager answers. Raises ConfigError; the JVM runs, and ``confs`` are Spark's settings."""
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkContext
 
@@ -115,7 +115,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
     if _application is None or _client is None:
         return None
     number = _application
-    until = time.monotonic() + (_ENDING if _is_of_the_end(str(error)) else 0)
+    until = time.monotonic() + (_ENDING if _is_shutdown_message(str(error)) else 0)
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
     try:
         application_id = jvm.org.apache.hadoop.yarn.api.records.ApplicationId.fromString(number)
@@ -129,13 +129,13 @@ def ended_by(error: Exception) -> JvmEnded | None:
     _application = None
     reason = cause(diagnostics) or foreign(diagnostics, 1)
     return JvmEnded(
-        f"spark.master: yarn: YARN has ended {number} in the middle of the work: {reason}; what Spark said of "
-        f"executors stands above, and yarn logs -applicationId {number} shows what they printed. Every table is at its "
+        f"spark.master: yarn: YARN has ended {number} in the middle of the work: {reason}; Spark's messages "
+        f"about executors are above, and yarn logs -applicationId {number} prints their output. Every table is at its "
         "last commit; run it again"
     )
 
 
-def of_memory(text: str) -> str | None:
+def memory_limit_message(text: str) -> str | None:
     """Message of Spark about an executor whose container YARN has ended for its size; None if not that."""
     match = _TOO_LARGE.search(text)
     if match is None:
@@ -160,6 +160,6 @@ def cause(diagnostics: str) -> str | None:
     return foreign(_CONTAINER.sub(r"\1", match[1]), 1) if match else None
 
 
-def _is_of_the_end(text: str) -> bool:
+def _is_shutdown_message(text: str) -> bool:
     """True if Spark raises it where its application has ended, or is about to."""
     return any(sign in text for sign in ("SparkContext was shut down", "stopped SparkContext", "awaitResult"))

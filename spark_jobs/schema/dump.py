@@ -27,14 +27,14 @@ _WITHOUT_POSITION = (
 )
 
 
-def content(source: str, schema_dump: SchemaDump) -> bytes:
-    """Raises SourceError where the file cannot be read."""
+def dump_bytes(source: str, schema_dump: SchemaDump) -> bytes:
+    """The bytes of a source's schema dump. Raises SourceError if the file cannot be read."""
     with about(_message(source, schema_dump, "")[:-2]):
         return _bytes_of(schema_dump.file)
 
 
 def _bytes_of(file: Path) -> bytes:
-    """Raises SourceError where it cannot be read."""
+    """The bytes of a file, at most MOST. Raises SourceError if it cannot be read."""
     try:
         if file.stat().st_size > MOST:
             raise SourceError(f"it has more than {MOST >> 20} MiB; make it with --no-data")
@@ -75,7 +75,7 @@ def answer_of(source: Files, schema_dump: SchemaDump, raw: bytes) -> ServerAnswe
 def problems(source: str, schema_dump: SchemaDump, listed: Files | None) -> list[str]:
     """All that keeps a dump from telling all of its tables. listed: the log, where it can be read."""
     try:
-        dump = read_dump(content(source, schema_dump))
+        dump = read_dump(dump_bytes(source, schema_dump))
         location = _dump_location(schema_dump, dump)
         if listed and isinstance(location, Position):
             _require_name(listed, location)
@@ -96,7 +96,7 @@ def _unread(file: Path, unread: UnreadStatement) -> str:
 
 
 def _dump_location(schema_dump: SchemaDump, dump: ParsedDump) -> LogLocation:
-    """Raises SourceError where a dump says none, or several."""
+    """The location in the log that a dump is of. Raises SourceError if it names none, or several."""
     if schema_dump.at:
         return parse_location(schema_dump.at)
     locations: list[LogLocation] = [*(dump.positions or dump.gtids)]
@@ -119,7 +119,7 @@ def _resolved_position(source: Files, position: LogLocation) -> Position:
 
 
 def _require_name(source: Files, position: Position) -> None:
-    """Raises SourceError for a position in files of another name than the log's."""
+    """Check that a position is in a file named as the log's files are. Raises SourceError."""
     first = source.names()[0]
     if position.file.rpartition(".")[0] != first.rpartition(".")[0]:
         raise SourceError(

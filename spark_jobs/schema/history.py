@@ -36,8 +36,8 @@ from spark_jobs.schema import dump as dumped
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact, TableVersion
 from spark_jobs.schema.history_rows import ARROW, COLUMNS, row_of, version_of
-from spark_jobs.schema.reverse_replay import back
-from spark_jobs.schema.tracker import Tracker, as_of, lacks
+from spark_jobs.schema.reverse_replay import replay_backwards
+from spark_jobs.schema.tracker import Tracker, as_of, lacks_names
 from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import DefaultOf, ask, logs_all
 from spark_jobs.source.protocol import Source
@@ -46,7 +46,7 @@ from spark_jobs.source.server_facts import ask_facts, logs_cascades
 
 log = logging.getLogger(__name__)
 
-_AHEAD = "the server was asked behind the part of its log that was extracted"
+_AHEAD = "the server was asked after the part of its log that was extracted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class History:
 
 
 def read(lake: Lake, source: str) -> History:
-    """Without a JVM. Raises LakeError where there is none yet."""
+    """The history of a source, read without a JVM. Raises LakeError if there is none yet."""
     table = lake.schema(source)
     head = table.head()
     commit = HistoryCommit.of_head(head)
@@ -104,7 +104,7 @@ def reading_of(
     """
     if schema_dump is None or not isinstance(source, Files):
         return ask_server(lake, source, default_of)
-    raw = dumped.content(source.name, schema_dump)
+    raw = dumped.dump_bytes(source.name, schema_dump)
     mark = dumped.mark(schema_dump, raw)
     commit = HistoryCommit.of_head(lake.schema(source.name).head())
     if commit and commit.dump == mark:
@@ -186,7 +186,7 @@ class _Update:
 
     @property
     def charsets(self) -> Mapping[str, str | None]:
-        """Of schemas, before what is followed."""
+        """The character sets of schemas before the followed statements."""
         return (self.before.charsets if self.before else None) or {}
 
     def has_news(self, reading: ServerReading | None, declared: ServerFacts | None) -> bool:
@@ -195,7 +195,7 @@ class _Update:
         return self.start < self.end or not self.before or self.is_rebuilt or declared is not None or is_first_answer
 
     def commit(self, declared: ServerFacts | None) -> HistoryCommit:
-        """Up to where the history is, and what servers and dumps were asked before."""
+        """The commit of the history: its position, and the servers and dumps that were asked before."""
         before = self.before
         return HistoryCommit(
             self.end,
@@ -226,7 +226,7 @@ def follow(
     reading: ServerReading | None = None,
     declared: ServerFacts | None = None,
 ) -> list[TableVersion]:
-    """Brings the history to bronze's end; the versions that it gained. Raises LostRace, LakeError.
+    """Extend the history to bronze's end, and return the new versions. Raises LostRace, LakeError.
 
     Args:
         lake: where bronze and the history are.
@@ -298,11 +298,11 @@ def _followed(
     tracker = Tracker(stored, charsets)
     versions = tracker.follow(facts)
     before = as_of(stored, start)
-    reversed_history = back(facts, versions, start, before.values())
+    reversed_history = replay_backwards(facts, versions, start, before.values())
     lacking = [
         version
         for name in reversed_history.reached
-        if (version := before.get(name)) and not version.is_dropped and lacks(version.definition)
+        if (version := before.get(name)) and not version.is_dropped and lacks_names(version.definition)
     ]
     if reversed_history.facts:
         versions = Tracker(stored, charsets).follow([*facts, *reversed_history.facts])
@@ -355,7 +355,7 @@ def _at_positions(answer: ServerAnswer, checkpoint: Checkpoint, within: Range) -
     at = answer.at if answer.at.stretch > 1 else at
     if within.start <= at <= within.stop:
         return replace(answer, at=at)
-    side = f"before {within.start}, where the log that is here begins" if at < within.start else "behind the log's end"
+    side = f"before {within.start}, where the log that is here begins" if at < within.start else "after the log's end"
     note = f"it was taken at {at}, {side}: which statements stand between is not known; bring the files with them"
     return replace(answer, at=within.stop, note=note)
 

@@ -107,7 +107,7 @@ def _parsed_name(text: str | None) -> TableName | None:
 
 
 def cells(definition: TableDefinition) -> list[dict[str, Any]]:
-    """Its columns as the history has them; those without a name are ``@1``, ``@2``, … by position."""
+    """The definition's columns as rows of the history; columns without a name are ``@1``, ``@2``, … by position."""
     names = zip(definition.column_names(), definition.columns, strict=True)
     return [_column_cells(name, column) for name, column in names]
 

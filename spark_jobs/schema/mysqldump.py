@@ -54,7 +54,7 @@ class _Piece:
 
 
 def read_dump(raw: bytes) -> ParsedDump:
-    """Raises SourceError, with the line, for what is no whole dump, or has a table whose name cannot be read."""
+    """The parsed dump. Raises SourceError, with the line, for an incomplete dump or an unreadable table name."""
     text = _decoded_text(raw)
     script = _Script()
     for piece in _text_pieces(text):
@@ -181,7 +181,7 @@ class _Script:
         self.is_dump = self.is_complete = False
 
     def take(self, piece: _Piece) -> None:
-        """Raises SourceError."""
+        """Read one comment or statement of the dump. Raises SourceError."""
         try:
             if piece.is_comment:
                 self._comment(piece.text)
@@ -217,7 +217,7 @@ class _Script:
                 pass  # rows, views, routines: nothing about tables
 
     def _note_location(self, text: str) -> None:
-        """Raises ConfigError."""
+        """Store the position and the GTIDs that a statement or comment names. Raises ConfigError."""
         for assignment in _SOURCE.findall(text):
             file, offset = _FILE.search(assignment), _OFFSET.search(assignment)
             if file and offset:
@@ -269,8 +269,7 @@ class _Script:
         name = effect.table
         if not name.schema:
             raise Unsupported(
-                f"CREATE TABLE {name.table} does not say of which database, and no USE stands before it; make the dump "
-                "with --databases"
+                f"CREATE TABLE {name.table} names no database, and no USE precedes it; make the dump with --databases"
             )
         self._change(piece, name, effect.like)
         if self._session(piece.text).has_ansi_quotes or self.modes & _WITHOUT_OPTIONS:

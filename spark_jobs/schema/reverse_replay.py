@@ -26,7 +26,7 @@ from spark_jobs.ddl.effects import (
     UnknownChange,
     effects,
 )
-from spark_jobs.ddl.inverse import EarlierDefinition, exact, inverted, matching_definition
+from spark_jobs.ddl.inverse import EarlierDefinition, inverted, known_definition, matching_definition
 from spark_jobs.ddl.operations import Operation
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
@@ -39,7 +39,7 @@ from spark_jobs.schema.facts import (
     TableVersion,
     in_order,
 )
-from spark_jobs.schema.tracker import ABOUT_TABLES, lacks
+from spark_jobs.schema.tracker import ABOUT_TABLES, lacks_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class ReversedHistory:
     reached: frozenset[TableName] = frozenset()
 
 
-def back(
+def replay_backwards(
     facts: Iterable[Fact], versions: Sequence[TableVersion], begin: Position, stored: Iterable[TableVersion] = ()
 ) -> ReversedHistory:
-    """Leads back, to ``begin``, what servers and dumps told among some facts.
+    """Project the definitions of servers and dumps among some facts backwards, to ``begin``.
 
     versions: those that the facts lead to going forward; stored: what is known of the tables at ``begin``. Where they
     lack nothing, nothing is looked for.
@@ -76,7 +76,7 @@ def back(
 
 
 def _is_lacking(version: TableVersion) -> bool:
-    return version.holds and not version.is_dropped and lacks(version.definition)
+    return version.holds and not version.is_dropped and lacks_names(version.definition)
 
 
 @dataclass(slots=True)
@@ -104,8 +104,8 @@ class _ReverseReplay:
     def take_answer(self, fact: ServerAnswer) -> None:
         for version in self.versions:
             is_it = version.at == fact.at and version.origin == fact.origin and version.holds
-            if is_it and version.definition and not lacks(version.definition):
-                self.paths[version.name] = _InversePath([exact(version.definition)])
+            if is_it and version.definition and not lacks_names(version.definition):
+                self.paths[version.name] = _InversePath([known_definition(version.definition)])
 
     def take_table(self, fact: LoggedTable) -> None:
         name = fact.definition.name
@@ -205,7 +205,7 @@ class _ReverseReplay:
         self.paths |= {was: _under_name(path, was) for was, path in paths.items()}
 
     def _invert(self, name: TableName, fact: StatementFact, operations: Sequence[Operation]) -> None:
-        """Raises DecodeError."""
+        """Replace a table's candidates by those before a statement. Raises DecodeError."""
         path = self.paths[name]
         path.candidates = inverted(path.candidates, operations)
         path.since = fact

@@ -59,7 +59,7 @@ ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 """Effects of the statements that the schema history follows."""
 
 
-def lacks(definition: TableDefinition | None) -> bool:
+def lacks_names(definition: TableDefinition | None) -> bool:
     """True if rows cannot be read by what is known of a table: a name, or the character set of a text, is missing."""
     if definition is None or not definition.has_names():
         return True
@@ -251,7 +251,7 @@ class Tracker:
         definition = logged
         # Named columns are compared by name; without names the followed definition must fit the types.
         if now and now.is_dropped:
-            differs = ["the log has rows of it behind the statement that dropped it"]
+            differs = ["the log has rows of it after the statement that dropped it"]
         elif stored and logged.has_names() and stored.has_names():
             differs = differences(with_timestamps_of(stored, logged), logged, "the log of its rows")
             definition = _complete_rows(logged, stored, is_same=not differs)
@@ -269,7 +269,7 @@ class Tracker:
         """Definitions inferred backwards: they count where forward ones lack something, and do not contradict them."""
         name, definition = fact.definition.name, fact.definition
         now, stored = self._now.get(name), self.definition(name)
-        if (now and now.is_dropped) or not lacks(stored):
+        if (now and now.is_dropped) or not lacks_names(stored):
             return []
         if stored and stored.has_names():
             if differences(with_timestamps_of(stored, definition), definition):
@@ -382,7 +382,7 @@ def _complete_server(declared: TableDefinition, definition: TableDefinition) -> 
     return with_defaults(replace(declared, columns=columns), definition)
 
 
-def changes(before: TableDefinition | None, after: TableDefinition | None) -> list[str]:
+def definition_changes(before: TableDefinition | None, after: TableDefinition | None) -> list[str]:
     """Changes of a version to a table's columns and key, a few words each; columns are known by their names."""
     if after is None:
         return []

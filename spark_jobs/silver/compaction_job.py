@@ -130,7 +130,7 @@ class CompactionJob:
             start=within.start,
             bronze_version=self.window.version,
             log_bytes=self.size,
-            resets=self.reset or silver.resets(self.head),
+            resets=self.reset or silver.reset_count(self.head),
             key=columns.key,
         )
         return state.in_commit(self._ruled(commit, filtered) if self.is_ruled else commit)
@@ -173,7 +173,7 @@ class CompactionJob:
 
     def columns_seen(self, definition: TableDefinition, retired: Sequence[RetiredColumn] = ()) -> silver.Columns:
         """Columns of the table that are seen, and after them what is kept of others. Raises TableStopped."""
-        wrong = masking.missing(self.filters.columns, self.known_columns)
+        wrong = masking.unknown_column_problem(self.filters.columns, self.known_columns)
         if wrong:
             raise TableStopped(f"{wrong}: {definition}")
         if retired:
@@ -191,20 +191,23 @@ class CompactionJob:
         return ChangeFilters.of(self.filters, definition, self.known_columns)
 
     def _require_keeping(self, retired: Sequence[RetiredColumn]) -> None:
-        """Raises TableStopped where columns that are kept would say something wrong, or what is to be hidden."""
+        """Check that a table with retired columns has no rule about columns and complete row images.
+
+        Raises TableStopped.
+        """
         names, rule = names_of(retired), self.filters.columns
         if rule:
             raise TableStopped(
-                f"columns.{rule.name} is about it, and columns of it are kept ({names}): not done together"
+                f"columns.{rule.name} applies to it, and it has retired columns ({names}), which do not work together"
             )
         if self.has_partial:
             raise TableStopped(
-                f"columns of it are kept ({names}), and its row images leave columns out: not done together; set "
+                f"it has retired columns ({names}), and its row images omit columns, which does not work together; set "
                 "binlog_row_image to FULL before such a statement, or on_incompatible to stop"
             )
 
     def require_same_shape(self) -> None:
-        """Raises TableStopped where silver's rows were made by other rules about the columns."""
+        """Check that silver's rows were made by today's rules about columns. Raises TableStopped."""
         if self.before and self.is_reshaped:
             remedy = (
                 f"replay all of it: stratalog backfill --source {self.source} --from {self.window.oldest} "
@@ -217,7 +220,7 @@ class CompactionJob:
                     "log are fetched (stratalog extract --archive DIR)"
                 )
             raise TableStopped(
-                f"the rules about its columns are others than those that {self.table.path} was made by; {remedy}"
+                f"the rules about its columns are not those by which {self.table.path} was made; {remedy}"
             )
 
 
@@ -225,7 +228,7 @@ def by_rule(change: SchemaChange) -> dict[str, int]:
     return {change.left_out_by: 1} if change.left_out_by else {}
 
 
-def total(work: CompactionJob, head: Head, compacted: Sequence[Compacted], seconds: float) -> Compacted:
+def compacted_total(work: CompactionJob, head: Head, compacted: Sequence[Compacted], seconds: float) -> Compacted:
     """Total of all windows of a table."""
     # Counts add up over the windows; the newest commit is that of any of them.
     counts = {

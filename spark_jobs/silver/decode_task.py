@@ -95,7 +95,7 @@ class WindowRules:
         *,
         is_alone: bool,
     ) -> "WindowRules":
-        """Raises TableStopped where a rule is not about such a table."""
+        """The rules of a window for rows of a definition. Raises TableStopped if a rule does not fit the table."""
         names = (filters.names if filters else frozenset()) | (masks.sources if masks else frozenset())
         rows = RuleRows(definition, names, (*log.ranges, *log.earlier), log.skips, log.loads)
         return cls(ChangeJudge(filters) if filters else None, masks, rows, is_alone, len(log.ranges))
@@ -169,7 +169,7 @@ def _needs_before(judge: ChangeJudge | None) -> bool:
     return judge is not None and judge.needs_before
 
 
-def noting(runs: Iterable[SliceRun], files: dict[tuple[int, int], str]) -> Runs:
+def noting_files(runs: Iterable[SliceRun], files: dict[tuple[int, int], str]) -> Runs:
     """The runs; the names of the files in which they stand, or take effect, are put beside them."""
     for run in runs:
         origin = run.origin if run.effect is None else run.effect
@@ -366,7 +366,10 @@ class _Numbered:
         self._rows = 0
 
     def at(self, position: Position, decoded: Iterator[Changes], committed_us: int) -> Iterator[Changes]:
-        """Raises as the decoder does, naming the commit too; Unsupported for more rows than a position counts."""
+        """The changes of an XA transaction with the position and time of its commit.
+
+        Raises DecodeError, naming the commit; Unsupported for too many rows.
+        """
         self._origin, self._rows = position, self._rows if position == self._origin else 0
         try:
             for changes in decoded:

@@ -21,7 +21,7 @@ _LAST = "\0last"
 _WINDOW = "_window"
 
 
-def content(rows: pa.Table, names: Sequence[str]) -> list[pa.Array]:
+def comparable_columns(rows: pa.Table, names: Sequence[str]) -> list[pa.Array]:
     """Columns that are equal where rows are, NULL being a value, of types that can be grouped and hashed.
 
     rows: with columns of these names and ``_raw``.
@@ -119,7 +119,7 @@ def numbers_of_equal_rows(rows: pa.Table, names: Sequence[str]) -> NDArray[np.in
 
 def _grouping(rows: pa.Table, names: Sequence[str]) -> dict[str, pa.Array | pa.ChunkedArray]:
     """The columns that rows are grouped by; those that are NULL in all rows tell none apart."""
-    columns = [column for column in content(rows, names) if column.null_count < len(column)]
+    columns = [column for column in comparable_columns(rows, names) if column.null_count < len(column)]
     keys: dict[str, pa.Array | pa.ChunkedArray] = {f"\0{at}": column for at, column in enumerate(columns)}
     if _WINDOW in rows.column_names:
         keys[_WINDOW] = rows.column(_WINDOW)

@@ -35,7 +35,7 @@ def columns_seen(definition: TableDefinition, rule: ColumnRule | None, *, has_pa
         mask = rule.mask(name)
         if rule.is_left_out(name):
             if name in columns.key:
-                raise TableStopped(f"{key} leaves out {name}, which rows are told apart by; mask it by a hash")
+                raise TableStopped(f"{key} leaves out {name}, which rows are identified by; mask it by a hash")
             continue
         if mask and name in columns.key and mask.kind != "hash":
             raise TableStopped(
@@ -57,7 +57,7 @@ def with_retired(columns: silver.Columns, retired: Mapping[str, str]) -> silver.
 
 
 def _require_computed(key: str, computed: Computed, definition: TableDefinition) -> None:
-    """Raises TableStopped where a table cannot have a computed column."""
+    """Check that a table can have a computed column. Raises TableStopped."""
     columns = {str(column.name).casefold() for column in definition.columns}
     if computed.name.casefold() in columns:
         raise TableStopped(f"{key} has the name of a column of the table; give it another one: {definition}")
@@ -101,7 +101,7 @@ def _require_constant(key: str, value: str | int | None, kind: str) -> None:
         raise TableStopped(f"{key}: {value} is no {kind}")
 
 
-def missing(rule: ColumnRule | None, known_columns: frozenset[str]) -> str | None:
+def unknown_column_problem(rule: ColumnRule | None, known_columns: frozenset[str]) -> str | None:
     """Problem of a rule about a table that has, or had at some time, these columns; None without one."""
     unknown = sorted(rule.names() - known_columns) if rule else []
     return f"columns.{rule.name} names column {unknown[0]}, which the table does not have" if rule and unknown else None

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.silver import moved_from_codec
-from spark_jobs.silver.net_changes import identity
+from spark_jobs.silver.net_changes import identity_columns
 from spark_jobs.silver.partial_images import absent_names
 from spark_jobs.silver.row_overlay import ABSENT, MOVED_FROM, RAW, completed_texts, present_mask
 
@@ -92,7 +92,7 @@ class RowWalk:
         old_keys, numbers = moved_from_codec.keys_from_texts(names, self.key, self.rows.schema)
         keys = self.rows.select(cells)
         all_keys = pa.concat_tables([keys, old_keys.cast(keys.schema)])
-        columns = dict(zip(map(str, range(len(cells))), identity(all_keys, self.key), strict=True))
+        columns = dict(zip(map(str, range(len(cells))), identity_columns(all_keys, self.key), strict=True))
         if "_window" in self.rows.column_names:
             windows = self.rows.column("_window").combine_chunks()
             columns["window"] = pa.chunked_array([windows, windows.take(numbers)])

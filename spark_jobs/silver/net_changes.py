@@ -53,7 +53,7 @@ class AbsentColumns:
     before: pa.Array
 
     def take(self, numbers: Any) -> "AbsentColumns":
-        """Those of some of the changes."""
+        """The absent columns of some of the changes."""
         return AbsentColumns(self.after.take(numbers), self.before.take(numbers))
 
 
@@ -93,7 +93,7 @@ def net_rows(
 def image_rows(
     changes: Changes, origin: SliceOrigin, names: Sequence[str], absent: AbsentColumns | None = None
 ) -> Iterator[pa.Table]:
-    """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1.
+    """A row for each image of a keyless table that was added or removed; ``_copies`` is 1 or -1.
 
     absent: as for ``net_rows``; only inserts may lack columns, which are their defaults.
     """
@@ -223,7 +223,7 @@ def _aggregated(rows: pa.Table, key: Sequence[str], ranks: Numbers) -> pa.Table:
 
     Columns that are the same in all rows tell no keys apart, and are left out: mostly the window and the exact texts.
     """
-    *columns, exact = identity(rows, key)
+    *columns, exact = identity_columns(rows, key)
     cells = dict(zip(key, columns, strict=True))
     if exact.null_count < len(rows):
         cells[_EXACT] = exact
@@ -235,7 +235,7 @@ def _aggregated(rows: pa.Table, key: Sequence[str], ranks: Numbers) -> pa.Table:
     return grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
 
 
-def identity(rows: pa.Table, key: Sequence[str]) -> list[pa.ChunkedArray]:
+def identity_columns(rows: pa.Table, key: Sequence[str]) -> list[pa.ChunkedArray]:
     """Columns that tell rows apart: those of the key, of which -0 is 0, and the exact texts of those that hold none.
 
     Two keys are one where these are equal, NULL being a value.
@@ -378,7 +378,7 @@ def _not_moved(absent: pa.Array) -> dict[str, pa.Array]:
 
 
 def _require_keys(changes: Changes, origin: SliceOrigin, key: Sequence[str]) -> None:
-    """Raises Unsupported where a column of the key is NULL: neither a value nor the exact text of one."""
+    """Check that key columns have a value, or the exact text of one, in each row. Raises Unsupported."""
     updates = pc.equal(changes.op, UPDATE)
     for name in key:
         for image, raw, is_needed in (
@@ -391,4 +391,4 @@ def _require_keys(changes: Changes, origin: SliceOrigin, key: Sequence[str]) -> 
                 missing = pc.and_(missing, pc.is_null(_exact(raw, [name])))
             if missing.true_count:
                 at = changes.offset[pc.index(missing, True).as_py()]
-                raise Unsupported(f"{origin.file}:{at}: column {name}: NULL in the key that rows are told apart by")
+                raise Unsupported(f"{origin.file}:{at}: column {name}: NULL in the key that rows are identified by")

@@ -104,7 +104,7 @@ class _Refusing:
         return op
 
     def _require(self, wrong: CellMask, reason: str) -> None:
-        """Raises Unsupported for the first row and column that is wrong."""
+        """Raise Unsupported for the first wrong row and column, if there is one."""
         if wrong.any():
             row, column = (int(indexes[0]) for indexes in np.nonzero(wrong))
             path = f"{self.origin.file}:{self.changes.offset[row].as_py()}: row {self.changes.row[row].as_py()} of "
@@ -120,10 +120,10 @@ class _Refusing:
             lacking = self.absent & ~(is_filled & (self._op == _INSERT)[:, None])
             for image, rows in ((lacking, self._op != 0), (~held_before, self._op == _UPDATE)):
                 wrong[:, list(key)] |= image[:, list(key)] & rows[:, None]
-            self._require(wrong, "rows are told apart by it; SET GLOBAL binlog_row_image = 'FULL'")
+            self._require(wrong, "rows are identified by it; SET GLOBAL binlog_row_image = 'FULL'")
         else:
             reason = (
-                "the table has no key, and its rows are told apart by all columns; SET GLOBAL binlog_row_image = 'FULL'"
+                "the table has no key, and its rows are identified by all columns; SET GLOBAL binlog_row_image = 'FULL'"
             )
             lacking = self.absent & (self._op != _INSERT)[:, None]
             self._require(lacking | (~held_before & (self._op == _UPDATE)[:, None]), reason)

@@ -63,7 +63,7 @@ def _with_old_rows(rows: pa.Table, key: Sequence[str], *, is_all: bool) -> pa.Ta
     if is_all:
         return within_window(rows, key, _source_columns(rows))
     if pc.any(rows.column(MOVED)).as_py():
-        raise PartialWindow("a change of the key whose row image leaves columns out")
+        raise PartialWindow("a change of the key whose row image omits columns")
     return rows
 
 

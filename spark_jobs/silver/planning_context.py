@@ -69,7 +69,7 @@ class PlanningContext:
         """A logged definition with what the log lacks, from what a server told last. Raises TableStopped."""
         return (self.by_server or ServerDefinitions(self.lake, self.source)).complete(logged, last_change)
 
-    def of_load(self) -> "PlanningContext":
+    def for_load(self) -> "PlanningContext":
         """For rows that were read as the server shows them: by names that the server has."""
         return replace(
             self,

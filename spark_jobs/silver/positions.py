@@ -15,7 +15,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.net_changes import by_position, identity
+from spark_jobs.silver.net_changes import by_position, identity_columns
 from spark_jobs.silver.row_overlay import ABSENT, ENDED, MOVED_FROM, PERIOD, KeyRuns, overlaid
 
 FIELDS = ("stretch", "number", "offset", "row")
@@ -60,14 +60,14 @@ def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[PositionK
     return None if None in lowest else lowest, None if None in highest else highest
 
 
-def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of each key the row with the last position.
+def newest_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The row with the last position of each key.
 
     Rows that may lack columns (ABSENT), with ``_op``, are laid over each other, those of one PERIOD where they have it;
     the result says besides which keys lack some behind an end (ENDED).
     """
     if ABSENT not in rows.column_names:
-        return last_of_each(by_position(rows), key)
+        return last_rows_by_key(by_position(rows), key)
     periods = np.asarray(rows.column(PERIOD).to_numpy(), np.int64) if PERIOD in rows.column_names else None
     # A statement that emptied the table is no row of a key: the period tells where it stands.
     runs = KeyRuns.of(rows, key, silver.is_delete(rows.column("_op")), periods)
@@ -75,11 +75,11 @@ def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return overlaid_rows.append_column(ENDED, pa.array(is_ended))
 
 
-def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of each key the row that stands last."""
+def last_rows_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The last row of each key, in the order of ``rows``."""
     if not len(rows):
         return rows
-    columns = identity(rows, key)
+    columns = identity_columns(rows, key)
     names = [f"\0{at}" for at in range(len(columns))]
     indexes = pa.table([*columns, pa.array(np.arange(len(rows)))], names=[*names, _AT])
     last = indexes.group_by(names, use_threads=False).aggregate([(_AT, "max")])

@@ -49,12 +49,12 @@ class Skip:
 
 
 def read(lake: Lake, source: str) -> list[Skip]:
-    """Those of a source, by table and position, without a JVM. Raises LakeError."""
+    """The quarantined events of a source, by table and position, without a JVM. Raises LakeError."""
     return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda skip: (skip.name, skip.log_position))
 
 
 def edit(lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) -> None:
-    """Puts what the change makes of those that the lake has in their place, in one commit.
+    """Replace a source's quarantined events by the result of ``change``, in one commit.
 
     Raises LostRace where another edit came between: the head is read before the rows.
     """

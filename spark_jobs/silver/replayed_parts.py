@@ -62,7 +62,7 @@ def parts_of(work: CompactionJob, columns: silver.Columns) -> Iterator[ReplayedP
 
 
 def _require_keyed(work: CompactionJob, columns: silver.Columns, logged: TableDefinition, window: Range) -> None:
-    """Raises LakeError where silver has a key for a window's rows, and which is not known."""
+    """Check that the key is known if silver has one for a window's rows. Raises LakeError."""
     assert work.head is not None
     assert work.head.checkpoint is not None
     emptied = SilverCommit.of(work.head.checkpoint).emptied_at

@@ -4,7 +4,7 @@ Put here: their names. Not here: which statements retire a column
 (table_timeline.py).
 
 With ``on_incompatible: new_column`` the lake's column is renamed at the statement, and a new one of its name begins.
-The source knows nothing of kept columns: definitions do not have them, silver and downstream have them after the
+The source knows nothing of retired columns: definitions do not have them, silver and downstream have them after the
 source's columns. Rows from before the statement have NULL in the new column, those after it NULL in the kept one.
 """
 
@@ -58,7 +58,7 @@ def name_of(column: str, at: Position, names: Collection[str]) -> str:
 
 
 def renamed_through(retired: Sequence[RetiredColumn], names: Mapping[str, str]) -> tuple[RetiredColumn, ...]:
-    """Behind a statement. names: of the source's columns, by the old one the new one."""
+    """The retired columns after a statement. names: of the source's columns, by the old name the new one."""
     return tuple(replace(column, of=names.get(column.of) if column.of else None) for column in retired)
 
 

@@ -40,7 +40,7 @@ class ChangeFilters:
 
     @classmethod
     def of(cls, filters: TableFilters, definition: TableDefinition, known_columns: frozenset[str]) -> Self:
-        """Raises TableStopped where a rule is not about such a table."""
+        """The filters that apply to changes of a definition. Raises TableStopped if a rule does not fit the table."""
         computed = filters.columns.computed if filters.columns else ()
         rules = cls(definition, filters.ignored_kinds(), filters.rows, computed, known_columns)
         ChangeJudge(rules)
@@ -87,7 +87,7 @@ class ChangeJudge:
     """Applies such rules, and counts by rule what they have filtered."""
 
     def __init__(self, rules: ChangeFilters) -> None:
-        """Raises TableStopped where a rule is not about such a table."""
+        """Compile the conditions of each event. Raises TableStopped if a rule does not fit the table."""
         self._rules = rules
         self._definition = rules.definition
         self.counts: Counter[str] = Counter()

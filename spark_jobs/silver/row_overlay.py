@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_jobs.silver.net_changes import identity, position_order
+from spark_jobs.silver.net_changes import identity_columns, position_order
 from spark_jobs.silver.partial_images import absent_names
 
 ABSENT = "_absent"
@@ -71,7 +71,7 @@ class KeyRuns:
         each row the part of the log that it is in; a row takes nothing from another part.
         """
         order = position_order(rows)
-        cells = dict(enumerate(identity(rows, key)))
+        cells = dict(enumerate(identity_columns(rows, key)))
         names = [f"\0{at}" for at in cells]
         columns = [*cells.values(), *([rows.column("_window")] if "_window" in rows.column_names else [])]
         names += ["\0window"] if "_window" in rows.column_names else []
@@ -131,7 +131,7 @@ class ColumnSources:
 
     @classmethod
     def of(cls, rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> "ColumnSources":
-        """Those of the columns of these names. rows: what the runs are of."""
+        """The sources of the columns of these names. rows: those that the runs are of."""
         # A value counts if it is of the key's last row, not of one that was deleted before; none counts that is older
         # than the row which came from another key.
         oldest = np.maximum(runs.last_first, runs.last_begun)

@@ -66,10 +66,10 @@ def resolving(definition: TableDefinition, computed: Sequence[Computed] = ()) ->
     columns = {str(column.name).casefold(): column for column in definition.columns}
     by_name = {column.name.casefold(): column for column in computed}
 
-    def of_table(name: str) -> Term:
+    def column_term(name: str) -> Term:
         return term_of(columns[name])
 
-    return lambda name: of_table(name) if name in columns else by_name[name].term(of_table)
+    return lambda name: column_term(name) if name in columns else by_name[name].term(column_term)
 
 
 def problem_of(condition: Condition, definition: TableDefinition, computed: Sequence[Computed] = ()) -> str | None:
@@ -135,7 +135,7 @@ class ColumnLeftOut(TableStopped):
 
 
 def fault_error(definition: TableDefinition, fault: int, begin: str, no_value: str = NO_VALUE) -> TableStopped:
-    """What stops a table of which a cell has no value that is asked for.
+    """The error that stops a table for a cell whose value is needed and does not exist.
 
     begin: of the message. no_value: as for ``fault_text``.
     """

@@ -30,7 +30,15 @@ from spark_jobs.binlog import Changes, TableDefinition
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.ranges import joined
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.net_changes import DELETE, INSERT, UPDATE, AbsentColumns, SliceOrigin, identity, key_change_mask
+from spark_jobs.silver.net_changes import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    AbsentColumns,
+    SliceOrigin,
+    identity_columns,
+    key_change_mask,
+)
 from spark_jobs.silver.partial_images import absent_names
 from spark_jobs.silver.row_overlay import RAW, completed_texts, present_mask
 from spark_jobs.silver.slice_runs import Runs
@@ -124,7 +132,7 @@ class RuleRows:
         return frozenset(self._names)
 
     def restarted(self) -> Self:
-        """Without what is known; for the same changes again."""
+        """The same without what was learnt, to read the same changes again."""
         self._state = _RuleRowsState()
         return self
 
@@ -297,7 +305,7 @@ class _ChangeWalk:
         return pointers, has_same_key
 
     def sources(self) -> dict[str, Numbers]:
-        """Of each column the row that each row has its value from; -1 where none has it."""
+        """The row from which each row has the value of a column, by column; -1 if no row has it."""
         count, sources = len(self.rows), {}
         for at, name in enumerate(self.names):
             # Each step doubles the way that pointers go; the row behind all rows stands for none.
@@ -381,7 +389,7 @@ def _with_columns(image: pa.RecordBatch, rows: pa.Table, names: Sequence[str]) -
 
 def _codes(rows: pa.Table, key: Sequence[str]) -> Numbers:
     """The number of each row's key."""
-    cells = {f"\0{at}": cell for at, cell in enumerate(identity(rows, key))}
+    cells = {f"\0{at}": cell for at, cell in enumerate(identity_columns(rows, key))}
     table = pa.table(cells).append_column("\0at", pa.array(np.arange(len(rows))))
     lists = table.group_by([*cells], use_threads=False).aggregate([("\0at", "list")]).column("\0at_list")
     joined = lists.combine_chunks()

@@ -124,7 +124,7 @@ def _staying(order: Sequence[str], new_order: Sequence[str]) -> set[str]:
 
 
 def require_plain(path: str, statements: Sequence[str]) -> None:
-    """Raises TableStopped where a step needs what tables with compat: plain lack: they have no column mapping."""
+    """Check that a step needs no column mapping, which tables with compat: plain lack. Raises TableStopped."""
     demanding = [statement for statement in statements if statement.startswith(_NEEDS_MAPPING)]
     if demanding:
         raise TableStopped(

@@ -12,7 +12,7 @@ from spark_jobs.binlog import Changes, Decoder, SliceBytes
 from spark_jobs.bronze.derived_slices import changes_of
 from spark_jobs.log.position import Position
 from spark_jobs.silver.net_changes import SliceOrigin
-from spark_jobs.silver.timeline.inputs import without
+from spark_jobs.silver.timeline.inputs import payload_without
 
 _RUN_BYTES = 32 << 20
 """Bytes of slices that are decoded together, which are in memory until then."""
@@ -41,7 +41,7 @@ class SliceRun:
             return self
         file, stretch = self.origin.file, self.origin.stretch
         parts = (
-            replace(part, payload=without(skips, Position(file, part.start, stretch), part.payload))
+            replace(part, payload=payload_without(skips, Position(file, part.start, stretch), part.payload))
             for part in self.slices
         )
         return replace(self, slices=tuple(parts))

@@ -41,7 +41,7 @@ def reshaping(work: CompactionJob, before: silver.Columns, change: SchemaChange)
     origins = masking.origins_seen(rule, column_origins(change, before.types, after.types), before, after)
     fills = masking.fills_seen(rule, change.fills, after)
     steps = schema_evolution.steps(before.types, after.types, origins, fills)
-    return Reshaping(after, steps, [*steps, *_of_silver_alone(before, after, origins)])
+    return Reshaping(after, steps, [*steps, *_silver_only_steps(before, after, origins)])
 
 
 def require_key_kept(before: silver.Columns, after: silver.Columns, change: SchemaChange) -> None:
@@ -69,7 +69,7 @@ def definition_after(change: SchemaChange) -> TableDefinition:
     return change.state.definition
 
 
-def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Mapping[str, str | None]) -> list[str]:
+def _silver_only_steps(before: silver.Columns, after: silver.Columns, origins: Mapping[str, str | None]) -> list[str]:
     """Steps that downstream has no need of.
 
     Where a table that was a keyless table has a key from now on, or the other way round, and where columns that rows

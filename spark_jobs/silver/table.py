@@ -69,7 +69,7 @@ _FROM_SERVER = pa.array([str(kind) for kind in FROM_SERVER])
 _DELETES = pa.array([str(Op.DELETE), str(Op.MEND_DELETE), str(Op.CASCADE_DELETE)])
 
 
-def listed(operations: Collection[Op]) -> str:
+def operations_sql(operations: Collection[Op]) -> str:
     """SQL: what stands behind IN."""
     return f"({', '.join(literal(kind) for kind in operations)})"
 
@@ -192,7 +192,7 @@ def _comparable_text(cell: str, kind: str) -> str:
 def columns(
     definition: TableDefinition, *, has_partial: bool = False, retired: Mapping[str, str] | None = None
 ) -> Columns:
-    """Those of a definition, and behind them kept ones (retired_columns.py), by name and type.
+    """The columns of a definition, followed by its retired columns, by name and type.
 
     Raises TableStopped where it is not known which key the table has, a name is unknown, or collides with ours.
     """
@@ -243,7 +243,7 @@ def _as_spark_compares(name: str) -> str:
     return "".join("i" if char == "\u0130" else char.lower() for char in capitals)
 
 
-def resets(head: Head | None) -> int:
+def reset_count(head: Head | None) -> int:
     """Number of rebuilds of a silver table, up to a head of it."""
     commit = SilverCommit.of_head(head)
     return commit.resets if commit else 0
@@ -255,7 +255,7 @@ def is_numbered(head: Head | None) -> bool:
     return commit is not None and commit.is_numbered
 
 
-def folded(head: Head | None) -> Position | None:
+def fold_floor(head: Head | None) -> Position | None:
     """The floor of a silver table: windows before it were folded into one. None where none were."""
     commit = SilverCommit.of_head(head)
     return commit.floor if commit else None
@@ -324,14 +324,14 @@ def properties(table: Table) -> dict[str, str]:
 
 
 def require_same_columns(table: Table, table_columns: dict[str, str], name: str) -> None:
-    """Raises TableStopped where the table exists with other columns."""
+    """Check that the table, if it exists, has these columns. Raises TableStopped."""
     stored = table.columns()
     if stored:
         require_equal_columns(table.path, stored, table_columns, name)
 
 
 def require_equal_columns(path: str, stored: Mapping[str, str], table_columns: Mapping[str, str], name: str) -> None:
-    """Raises TableStopped where a table's stored columns (name and Spark type, in order) are not those of its log."""
+    """Check that a table's stored columns (name and Spark type, in order) are those of its log. Raises TableStopped."""
     if dict(stored) != dict(table_columns):
         raise TableStopped(
             f"{name}: its columns are now ({_columns_text(table_columns)}), but {path} has ({_columns_text(stored)}), "
@@ -344,13 +344,13 @@ def position_cell(position: Position) -> Column:
     return F.expr(position_sql(position)).cast(POSITION_TYPE)
 
 
-def within(windows: Range) -> str:
+def window_condition(windows: Range) -> str:
     """SQL: the rows whose window lies in a range that is a union of windows; those from the server lie in none.
 
     Delta and Parquet have bounds of a structure's fields and compare these alone, so the fields are compared too.
     """
     start, stop = position_sql(windows.start), position_sql(windows.stop)
-    bounds = [f"_window_start >= {start} AND _window_start < {stop} AND _op NOT IN {listed(FROM_SERVER)}"]
+    bounds = [f"_window_start >= {start} AND _window_start < {stop} AND _op NOT IN {operations_sql(FROM_SERVER)}"]
     for field, lowest, highest in zip(
         ("stretch", "number", "offset"), windows.start.order, windows.stop.order, strict=True
     ):

@@ -147,7 +147,7 @@ class Dump:
             return True
 
     def _await_next_try(self, error: Exception) -> None:
-        """Raises SourceError where trying again does not help, or did not."""
+        """Wait before the next try. Raises SourceError if another try cannot help, or there were enough."""
         if self._boundary > self._mark:
             self._tries = 0
         location = f"{self._reading.name}: {self._part.file}:{self._boundary}"
@@ -187,7 +187,7 @@ class Dump:
             answer = cursor.fetchone()
         if answer and answer["uuid"] != self._reading.uuid:
             raise SourceError(
-                f"{self._location}: the server behind this address is {answer['uuid']} now, and was "
+                f"{self._location}: the server at this address is {answer['uuid']} now, and was "
                 f"{self._reading.uuid} "
                 "when the run began; run again once the first one is back, or give the new one a source of its own"
             )

@@ -41,7 +41,7 @@ _PRIVILEGES = re.compile(r"the ([A-Z ,_]+) privilege")
 """Of 1227: those of which any would do. Every server names the narrowest one last."""
 _CERTIFICATE = (
     "the server's certificate is not trusted: name the CA that signed it as tls.ca (it is {ca}), connect by the host "
-    "name that stands in it, or set tls.verify to false and do without knowing who answers"
+    "name that stands in it, or set tls.verify to false to connect without knowing who answers"
 )
 _NO_TLS = (
     "its TLS is of another kind than this machine's: let the server use TLS 1.2 or later, or set tls.enabled to false "

@@ -22,8 +22,8 @@ from spark_jobs.source.protocol import FilePart, Log, LogFile, Source
 from spark_jobs.source.seek import Search
 
 _LAGS = (
-    "it lags behind: run again once it has them, or where it never will because the other server was lost before it "
-    "sent them, give it a source name of its own"
+    "it lags behind: run again when it has them. If the other server was lost before it sent them, give this one a "
+    "source name of its own"
 )
 
 
@@ -153,7 +153,7 @@ class _FailoverSearch(Search):
         if len(nameless):
             raise SourceError(
                 f"{self.name}: {self._subject}: the transaction at {file.name}:{int(commits.start[nameless[0]])} has "
-                "no GTID, so that nobody can tell whether bronze holds it; turn gtid_mode on on all endpoints"
+                "no GTID, so it is not known whether bronze has it; set gtid_mode = ON on all endpoints"
             )
 
 

@@ -81,7 +81,7 @@ class Files:
         return MysqlGtids()
 
     def require_closed(self, file: str) -> None:
-        """Raises SourceError for a copy of a file that its server was still writing: it may lack what came after."""
+        """Check that a file was not copied while its server wrote it: its end may be missing. Raises SourceError."""
         with _file_errors(f"{self.name}: {self.directory}"):
             if _in_use(self.directory / file):
                 raise SourceError(

@@ -73,14 +73,14 @@ def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
     return numbers is not None and tuple(map(int, numbers.groups())) < (8, 0, 17)
 
 
-def of_users(column: str) -> str:
+def user_schema_condition(column: str) -> str:
     """SQL: whether a column names no schema of the server's own; by bytes, since `Sys` may be a user's."""
     return f"CAST({column} AS BINARY) NOT IN ({', '.join(map(literal, SYSTEM_SCHEMAS))})"
 
 
 _ASK_TABLES = f"""
 SELECT t.TABLE_SCHEMA `schema`, t.TABLE_NAME `table`, t.TABLE_TYPE kind FROM information_schema.TABLES t
-WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {of_users("t.TABLE_SCHEMA")} {{}}
+WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {user_schema_condition("t.TABLE_SCHEMA")} {{}}
 """
 _ASK_COLUMNS = f"""
 SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
@@ -88,7 +88,7 @@ SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA
        c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation, c.COLUMN_DEFAULT fallback,
        c.EXTRA extra
 FROM information_schema.COLUMNS c
-WHERE {of_users("c.TABLE_SCHEMA")} {{}}
+WHERE {user_schema_condition("c.TABLE_SCHEMA")} {{}}
 ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
 """
 _ASK_FULL_NAMES = """
@@ -103,7 +103,7 @@ _COLLATIONS, _FULL_COLLATIONS = (
 _ASK_KEYS = f"""
 SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name, s.SUB_PART part
 FROM information_schema.STATISTICS s
-WHERE s.NON_UNIQUE = 0 AND {of_users("s.TABLE_SCHEMA")} {{}}
+WHERE s.NON_UNIQUE = 0 AND {user_schema_condition("s.TABLE_SCHEMA")} {{}}
 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """
 """Nothing is joined by name: MySQL 5.7 and MariaDB compare names in information_schema by a collation to which `ta` and

@@ -100,7 +100,7 @@ class Log:
             raise SourceError(self._absent(start))
         if start.offset > listed.size or start > self.end:
             raise SourceError(
-                f"{self.source}: {start} lies beyond the end of the log at {self.end}; a log that became shorter was "
+                f"{self.source}: {start} is after the end of the log at {self.end}; a log that became shorter was "
                 "reset or belongs to another server: give the source another name, or restore the log"
             )
 
@@ -123,7 +123,7 @@ of which is valid until the next one is asked for."""
 
 
 LOST_LOG_REMEDIES = (
-    "begin with start: earliest and do without what came before, or put copies of the older files with the others into "
+    "set start: earliest to begin without the older log, or put copies of the older files with the others into "
     "a directory and read that (files:) under another source name"
 )
 
@@ -187,7 +187,10 @@ def boundaries(reading: PartReader, part: FilePart) -> tuple[int, ...]:
 
 
 def require_whole(reading: PartReader, part: FilePart) -> None:
-    """Raises Truncated where a part ends inside an event or a transaction, with the place of both."""
+    """Check that a part ends at a transaction boundary.
+
+    Raises Truncated with the positions of the event and the transaction.
+    """
     if cut := _read_whole(reading, part)[0].cut():
         raise Truncated(cut)
 
@@ -204,7 +207,7 @@ def _read_whole(reading: PartReader, part: FilePart) -> tuple[Slicer, list[int]]
 
 
 def require_boundary(source: Source, position: Position) -> None:
-    """Raises SourceError where no transaction begins at the position."""
+    """Check that a transaction begins at the position. Raises SourceError."""
     if position.offset <= FIRST_EVENT:
         return
     complete = last_boundary(source.reading(), FilePart(position.file, 0, position.offset))
@@ -216,7 +219,7 @@ def require_boundary(source: Source, position: Position) -> None:
 
 
 def require_contiguous(source: str, files: list[str]) -> None:
-    """Raises SourceError where the file numbers have a hole."""
+    """Check that the file numbers have no hole. Raises SourceError."""
     for before, after in pairwise(files):
         if file_number(after) != file_number(before) + 1:
-            raise SourceError(f"{source}: a file is missing between {before} and {after}; bring it back and run again")
+            raise SourceError(f"{source}: a file is missing between {before} and {after}; restore it and run again")

@@ -151,7 +151,7 @@ class ResultStream:
         return count
 
     def _raise(self, code: int) -> None:
-        """Raises what a packet that is no row means."""
+        """Raise the error that a packet means that is no row: the server's, or SourceError."""
         length = int(self._state[result_rows.Q_PACKET])
         if code == result_rows.RESULT_REFUSED:
             raise_mysql_exception(self._source[self._begin - length : self._begin].tobytes())

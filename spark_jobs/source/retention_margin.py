@@ -32,7 +32,7 @@ class Margin:
     oldest: str
 
     def shortage(self, limits: Retention) -> str | None:
-        """Says which limit the margin is below; None for none, and for a log that still has its first file."""
+        """A message with the limit that the margin is below; None without one, or if the log has its first file."""
         if file_number(self.oldest) == _FIRST_NUMBER:
             return None
         limit = limits.margin.total_seconds() / 3600 if limits.margin else 0

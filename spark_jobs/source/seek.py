@@ -257,7 +257,7 @@ class _Time(Search):
         )
 
     def _require_past(self, latest: int) -> None:
-        """Raises SourceError where a later transaction could still commit before the time."""
+        """Check that no later transaction can commit before the time. Raises SourceError."""
         now = self.source.now()
         if now is not None and self.moment > now:
             raise SourceError(
@@ -266,7 +266,7 @@ class _Time(Search):
             )
         if now is None:
             raise SourceError(
-                f"{self.name}: {self.moment.isoformat()} lies behind the end of the log at {self.log.end}, whose last "
+                f"{self.name}: {self.moment.isoformat()} is after the end of the log at {self.log.end}, whose last "
                 f"transaction committed at {_time_text(latest)}; name an earlier time, or latest"
             )
 

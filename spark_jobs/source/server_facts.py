@@ -17,7 +17,7 @@ from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import SourceError
 from spark_jobs.source.connection import error_number
-from spark_jobs.source.information_schema import of_users
+from spark_jobs.source.information_schema import user_schema_condition
 from spark_jobs.source.server import Server, is_mariadb
 from spark_jobs.text.sql import identifier
 
@@ -27,19 +27,19 @@ _ASK_KEYS = f"""
 SELECT CONSTRAINT_SCHEMA `schema`, TABLE_NAME `table`, CONSTRAINT_NAME name, UNIQUE_CONSTRAINT_SCHEMA parent_schema,
        REFERENCED_TABLE_NAME parent, DELETE_RULE on_delete, UPDATE_RULE on_update
 FROM information_schema.REFERENTIAL_CONSTRAINTS
-WHERE {of_users("CONSTRAINT_SCHEMA")}
+WHERE {user_schema_condition("CONSTRAINT_SCHEMA")}
 ORDER BY CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME
 """
 _ASK_COLUMNS = f"""
 SELECT CONSTRAINT_SCHEMA `schema`, TABLE_NAME `table`, CONSTRAINT_NAME name, COLUMN_NAME `column`,
        REFERENCED_COLUMN_NAME parent_column
 FROM information_schema.KEY_COLUMN_USAGE
-WHERE {of_users("CONSTRAINT_SCHEMA")} AND REFERENCED_TABLE_NAME IS NOT NULL
+WHERE {user_schema_condition("CONSTRAINT_SCHEMA")} AND REFERENCED_TABLE_NAME IS NOT NULL
 ORDER BY CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
 """
 _ASK_TABLES = f"""
 SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, TABLE_TYPE kind, ENGINE engine FROM information_schema.TABLES
-WHERE {of_users("TABLE_SCHEMA")} AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
+WHERE {user_schema_condition("TABLE_SCHEMA")} AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
 ORDER BY TABLE_SCHEMA, TABLE_NAME
 """
 
@@ -71,7 +71,7 @@ def ask_facts(
             pair
             for table in tables
             if (table["engine"] or "").upper() == "INNODB"
-            for pair in _keys_of(source, connection, table)
+            for pair in _declared_keys(source, connection, table)
         ]
     else:
         rows = source.ask(connection, _ASK_KEYS)
@@ -106,7 +106,7 @@ def _declared_key(row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) ->
     return TableName(row["schema"], row["table"]), key
 
 
-def _keys_of(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tuple[TableName, ForeignKey]]:
+def _declared_keys(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tuple[TableName, ForeignKey]]:
     """The foreign keys of a table, by SHOW CREATE TABLE; none of one that is gone or that the user may not read."""
     name = f"{identifier(table['schema'])}.{identifier(table['table'])}"
     try:

@@ -59,11 +59,11 @@ def credential_of(root: str, settings: ObjectStore) -> Credential:
     scheme = store_scheme(root)
     try:
         if scheme == AZURE:
-            return _of_azure(root, settings)
+            return _azure_credential(root, settings)
         if scheme == GOOGLE:
             lease = google.token(os.environ, SCOPE, SECONDS)
             return Credential("token", (str(lease.value),), google.origin_of(os.environ), lease.end)
-        return _of_aws(root, settings)
+        return _aws_credential(root, settings)
     except CredentialsError as error:
         if error.is_passing:
             raise
@@ -89,7 +89,7 @@ def kind_on_azure(settings: ObjectStore, environment: Mapping[str, str]) -> tupl
     return "token", ""
 
 
-def _of_aws(root: str, settings: ObjectStore) -> Credential:
+def _aws_credential(root: str, settings: ObjectStore) -> Credential:
     if settings.access_key_env and settings.secret_key_env:
         values = [_variable(root, name) for name in (settings.access_key_env, settings.secret_key_env)]
         session = os.environ.get(settings.session_token_env or "") or ""
@@ -99,7 +99,7 @@ def _of_aws(root: str, settings: ObjectStore) -> Credential:
     return Credential("keys", (keys.access, keys.secret, keys.session), identity.origin, identity.end)
 
 
-def _of_azure(root: str, settings: ObjectStore) -> Credential:
+def _azure_credential(root: str, settings: ObjectStore) -> Credential:
     kind, name = kind_on_azure(settings, os.environ)
     if kind == "token":
         lease = azure.token(os.environ, RESOURCE, SECONDS)

@@ -55,7 +55,7 @@ def create(target: StoredPath, content: bytes) -> bool:
 
 
 def replace(target: StoredPath, content: bytes) -> None:
-    """Gives a file another content, durably; a reader sees the one or the other. Raises OSError."""
+    """Replace a file's content, durably; a reader sees the old content or the new one. Raises OSError."""
     if isinstance(target, Path):
         local.replace(target, content)
     else:

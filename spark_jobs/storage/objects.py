@@ -68,7 +68,7 @@ class ObjectPath:
 
     @classmethod
     def parse(cls, path: str) -> "ObjectPath":
-        """Of ``s3a://bucket/key``, or ``abfss://container@account.dfs.core.windows.net/key``."""
+        """The object of ``s3a://bucket/key``, or ``abfss://container@account.dfs.core.windows.net/key``."""
         parts = urlsplit(path, allow_fragments=False)
         rest = path[path.index("://") + 3 + len(parts.netloc) :]
         return cls(parts.netloc, "/".join(part for part in rest.split("/") if part), store_scheme(path) or S3)
@@ -93,15 +93,15 @@ class ObjectPath:
         return replace(self, key=self.key.rpartition("/")[0])
 
     def read_bytes(self) -> bytes:
-        """Raises FileNotFoundError, StoreError."""
+        """The content of the object. Raises FileNotFoundError, StoreError."""
         return bytes(self.answer(lambda: obstore.get(client(self.root), self.key).bytes()))
 
     def read_range(self, start: int, length: int) -> bytes:
-        """Raises FileNotFoundError, StoreError."""
+        """``length`` bytes of the object from offset ``start`` on. Raises FileNotFoundError, StoreError."""
         return bytes(self.answer(lambda: obstore.get_range(client(self.root), self.key, start=start, length=length)))
 
     def exists(self) -> bool:
-        """Raises StoreError."""
+        """True if the object exists. Raises StoreError."""
         try:
             self.answer(lambda: obstore.head(client(self.root), self.key))
         except FileNotFoundError:

@@ -90,7 +90,7 @@ def _register(settings: Mapping[str, ObjectStore]) -> None:
 
 
 def credential(root: str) -> Credential:
-    """What is shown to a bucket's store now. Raises ConfigError, OSError where a service does not answer any more."""
+    """The credential for a bucket's store now. Raises ConfigError, OSError if a service does not answer any more."""
     try:
         found = credential_of(root, settings_of(root))
     except CredentialsError as error:
@@ -125,7 +125,7 @@ def _client(root: str, settings: ObjectStore, _credential: Credential, _process:
     return _google(root, settings, options) if scheme == GOOGLE else _amazon(root, settings, options)
 
 
-def _end_of(found: Credential) -> datetime | None:
+def _expiry_time(found: Credential) -> datetime | None:
     return None if found.end is None else datetime.fromtimestamp(found.end, UTC)
 
 
@@ -133,7 +133,7 @@ def _azure(root: str, settings: ObjectStore, options: "ClientConfig") -> AzureSt
     # A client asks before each request whose time may be over, also during a long listing.
     def now() -> "AzureCredential":
         found = credential(root)
-        (value,), end = found.values, _end_of(found)
+        (value,), end = found.values, _expiry_time(found)
         if found.kind == "account key":
             return {"access_key": value, "expires_at": end}
         if found.kind == "token":
@@ -149,7 +149,7 @@ def _azure(root: str, settings: ObjectStore, options: "ClientConfig") -> AzureSt
 def _google(root: str, settings: ObjectStore, options: "ClientConfig") -> GCSStore:
     def now() -> "GCSCredential":
         found = credential(root)
-        return {"token": found.values[0], "expires_at": _end_of(found)}
+        return {"token": found.values[0], "expires_at": _expiry_time(found)}
 
     config: GCSConfig = {"base_url": settings.endpoint} if settings.endpoint else {}
     return GCSStore(
@@ -173,7 +173,7 @@ def _amazon(root: str, settings: ObjectStore, options: "ClientConfig") -> S3Stor
             "access_key_id": access,
             "secret_access_key": secret,
             "token": session or None,
-            "expires_at": _end_of(found),
+            "expires_at": _expiry_time(found),
         }
 
     return S3Store(

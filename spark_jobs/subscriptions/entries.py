@@ -92,7 +92,7 @@ def _entry_position(log_slice: LocatedSlice, line: ChangeLine) -> EntryPosition:
 
 
 def _require_held_position(snapshot: BronzeSnapshot, position: Position, group: str) -> None:
-    """Raises LakeError where bronze does not hold the log from a position on."""
+    """Check that bronze has the log from a position on. Raises LakeError."""
     try:
         require_held(snapshot.source, snapshot.checkpoint, position)
     except LakeError as error:

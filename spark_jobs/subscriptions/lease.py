@@ -77,7 +77,7 @@ class Lease:
         return time.monotonic() - self._written_at
 
     def require(self) -> None:
-        """Raises StratalogError where another consumer has taken over."""
+        """Check that no other consumer has taken over. Raises StratalogError."""
         if self._takeover:
             raise self._takeover
 

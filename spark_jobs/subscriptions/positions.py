@@ -25,7 +25,7 @@ def start_of(snapshot: BronzeSnapshot, location: str) -> Position:
     require_held(snapshot.source, snapshot.checkpoint, max(position, snapshot.earliest))
     if snapshot.end < position:
         raise ConfigError(
-            f"{snapshot.source}: {position} lies beyond the end of the log that bronze holds, {snapshot.end}; name an "
-            "earlier place, or let stratalog run read on first"
+            f"{snapshot.source}: {position} is after the end of the log in bronze, {snapshot.end}; name an "
+            "earlier position, or execute stratalog run first"
         )
     return transaction_at(snapshot.table, snapshot.version, position) or position

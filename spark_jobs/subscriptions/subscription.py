@@ -155,7 +155,7 @@ class Subscription:
             lease.move(self._new().cursor, lease.record.batch)
 
     def close(self) -> None:
-        """Gives the group free at once. What is not acknowledged comes again."""
+        """Release the group at once. Entries that are not acknowledged are delivered again."""
         lease, self._lease, self._entries = self._lease, None, None
         if lease:
             lease.give_up(None if self._outstanding else self._read_to)

@@ -29,7 +29,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Its duration; 0 while it is open."""
+        """The span's duration in seconds; 0 while it is open."""
         return ((self.ended or self.started) - self.started) / 1e9
 
 

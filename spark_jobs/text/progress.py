@@ -79,7 +79,7 @@ def current() -> Activity | None:
 
 @contextmanager
 def doing(text: str, total: int = 0, *, unit: str = "", is_verb: bool = False) -> Iterator[Activity]:
-    """Says what is done inside the ``with`` block."""
+    """Report the activity while the ``with`` block runs."""
     activity = Activity(text, total, unit=unit, is_verb=is_verb)
     with _lock:
         _activities.append(activity)

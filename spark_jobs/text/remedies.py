@@ -34,51 +34,50 @@ class Kind:
 
 
 _WITHOUT = (
-    'take the table out of scope (tables: "!{table}"), or begin it behind the statement in a pipeline of its own and '
-    "load it (stratalog docs howto/schema-change#a-table-has-stopped)"
+    'exclude the table (tables: "!{table}"), or start it after the statement in a separate pipeline and load it '
+    "(stratalog docs howto/schema-change#continue-after-a-table-has-stopped)"
 )
 _SKIP = (
-    "where the event can be done without, quarantine it: stratalog skip --source {source} --at {at} --table {table} "
-    "(stratalog docs howto/broken-table#one-event-stops-the-table-and-can-be-done-without)"
+    "if you can do without the event, quarantine it: stratalog skip --source {source} --at {at} --table {table} "
+    "(stratalog docs howto/broken-table#quarantine-the-event-that-stops-the-table)"
 )
 _DUMP = "stratalog docs howto/new-source#binlog-files-instead-of-a-server"
 
 KINDS: tuple[Kind, ...] = (
     # Statements, and rows that do not fit what they left.
-    Kind(r"no new column begins, because|is about it, and columns of it are kept", _WITHOUT),
+    Kind(r"no new column begins, because|applies to it, and it has retired columns", _WITHOUT),
     Kind(
         r"does not keep every value of column|may have changed (?:NULL in|text of) column",
         "set on_incompatible: new_column, and the next run starts a new column "
-        "(stratalog docs howto/schema-change#a-type-that-does-not-hold-every-value)",
+        "(stratalog docs howto/schema-change#types-that-do-not-hold-every-value)",
     ),
     Kind(
         r"\b(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b[^:]* at \S+ changes the table, which is not applied|"
         r" at \S+ (?:fills the table|changes rows|runs a routine, logged) in statement format",
         "SET GLOBAL binlog_format = 'ROW', then quarantine the statement: stratalog skip --source {source} --at {at} "
         "--table {table}; stratalog verify names the rows that lack it "
-        "(stratalog docs howto/broken-table#one-event-stops-the-table-and-can-be-done-without)",
+        "(stratalog docs howto/broken-table#quarantine-the-event-that-stops-the-table)",
     ),
     Kind(
         r"is to stop the table, by|is filtered by .* and cannot be|would have to judge",
         "change that rule in pipeline.yaml and run again (stratalog docs filters)",
     ),
     Kind(
-        r"changes the key of|rows are told apart by|rows were told apart by|change of the key|"
-        r"drops the index by which rows are told apart|was created again at .* with another key",
+        r"changes the key of|rows are identified by|rows were identified by|change of the key|"
+        r"drops the index by which rows are identified|was created again at .* with another key",
         _WITHOUT,
     ),
     Kind(
         r"columns differ|no statement .*says why|leads to \(|has types \(|which of them are the same",
         "change the table back at the server, or repeat the change there with logging on "
-        "(stratalog docs howto/broken-table#the-columns-differ-from-the-servers); where neither can be done, "
-        + _WITHOUT,
+        "(stratalog docs howto/broken-table#the-columns-differ-from-the-servers); if neither is possible, " + _WITHOUT,
     ),
     Kind(
         r"names? (?:of )?its columns|names of its columns|names the columns|tells? the character set|"
         r"definition (?:was read at|by .* does not fit|does not fit)|does not tell them|does not name its columns",
-        "SET GLOBAL binlog_row_metadata = 'FULL' for what is still to be logged; for what is there name a schema dump "
-        "(schema_dump:) or begin behind it "
-        "(stratalog docs howto/schema-change#a-log-that-begins-behind-the-create-table)",
+        "SET GLOBAL binlog_row_metadata = 'FULL' for the log to come; for the existing log name a schema dump "
+        "(schema_dump:) or start after it "
+        "(stratalog docs howto/schema-change#logs-that-begin-after-the-create-table)",
     ),
     Kind(
         r" at \S+ (?:changes the table|gives |is not followed|names |is about|does not say)|is not in the log|"
@@ -88,9 +87,9 @@ KINDS: tuple[Kind, ...] = (
     # Changes that are derived from foreign keys.
     Kind(
         r"is one that no typed column holds|which a foreign key is of|foreign keys change rows of it|"
-        r"so that its rows cannot be followed|nothing tells its columns|on_cascade: apply|"
+        r"so that its rows cannot be followed|its columns are not known|on_cascade: apply|"
         r"and in which order they do is not known",
-        "set on_cascade: warn for the table, run again and mend it (stratalog docs limits#what-apply-derives)",
+        "set on_cascade: warn for the table, run again and mend it (stratalog docs cascades#what-apply-derives)",
     ),
     # Rules, routes, the lake's own tables.
     Kind(
@@ -98,41 +97,44 @@ KINDS: tuple[Kind, ...] = (
         "change that rule in pipeline.yaml and run again (stratalog docs filters)",
     ),
     Kind(
-        r"routes|by routes:|meet in|several tables|keys: shared|which (?:it|two) .*keys in common|no type holds",
-        "route it to a table of its own, or fix what differs (stratalog docs routes#what-is-refused-and-what-to-do)",
+        r"routes|by routes:|several tables|keys: shared|which (?:it|two) .*keys in common|no type holds",
+        "route it to a separate table, or make the definitions equal "
+        "(stratalog docs routes#what-is-refused-and-what-to-do)",
     ),
     Kind(
         r"compat: plain",
-        "leave the table out, or make another lake with compat: full (stratalog docs configuration)",
+        "exclude the table, or create another lake with compat: full (stratalog docs configuration)",
     ),
     # Tables that are loaded or compared.
     Kind(
         r"cannot be loaded|load began|is read, and waits|was read up to",
-        "load it again once that is fixed (stratalog docs load#what-stops-it)",
+        "remove the cause, then load it: stratalog load --source {source} --table {table} "
+        "(stratalog docs load#when-a-load-stops)",
     ),
     Kind(
         r"not compared|the server's columns are|at the server and",
-        "compare it by hand, or load it again (stratalog docs verify)",
+        "compare it by queries on both sides, or load it again (stratalog docs verify)",
     ),
     Kind(r"more copies of a row were deleted", "load the table (stratalog docs load#tables-without-a-key)"),
     Kind(
         r"was read at \S+, and|after it was read at",
-        "mend it again once that is done (stratalog docs mend#what-is-not-mended)",
+        "mend it again: stratalog mend --source {source} --table {table} --yes "
+        "(stratalog docs mend#rows-that-cannot-be-mended)",
     ),
     Kind(
         r"is locked against writers",
-        "repeat the command once that is done (stratalog docs load#tables-without-a-key)",
+        "then repeat the command (stratalog docs load#tables-without-a-key)",
     ),
     Kind(
         r"has no key, (?:and its engine|and a downstream table)",
-        "load it again once that is done (stratalog docs load#tables-without-a-key)",
+        "then load it: stratalog load --source {source} --table {table} (stratalog docs load#tables-without-a-key)",
     ),
     Kind(
-        r"walked? along|its key does not go on", "leave the table out of the load (stratalog docs load#what-it-needs)"
+        r"read in ranges|its key does not advance", "exclude the table from the load (stratalog docs load#requirements)"
     ),
     # Sources.
     Kind(r"holds no binlog files", f"copy them there, or correct files: of source {{source}} ({_DUMP})"),
-    Kind(r"No such file or directory|Not a directory", "correct the path, or put it there"),
+    Kind(r"No such file or directory|Not a directory", "correct the path, or create the file or folder"),
     Kind(
         r"the nearest boundary before it is",
         "name that position (stratalog docs configuration#positions-gtid-sets-and-times)",
@@ -144,13 +146,13 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         r"answered: ",
-        "let the user do that, then run again: stratalog check --connect names the GRANT "
+        "give the user the privilege, then run again: stratalog check --connect prints the GRANT "
         "(stratalog docs howto/new-source#at-the-server)",
     ),
     Kind(r"schema dump|the dump is cut|has no end; it is cut|line \d+: ", f"make the schema dump again ({_DUMP})"),
     Kind(
         r"is another log|of several logs|is not the file|another server id|no file in it continues",
-        "put copies of this source's own log into the folder (stratalog docs howto/purge#it-has-happened)",
+        "put copies of this source's own log into the folder (stratalog docs howto/purge#restore-purged-log)",
     ),
     Kind(
         r"GTID|its domain",
@@ -158,41 +160,41 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         r"cannot be read: |cannot be written: |cannot be made: ",
-        "let the user who runs Stratalog read and write there, then run again (stratalog docs deployment)",
+        "give the user of Stratalog read and write access there, then run again (stratalog docs deployment)",
     ),
     Kind(
         r"bronze (?:holds|goes on|does not hold|begins)|has a hole|schema history",
-        "bring the files back: stratalog extract --source {source} --archive DIR "
-        "(stratalog docs howto/purge#bronzes-own-log)",
+        "restore the files: stratalog extract --source {source} --archive DIR "
+        "(stratalog docs howto/purge#fetch-log-that-bronze-lacks)",
     ),
 )
 
 DEFAULTS: dict[type[StratalogError], str] = {
-    LostRace: "run again: the other writer's work is complete, and a run takes up from there",
+    LostRace: "run again: the next run resumes after the other writer's commit",
     LakeError: (
-        "see whether the lake can be read and written (stratalog check --connect), then run again (stratalog docs lake)"
+        "check that the lake can be read and written (stratalog check --connect), then run again (stratalog docs lake)"
     ),
     TableStopped: (
-        'fix that and run again, or do without the table (tables: "!{table}") (stratalog docs howto/broken-table)'
+        'remove the cause and run again, or exclude the table (tables: "!{table}") (stratalog docs howto/broken-table)'
     ),
     AnotherLog: (
         "give the new log a source name of its own, or set on_new_server: continue "
         "(stratalog docs failover#when-a-run-stops)"
     ),
     SourceError: (
-        "stratalog check --connect lists what is wrong with the source; fix that, then run again "
+        "stratalog check --connect lists the problems of the source; correct them, then run again "
         "(stratalog docs failover#when-a-run-stops)"
     ),
     DeliveryError: (
-        "fix that at the target, and deliver again: stratalog deliver; what is delivered stays "
+        "correct the cause at the target, then deliver again: stratalog deliver; delivered rows stay "
         "(stratalog docs deliveries)"
     ),
     DecodeError: (
-        "compare the file with the server's own, and put a whole copy in its place or read a replica's "
+        "compare the file with the server's, and replace it by a complete copy, or read a replica's "
         "(stratalog docs failover); an event of a table alone can be quarantined with stratalog skip "
         "(stratalog docs howto/broken-table)"
     ),
-    StratalogError: "fix that, and run again (stratalog docs howto/broken-table)",
+    StratalogError: "remove the cause, then repeat the command (stratalog docs troubleshooting)",
 }
 """Remedies for messages that fit no kind, by class; the nearest ancestor counts."""
 
@@ -233,7 +235,7 @@ def _with_remedy(
     # Source, table and position are taken from the message where the caller does not name them.
     prefix = _PREFIX.match(text)
     table = table or (prefix["table"] if prefix else None)
-    remedy = _SKIP if table and _is_of_event(text, cls) else _of_kind(text, cls)
+    remedy = _SKIP if table and _is_about_event(text, cls) else _usual_remedy(text, cls)
     position = _POSITION.search(text)
     names = {
         "source": source or (prefix["source"] if prefix else None) or "SOURCE",
@@ -250,13 +252,13 @@ def remedy_of(cls: type[StratalogError], text: str) -> str | None:
     if has_remedy(text):
         return None
     if issubclass(cls, ConfigError):
-        return "see its values and an example (stratalog docs reference/configuration), or --help"
+        return "see the allowed values and an example (stratalog docs reference/configuration), or --help"
     if issubclass(cls, Unsupported) and kind_of(text) is None:
         return (
-            "see what is not handled (stratalog docs limits); the table that stops says more "
+            "see what is not supported (stratalog docs limits); the message of the stopped table has more "
             "(stratalog docs howto/broken-table)"
         )
-    return _of_kind(text, cls)
+    return _usual_remedy(text, cls)
 
 
 def has_own_remedy(cls: type[StratalogError], text: str) -> bool:
@@ -274,12 +276,12 @@ def has_remedy(text: str) -> bool:
     return bool(_PAGE.search(text) or _OWN.search(text))
 
 
-def _is_of_event(text: str, cls: type[StratalogError]) -> bool:
+def _is_about_event(text: str, cls: type[StratalogError]) -> bool:
     """True if a table stops at one event of its log that cannot be decoded."""
     return issubclass(cls, DecodeError) or (issubclass(cls, TableStopped) and bool(_EVENT.match(text)))
 
 
-def _of_kind(text: str, cls: type[StratalogError]) -> str:
+def _usual_remedy(text: str, cls: type[StratalogError]) -> str:
     # The kinds are about sources and the lake; a target's server may say the same words of something else.
     kind = None if issubclass(cls, DeliveryError) else kind_of(text)
     return kind.remedy if kind else next(DEFAULTS[ancestor] for ancestor in cls.__mro__ if ancestor in DEFAULTS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Gives a file another text; a reader sees the one or the other. Raises OSError, and then leaves no draft."""
+    """Replace a file's text; a reader sees the old text or the new one. Raises OSError, and then leaves no draft."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         draft.write_text(text, encoding="utf-8")

@@ -99,7 +99,7 @@ def test_a_prefix_and_a_translation_change_keys_everywhere() -> None:
         *("lake/lines", "lake/orders", "a/b/published/shop"),
     ]
     assert lineage.catalog.spec(ORDERS).group_name == "tables"
-    assert lineage.made_of()[dg.AssetKey(["lake", "orders"])] == ORDERS
+    assert lineage.assets_by_key()[dg.AssetKey(["lake", "orders"])] == ORDERS
 
 
 @pytest.mark.parametrize(

@@ -52,14 +52,14 @@ def test_columns_and_the_table_have_the_server_s_comments(tmp_path: Path) -> Non
         deltalake.Field("_deleted", PrimitiveType("boolean")),
     ]
     deltalake.DeltaTable.create(str(tmp_path), deltalake.Schema(fields), description="What customers order")
-    metadata = checkpoint.of_columns(Table(str(tmp_path), plain=False))
+    metadata = checkpoint.columns_metadata(Table(str(tmp_path), plain=False))
     assert metadata["table/comment"] == "What customers order"
     assert [(column.name, column.description) for column in metadata["dagster/column_schema"].columns] == [
         ("id", None),
         ("total", "gross, in 'EUR'"),
         ("_deleted", "Added: whether the row was deleted"),
     ]
-    assert checkpoint.of_columns(Table(str(tmp_path / "gone"), plain=False)) == {}
+    assert checkpoint.columns_metadata(Table(str(tmp_path / "gone"), plain=False)) == {}
 
 
 @pytest.mark.dagster
@@ -68,7 +68,7 @@ def test_a_position_written_is_the_position_read() -> None:
 
         @given(positions)
         def holds(position: Position) -> None:
-            assert reported(instance, checkpoint.of_position(position)) == position
+            assert reported(instance, checkpoint.position_metadata(position)) == position
 
         holds()
 
@@ -133,7 +133,7 @@ def test_what_a_bronze_commit_says(tmp_path: Path) -> None:
         stretch=Stretch(2, EARLY, "db2:3306"),
         seconds=2.0,
     )
-    metadata = checkpoint.of_extracted(extracted, Lake(str(tmp_path)).bronze("shop"))
+    metadata = checkpoint.extraction_metadata(extracted, Lake(str(tmp_path)).bronze("shop"))
     assert 30 <= metadata.pop("binlog/lag_seconds") < 60
     assert metadata == {
         "binlog/start": str(EARLY),
@@ -170,9 +170,9 @@ def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
         deletes=1,
         seconds=3.0,
     )
-    silver = checkpoint.of_compacted(compacted, lake.silver("shop", "shop", "orders"), derived=4)
+    silver = checkpoint.compaction_metadata(compacted, lake.silver("shop", "shop", "orders"), derived=4)
     merged = Merged("shop", name, "path", head(LATE), Range(EARLY, LATE), 3, 2, 1, redone=1, seconds=2.0)
-    downstream = checkpoint.of_merged(
+    downstream = checkpoint.merge_metadata(
         merged, lake.downstream("shop", "orders"), (KEY, lake.silver("shop", "shop", "orders")), None
     )
     counted = {"rows/inserted": 3, "rows/updated": 2, "rows/deleted": 1, "binlog/end": str(LATE)}
@@ -187,14 +187,14 @@ def test_kept_columns_are_named(tmp_path: Path) -> None:
     at, table = Position("b.000001", 4), Lake(str(tmp_path)).silver("shop", "shop", "t")
     retired = [RetiredColumn("_v_until_1_4", "INT", "v", at), RetiredColumn("_d_until_1_4", "DATE", None, at)]
     commit = SilverCommit(at, "batch", retired_columns=tuple(retired))
-    assert checkpoint.of_head(Head(7, 3, commit), table)["table/kept_columns"] == "_v_until_1_4, _d_until_1_4"
-    assert "table/kept_columns" not in checkpoint.of_head(Head(7, 3, Checkpoint(at, "batch")), table)
+    assert checkpoint.head_metadata(Head(7, 3, commit), table)["table/kept_columns"] == "_v_until_1_4, _d_until_1_4"
+    assert "table/kept_columns" not in checkpoint.head_metadata(Head(7, 3, Checkpoint(at, "batch")), table)
 
 
 def test_a_watermark_that_is_not_known_is_not_told() -> None:
     at = datetime(2026, 11, 22, 12, tzinfo=UTC)
-    assert checkpoint.of_watermark(None) == {}
-    assert checkpoint.of_watermark(at) == {"binlog/watermark": dg.MetadataValue.timestamp(at)}
+    assert checkpoint.watermark_metadata(None) == {}
+    assert checkpoint.watermark_metadata(at) == {"binlog/watermark": dg.MetadataValue.timestamp(at)}
 
 
 def test_every_key_is_written_here_and_nowhere_else() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assets.run_summary import of_changes, of_delivery
+from assets.run_summary import changes_summary, delivery_summary
 from spark_jobs.binlog import TableName
 
 
@@ -28,13 +28,13 @@ def tables(*names: str, **values: Any) -> list[Any]:
 )
 def test_a_run_says_how_many_changes_of_which_tables(compacted: list[Any], merged: list[Any], text: str) -> None:
     outcome: Any = SimpleNamespace(compacted=compacted, merged=merged)
-    assert of_changes(outcome) == text
+    assert changes_summary(outcome) == text
 
 
 def test_a_run_without_an_outcome_had_nothing_to_do() -> None:
-    assert of_changes(None) == "nothing new"
+    assert changes_summary(None) == "nothing new"
 
 
 def test_a_delivery_says_how_many_rows_of_which_tables() -> None:
     delivered: Any = SimpleNamespace(tables=tables("a", rows=2) + tables("b", rows=0))
-    assert of_delivery(delivered) == "delivered 2 rows of 1 table: shop.a"
+    assert delivery_summary(delivered) == "delivered 2 rows of 1 table: shop.a"

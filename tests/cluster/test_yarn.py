@@ -168,7 +168,7 @@ def test_an_application_that_yarn_has_ended_is_one_message(yarn: Yarn, tmp_path:
     assert any("for reason Container from a bad node: container_" in line for line in lines), ran.err
     assert re.search(
         r"shop: spark\.master: yarn: YARN has ended (application_\w+) in the middle of the work: Max number of "
-        r"executor failures \(1\) reached; .*, and yarn logs -applicationId \1 shows what they printed\. Every table "
+        r"executor failures \(1\) reached; .*, and yarn logs -applicationId \1 prints their output\. Every table "
         r"is at its last commit; run it again",
         ran.err,
     ), ran.err

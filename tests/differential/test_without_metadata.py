@@ -164,7 +164,7 @@ def test_without_any_of_them_both_readings_are_written(
         ran = stratalog("changes", *logs.continued.files, "--table", "signs.t")
     assert ran.status == 0
     assert ran.err.count("\n") == 1
-    assert "signs.t: nothing tells names (columns are @1, @2, …); the signs of integers" in ran.err
+    assert "signs.t: the log does not have names (columns are @1, @2, …); the signs of integers" in ran.err
     changes = [json.loads(line) for line in ran.out.splitlines()]
     # Each value is right in one of the readings, and there is a second one where the highest bit is set alone.
     for change, row in zip(changes[:5], edge_rows(), strict=True):

@@ -63,5 +63,5 @@ def test_each_code_is_on_the_page_once_and_each_row_has_a_remedy() -> None:
 def test_what_to_do_is_that_of_the_message_s_kind() -> None:
     assert remedy_of(CLASSES["LakeError"], "restore bronze from a backup; run again") is None
     assert "howto/new-source#at-the-server" in (remedy_of(CLASSES["SourceError"], "answered: no") or "")
-    assert (remedy_of(CLASSES["ConfigError"], "sources: missing") or "").startswith("see its values")
+    assert (remedy_of(CLASSES["ConfigError"], "sources: missing") or "").startswith("see the allowed values")
     assert linked("x (stratalog docs howto/purge#a)") == "x ([howto/purge](../howto/purge.md#a))"

@@ -162,7 +162,7 @@ def test_rules_that_change_and_a_backfill_give_what_a_fresh_run_does(
     execute(shop, "INSERT INTO b VALUES (3, 'thirty', 3, 30)")
     extracted, outcome = shop.run(after)
     assert [str(name) for name in outcome.stopped] == [f"{shop.database.name}.b"]
-    assert "the rules about its columns are others" in next(iter(outcome.stopped.values()))
+    assert "the rules about its columns are not those" in next(iter(outcome.stopped.values()))
     assert f"--from {shop.start} --to {extracted.head.position}" in next(iter(outcome.stopped.values()))
     assert extracted.head.position is not None
     log_range = Range(shop.start, extracted.head.position)

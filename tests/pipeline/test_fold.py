@@ -106,7 +106,7 @@ def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:
     assert isinstance(end, Head)
     assert end.position is not None
     keyed = lake.silver(SOURCE, db, "keyed")
-    assert silver.folded(keyed.head()) == folds["keyed"].floor, "it stands through an ALTER"
+    assert silver.fold_floor(keyed.head()) == folds["keyed"].floor, "it stands through an ALTER"
     for table in (keyed, lake.downstream(db, "keyed")):
         shop.spark.sql(f"UPDATE {table.sql} SET v = -1 WHERE _position >= {silver.before_sql(head.position)}")
     outcome = backfill_source(shop.spark, pipeline, SOURCE, Range(head.position, end.position), lambda _: True)
@@ -164,7 +164,7 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
     for layer, moment in ((table, "before"), (table, "after"), ("published", "before")):
         assert killed_at(shaken.path, layer, moment, "maintain")
         head = lake_of(shaken).silver(SOURCE, shop.database.name, PLAIN[1]).head()
-        assert (silver.folded(head) is None) == ((layer, moment) == (table, "before"))
+        assert (silver.fold_floor(head) is None) == ((layer, moment) == (table, "before"))
     upkeep = maintain_source(shop.spark, shaken, SOURCE)
     assert (upkeep.stopped, [table for table in upkeep.tables if table.folded]) == ({}, [])
     assert contents(shaken, shop) == contents(undisturbed, shop)

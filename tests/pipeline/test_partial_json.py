@@ -29,7 +29,7 @@ REASONS = (
     "a partial update of JSON, and the row before does not hold the document",
     "an update of the key whose row image leaves out",
     "the row was inserted with the column's default, and neither",
-    "the table has no key, and its rows are told apart by all columns",
+    "the table has no key, and its rows are identified by all columns",
 )
 """Of stops where a MINIMAL image leaves out what nothing else tells."""
 

@@ -277,7 +277,7 @@ def test_a_table_that_was_redacted_stops_by_name_where_it_comes_into_scope(redac
     pipeline = redacting.pipeline(redact=(), tables=["shop.*"])
     _, outcome = run_source(redacting.spark, pipeline, SOURCE)
     (reason,) = [reason for name, reason in outcome.stopped.items() if name.table == "secrets"]
-    assert "shop.secrets: rows of it were left out here when the log was extracted" in reason
+    assert "shop.secrets: rows of it were redacted here when the log was extracted" in reason
 
 
 def test_check_refuses_redacted_tables_in_scope(redacting: Redacting) -> None:

@@ -138,7 +138,7 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     assert (now.state, now.position, now.merged, now.resets, now.complete) == ("current", at, at, 3, True)
     for table in ("t", "u", "r"):
         require_same(shop, pipeline, table)
-    assert silver.resets(lake.silver(SOURCE, shop.database.name, "r").head()) == 1
+    assert silver.reset_count(lake.silver(SOURCE, shop.database.name, "r").head()) == 1
     heads = origin.head(), target.head()
     shop.run(pipeline)
     assert (origin.head(), target.head()) == heads, "it is done over once"
@@ -189,7 +189,7 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
         assert shop.run(pipeline)[1].stopped == {}
         require_same(shop, pipeline, "t")
         require_same(shop, pipeline, "u")
-        assert silver.resets(origin.head()) == entry(lake, "t").resets == at + 1
+        assert silver.reset_count(origin.head()) == entry(lake, "t").resets == at + 1
 
 
 @pytest.mark.mysql
@@ -301,7 +301,7 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
         planner.plan(entries)
     logs.run()
     assert rows(lake.downstream("shop", "orders").read(spark)) == [(2, "b"), (3, "c")]
-    assert silver.resets(lake.silver(SOURCE, "shop", "orders").head()) == 1
+    assert silver.reset_count(lake.silver(SOURCE, "shop", "orders").head()) == 1
 
 
 def prepared(shop: Shop, *statements: str) -> None:

@@ -182,7 +182,7 @@ def test_a_target_that_is_added_is_made_whole_and_one_that_is_taken_off_stays(fa
     gc_source(shop.spark, pipeline, SOURCE, now=datetime.now(UTC) + timedelta(days=9))
     upkeep = maintain_source(shop.spark, pipeline, SOURCE)
     assert (upkeep.stopped, upkeep.unfolded) == ({}, {})
-    floor = silver.folded(lake_of(pipeline).silver(SOURCE, shop.database.name, "orders").head())
+    floor = silver.fold_floor(lake_of(pipeline).silver(SOURCE, shop.database.name, "orders").head())
     stood = fan.head(AUDIT).position
     assert floor
     assert stood

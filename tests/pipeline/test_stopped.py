@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.config.model import Pipeline
@@ -209,7 +209,10 @@ def boundaries(shop: Shop, pipeline: Pipeline) -> list[Position]:
         bronze.read_all(shop.spark, snapshot.table, snapshot.version).where("kind <> 'control'").toArrow().to_batches()
     )
     slices_of_one = (
-        piece for log_slice in slices for at in range(log_slice.num_rows) for piece in split(log_slice.slice(at, 1))
+        piece
+        for log_slice in slices
+        for at in range(log_slice.num_rows)
+        for piece in split_transactions(log_slice.slice(at, 1))
     )
     ends = (
         piece.select(["file", "stop"]).to_pylist()[0]

@@ -224,7 +224,7 @@ def test_a_numbered_table_gets_its_names_where_it_is_made_anew_or_begun_anew(log
     pipeline = log.pipeline(on_unnamed="number", schema_dump="schema.sql")
     stopped = log.run(pipeline)
     assert "late" in stopped
-    assert "names them by now; rebuild it with the names (stratalog reset" in stopped["late"]
+    assert "names them now; rebuild it with the names (stratalog reset" in stopped["late"]
     reset(pipeline, SOURCE, plan_reset(pipeline, SOURCE, "shop.late"))
     assert "late" not in log.run(pipeline)
     require_same(log.shop, pipeline, "late")

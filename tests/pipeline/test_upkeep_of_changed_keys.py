@@ -73,7 +73,7 @@ def maintain(shop: Shop, pipeline: Pipeline) -> dict[str, tuple[int, int]]:
 
 def floors(shop: Shop, pipeline: Pipeline) -> dict[str, Position | None]:
     heads = {name: lake_of(pipeline).silver(SOURCE, shop.database.name, name).head() for name in TABLES}
-    return {name: silver.folded(head) for name, head in heads.items() if head}
+    return {name: silver.fold_floor(head) for name, head in heads.items() if head}
 
 
 def test_windows_before_and_behind_a_changed_key_are_folded(shop: Shop) -> None:

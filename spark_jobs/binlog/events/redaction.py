@@ -124,12 +124,15 @@ def blanked_text(header: bytes, size: int) -> bytes:
 
 
 def refuse_blanked(scan: Scan, maps: TableMaps, name: tuple[str, str], location: Callable[[int], str]) -> None:
-    """Raises Unsupported where rows of a table (schema, name) were blanked; place: of an event, as messages name it."""
+    """Check that no rows of a table (schema, name) were redacted.
+
+    Raises Unsupported; location: of an event, as messages name it.
+    """
     for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
         if maps.names[int(scan.table[event])] == name:
             raise Unsupported(
-                f"{location(event)}: {'.'.join(name)}: rows of it were left out here when the log was extracted, by "
-                "redact: of the source, and nothing tells them any more; leave the table out of tables:, or begin the "
+                f"{location(event)}: {'.'.join(name)}: rows of it were redacted here when the log was extracted, by "
+                "redact: of the source, and are not in bronze; exclude the table in tables:, or read the "
                 "source under another name without redact:"
             )
 
@@ -169,20 +172,20 @@ class Redactor:
         return np.flatnonzero(rows | np.isin(scan.code, TEXTS))
 
     def refuse_texts(self, scan: Scan) -> None:
-        """Raises Unsupported for LOAD DATA in statement format, whose events hold rows."""
+        """Check that the log has no LOAD DATA in statement format, whose events hold rows. Raises Unsupported."""
         texts = np.flatnonzero(np.isin(scan.code, _BY_TEXT))
         if len(texts):
             location = f"{self._file}:{scan.base + int(scan.offset[texts[0]])}"
             raise Unsupported(f"{location}: LOAD DATA in statement format: {NOT_JUDGED}")
 
     def refuse(self, offset: int, statement: tuple[str, str]) -> None:
-        """Raises Unsupported for a statement (its default database, its text) that the rule cannot judge."""
+        """Check that the rule can judge a statement (its default database, its text). Raises Unsupported."""
         reason = self.rule.refusal(statement[1], statement[0])
         if reason:
             raise Unsupported(f"{self._file}:{offset}: {reason}")
 
     def pack(self, scan: Scan, event: int, size: int, frames: Iterator[bytes], footer: int) -> None:
-        """Puts what is left of a compressed transaction into its place, by the first of several frames that fits.
+        """Replace a compressed transaction by its remaining events, in the first of several frames that fits.
 
         size: bytes that each frame inflates to. Raises Unsupported where none fits.
         """
@@ -190,10 +193,10 @@ class Redactor:
         body = body_that_fits(frames, size, length - HEADER - footer)
         if body is None:
             raise Unsupported(
-                f"{self._file}:{scan.base + start}: a compressed transaction holds rows of redacted tables, and what "
-                "is left without them does not fit into its place: the server packs closer than is done here; set "
-                "binlog_transaction_compression_level_zstd to less, or binlog_transaction_compression to OFF, for who "
-                "writes these tables, and begin behind this position under another source name"
+                f"{self._file}:{scan.base + start}: a compressed transaction holds rows of redacted tables, and the "
+                "rest of it, compressed again, does not fit into the same bytes; set "
+                "binlog_transaction_compression_level_zstd to less, or binlog_transaction_compression to OFF, for the "
+                "sessions that write these tables, and start after this position under another source name"
             )
         logged_event = scan.buffer[start : start + HEADER].tobytes() + body
         logged_event += zlib.crc32(logged_event).to_bytes(4, "little")[:footer]
@@ -329,10 +332,10 @@ def _has_lost_rows(full: bytes, rest: bytes, footer: int) -> bool:
     codes = [SECOND_VERSION.get(event[_TYPE], event[_TYPE]) for event in (full, rest) if len(event) > _TYPE]
     if is_cut or len(rest) != size:
         return is_cut and len({*codes}) == 1
-    return len({*codes}) == 1 and _are_images_of(*(event[: len(event) - footer] for event in (full, rest)))
+    return len({*codes}) == 1 and _has_images_of(*(event[: len(event) - footer] for event in (full, rest)))
 
 
-def _are_images_of(full: bytes, rest: bytes) -> bool:
+def _has_images_of(full: bytes, rest: bytes) -> bool:
     """True if a row event's images are bytes of another's, in their order, and its table and masks are the same."""
     try:
         (table, images), (rest_table, rest_images) = _images_of(full), _images_of(rest)
@@ -385,6 +388,6 @@ def _payload_content(event: bytes, footer: int) -> bytes:
 
 NOT_JUDGED = (
     "the source redacts tables (redact:), and whose rows a statement's text has cannot be told, so it is neither kept "
-    "nor left out; have every session of the server log rows (binlog_format = ROW), and begin behind this position "
+    "nor left out; have every session of the server log rows (binlog_format = ROW), and start after this position "
     "under another source name, or take redact: away"
 )

@@ -148,7 +148,7 @@ class Scan:
 
     @property
     def address(self) -> int:
-        """Of the buffer's first byte; valid while ``buffer`` lives."""
+        """The address of the buffer's first byte; valid while ``buffer`` lives."""
         return address_of(self.buffer)
 
     def gtid(self, transaction: int) -> str | None:
@@ -393,7 +393,7 @@ class EventScanner:
 
 _TOO_OLD = "logs this old are not read"
 _CANNOT_PASS = {
-    26: "the server says that changes are missing from its log; take a new snapshot behind it",
+    26: "the server says that changes are missing from its log; take a new snapshot after it",
     164: "a MariaDB log encrypted at rest; read it from the server instead",
 }
 

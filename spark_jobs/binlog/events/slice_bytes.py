@@ -28,7 +28,7 @@ class SliceBytes:
     gtid: str | None = None
 
     def opened(self, file: str, maps: TableMaps) -> tuple[EventScanner, Scan]:
-        """Its events. Raises DecodeError and its kinds."""
+        """The scanner and the scanned events of the slice. Raises DecodeError and its kinds."""
         return open_slice(
             file,
             self.start,

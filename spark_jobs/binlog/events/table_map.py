@@ -74,7 +74,10 @@ class Column:
 
     @property
     def arrow(self) -> pa.DataType:
-        """Its type in silver. Raises Unsupported for a type, sign or character set that this version does not read."""
+        """The column's type in silver.
+
+        Raises Unsupported for a type, sign or character set that this version does not read.
+        """
         return self.type.arrow(self)
 
     def reading(self) -> ColumnReading:

@@ -84,7 +84,7 @@ class _BlockLayout:
         return cls(rows, room, sizes, offsets, own_offsets.tolist())
 
     def addresses(self, memory: pa.Buffer) -> int:
-        """That of the memory, of whose parts alone a kernel is told."""
+        """The address that kernels get: of the memory, or where memory is checked, of an array of its parts."""
         if not CHECKED:
             return address_of(memory)
         own_offsets = np.array(self.own_offsets)
@@ -162,7 +162,7 @@ class DecodePlan:
             self.statistics.window = 0
 
     def layout(self, rows: int, room: int) -> "_BlockLayout":
-        """Of a block of so many rows; ``room``, at most twice as much, is added to text that nothing bounds."""
+        """The layout of a block of so many rows; ``room``, at most twice as much, is added to text without a bound."""
         last = self.statistics.layout
         if last and last.rows == rows and room <= last.room <= 2 * room:
             return last

@@ -31,7 +31,7 @@ from spark_jobs.binlog.rows.located_events import (
     outer_events,
     written_rows,
 )
-from spark_jobs.binlog.rows.row_events import RowEvents, merged, plain, rows_in
+from spark_jobs.binlog.rows.row_events import RowEvents, merged, plain_events, rows_in
 from spark_jobs.binlog.types.base import BadValue, Numbers
 from spark_jobs.binlog.types.charsets import are_labels, charset_of
 from spark_jobs.errors import DecodeError, PartialImage, Truncated, Unsupported
@@ -50,7 +50,10 @@ _UNDECIDED = {
 
 
 def _require_same(expected: TableDefinition, logged: TableDefinition, location_of: str) -> None:
-    """Raises DecodeError where a TABLE_MAP differs from the definition, Unsupported where that cannot be told."""
+    """Check that a TABLE_MAP equals the definition.
+
+    Raises DecodeError if they differ, Unsupported if they cannot be compared.
+    """
     if not same_layout(logged, expected):
         raise DecodeError(f"{location_of}: the log's table is not the one expected: {logged} instead of {expected}")
     pairs = zip(expected.columns, logged.columns, expected.column_names(), strict=True)
@@ -182,9 +185,9 @@ class Decoder:
         Raises DecodeError, Truncated, ChecksumMismatch or Unsupported, after the changes that stand before; every
         message begins with ``file:offset``.
         """
-        yield from self._with_rest(self._of_slices(file, slices))
+        yield from self._with_rest(self._changes_in_slices(file, slices))
 
-    def _of_slices(self, file: str, slices: Iterable[SliceBytes]) -> Iterator[Changes]:
+    def _changes_in_slices(self, file: str, slices: Iterable[SliceBytes]) -> Iterator[Changes]:
         """The blocks that slices fill."""
         for chunk in slices:
             scanner, scan = chunk.opened(file, self._maps) if self._scans is None else self._scans.of(file, chunk)
@@ -218,7 +221,7 @@ class Decoder:
     def _filled(self, runs: Iterator[RowEvents], scan: Scan, gtid: str | None) -> Iterator[Changes]:
         """The blocks that events of a scan fill; the last one stays open where the decoder is lasting."""
         for events in runs:
-            for _, changes in fill([self], self._cells_at, RowSource(events, scan, gtid)):
+            for _, changes in fill_blocks([self], self._cells_at, RowSource(events, scan, gtid)):
                 yield changes
 
     def decode_images(self, location: str, event: NDArray[np.uint8], length: int) -> Iterator[Changes]:
@@ -254,7 +257,7 @@ class Decoder:
         """The events as plain ones, up to the first of a transaction whose rows are not decoded: raises Unsupported."""
         flags = scan.transactions[events.transactions, event_cells.TX_FLAGS] & ~self._accepted
         refused = np.flatnonzero(flags & (event_cells.TX_XA | event_cells.TX_ROLLED_BACK))
-        yield from plain(events.part(slice(refused[0])) if len(refused) else events, self.definition)
+        yield from plain_events(events.part(slice(refused[0])) if len(refused) else events, self.definition)
         if len(refused):
             text = next(text for flag, text in _UNDECIDED.items() if flags[refused[0]] & flag)
             raise Unsupported(f"{events.location(refused[0])}: {self.definition.name}: {text}")
@@ -374,7 +377,7 @@ class Decoder:
         return None, failed
 
     def _changes(self, block: Block, origin: RowSource | None) -> Changes:
-        """Raises BadValue."""
+        """The changes that a filled block holds, as Arrow arrays. Raises BadValue."""
         block.close()
         added = EventColumns()
         if not self.is_lasting:
@@ -396,7 +399,7 @@ class Decoder:
         if reason == row_cells.PARTIAL_IMAGE:
             return PartialImage(
                 f"{location}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and "
-                f"start from a position behind it"
+                f"start from a position after it"
             )
         if reason == row_cells.OTHER_COLUMN_COUNT:
             return DecodeError(f"{location}: {name}: a row event whose column count is not its TABLE_MAP's")
@@ -411,7 +414,7 @@ def _described(definition: TableDefinition, ordinal: int) -> str:
     return f"{definition.column_names()[ordinal]} {definition.columns[ordinal].sql_type}"
 
 
-def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Iterator[tuple[Decoder, Changes]]:
+def fill_blocks(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Iterator[tuple[Decoder, Changes]]:
     """Decodes row events into the blocks of some decoders; yields those that become full, each with its decoder.
 
     blocks: addresses of the decoders' cells; the events' groups are offsets in both. What is in blocks that are not
@@ -431,7 +434,7 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Ite
         failed = [error]
     events.rows_after = int(state[row_cells.R_ORDINAL])
     try:
-        yield from rest_of((decoder for decoder in decoders if not decoder.is_lasting), origin)
+        yield from remaining_changes((decoder for decoder in decoders if not decoder.is_lasting), origin)
     except DecodeError as error:
         failed = failed or [error]
     if failed:
@@ -453,13 +456,15 @@ def _make_room(
     for changes in decoder.closed(origin):
         yield decoder, changes
     if size > OPEN:
-        yield from rest_of(decoders, origin)
+        yield from remaining_changes(decoders, origin)
         size = 0
     decoder.open(events, event)
     return int(size + decoder.size)
 
 
-def rest_of(decoders: Iterable[Decoder], origin: RowSource | None = None) -> Iterator[tuple[Decoder, Changes]]:
+def remaining_changes(
+    decoders: Iterable[Decoder], origin: RowSource | None = None
+) -> Iterator[tuple[Decoder, Changes]]:
     """Rest of the changes in the blocks of all of them; raises the first DecodeError after that."""
     failed: list[DecodeError] = []
     for decoder in decoders:

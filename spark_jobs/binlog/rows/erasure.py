@@ -77,7 +77,7 @@ class SliceEraser:
 
     @classmethod
     def of(cls, file: str, log_slice: SliceBytes) -> Self:
-        """Raises DecodeError and its kinds."""
+        """The eraser of a slice of a file. Raises DecodeError and its kinds."""
         maps = TableMaps()
         return cls(file, *log_slice.opened(file, maps), maps)
 
@@ -290,7 +290,10 @@ class RowEvent:
 
     @classmethod
     def of(cls, event: bytes, footer: int, definition: TableDefinition) -> Self:
-        """Raises DecodeError, Truncated, Unsupported."""
+        """The row event that bytes without a checksum of ``footer`` bytes hold.
+
+        Raises DecodeError, Truncated, Unsupported.
+        """
         body, code = event[: len(event) - footer], event[4]
         plain_code = PLAIN_ROWS.get(code, code)
         at = _BODY + (int.from_bytes(body[_BODY : _BODY + 2], "little") if plain_code >= 30 else 0)
@@ -355,7 +358,7 @@ class _Walk:
     code: int
 
     def rows(self) -> list[bytes]:
-        """Raises Truncated."""
+        """The bytes of each row, of an update with both of its images. Raises Truncated."""
         sizes, documents = sizes_of(self.definition).tolist(), self._documents()
         rows, at = list[bytes](), 0
         while at < len(self.content):

@@ -32,7 +32,7 @@ class EventColumns:
 
 
 def event_columns(block: Block, origin: RowSource, *, gtids: bool, flags: bool) -> EventColumns:
-    """Of a block's rows. origin: the events that they came from."""
+    """The event columns of a block's rows. origin: the events that the rows came from."""
     source = block.source[: block.rows]
     columns = len(block.plan.names)
     present, before_present = _presence(origin.events, source, columns) if block.is_partial else (None, None)

@@ -23,7 +23,7 @@ from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.kernels import event_cells, packed_events
 from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.rows.changes import Changes
-from spark_jobs.binlog.rows.decoder import Decoder, fill, rest_of
+from spark_jobs.binlog.rows.decoder import Decoder, fill_blocks, remaining_changes
 from spark_jobs.binlog.rows.located_events import RowSource, outer_events
 from spark_jobs.errors import DecodeError, Unsupported
 
@@ -168,7 +168,7 @@ class FileDecoder:
 
     def _handed_out(self) -> Iterator[tuple[Decoder, Changes]]:
         """Changes in blocks that are not full. Raises DecodeError after that."""
-        yield from rest_of(self._decoders)
+        yield from remaining_changes(self._decoders)
         self.complete, self._handed = self._ended, self._feed.base
 
     def _decoded_blocks(self, scan: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
@@ -183,7 +183,7 @@ class FileDecoder:
             yield from self._decoded_apart(scan, ready, kinds, offsets[:count], groups[:count])
             return
         rows = outer_events(self.file, scan, offsets[:count], self._feed.format.footer, groups[:count])
-        yield from fill(self._decoders, self._blocks, RowSource(rows, scan, None))
+        yield from fill_blocks(self._decoders, self._blocks, RowSource(rows, scan, None))
 
     def _decoded_apart(
         self, scan: Scan, ready: int, kinds: int, offsets: NDArray[np.int64], groups: NDArray[np.int64]
@@ -213,7 +213,7 @@ class FileDecoder:
                 yield decoder, changes
 
     def _refuse_blanked(self, scan: Scan) -> None:
-        """Raises Unsupported for rows of a wanted table that were redacted when the log was extracted."""
+        """Check that rows of a wanted table were not redacted when the log was extracted. Raises Unsupported."""
         for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
             number = int(self._by_map[scan.table[event]])
             if number >= 0:
@@ -223,7 +223,7 @@ class FileDecoder:
                 )
 
     def _refuse_late(self, scan: Scan) -> None:
-        """Raises Unsupported where a transaction ends in a ROLLBACK after some of its changes were handed out."""
+        """Check that no transaction ends in a ROLLBACK after some of its changes were returned. Raises Unsupported."""
         if not self._is_early:
             return
         flags, starts = scan.transactions[:, event_cells.TX_FLAGS], scan.transactions[:, event_cells.TX_START]

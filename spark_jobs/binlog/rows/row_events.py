@@ -105,7 +105,7 @@ def merged(first: RowEvents, second: RowEvents) -> RowEvents:
     return joined.part(np.argsort(joined.offsets, kind="stable"))
 
 
-def plain(events: RowEvents, definition: TableDefinition) -> Iterator[RowEvents]:
+def plain_events(events: RowEvents, definition: TableDefinition) -> Iterator[RowEvents]:
     """The same rows in plain events, in runs whose inflated bytes are at most AT_ONCE, or those of one event.
 
     Raises DecodeError and its kinds, naming file:offset, table and column.

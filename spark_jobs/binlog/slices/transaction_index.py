@@ -65,7 +65,7 @@ class Commits:
 
     @property
     def number(self) -> NDArray[np.uint64]:
-        """Of the GTID, within its source and tag or its domain."""
+        """The number of the GTID, within its source and tag or its domain."""
         return self._column_values(event_cells.TX_NUMBER).view(np.uint64)
 
     def first(self, count: int) -> "Commits":
@@ -108,7 +108,7 @@ class Commits:
         return DomainGtids(dict(sorted(last.items())))
 
     def among(self, gtids: DomainGtids) -> DomainGtids:
-        """Those of the wanted last GTIDs that are transactions here, by domain, server and number."""
+        """The wanted last GTIDs that are transactions here, by domain, server and number."""
         common: dict[int, tuple[int, int]] = {}
         for domain, rows in self._by_domain():
             server, number = gtids.last.get(domain, (-1, 0))

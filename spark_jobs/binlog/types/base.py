@@ -154,7 +154,7 @@ class ColumnReading:
 
 
 def require_fits(size: int) -> None:
-    """Raises Unsupported where a column's text does not fit into one block."""
+    """Check that a column's text of ``size`` bytes fits into one block. Raises Unsupported."""
     if size > MOST_TEXT:
         raise Unsupported(f"one block of a column holds {size} bytes of text; 2 GiB is the most")
 
@@ -197,7 +197,10 @@ class ColumnType(ABC):
 
     @abstractmethod
     def reading(self, column: TypedColumn) -> ColumnReading:
-        """Raises Unsupported where values of it cannot be read in this version."""
+        """The kernel code and sizes by which a column's values are read.
+
+        Raises Unsupported if this version has none.
+        """
 
     def digits(self, column: TypedColumn) -> int:  # noqa: ARG002 - every type is asked alike
         """Digits of a second's fraction. Raises as ``reading``."""

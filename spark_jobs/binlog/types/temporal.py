@@ -50,7 +50,7 @@ def _date_parts(year: Numbers, month: Numbers, day: Numbers) -> list[str | tuple
 
 
 def _require_years(rows: Numbers, years: Numbers) -> None:
-    """Raises BadValue for a year that the bits could hold and no server writes."""
+    """Check that all years are ones that a server writes; the bits can hold more. Raises BadValue."""
     late = np.flatnonzero(years > 9999)
     if len(late):
         raise BadValue(int(rows[late[0]]), "the year is beyond 9999: the bytes are no value of the type")

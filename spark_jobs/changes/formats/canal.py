@@ -209,7 +209,7 @@ def _exact(column: Column) -> Text:
     return lambda text: text.partition(" or ")[0]
 
 
-def _number_of(kind: str, labels: tuple[str, ...]) -> Text:
+def _label_number(kind: str, labels: tuple[str, ...]) -> Text:
     """The number of an ENUM's label, or of a SET's labels together."""
     numbers = {label: number for number, label in enumerate(labels)}
     if kind == "enum":
@@ -254,7 +254,7 @@ def _text_of(column: Column) -> Text:
         digits = column.type.digits(column)
         return lambda value: _utc(value, digits)
     if column.type.has_labels and column.labels is not None:
-        return _number_of(kind, column.labels)
+        return _label_number(kind, column.labels)
     return _TEXTS.get(kind, str)
 
 

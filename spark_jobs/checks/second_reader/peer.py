@@ -84,7 +84,7 @@ class PeerDecoder:
     """Decodes row events of one format of log."""
 
     def __init__(self, head: FormatDescription) -> None:
-        """Raises ConfigError where the package is missing."""
+        """Prepare the second decoder for a log's format. Raises ConfigError if its package is missing."""
         self._classes = _classes()
         self._head = head
         self._connection = SimpleNamespace(charset="utf8mb4", _get_dbms=lambda: head.flavor)

@@ -60,7 +60,7 @@ class Sample:
         """True if a table has not shown every kind of event."""
         return any((table, kind) not in self.kinds for kind in KINDS.values())
 
-    def of_slice(self, cells: pa.RecordBatch) -> SampledSlice:
+    def sampled_slice(self, cells: pa.RecordBatch) -> SampledSlice:
         """The events of a slice, the last ones first. ``took`` says how many changes each had. Raises DecodeError."""
         file, start, context, payload = (cells.column(name)[0].as_py() for name in _READ)
         content = context if context is not None else payload
@@ -72,7 +72,7 @@ class Sample:
         return self.budget > 0 or (event.table, event.kind) not in self.kinds
 
     def took(self, event: RawEvent, changes: int) -> None:
-        """Notes an event that was compared."""
+        """Count an event that was compared."""
         self.budget -= changes
         self.kinds.add((event.table, event.kind))
 
@@ -113,7 +113,7 @@ def newest_slices(snapshot: BronzeSnapshot, sample: Sample) -> Iterator[SampledS
         is_needed = sample.budget > 0 or any(map(sample.lacks, names))
         if names and (is_needed or (extra > 0 and any(map(sample.lacks_kinds, names)))):
             extra -= not is_needed
-            yield sample.of_slice(_slice_batch(index, row))
+            yield sample.sampled_slice(_slice_batch(index, row))
 
 
 def _slice_batch(index: SliceIndex, row: int) -> pa.RecordBatch:

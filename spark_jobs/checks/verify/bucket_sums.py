@@ -35,7 +35,7 @@ from spark_jobs.engine.rows.inherited_rows import row_groups
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.runtime.spark_session import session_over
-from spark_jobs.silver.keyless_rows import content
+from spark_jobs.silver.keyless_rows import comparable_columns
 
 RAW = "_raw"
 DIGEST = "digest"
@@ -59,13 +59,13 @@ class HashedColumns:
         return cls(schema, tuple(column.name for column in layout.key), buckets)
 
     @property
-    def of_keys(self) -> "HashedColumns":
+    def key_only(self) -> "HashedColumns":
         """The same of the key alone."""
         return replace(self, schema=pa.schema([self.schema.field(name) for name in (*self.key, RAW)]))
 
     def key_hashes(self, rows: pa.Table) -> NDArray[np.uint64]:
         """The hash of each row's key. rows: with at least the key's columns, of any types, and the exact texts."""
-        return hashes(self.of_keys.converted(rows), self.key)
+        return hashes(self.key_only.converted(rows), self.key)
 
     def buckets_of(self, rows: pa.Table) -> NDArray[np.int64]:
         """The bucket of each row."""
@@ -74,7 +74,7 @@ class HashedColumns:
     def digests_of(self, rows: pa.Table) -> NDArray[np.int64]:
         """The hash of each row, over all columns."""
         names = [name for name in self.schema.names if name != RAW]
-        return hashes_of(content(rows, names), len(rows)).view(np.int64)
+        return hashes_of(comparable_columns(rows, names), len(rows)).view(np.int64)
 
     def converted(self, rows: pa.Table) -> pa.Table:
         """Rows in the schema's types. A column that has a value which its type cannot hold stays what it is."""
@@ -117,13 +117,16 @@ class ServerRanges:
     columns: HashedColumns
 
     def tables(self) -> Iterator[pa.Table]:
-        """Raises SourceError, and what the decoder raises."""
+        """The server's rows in batches, with the columns of the comparison.
+
+        Raises SourceError, and what the decoder raises.
+        """
         for part in self.parts:
             for changes in self.selecting.read(part):
                 yield self.columns.converted(pa.Table.from_batches([changes.with_exact_texts()]))
 
     def tables_where(self, is_wanted: IsWanted) -> Iterator[pa.Table]:
-        """Raises as ``tables``."""
+        """The rows of ``tables`` whose key hashes are wanted. Raises as ``tables``."""
         for rows in self.tables():
             yield rows.filter(pa.array(is_wanted(hashes(rows, self.columns.key))))
 
@@ -143,13 +146,16 @@ class LakeFiles:
     columns: HashedColumns
 
     def tables(self) -> Iterator[pa.Table]:
-        """Raises LakeError."""
+        """The lake's rows by row group, with the columns of the comparison. Raises LakeError."""
         for file in self.files:
             for _, is_counted, rows in self._row_groups(file, self.columns.schema.names):
                 yield self.columns.converted(rows.filter(pa.array(is_counted)))
 
     def tables_where(self, is_wanted: IsWanted) -> Iterator[pa.Table]:
-        """Raises LakeError. Of a row group without such a row only the key is read."""
+        """The rows of ``tables`` whose key hashes are wanted; of other row groups only the key is read.
+
+        Raises LakeError.
+        """
         names = self.columns.schema.names
         for file in self.files:
             numbers = [np.zeros(0, np.int64)]
@@ -219,7 +225,7 @@ class HashedSide(ABC):
 
     def keys_in(self, buckets: Sequence[int], count: int) -> KeySet:
         """The keys in some of the buckets, of which no other column is read."""
-        rows = self._rows_in(buckets, HashedColumns.of(self.layout, count).of_keys)
+        rows = self._rows_in(buckets, HashedColumns.of(self.layout, count).key_only)
         return KeySet.of(rows.column("key").to_pylist(), np.asarray(rows.column(HASH)))
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:

@@ -124,11 +124,11 @@ class Lag(Protocol):
         ...
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
-        """Those of the keys of which the lake's log has a change since a position."""
+        """The given keys that changed in the lake's log since a position."""
         ...
 
     def older(self, keys: Collection[bytes]) -> set[bytes]:
-        """Those of some keys that the lake lacks that the log cannot have held."""
+        """The given keys, missing in the lake, that are older than its log."""
         ...
 
 
@@ -158,7 +158,7 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
     looked_at = _bounded(differing, source_buckets, here)
     log.info("%s: %d of %d buckets differ; looking into %d", layout, len(differing), buckets, len(looked_at))
     rows = np.maximum(source_buckets.rows, here.rows)
-    narrowed = _of_few_rows if int(rows[looked_at].sum()) <= _FEW_ROWS else _of_many_rows
+    narrowed = _suspects_of_few_rows if int(rows[looked_at].sum()) <= _FEW_ROWS else _suspects_of_many_rows
     suspected, missing = narrowed(source, lake, looked_at, buckets)
     older = lag.older(missing)
     open_ = [key for key in suspected if key not in older]
@@ -168,18 +168,18 @@ def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position,
     return _judged(layout, source, lag, since, suspected.only(open_[:READ_AGAIN]), counts=counted)
 
 
-def _of_few_rows(
+def _suspects_of_few_rows(
     source: ComparedSide, lake: ComparedSide, buckets: Sequence[int], count: int
 ) -> tuple[KeySet, Collection[bytes]]:
     """All keys in some buckets, and those that the lake lacks: of a few rows the keys alone are looked for."""
-    of_source, here = _answers_of_both_sides(
+    at_source, here = _answers_of_both_sides(
         lambda: source.keys_in(buckets, count), lambda: lake.keys_in(buckets, count)
     )
-    keys = KeySet.of(of_source.texts | here.texts, of_source.hashes, here.hashes)
-    return keys, of_source.texts - here.texts
+    keys = KeySet.of(at_source.texts | here.texts, at_source.hashes, here.hashes)
+    return keys, at_source.texts - here.texts
 
 
-def _of_many_rows(
+def _suspects_of_many_rows(
     source: ComparedSide, lake: ComparedSide, buckets: Sequence[int], count: int
 ) -> tuple[KeySet, Collection[bytes]]:
     """The keys in some buckets whose rows have other hashes, and those that the lake lacks."""

@@ -27,7 +27,7 @@ from spark_jobs.delivery.deliver import chosen_tables
 from spark_jobs.delivery.lake_table import LakeTable
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delta.snapshot import snapshot_of
-from spark_jobs.errors import TableStopped, under
+from spark_jobs.errors import TableStopped, message_under
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, NOT_COMPARED
@@ -95,7 +95,7 @@ def verify_delivery(
                 try:
                     outcome = _ComparedDelivery(spark, lake, table, connection, session).outcome(name)
                 except TableStopped as error:
-                    outcome = {"state": NOT_COMPARED, "reason": under(str(error), f"delivery {name}", table)}
+                    outcome = {"state": NOT_COMPARED, "reason": message_under(str(error), f"delivery {name}", table)}
                 yield DeliveryVerdict(name, str(table), seconds=time.monotonic() - began, **outcome)
 
 

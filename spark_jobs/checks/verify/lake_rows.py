@@ -79,12 +79,12 @@ class LakeRows(HashedSide):
         rows = self._rows_of(keys)
         texts = in_texts(self.spark, rows, [f"{self.layout.lake_key} AS key"]).column(0)
         names = [*(column.name for column in self.layout.key), RAW]
-        return rows.select(names).filter(_is_one_of(texts, keys))
+        return rows.select(names).filter(_is_among_keys(texts, keys))
 
     def _texts_of(self, keys: KeySet, listed: Sequence[str]) -> pa.Table:
         """The text of the key, and columns of SQL, of the rows of some keys."""
         answer = in_texts(self.spark, self._rows_of(keys), [f"{self.layout.lake_key} AS key", *listed])
-        return answer.filter(_is_one_of(answer.column(0), keys))
+        return answer.filter(_is_among_keys(answer.column(0), keys))
 
     def _rows_of(self, keys: KeySet) -> pa.Table:
         """All rows of some keys, and perhaps of others that have their hashes."""
@@ -110,7 +110,7 @@ def _rows_with(task: HashTask, hashes: NDArray[np.uint64]) -> Iterator[pa.Table]
     return task.tables_where(lambda hashed: hashes[np.searchsorted(hashes[:-1], hashed)] == hashed)
 
 
-def _is_one_of(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
+def _is_among_keys(texts: pa.ChunkedArray, keys: KeySet) -> pa.ChunkedArray:
     return pc.is_in(texts.cast(pa.binary()), pa.array(keys, pa.binary()))
 
 
@@ -140,14 +140,14 @@ class SilverRows:
         return not self._rows_since(since).isEmpty()
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
-        """Those of the keys that changed at or after a position; all of them where the table was emptied since."""
+        """The given keys that changed at or after a position; all of them if the table was emptied since."""
         rows = self._rows_since(since)
         if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
             return set(keys)
         return self._keys(rows, keys)
 
     def keys_in_silver(self, keys: Collection[bytes]) -> set[bytes]:
-        """Those of the keys of which the log held any change."""
+        """The given keys of which the log had any change."""
         return self._keys(self.table.read(self.spark), keys)
 
     def _rows_since(self, since: Position) -> DataFrame:
@@ -163,7 +163,7 @@ class SilverRows:
 
 
 def _require_columns(table: Table, layout: DigestLayout) -> None:
-    """Raises TableStopped where the table's columns are no longer those that the comparison began with."""
+    """Check that the table still has the columns that the comparison began with. Raises TableStopped."""
     columns = table.columns()
     if not {column.name for column in layout.columns} <= columns.keys():
         raise TableStopped(f"{table.path}: its columns changed while it was compared; verify again")

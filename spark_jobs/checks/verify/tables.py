@@ -75,8 +75,8 @@ def require_live(pipeline: Pipeline, name: str) -> Server:
     source = endpoints_of(pipeline, name).current()
     if not isinstance(source, Server):
         raise ConfigError(
-            f"sources.{name}: it reads files, and a log alone cannot be asked what its tables hold; verify needs the "
-            "server (mysql:). Where there are others, name those by --source"
+            f"sources.{name}: it reads files, which have no tables to compare; verify needs a server (mysql:). Name "
+            "the other sources by --source"
         )
     return source
 
@@ -171,7 +171,7 @@ class _ComparedSource:
         return self.session.end(stretch)
 
     def catch_up(self, position: Position) -> None:
-        """Does what a run does, up to a position and no further where nobody else has gone further."""
+        """Run all layers up to a position, and no further unless another run has."""
         if self.position and self.position >= position:
             return
         outcome = retry_on_conflict(
@@ -444,7 +444,7 @@ class _ComparedTable:
         }
 
     def older(self, keys: Collection[bytes]) -> set[bytes]:
-        """Those of the keys that the log cannot have held: its table is older, and silver never heard of them."""
+        """The given keys that are older than the table's log, and of which silver has no change."""
         if not keys or self.source.has_all(self.name):
             return set()
         self.source.catch_up(self.end())

@@ -147,7 +147,7 @@ def _pieces(logged: Logged, opened: OpenSlices, table: int, job: CompactionJob) 
     """The changes of one table, slice by slice. opened: the slices of all tables."""
     numbers = [number for number, step in enumerate(job.steps) if isinstance(step, DataRange)]
     ranges: list[Range] = [job.steps[number].range for number in numbers]
-    slices = logged.index.of_table(job.name, ranges)
+    slices = logged.index.slices_of_table(job.name, ranges)
     if not len(slices):
         return
     for window, runs in groupby(opened.runs(slices), lambda run: run.origin.window):
@@ -196,10 +196,10 @@ def _portion(logged: Logged, pieces: Sequence[Piece], end: Position) -> Portion:
     grouped: dict[tuple[int, int], list[Piece]] = {}
     for piece in pieces:
         grouped.setdefault((piece.table, piece.step), []).append(piece)
-    return Portion(tuple(_of_table(logged, *key, table_pieces) for key, table_pieces in grouped.items()), end)
+    return Portion(tuple(_table_changes(logged, *key, table_pieces) for key, table_pieces in grouped.items()), end)
 
 
-def _of_table(logged: Logged, table: int, step: int, pieces: Sequence[Piece]) -> TableChanges:
+def _table_changes(logged: Logged, table: int, step: int, pieces: Sequence[Piece]) -> TableChanges:
     files = [np.full(len(piece.changes), (piece.order[0] << 40) + piece.order[1], np.int64) for piece in pieces]
     return TableChanges(
         table,

@@ -77,7 +77,7 @@ class LogDelivery:
         """The whole range. Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
         is_again = self.progress.exit_version is not None
         sizes, plan = Sizes.of(self.settings), self.progress.plan
-        sizes = Sizes.of_open_window(plan.part_rows if plan else sizes.part) if is_again else sizes
+        sizes = Sizes.for_open_window(plan.part_rows if plan else sizes.part) if is_again else sizes
         pending: Callable[[], None] = _no_window
         files = {stretch.number: stretch.file for stretch in stretches(self.logged.snapshot.checkpoint)}
         with ThreadPoolExecutor(1, thread_name_prefix="decode") as decoding:

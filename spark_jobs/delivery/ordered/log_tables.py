@@ -45,7 +45,7 @@ class OrderedTable:
 
 
 def require_ordered(tables: Iterable[LakeTable], label: str) -> None:
-    """Raises DeliveryError for tables whose rows several logs write."""
+    """Check that the rows of each table come from one log. Raises DeliveryError."""
     for table in tables:
         if table.into.is_shared:
             raise DeliveryError(
@@ -69,7 +69,9 @@ def published_positions(
 
 
 def require_log_alone(lake: Lake, source: str, table: OrderedTable, version: int | None) -> None:
-    """Raises DeliveryError where the lake has rows of a table that its log, from a version of silver on, does not say.
+    """Check that silver's commits after a version contain rows of the log alone: no load, replay or reset.
+
+    Raises DeliveryError.
 
     version: of silver, as it was delivered; None where that is not known.
     """
@@ -105,7 +107,7 @@ class Logged:
 
     @classmethod
     def of(cls, pipeline: Pipeline, lake: Lake, source: str, within: Range, tables: Sequence[OrderedTable]) -> "Logged":
-        """Raises LakeError, TableStopped, DecodeError."""
+        """The tables with the timeline of each in a range of the log. Raises LakeError, TableStopped, DecodeError."""
         # One scan of the log for all tables; each has a timeline of its own, from where the target has it on.
         snapshot = BronzeSnapshot.of(lake, source)
         require_held(source, snapshot.checkpoint, within.start)

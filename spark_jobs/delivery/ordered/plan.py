@@ -238,7 +238,7 @@ class LogWindow:
 
     @property
     def digest(self) -> str:
-        """Tells windows of one range apart whose parts have other changes, and nothing else."""
+        """A digest that differs between windows of one range whose parts have different changes."""
         digest = hashlib.sha256(str(self.end).encode())
         names = [f"{table.writer.name}\0".encode() for table in self.portion.tables]
         for part in self.parts:
@@ -288,11 +288,11 @@ class Sizes:
         return cls(settings.batch_rows, settings.workers, part, settings.batch_rows, part * settings.workers)
 
     @classmethod
-    def of_open_window(cls, part: int) -> "Sizes":
+    def for_open_window(cls, part: int) -> "Sizes":
         """For a window that was begun: it has the parts that it had, and nothing is flushed in it."""
         return cls(part, 1, part, 1 << 62, 1 << 62)
 
-    def of_part(self, rows: int) -> int:
+    def rows_per_part(self, rows: int) -> int:
         """Rows of a part of a window that has so many: each worker has one, as far as parts are not small."""
         return min(self.part, max(self.batch, -(-rows // self.workers)))
 
@@ -305,11 +305,11 @@ def windows(portion: PlannedPortion, sizes: Sizes) -> Iterator[LogWindow]:
         keys = {*chain.from_iterable(portion.keys[begin:end])}
         is_full = count and count + end - begin > sizes.window
         if is_full or not groups.add(keys, end - begin):
-            yield _window(portion, groups, (first, number), sizes.of_part(count))
+            yield _window(portion, groups, (first, number), sizes.rows_per_part(count))
             first, groups, count = number, KeyGroups(sizes.joined), 0
             groups.add(keys, end - begin)
         count += end - begin
-    yield _window(portion, groups, (first, len(portion.bounds) - 1), sizes.of_part(count))
+    yield _window(portion, groups, (first, len(portion.bounds) - 1), sizes.rows_per_part(count))
 
 
 def _window(portion: PlannedPortion, groups: KeyGroups, span: tuple[int, int], part_rows: int) -> LogWindow:

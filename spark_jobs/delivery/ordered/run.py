@@ -109,7 +109,7 @@ class _Run:
     """Tables that are not delivered with the others, with the reason."""
 
     def deliver(self, source: str) -> None:
-        """Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
+        """Deliver a source. Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
         # The tables of which the target has a first copy, and all rows up to the position that is reached.
         lake, name, connection = lake_of(self.pipeline), self.workers.name, self.connection
         rows = {table: row for table, (row, _) in rows_of.progress_by_table(connection, name).items()}

@@ -59,13 +59,13 @@ class UniqueKeys:
 
     def of(self, rows: pa.Table) -> list[Keys]:
         """The numbers of rows, one array an index. rows: with the columns, and ``_raw``."""
-        keys = [self._of_index(rows, number, parts) for number, parts in enumerate(self.target.indexes, 1)]
+        keys = [self._index_hashes(rows, number, parts) for number, parts in enumerate(self.target.indexes, 1)]
         if not self.has_key:
             images = tuples(key_literals(rows, self.columns))
             keys.append(self._hashed(rows, [images], 0))
         return keys
 
-    def _of_index(self, rows: pa.Table, number: int, parts: Sequence[IndexPart]) -> Keys:
+    def _index_hashes(self, rows: pa.Table, number: int, parts: Sequence[IndexPart]) -> Keys:
         by_name = {column.name.casefold(): column for column in self.columns}
         columns = [by_name.get(part.column.casefold()) if part.column else None for part in parts]
         # Of an expression, or a column that the target fills, nothing is known: all rows of it conflict.

@@ -77,7 +77,7 @@ class Extent:
         """With all of the log between two positions too, which the target may have rows of."""
         return replace(self.with_ranges([Range(start, until)]), is_restated=True) if start < until else self
 
-    def of_target(self, rows: pa.Table) -> pa.Array:
+    def target_mask(self, rows: pa.Table) -> pa.Array:
         """Mask of the rows of the target that the merge replaces. rows: with ``_op`` and ``_position``."""
         op, position = rows.column("_op"), rows.column("_position")
         of_log = pc.and_(pc.invert(silver.is_from_server(op)), self._within(position, self.ranges))
@@ -85,7 +85,7 @@ class Extent:
         of_log = pc.or_(of_log, pc.and_(is_statement, self._within(position, [self.hull] if self.hull else [])))
         return pc.or_(of_log, self._is_from_server(op))
 
-    def of_silver(self, rows: pa.Table) -> pa.Array:
+    def silver_mask(self, rows: pa.Table) -> pa.Array:
         """Mask of the rows of silver that the merge takes and no change in the log says.
 
         Rows: ``_op``, ``_window_start``.

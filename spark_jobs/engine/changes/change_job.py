@@ -125,7 +125,7 @@ def _from_the_beginning(work: MergeJob, head: Head, delta: SilverDelta) -> Silve
 
 
 def _require_same_rules(work: MergeJob, delta: SilverDelta, extent: Extent, log: ChangedLog) -> None:
-    """Raises TableStopped where silver has windows by other rules than those that they are decoded again by."""
+    """Check that silver's windows were made by the rules by which they are decoded again. Raises TableStopped."""
     pinned, until = SilverCommit.of_head(work.pinned), work.pinned.position
     if pinned is None or pinned.rule_digests is None or extent.hull is None:
         return
@@ -143,7 +143,7 @@ def _require_same_rules(work: MergeJob, delta: SilverDelta, extent: Extent, log:
     ]
     if unlike_windows or not is_named:
         raise TableStopped(
-            f"changes behind {extent.hull.start} leave columns out and are completed from the rows there, which were "
+            f"changes after {extent.hull.start} omit columns and are completed from earlier rows, which were "
             f"replaced; rules about the table have changed since these changes were read: replay them too (stratalog "
             f"backfill --source {work.source} --table {work.name} --from {extent.hull.start} --to {until})"
         )
@@ -228,7 +228,7 @@ def tasks_of(
     undivided_parts, begin = list[UnitPart](), 0
     for name, unit in units:
         ranges = [(*window.ranges, *window.earlier) for window in unit.windows]
-        tables = [index.of_table(name, parts, unit.skips) for parts in ranges] if index else []
+        tables = [index.slices_of_table(name, parts, unit.skips) for parts in ranges] if index else []
         slices = {at: table for at, table in enumerate(tables) if len(table)}
         part = UnitPart(unit, slices, unit.statements, _looked_through(unit))
         buckets = _bucket_count(part) if is_divided else 1

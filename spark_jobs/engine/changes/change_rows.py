@@ -24,7 +24,7 @@ from spark_jobs.engine.rows.loaded_rows import rows_of_loads
 from spark_jobs.engine.silver.silver_task import OpenSlices
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.decode_task import WindowLog, WindowRules, changes_task, noting
+from spark_jobs.silver.decode_task import WindowLog, WindowRules, changes_task, noting_files
 from spark_jobs.silver.moved_from_codec import TEXTS
 from spark_jobs.silver.partial_images import ABSENT as ABSENT_TYPE
 from spark_jobs.silver.positions import FIELDS
@@ -69,11 +69,11 @@ def logged_changes(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: Ope
     for number, window in enumerate(unit.windows):
         of_window = slices.get(number)
         if of_window is not None:
-            parts += (rows.select(fields.names) for rows in _of_window(unit, window, of_window, opened))
+            parts += (rows.select(fields.names) for rows in _window_changes(unit, window, of_window, opened))
     return pa.concat_tables(parts)
 
 
-def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened: OpenSlices) -> Iterator[pa.Table]:
+def _window_changes(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened: OpenSlices) -> Iterator[pa.Table]:
     """The changes of a window, with the columns that the target has now."""
     # Every change of the windows as the log has it, by the rules about them, and then as later statements left it.
     loads = rows_of_loads(window.loads, silver.columns(window.definition).key, window.masks)
@@ -82,7 +82,7 @@ def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened:
     columns = rules.columns_of(window.definition, has_partial=unit.columns.has_partial)
     task = changes_task(window.definition, columns, splits=unit.is_by_key, scans=opened.scans, rules=rules)
     files: dict[tuple[int, int], str] = {}
-    batches = list(task(noting(gathered(opened.runs(slices), unit.skips), files)))
+    batches = list(task(noting_files(gathered(opened.runs(slices), unit.skips), files)))
     if not batches:
         return
     rows = pa.Table.from_batches(batches)
@@ -137,7 +137,7 @@ def _with_lacking(
     return rows
 
 
-def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, version: int) -> pa.Table:
+def silver_rows(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, version: int) -> pa.Table:
     """The rows of silver that no change in the log says: of statements, and those that were read from the server.
 
     Where rows depend on others of their keys, statements besides that emptied the table at any time, as
@@ -167,7 +167,7 @@ def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, versio
 
 def _is_taken(unit: ChangeUnit, rows: pa.Table) -> pa.BooleanArray:
     """Mask of the rows of silver that a merge takes, or ends versions by. rows: ``_op`` and ``_window_start``."""
-    is_taken = unit.extent.of_silver(rows)
+    is_taken = unit.extent.silver_mask(rows)
     if unit.is_by_key:
         is_taken = pc.or_(is_taken, pc.equal(rows.column("_op"), silver.Op.TRUNCATE))
     return is_taken.combine_chunks() if isinstance(is_taken, pa.ChunkedArray) else is_taken
@@ -218,4 +218,4 @@ def _statement_times(unit: ChangeUnit) -> dict[PositionCells, datetime]:
 
 def new_statements(unit: ChangeUnit, rows: pa.Table) -> pa.Array:
     """Mask of the rows of statements that emptied the table which the merge takes; others end versions alone."""
-    return unit.extent.of_silver(rows.append_column("_window_start", rows.column("_position")))
+    return unit.extent.silver_mask(rows.append_column("_window_start", rows.column("_position")))

@@ -47,7 +47,7 @@ Outcome = MergedFiles | ShuffleBlock
 
 
 def work(task: ChangeTask) -> Iterator[Outcome]:
-    """Does the parts of units of a task, one after the other."""
+    """Execute the parts of units of a task, one after the other."""
     opened = OpenSlices(task.bronze, gtids=True)
     for part in task.parts:
         yield from _or_error(part.unit, partial(_part_outcomes, part, opened, task))
@@ -76,16 +76,16 @@ def _or_error(unit: ChangeUnit, outcomes: Callable[[], Iterator[Outcome]]) -> It
 def _part_outcomes(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iterator[Outcome]:
     unit = part.unit
     changes = change_rows.logged_changes(unit, part.slices, opened)
-    of_silver = change_rows.of_silver(unit, part.statements, Table(task.bronze, plain=True), task.version)
+    silver_rows = change_rows.silver_rows(unit, part.statements, Table(task.bronze, plain=True), task.version)
     located = version_merge.looked_through(unit, part.files)
     if not unit.is_by_key:
-        yield _appended(unit, pa.concat_tables([changes, of_silver]), located, part.files)
+        yield _appended(unit, pa.concat_tables([changes, silver_rows]), located, part.files)
         return
     # Statements that emptied the table end versions of all keys; other rows of silver are of one.
-    is_statement = pc.equal(of_silver.column("_op"), silver.Op.TRUNCATE)
+    is_statement = pc.equal(silver_rows.column("_op"), silver.Op.TRUNCATE)
     changes, statements = (
-        pa.concat_tables([changes, of_silver.filter(pc.invert(is_statement))]),
-        of_silver.filter(is_statement),
+        pa.concat_tables([changes, silver_rows.filter(pc.invert(is_statement))]),
+        silver_rows.filter(is_statement),
     )
     if unit.buckets and unit.earlier and pc.any(changes.column(silver.MOVED_FROM).is_valid()).as_py():
         yield MergedFiles(unit.number, {}, needs_one_task=True)

@@ -127,7 +127,7 @@ def column_history_of(
     """The windows of an extent, and the target's columns. Raises TableStopped, LakeError, LostRace."""
     head, snapshot = upon
     # Windows that were folded into one are refused where the log is planned: nothing tells them apart any more.
-    is_untold = delta.is_renewed or (extent.is_all and silver.folded(work.pinned) is not None)
+    is_untold = delta.is_renewed or (extent.is_all and silver.fold_floor(work.pinned) is not None)
     history = None if is_untold else _by_commits(work, upon, log.filters(work.name))
     is_new = not delta.redone and not extent.begins_before(head.position)
     if history and is_new and not _is_older_needed(history, head, log.snapshot):

@@ -33,7 +33,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
-from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_of_each, newest, since_emptied
+from spark_jobs.silver.positions import FIELDS, STATEMENT_ROW, last_rows_by_key, newest_by_key, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns
 from spark_jobs.silver.row_overlay import completed_rows_and_whole_flags as completed_by_key
 
@@ -119,20 +119,18 @@ def _changes_completed_by_one_key(
         all_rows = pa.concat_tables([older, changes.rows])
         rows, is_whole = _laid_over(all_rows, changes.statements, lookup.floor, columns, key)
         rows, is_whole = rows.slice(len(older)), is_whole[len(older) :]
-        never_whole = _count_of(silver_rows, keys, earlier, columns) if key == columns.key else 0
+        never_whole = _new_never_whole_count(silver_rows, keys, earlier, columns) if key == columns.key else 0
     return rows.filter(pa.array(is_whole)), never_whole
 
 
 def _require_whole(rows: pa.Table) -> None:
-    """Raises TableStopped where rows lack columns that nothing tells apart any more."""
+    """Check that rows have all columns after completion. Raises TableStopped."""
     lacking = rows.filter(pc.is_valid(rows.column(ABSENT)))
     if len(lacking):
         position = lacking.column("_position")[0].as_py()
         raise TableStopped(
-            f"binlog file {position['number']}, offset {position['offset']}: a row image leaves columns out, and a "
-            "statement "
-            "has taken the table's key of that time away since, by which its other columns would be looked up; leave "
-            "the table a mirror"
+            f"binlog file {position['number']}, offset {position['offset']}: a row image omits columns, and a "
+            "later statement removed the key by which they would be looked up; set mode: mirror for the table"
         )
 
 
@@ -195,7 +193,7 @@ def _distinct(
             within(with_text_changes(removed, restatement.exact_texts)).cast(parts[0].schema)
             for removed in removed_rows
         ]
-    return last_of_each(pa.concat_tables(parts), key)
+    return last_rows_by_key(pa.concat_tables(parts), key)
 
 
 def _is_outside(extent: Extent, silver_rows: pa.Table) -> pa.Array:
@@ -216,14 +214,14 @@ def _as_changes(silver_rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema)
 
 
-def _count_of(silver_rows: pa.Table, keys: pa.Table, earlier: EarlierRows, columns: silver.Columns) -> int:
+def _new_never_whole_count(silver_rows: pa.Table, keys: pa.Table, earlier: EarlierRows, columns: silver.Columns) -> int:
     """By how many more the keys are of which a column is in no row, by all of silver; of others the target knows."""
     lookup, restatement = earlier.lookup, earlier.restatement
     counted = lookup.counted(silver_rows)
-    count = int(is_never_whole(newest(counted, columns.key)).sum())
+    count = int(is_never_whole(newest_by_key(counted, columns.key)).sum())
     if not lookup.never_whole:
         return count
     if restatement is None:
         return count - lookup.count_before(counted)
     before = lookup.rows(keys, [*columns.types], restatement.before, restatement.exact)
-    return count - int(is_never_whole(newest(before, columns.key)).sum())
+    return count - int(is_never_whole(newest_by_key(before, columns.key)).sum())

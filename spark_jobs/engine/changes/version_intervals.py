@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import numbers_of_equal_rows
-from spark_jobs.silver.net_changes import identity
+from spark_jobs.silver.net_changes import identity_columns
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -51,7 +51,7 @@ def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[
     if columns.is_keyless:
         following = _deletes_of_copies(numbers_of_equal_rows(rows, [*columns.types]), ranks, flags)
     else:
-        following = _next_of_keys(numbers_of_keys(rows, columns.key), ranks, flags)
+        following = _next_rows(numbers_of_keys(rows, columns.key), ranks, flags)
     # The first statement after each row.
     markers = np.flatnonzero(is_marker)
     markers = markers[np.argsort(ranks[markers], kind="stable")]
@@ -60,7 +60,7 @@ def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[
     return np.where(is_first, statements, following)
 
 
-def _next_of_keys(keys: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
+def _next_rows(keys: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
     """Of each row the next one of its key."""
     is_alive, is_marker = flags
     order = np.lexsort((is_alive, ranks, keys))
@@ -116,7 +116,7 @@ def ranks_of(positions: pa.StructArray) -> Numbers:
 def numbers_of_keys(rows: pa.Table, key: Sequence[str]) -> Numbers:
     """A number of each row's key, NULL being a value."""
     numbers = np.zeros(len(rows), np.int64)
-    for column in identity(rows, key):
+    for column in identity_columns(rows, key):
         codes = column.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
         numbers = np.unique(numbers * (len(rows) + 1) + codes, return_inverse=True)[1].reshape(-1)
     return numbers

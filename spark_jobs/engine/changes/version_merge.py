@@ -28,7 +28,7 @@ from spark_jobs.engine.rows.locate import Keys, Numbers, hits
 from spark_jobs.engine.rows.restatement import equal_rows_mask
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import distinct, numbers_of_equal_rows
-from spark_jobs.silver.positions import FIELDS, last_of_each
+from spark_jobs.silver.positions import FIELDS, last_rows_by_key
 
 _FILE, _ROW, _IS_REPLACED = "\0file", "\0row", "\0replaced"
 """Of a row of the target: the number of its file in the unit, its own in the file, whether the merge replaces it."""
@@ -70,7 +70,7 @@ def looked_through(unit: ChangeUnit, files: Sequence[DataFile]) -> pa.Table:
     flags_of_versions = ["_is_current"] if unit.ends_all else []
     for file in files if unit.extent.is_restated or unit.ends_all else ():
         tests = data_files.read_columns(unit.target, file, ["_op", "_position", *flags_of_versions], unit.schema)
-        is_replaced = unit.extent.of_target(tests) if unit.extent.is_restated else pa.array([False] * len(tests))
+        is_replaced = unit.extent.target_mask(tests) if unit.extent.is_restated else pa.array([False] * len(tests))
         is_wanted = pc.or_(is_replaced, tests.column("_is_current")) if unit.ends_all else is_replaced
         living = deletion_vectors.living_rows_mask(unit.target, file.deletion_vector, len(tests))
         numbers = np.flatnonzero(np.asarray(pc.fill_null(is_wanted, False), np.bool_) & living)
@@ -83,19 +83,19 @@ def looked_through(unit: ChangeUnit, files: Sequence[DataFile]) -> pa.Table:
 
 def located_schema(unit: ChangeUnit) -> pa.Schema:
     """The columns of ``looked_through``."""
-    fields = [*fields_of(unit), *(unit.schema.column(name).arrow(physical=False) for name in _interval_of(unit))]
+    fields = [*fields_of(unit), *(unit.schema.column(name).arrow(physical=False) for name in _interval_columns(unit))]
     added = [pa.field(_FILE, pa.int32()), pa.field(_ROW, pa.int64()), pa.field(_IS_REPLACED, pa.bool_())]
     return pa.schema([*fields, *added])
 
 
 def _target_rows_of(unit: ChangeUnit, file: DataFile, numbers: Numbers, names: Sequence[str]) -> pa.Table:
     """Rows of the target as they are after the statements of the merge."""
-    names = [*names, *_interval_of(unit)]
+    names = [*names, *_interval_columns(unit)]
     rows = data_files.read_rows(unit.target, file, numbers, names, unit.schema)
     return with_text_changes(with_fills(rows, unit.fills), unit.exact).select(names)
 
 
-def _interval_of(unit: ChangeUnit) -> tuple[str, ...]:
+def _interval_columns(unit: ChangeUnit) -> tuple[str, ...]:
     """The columns that say until when a row of the target was a version of its key."""
     return _INTERVAL if unit.mode is Mode.HISTORY else ()
 
@@ -110,7 +110,7 @@ def appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table) -> tuple[pa.Ta
 
     rows: all that the merge takes, with ``fields_of``. located: as ``looked_through`` gives them.
     """
-    is_kept, is_written_before = pairs(located.select(rows.column_names), rows, unit.columns)
+    is_kept, is_written_before = equal_pairs(located.select(rows.column_names), rows, unit.columns)
     return rows.filter(pa.array(~is_written_before)), _by_file(unit, located.filter(pa.array(~is_kept)))
 
 
@@ -138,7 +138,7 @@ def merged(
     after, new_versions = versions.slice(0, len(stay)), versions.slice(len(stay), len(new))
     # Of the target's rows those go that end otherwise, and those that are replaced by others.
     is_other = ~equal_rows_mask(after.select(_INTERVAL), stay.select(_INTERVAL))
-    old_kept, new_kept = pairs(replaced, new_versions, unit.columns)
+    old_kept, new_kept = equal_pairs(replaced, new_versions, unit.columns)
     return MergedVersions(
         ended=after.filter(pa.array(is_other)),
         added=new_versions.filter(pa.array(~new_kept)),
@@ -161,7 +161,7 @@ def _other_versions(unit: ChangeUnit, changes: pa.Table, located: pa.Table) -> I
         content = [*columns.types]
         keys = Keys(distinct(touched, content), content, is_keyless=True, fills=unit.fills)
     else:
-        keys = Keys(last_of_each(touched, columns.key), columns.key)
+        keys = Keys(last_rows_by_key(touched, columns.key), columns.key)
     indexes = {file.path: at for at, file in enumerate(unit.files)}
     looked_up = _by_file(unit, located)
     for hit in hits(unit.target, files, unit.schema, keys):
@@ -180,7 +180,7 @@ def may_have_current(file: DataFile, schema: TableSchema) -> bool:
     return nulls is None or nulls > 0
 
 
-def pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tuple[Flags, Flags]:
+def equal_pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tuple[Flags, Flags]:
     """Pairs of replaced rows and new ones that are the same, and stay."""
     is_kept = np.zeros(len(replaced), np.bool_), np.zeros(len(versions), np.bool_)
     if not (len(replaced) and len(versions)):

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from spark_jobs.delta.value_hash import SEED, Hashes, hashes_of
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import content
-from spark_jobs.silver.net_changes import identity
+from spark_jobs.silver.keyless_rows import comparable_columns
+from spark_jobs.silver.net_changes import identity_columns
 
 
 def hashes(rows: pa.Table, key: Sequence[str], seed: np.uint64 = SEED) -> Hashes:
     """One a row. rows: with the key's columns and ``_raw``."""
-    return hashes_of(identity(rows, key), len(rows), seed)
+    return hashes_of(identity_columns(rows, key), len(rows), seed)
 
 
 def row_hashes(rows: pa.Table, columns: silver.Columns) -> Hashes:
@@ -29,4 +29,4 @@ def row_hashes(rows: pa.Table, columns: silver.Columns) -> Hashes:
     if not columns.is_keyless:
         return hashes(rows, columns.key)
     names = [name for name in columns.types if name in rows.column_names]
-    return hashes_of(content(rows, names), len(rows))
+    return hashes_of(comparable_columns(rows, names), len(rows))

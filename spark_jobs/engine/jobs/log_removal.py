@@ -20,7 +20,9 @@ LogFile = tuple[int, int]
 """Stretch and number of a binlog file."""
 
 
-def without_log_before(spark: SparkSession, upon: Snapshot, oldest: LogFile, task_bytes: int) -> Mapping[str, object]:
+def log_removal_arguments(
+    spark: SparkSession, upon: Snapshot, oldest: LogFile, task_bytes: int
+) -> Mapping[str, object]:
     """Arguments of ``Table.land`` that remove the slices of older binlog files from bronze.
 
     Spark starts where a data file has slices of older binlog files and of others: the others are written again.

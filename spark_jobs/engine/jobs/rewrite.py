@@ -205,7 +205,7 @@ def commit(table: Table, results: Sequence[Rewritten]) -> None:
 
 
 def land(table: Table, upon: Snapshot, head: Head, adds: Sequence[DataFile], removes: Sequence[DataFile]) -> Head:
-    """Puts files in the place of others that hold the same rows, in one commit upon ``head``. Raises LostRace."""
+    """Replace files by others with the same rows, in one commit upon ``head``. Raises LostRace."""
     assert head.checkpoint is not None
     checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)
     metrics = {"numFiles": len(adds), "numRemovedFiles": len(removes)}

@@ -33,8 +33,8 @@ from spark_jobs.engine.merge import downstream_task, keyless_merge, shared_merge
 from spark_jobs.engine.merge.downstream_task import DownstreamUnit, FileRewrite
 from spark_jobs.engine.merge.merge_results import (
     marked_files,
-    operation,
-    redesign,
+    operation_name,
+    redesign_actions,
     row_metrics,
     without_dead,
     write_metrics,
@@ -115,7 +115,7 @@ def prepared(
             return _prepared_part(number, work, {} if planned_tables is None else planned_tables, sources)
         head = merge_job.head_of(work)
         delta = merge_job.silver_delta(work, head)
-        log_range = merge_job.range_of(work, head, delta)
+        log_range = merge_job.merged_range(work, head, delta)
         if log_range is None:
             return None
         # A target that does not exist yet is a snapshot without files.
@@ -167,7 +167,7 @@ def _prepared_part(
     if isinstance(work.target, SharedPart):
         require_one_key(work, work.target.other_parts(head))
     delta = delta_of_part(head, merge_job.silver_delta(work, head))
-    log_range = merge_job.range_of(work, head, delta)
+    log_range = merge_job.merged_range(work, head, delta)
     if log_range is None or (isinstance(work.target, SharedPart) and work.target.path in planned_tables):
         return None
     # Parts of a table that does not exist yet begin it together: data files have the names of its columns.
@@ -461,7 +461,7 @@ MergeTask = tuple[FromSilver, ...] | ChangeTask
 
 
 def work(task: MergeTask) -> Iterator[Any]:
-    """Does a task of either kind: MergedFiles; of tables that are made of every change blocks of a shuffle too."""
+    """Execute a task of either kind: yields MergedFiles, and blocks of a shuffle for tables of every change."""
     if isinstance(task, ChangeTask):
         return change_task.work(task)
     return downstream_task.work(task, _merged)
@@ -544,9 +544,9 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
         removes=removed,
         dv_updates=marked,
         changes=[file for result in results for file in result.changes],
-        operation=operation(unit.snapshot, work.mode, is_overwrite=is_overwrite),
+        operation=operation_name(unit.snapshot, work.mode, is_overwrite=is_overwrite),
         metrics=row_metrics(results) | write_metrics(work.mode, results),
-        **redesign(snapshot, design, is_overwrite=is_overwrite),
+        **redesign_actions(snapshot, design, is_overwrite=is_overwrite),
     )
     return Merged(
         source=work.source,

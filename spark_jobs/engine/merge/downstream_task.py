@@ -34,7 +34,7 @@ from spark_jobs.engine.rows.restatement import (
     Restatement,
     SilverSource,
     equal_rows_mask,
-    states,
+    newest_states,
     touched_keys,
 )
 from spark_jobs.engine.target import feed
@@ -52,7 +52,7 @@ from spark_jobs.errors import StratalogError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import sorted_by_key
-from spark_jobs.silver.positions import FIELDS, at_or_after, bounds_of, newest, since_emptied
+from spark_jobs.silver.positions import FIELDS, at_or_after, bounds_of, newest_by_key, since_emptied
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
 _SAMPLED = 1 << 16
@@ -130,7 +130,7 @@ class DownstreamUnit(TargetUnit):
 
 
 def work(task: Sequence[TargetUnit], merge: Callable[[Any], MergedFiles] | None = None) -> Iterator[MergedFiles]:
-    """Does the units of a task, one after the other. merge: instead of ``merged``."""
+    """Execute the units of a task, one after the other. merge: instead of ``merged``."""
     does: Callable[[Any], MergedFiles] = merge or merged
     for unit in task:
         began = time.monotonic()
@@ -154,7 +154,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         silver_rows, never_whole = newest_rows_to_merge(unit, truncations), 0
     else:
         silver_rows, never_whole = _restated(unit, restatement, truncations)
-    rows = _as_kept(unit, of_part(unit, truncations.deleted(silver_rows)))
+    rows = _as_kept(unit, with_provenance(unit, truncations.deleted(silver_rows)))
     dead = vanished_rows(unit)
     emptied = {} if unit.part else dict(dead)
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
@@ -208,12 +208,12 @@ def _completed(
         lookup,
         target,
         unit.columns,
-        lambda rows: _as_kept(unit, of_part(unit, row_changes.truncations.deleted(rows))),
+        lambda rows: _as_kept(unit, with_provenance(unit, row_changes.truncations.deleted(rows))),
     )
     return _as_kept(unit, rows), never_whole
 
 
-def of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
+def with_provenance(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     """With the part's provenance, and the types of the table, which hold the values of all parts."""
     for name in unit.columns.types if unit.provenance else ():
         field = unit.schema.column(name).arrow(physical=False)
@@ -316,14 +316,14 @@ def _restated(unit: DownstreamUnit, restatement: Restatement, truncations: Trunc
     origin = SilverSource(unit.origin, unit.origin_schema, unit.columns.key)
     bounds = _part_bounds(unit, (*restatement.removed, *unit.pending))
 
-    def of_range(keys: pa.Table) -> pa.Table:
+    def keys_in_range(keys: pa.Table) -> pa.Table:
         if bounds is None:
             return keys
-        return keys.filter(between(keys.column(unit.columns.key[0]), bounds, unit.part))
+        return keys.filter(range_mask(keys.column(unit.columns.key[0]), bounds, unit.part))
 
-    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=of_range)
+    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=keys_in_range)
     emptying = EmptyingStatements(unit.floor, truncations.orders, truncations.ended)
-    key_states = states(origin, restatement, touched, _silver_names(unit), emptying=emptying)
+    key_states = newest_states(origin, restatement, touched, _silver_names(unit), emptying=emptying)
     if unit.lookup is None:
         return key_states, 0
     return restated_rows_and_never_whole_count(key_states, restatement, unit.lookup, [*unit.columns.types])
@@ -360,14 +360,14 @@ def newest_rows_to_merge(unit: DownstreamUnit, truncations: Truncations) -> pa.T
         rows = _file_rows(unit, file, reading, bounds)
         is_pending = new_rows(unit, file, rows)
         if bounds is not None:
-            is_pending = pc.and_(is_pending, between(rows.column(unit.columns.key[0]), bounds, unit.part))
+            is_pending = pc.and_(is_pending, range_mask(rows.column(unit.columns.key[0]), bounds, unit.part))
         tables.append(_filtered(rows, is_pending))
     no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in reading]).empty_table()
     rows = pa.concat_tables([no_rows, *tables])
     if unit.lookup and silver.MOVED_FROM in names:
         rows = unit.lookup.with_moved(rows, [*unit.columns.types])
     rows = truncations.ended(rows.select(names))
-    return newest(rows, unit.columns.key) if unit.columns.has_partial or unit.windows > 1 else rows
+    return newest_by_key(rows, unit.columns.key) if unit.columns.has_partial or unit.windows > 1 else rows
 
 
 def new_rows(unit: DownstreamUnit, file: DataFile, rows: pa.Table) -> pa.Array:
@@ -428,7 +428,7 @@ def range_bounds(sources: Sequence[tuple[str, TableSchema, DataFile]], name: str
     return values.take(ordered.take(pa.array(at))) if len(values) else values
 
 
-def between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
+def range_mask(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
     """Mask of the values in one of the ranges that bounds part; NULL lies in the first. No bounds: all are NULL."""
     is_within = pc.fill_null(pc.is_valid(values), False)
     if 0 < part <= len(bounds):

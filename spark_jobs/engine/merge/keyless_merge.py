@@ -28,9 +28,9 @@ from spark_jobs.engine.jobs.key_hash import row_hashes
 from spark_jobs.engine.merge.downstream_task import (
     DownstreamUnit,
     new_rows,
-    of_part,
     row_changes_of,
     vanished_rows,
+    with_provenance,
     without_dead,
 )
 from spark_jobs.engine.rows.exact_texts import with_text_changes
@@ -60,7 +60,7 @@ class CopyCounts:
 
 
 def merged(unit: DownstreamUnit) -> MergedFiles:
-    """Brings the copies of rows in the target to what silver says. Raises TableStopped, LakeError."""
+    """Add and remove copies of rows in the target until it equals silver. Raises TableStopped, LakeError."""
     # Copies to add or to remove by row, and rows that a statement emptied (row numbers by file).
     truncations, restatement = row_changes_of(unit).truncations, unit.restatement
     counts = _total(unit, restatement, truncations) if restatement else _changed(unit, truncations)
@@ -86,7 +86,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     deleted_rows, outdated_hits = _deleted_rows(unit, counts.rows, final_copies, deleted_hits)
     if unit.keeps_deleted:
         images = pa.concat_tables([_with_state(images, False), _with_state(deleted_rows, True)])
-    dead_hits = [*_first_of_each(located, excess), *outdated_hits]
+    dead_hits = [*_first_copies(located, excess), *outdated_hits]
     for hit in dead_hits:
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
     # New files, the change data feed, and files that are written again without dead rows.
@@ -228,7 +228,7 @@ def _rows_of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
 
 
 def _with_provenance(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
-    return of_part(unit, rows) if unit.provenance else rows
+    return with_provenance(unit, rows) if unit.provenance else rows
 
 
 def _no_rows(unit: DownstreamUnit, names: Iterable[str]) -> pa.Table:
@@ -252,7 +252,7 @@ def _occurrences(located: Iterable[Hit], count: int) -> NDArray[np.int64]:
     return present
 
 
-def _first_of_each(located: Iterable[Hit], limits: NDArray[np.int64]) -> Iterator[Hit]:
+def _first_copies(located: Iterable[Hit], limits: NDArray[np.int64]) -> Iterator[Hit]:
     """Of each row that was located as many of its copies as a limit says, the first ones."""
     counted_before = np.zeros(len(limits), np.int64)
     for hit in located:

@@ -17,7 +17,7 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine.target.target_unit import MergedFiles
 
 
-def operation(snapshot: Snapshot, mode: Mode, *, is_overwrite: bool) -> str:
+def operation_name(snapshot: Snapshot, mode: Mode, *, is_overwrite: bool) -> str:
     """Name of the commit in Delta's history. snapshot: the target as the merge was planned on it."""
     is_merge = snapshot.files and mode is not Mode.APPEND and not is_overwrite
     return "MERGE" if is_merge else "WRITE"
@@ -60,7 +60,7 @@ def marked_files(
     return [(files[path], vector) for path, vector in zip(numbers, descriptors, strict=True)]
 
 
-def redesign(snapshot: Snapshot, design: Snapshot, *, is_overwrite: bool) -> dict[str, Any]:
+def redesign_actions(snapshot: Snapshot, design: Snapshot, *, is_overwrite: bool) -> dict[str, Any]:
     """Actions of a commit that changes columns, or replaces all rows."""
     changes: dict[str, Any] = {}
     if design is not snapshot:

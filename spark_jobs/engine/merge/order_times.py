@@ -36,7 +36,7 @@ class OrderTimes:
 
     @classmethod
     def at(cls, snapshot: Snapshot, begin: Position, *, has_late: bool) -> "OrderTimes":
-        """Those of a version of a source's table of late transactions."""
+        """The order times of a version of a source's table of late transactions."""
         return cls(snapshot.path, snapshot.schema, snapshot.files if has_late else (), begin)
 
     def of(self, rows: pa.Table) -> Micros:

@@ -84,7 +84,7 @@ def planned_design(work: MergeJob, upon: tuple[Head, Snapshot], planned_tables: 
         base = snapshot
         actions = _actions(work, base, parts)
     added = _added(actions)
-    actions = [action for action in actions if not action.startswith("DROP") or _column_of(action) in added]
+    actions = [action for action in actions if not action.startswith("DROP") or _column_name(action) in added]
     design = schema_changes.apply(base, actions) if actions else base
     planned_tables[snapshot.path] = design
     return design
@@ -133,7 +133,7 @@ def _actions(work: MergeJob, base: Snapshot, parts: Sequence[Part]) -> list[str]
     # A column that nobody has stays, without a value; what a reader would have to know of is not done.
     added = _added(actions)
     for action in actions:
-        is_dropped = action.startswith("DROP") and _column_of(action) not in added
+        is_dropped = action.startswith("DROP") and _column_name(action) not in added
         if action.startswith(("DROP", "ALTER", WIDENING)) and not is_dropped:
             raise TableStopped(
                 f"{target.path}: {action} needs a feature of Delta that tables with compat: plain do not have"
@@ -143,10 +143,10 @@ def _actions(work: MergeJob, base: Snapshot, parts: Sequence[Part]) -> list[str]
 
 def _added(actions: Iterable[str]) -> set[str]:
     """The columns that actions add, in the place of others of their names or not."""
-    return {_column_of(action) for action in actions if action.startswith("ADD COLUMN")}
+    return {_column_name(action) for action in actions if action.startswith("ADD COLUMN")}
 
 
-def _column_of(action: str) -> str:
+def _column_name(action: str) -> str:
     """The column that an action is about, as names are compared."""
     match = _NAME.search(action)
     assert match

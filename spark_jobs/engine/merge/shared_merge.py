@@ -29,7 +29,7 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.multi_source import PROVENANCE
-from spark_jobs.engine.merge.downstream_task import between, range_bounds
+from spark_jobs.engine.merge.downstream_task import range_bounds, range_mask
 from spark_jobs.engine.merge.order_times import positions_of
 from spark_jobs.engine.merge.shared_plan import SharedUnit, Side
 from spark_jobs.engine.rows.locate import Hit, Keys, Numbers, hits
@@ -40,7 +40,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import sorted_by_key
-from spark_jobs.silver.positions import at_or_after, last_of_each
+from spark_jobs.silver.positions import at_or_after, last_rows_by_key
 
 Flags = NDArray[np.bool_]
 _CHANGE = ("_op", "_position", "_committed_at")
@@ -73,8 +73,8 @@ class LastChanges:
             self.rows[items],
         )
 
-    def last_of_each(self, weights: Sequence[Numbers]) -> "LastChanges":
-        """Of each key the greatest, in the order of the keys. weights: the most significant first."""
+    def newest_by_key(self, weights: Sequence[Numbers]) -> "LastChanges":
+        """The greatest change of each key, in the order of the keys. weights: the most significant first."""
         order = np.lexsort((*reversed(weights), self.keys))
         keys = self.keys[order]
         is_last = np.ones(len(keys), np.bool_)
@@ -83,14 +83,14 @@ class LastChanges:
 
 
 def merged(unit: SharedUnit) -> MergedFiles:
-    """Brings the touched keys to what all sources say of them together. Raises TableStopped, LakeError."""
+    """Write the touched keys as the last change of all sources has them. Raises TableStopped, LakeError."""
     touched = _touched(unit)
     if not len(touched):
         return MergedFiles(unit.number, {})
     # Of each key the last change of any source; none of those that silver has no row of any more.
     keys = Keys(touched, unit.key)
-    changes = [_last_of_side(side, number, keys) for number, side in enumerate(unit.sides)]
-    last = _last_of_all(unit.sides, changes)
+    changes = [_last_changes_of_side(side, number, keys) for number, side in enumerate(unit.sides)]
+    last = _last_changes_of_all(unit.sides, changes)
     winners = np.full(len(touched), -1, np.int64)
     winners[last.keys] = np.arange(len(last.keys))
     exists = np.zeros(len(touched), np.bool_)
@@ -131,11 +131,11 @@ def _touched(unit: SharedUnit) -> pa.Table:
         parts = [*removed, *touched_rows(origin, unit.pending, names, unit.restatement, after=unit.after)]
     else:
         parts = [_changed_keys(source, file, names, unit.after) for source, file in unit.sources]
-    touched = last_of_each(pa.concat_tables([no_rows, *parts]), unit.key)
+    touched = last_rows_by_key(pa.concat_tables([no_rows, *parts]), unit.key)
     if unit.parts == 1 or not len(touched):
         return touched
     bounds = range_bounds([(side.path, side.schema, file) for side, file in unit.sources], unit.key[0], unit.parts)
-    return touched.filter(between(touched.column(unit.key[0]), bounds, unit.part))
+    return touched.filter(range_mask(touched.column(unit.key[0]), bounds, unit.part))
 
 
 def _changed_keys(source: SilverSource, file: DataFile, names: Sequence[str], after: Position | None) -> pa.Table:
@@ -151,7 +151,7 @@ def _changed_keys(source: SilverSource, file: DataFile, names: Sequence[str], af
     return rows.select(list(names)).filter(is_changed)
 
 
-def _last_of_side(side: Side, number: int, keys: Keys) -> LastChanges:
+def _last_changes_of_side(side: Side, number: int, keys: Keys) -> LastChanges:
     """Of each key the last change of a source table. Raises TableStopped for one that has no order time."""
     # All of its rows of these keys, and where they are.
     tables = [_changes(side, [])]
@@ -173,7 +173,7 @@ def _last_of_side(side: Side, number: int, keys: Keys) -> LastChanges:
     is_gone = np.asarray(silver.is_delete(rows.column("_op")), np.bool_)
     changes = LastChanges(ordinals, side.times.of(rows), positions, is_gone, sides, files, numbers)
     _require_timed(side, rows)
-    return _cut(side, changes.last_of_each([*positions]))
+    return _cut(side, changes.newest_by_key([*positions]))
 
 
 def _changes(side: Side, parts: Iterable[pa.Table]) -> pa.Table:
@@ -182,13 +182,13 @@ def _changes(side: Side, parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def _require_timed(side: Side, rows: pa.Table) -> None:
-    """Raises TableStopped where rows have no order time."""
+    """Check that all rows of a side have an order time. Raises TableStopped."""
     op, begin = rows.column("_op"), side.times.begin
     is_early = pc.invert(at_or_after(rows.column("_position"), begin))
     reasons = {
-        "it has rows that were loaded or mended, and nothing tells when these were written": silver.is_from_server(op),
-        "it has rows that came with its name, or with a change of its key, and nothing tells when these were "
-        "written": pc.equal(op, silver.Op.RENAME),
+        "it has rows that were loaded or mended, whose time of writing is not known": silver.is_from_server(op),
+        "it has rows that came with its name, or with a change of its key, whose time of writing is not "
+        "known": pc.equal(op, silver.Op.RENAME),
         f"order times are known from {begin} on ({side.times.path}), and it has rows from before that": is_early,
     }
     reason = next((reason for reason, applies in reasons.items() if pc.any(applies).as_py()), None)
@@ -239,14 +239,14 @@ def _markers(side: Side) -> pa.Table:
     return _changes(side, parts)
 
 
-def _last_of_all(sides: Sequence[Side], changes: Sequence[LastChanges]) -> LastChanges:
+def _last_changes_of_all(sides: Sequence[Side], changes: Sequence[LastChanges]) -> LastChanges:
     """Of each key the last change of all source tables."""
     together = LastChanges(
         *(np.concatenate([getattr(c, name) for c in changes], axis=-1) for name in LastChanges.__dataclass_fields__)
     )
     sources = sorted({side.owner[0] for side in sides})
     rank = np.array([sources.index(side.owner[0]) for side in sides], np.int64)
-    return together.last_of_each([together.orders, rank[together.sides], *together.positions])
+    return together.newest_by_key([together.orders, rank[together.sides], *together.positions])
 
 
 def _is_winner(unit: SharedUnit, hit: Hit, last: LastChanges, winners: Numbers) -> Flags:

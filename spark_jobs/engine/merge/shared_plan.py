@@ -129,6 +129,7 @@ def planned(
         marker_files=tuple(origin.files) if work.floor and not (is_live and head.position) else (),
         times=_times(sources.clock(work.source, work.pinned.position)),
     )
+    # The unit holds values alone, since it is pickled for a task.
     return SharedUnit(
         number=number,
         name=str(work),

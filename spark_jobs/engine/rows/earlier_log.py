@@ -143,7 +143,7 @@ def slices_before(
     within = Range(before.ranges[0].start, before.ranges[-1].stop)
     cuts = {position for part in before.ranges for position in (part.start, part.stop)}
     index = read_effective(bronze.table, bronze.version, within, oldest, cuts)
-    return before, index.of_table(work.name, before.ranges, skips)
+    return before, index.slices_of_table(work.name, before.ranges, skips)
 
 
 def loaded_files(table: Table, before: LogBefore) -> tuple[LoadedFiles, ...]:

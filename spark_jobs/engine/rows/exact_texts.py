@@ -44,16 +44,16 @@ class ExactTextChange:
 def change_of(step: str) -> ExactTextChange | None:
     """The change that a step's text stands for: the inverse of ``schema_evolution.steps``; None of other steps."""
     if step.endswith(OF_EXACT):
-        return ExactTextChange(_names_of(step))
+        return ExactTextChange(_new_names(step))
     if step.startswith(OF_ABSENT):
-        return ExactTextChange(absent=_names_of(step))
+        return ExactTextChange(absent=_new_names(step))
     if step.startswith(WITH_EXACT):
         literals = [text for _, text in _literals(step)]
         return ExactTextChange(texts=dict(zip(literals[::2], literals[1::2], strict=True)))
     return None
 
 
-def _names_of(step: str) -> dict[str, str | None]:
+def _new_names(step: str) -> dict[str, str | None]:
     """New names by old ones of a step that ``raw_sql`` or ``absent_sql`` of silver/table.py wrote."""
     names: dict[str, str | None] = {}
     old = ""

@@ -24,7 +24,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import sorted_by_bounded_column, summed_copies
 from spark_jobs.silver.net_changes import by_position, sorted_by_key
-from spark_jobs.silver.positions import LOADED_ROW, last_of_each, since_emptied
+from spark_jobs.silver.positions import LOADED_ROW, last_rows_by_key, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns, overlaid
 
 _GONE = "_gone"
@@ -48,7 +48,7 @@ class InheritedRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows of all parts."""
+        """The columns of the rows of all parts."""
         types = {name: silver.ADDED[name] for name in ("_position", "_committed_at", "_raw")}
         types |= {_GONE: "BOOLEAN"} | {name: kind for name, kind in self.columns.added.items() if name not in types}
         names = [*self.columns.types, *_ADDED_COLUMNS, *self._optional]
@@ -85,20 +85,20 @@ class InheritedFiles:
         return sum(file.size for file in self.files)
 
 
-def of_log(rows: pa.Table, projection: RowProjection, into: InheritedRows) -> pa.Table:
+def part_from_log(rows: pa.Table, projection: RowProjection, into: InheritedRows) -> pa.Table:
     """Reduced rows of a window as a part. rows: as ``net_changes.first_and_last_rows`` gives them, or counted ones."""
     is_gone = pc.invert(rows.column("_exists")) if "_exists" in rows.column_names else pa.repeat(False, len(rows))
     return _projected_rows(rows.append_column(_GONE, is_gone), projection, into)
 
 
-def of_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
+def parts_from_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
     """The rows of data files as parts, a row group at a time. Raises LakeError."""
     for file in source.files:
         for _, living, rows in row_groups(source.path, source.schema, file):
             if into.is_loaded:
                 yield _projected_rows(_as_copies(rows, into).filter(pa.array(living)), source.projection, into)
                 continue
-            is_counted = pc.and_(counts(rows, source.emptied), pa.array(living))
+            is_counted = pc.and_(counted_mask(rows, source.emptied), pa.array(living))
             is_gone = silver.is_delete(rows.column("_op"))
             yield _projected_rows(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
 
@@ -133,7 +133,7 @@ def _as_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:
     return rows
 
 
-def counts(rows: pa.Table, emptied: Position | None) -> pa.Array:
+def counted_mask(rows: pa.Table, emptied: Position | None) -> pa.Array:
     """Mask of the rows of silver that count: those of no statement, and not before one that emptied the table."""
     is_row = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
     if emptied is None:
@@ -151,7 +151,7 @@ def _projected_rows(rows: pa.Table, projection: RowProjection, into: InheritedRo
 
 
 def inherited(rows: pa.Table, into: InheritedRows, after: silver.Columns) -> pa.Table:
-    """Of all parts' rows of some keys those that are there in the end, with the columns after the statement.
+    """The rows of some keys that exist after all parts, with the columns after the statement.
 
     rows: with the columns of ``InheritedRows.schema``. after: the columns of silver. Raises TableStopped.
     """
@@ -169,7 +169,7 @@ def _present(rows: pa.Table, into: InheritedRows) -> pa.Table:
     """The last row of each key, or all rows of it laid over each other, where the key is not gone."""
     key = into.columns.key
     if not into.columns.has_partial:
-        last = last_of_each(by_position(rows), key)
+        last = last_rows_by_key(by_position(rows), key)
         return last.filter(pc.invert(last.column(_GONE)))
     runs = KeyRuns.of(rows, key, rows.column(_GONE))
     overlaid_rows, _ = overlaid(rows, runs, list(into.columns.types))

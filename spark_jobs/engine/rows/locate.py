@@ -28,8 +28,8 @@ from spark_jobs.delta.statistics import Bounds
 from spark_jobs.delta.value_hash import SECOND_SEED, Hashes, hashes_of
 from spark_jobs.engine.rows.exact_texts import ExactTextChange, with_text_changes
 from spark_jobs.engine.rows.fills import ColumnFill, with_fills
-from spark_jobs.silver.keyless_rows import bounded_column, content
-from spark_jobs.silver.net_changes import identity
+from spark_jobs.silver.keyless_rows import bounded_column, comparable_columns
+from spark_jobs.silver.net_changes import identity_columns
 
 Numbers = NDArray[np.int64]
 
@@ -81,7 +81,7 @@ class Keys:
         self.first = _KeyBounds(rows.column(self.bounding or self.key[0]).combine_chunks())
 
     def _identity(self, rows: pa.Table) -> list[pa.Array]:
-        columns = content(rows, self.key) if self.is_keyless else identity(rows, self.key)
+        columns = comparable_columns(rows, self.key) if self.is_keyless else identity_columns(rows, self.key)
         return [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
 
     def hashed(self, rows: pa.Table) -> tuple[Hashes, key_index.Checks]:
@@ -90,7 +90,7 @@ class Keys:
         return hashes_of(columns, len(rows)), hashes_of(columns, len(rows), SECOND_SEED).astype(np.uint32)
 
     def bounds_of(self, file: DataFile, schema: TableSchema) -> Bounds:
-        """Of a file's rows, in the column by which files are skipped."""
+        """The bounds of a file's rows, in the column by which files are skipped."""
         return file.bounds(schema, self.bounding) if self.bounding else Bounds(None, None, None)
 
     def between(self, bounds: Bounds) -> Numbers:

@@ -18,7 +18,7 @@ from spark_jobs.engine.rows.locate import Keys
 from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.moved_rows import RowWalk, first_in, points_of
-from spark_jobs.silver.positions import FIELDS, PositionKey, last_of_each
+from spark_jobs.silver.positions import FIELDS, PositionKey, last_rows_by_key
 
 NEEDED = ("_op", "_existed", "_position", "_window_start", "_raw", silver.ABSENT, silver.MOVED_FROM)
 """Columns of silver that completing needs besides the source's."""
@@ -57,7 +57,7 @@ def _rows_of_keys(moved: pa.Table, key: Sequence[str], read: Reader) -> pa.Table
     known_keys, parts = moved.select(cells).slice(0, 0), [moved.slice(0, 0)]
     wanted = pa.concat_tables([moved.select(cells), old_keys(moved, key).cast(known_keys.schema)])
     while len(wanted):
-        wanted = last_of_each(wanted, key)
+        wanted = last_rows_by_key(wanted, key)
         if len(known_keys):
             is_known = np.zeros(len(wanted), np.bool_)
             is_known[Keys(known_keys, key).ordinals_of(wanted)[0]] = True

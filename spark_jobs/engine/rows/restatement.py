@@ -26,7 +26,14 @@ from spark_jobs.engine.rows.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import moved_from_codec
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import PositionKey, at_or_after, bounds_of, last_of_each, newest, since_emptied
+from spark_jobs.silver.positions import (
+    PositionKey,
+    at_or_after,
+    bounds_of,
+    last_rows_by_key,
+    newest_by_key,
+    since_emptied,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class Restatement:
 
     @property
     def exact_texts(self) -> list[ExactTextChange]:
-        """Of ``exact`` what is about exact texts alone."""
+        """The changes of ``exact`` that are about exact texts alone."""
         return [replace(change, absent={}) for change in self.exact]
 
 
@@ -121,13 +128,13 @@ def touched_keys(
     # Removed files have exact texts under the names that columns had then.
     parts = chain((with_text_changes(rows, restatement.exact_texts) for rows in removed), added_keys)
     if silver.MOVED_FROM not in origin.schema.names:
-        return last_of_each(pa.concat_tables([no_rows, *map(within, parts)]), origin.key)
+        return last_rows_by_key(pa.concat_tables([no_rows, *map(within, parts)]), origin.key)
     # A key of any range may be that which a row of another one had before.
-    all_keys = last_of_each(pa.concat_tables([no_rows, *parts]), origin.key)
+    all_keys = last_rows_by_key(pa.concat_tables([no_rows, *parts]), origin.key)
     return within(with_moved(origin, restatement, all_keys))
 
 
-def states(
+def newest_states(
     origin: SilverSource,
     restatement: Restatement,
     touched: pa.Table,
@@ -148,12 +155,12 @@ def states(
     """
     if not len(touched):
         no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
-        return newest(no_rows, origin.key)
+        return newest_by_key(no_rows, origin.key)
     # A key without a row is deleted downstream.
     keys = Keys(touched, origin.key)
     effects = StatementEffects(emptying.orders)
     rows = living_rows(origin, restatement.files, keys, names, emptying.floor, statements=effects)
-    newest_rows = newest(emptying.ended(rows), origin.key)
+    newest_rows = newest_by_key(emptying.ended(rows), origin.key)
     return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, newest_rows.schema)])
 
 
@@ -228,7 +235,7 @@ def with_moved(origin: SilverSource, restatement: Restatement, touched: pa.Table
         if not is_next.any():
             return touched
         is_left &= ~is_next
-        touched = last_of_each(pa.concat_tables([touched, rows.filter(pa.array(is_next))]), origin.key)
+        touched = last_rows_by_key(pa.concat_tables([touched, rows.filter(pa.array(is_next))]), origin.key)
 
 
 def _moved_rows(origin: SilverSource, file: DataFile) -> pa.Table | None:

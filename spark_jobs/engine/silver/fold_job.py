@@ -41,7 +41,7 @@ def old_windows(
     """Windows to fold. folded_to: up to where windows are folded already. Raises LakeError."""
     groups = _packed(_files_before(snapshot, oldest), capacity)
     tasks = [OldFiles(snapshot.path, group, snapshot.schema, oldest, folded_to) for group in groups]
-    results = spark_job.run(spark, tasks, fold_task.measured)
+    results = spark_job.run(spark, tasks, fold_task.measured_windows)
     replay_job.require_done(results)
     all_rows = [result for result in results if isinstance(result, OldRows)]
     windows = {window for rows in all_rows for window in rows.windows}

@@ -20,7 +20,7 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.jobs import shuffle_blocks
 from spark_jobs.engine.jobs.spark_job import ShuffleBlock
 from spark_jobs.engine.rows import moved_lookup
-from spark_jobs.engine.rows.inherited_rows import counts, row_groups
+from spark_jobs.engine.rows.inherited_rows import counted_mask, row_groups
 from spark_jobs.engine.rows.locate import Keys
 from spark_jobs.engine.rows.restatement import SilverSource, StatementEffects, living_rows
 from spark_jobs.engine.silver.replay_task import FailedReplay, ReplacedRows
@@ -90,7 +90,7 @@ class FoldTarget:
     window: tuple[PositionKey, PositionKey]
 
 
-def measured(task: OldFiles) -> Iterator[OldRows | FailedReplay]:
+def measured_windows(task: OldFiles) -> Iterator[OldRows | FailedReplay]:
     """Old windows of files, measured."""
     try:
         for file in task.files:
@@ -144,7 +144,7 @@ def _old_rows(task: FoldedFiles, file: DataFile) -> Iterator[ShuffleBlock | Repl
         is_old = living & _ends_by(rows, task.floor)
         numbers |= BitMap64(begin + np.flatnonzero(is_old))
         living_rows += int(living.sum())
-        counted_rows = rows.filter(pc.and_(pa.array(is_old), counts(rows, task.emptied)))
+        counted_rows = rows.filter(pc.and_(pa.array(is_old), counted_mask(rows, task.emptied)))
         if task.columns.has_partial and silver.MOVED_FROM in counted_rows.column_names:
             counted_rows = _with_moved(task, counted_rows)
         yield from shuffle_blocks.blocks(0, range(task.buckets), 0, counted_rows, task.columns)

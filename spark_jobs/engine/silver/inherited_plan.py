@@ -73,7 +73,7 @@ class InheritancePlan:
             if isinstance(step, DataRange):
                 index = index or self._index(alive)
                 projection = self._projection(step.state.columns, remaining, window)
-                slices = index.of_table(content.name, (step.range,), content.skips)
+                slices = index.slices_of_table(content.name, (step.range,), content.skips)
                 self.add_window(self._window_of_range(step, window, projection, content.skips), slices)
             elif step.inherited and step.origins is None:
                 self._add_parts(step.inherited, window, remaining)

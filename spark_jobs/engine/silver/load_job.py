@@ -81,6 +81,6 @@ def _load_unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> 
             continue
         part = ReplayedPart(work.part(step.range), step.state, tuple(schema_changes_in(steps[at:])))
         windows.append(window_of(work, part, columns, design))
-        slices.append(index.of_table(work.name, (step.range,), work.filters.skips))
+        slices.append(index.slices_of_table(work.name, (step.range,), work.filters.skips))
     unit = SilverUnit(0, str(work), work.table.path, tuple(windows))
     return PreparedCompaction(work, unit, design, (), tuple(slices), None, (files,))

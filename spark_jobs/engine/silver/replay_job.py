@@ -165,7 +165,7 @@ def _unit(work: CompactionJob, columns: silver.Columns, design: Snapshot) -> Pre
     for part in parts_of(work, columns):
         assert index is not None
         windows.append(window_of(work, part, columns, design))
-        slices.append(index.of_table(work.name, part.window.ranges, work.filters.skips))
+        slices.append(index.slices_of_table(work.name, part.window.ranges, work.filters.skips))
     # Rows that came with the name are one more window, whose parts lie behind it.
     plan = InheritancePlan(work, windows, slices)
     for change in _renames(work):
@@ -220,7 +220,7 @@ def compare_with_silver(spark: SparkSession, replayed: ReplayedWindows, capacity
 
 
 def require_done(results: Iterable[Any]) -> None:
-    """Raises the error of a task that could not read or write its rows."""
+    """Raise the error of a task that could not read or write its rows, if there is one."""
     for result in results:
         if isinstance(result, FailedReplay):
             raise result.error
@@ -269,7 +269,7 @@ def arguments_to_remove_rows(
         return {"adds": [], "removes": removed, "dv_updates": _files_with_vectors(snapshot, partial)}
     configuration = dict(snapshot.configuration)
     tasks = [KeptRows(snapshot.path, rows, schema, configuration) for rows in partial]
-    results = spark_job.run(spark, tasks, replay_task.remaining)
+    results = spark_job.run(spark, tasks, replay_task.file_without_replaced)
     require_done(results)
     return {"adds": results, "removes": [*removed, *(rows.file for rows in partial)], "dv_updates": []}
 

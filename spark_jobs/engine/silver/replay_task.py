@@ -26,7 +26,7 @@ from spark_jobs.engine.rows.inherited_rows import row_groups
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import content
+from spark_jobs.silver.keyless_rows import comparable_columns
 from spark_jobs.silver.positions import at_or_after
 
 _COUNT = "\0count"
@@ -137,7 +137,7 @@ def _hashable_columns(rows: pa.Table) -> list[pa.Array]:
     """All that is in rows, as columns that can be grouped and hashed."""
     names = [name for name in rows.column_names if name not in ("_raw", *silver.LACKING)]
     lists = [pc.binary_join(rows.column(name), _SEPARATOR) for name in silver.LACKING if name in rows.column_names]
-    columns = [*content(rows, names), *lists]
+    columns = [*comparable_columns(rows, names), *lists]
     return [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
 
 
@@ -162,7 +162,7 @@ def finish(blocks: Iterable[ShuffleBlock]) -> Iterator[ComparedRows]:
     )
 
 
-def remaining(task: KeptRows) -> Iterator[DataFile | FailedReplay]:
+def file_without_replaced(task: KeptRows) -> Iterator[DataFile | FailedReplay]:
     """A file written again without the rows that are replaced."""
     file = task.replaced.file
     try:

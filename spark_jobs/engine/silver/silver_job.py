@@ -33,7 +33,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
-from spark_jobs.silver.compaction_job import Compacted, CompactionJob, by_rule, total
+from spark_jobs.silver.compaction_job import Compacted, CompactionJob, by_rule, compacted_total
 from spark_jobs.silver.positions import STATEMENT_ROW
 from spark_jobs.silver.statement_commits import schema_change_commit
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TimelineStep
@@ -305,14 +305,14 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult], rewriting:
         compacted.append(_summary(work, stage.step, head, stage_results if stage.window is not None else (), left_out))
     assert head is not None
     seconds = time.monotonic() - began + sum(result.seconds for result in results)
-    result = total(work, head, compacted, seconds)
+    result = compacted_total(work, head, compacted, seconds)
     if unit.ended is None:
         return result
     start = work.window.extent.start
     return replace(result, range=Range(start, max(start, unit.ended.at)), stopped=unit.ended)
 
 
-def rewritten(spark: SparkSession, refills: Sequence[Refill]) -> list[WindowResult]:
+def refill_results(spark: SparkSession, refills: Sequence[Refill]) -> list[WindowResult]:
     """Files written again by a job of their own."""
     return spark_job.run(spark, refills, silver_task.work)
 
@@ -363,7 +363,7 @@ class _Contents:
         return {"adds": added, "removes": removed, "metrics": metrics}
 
     def landed(self, version: int, changes: Mapping[str, Any]) -> None:
-        """Notes a commit: its version, and the files after it."""
+        """Store a commit's version and the files after it."""
         self.snapshot = replace(self.snapshot, version=version)
         for file in changes["removes"]:
             self._files.pop(file.key, None)
@@ -433,12 +433,12 @@ def _commit_of(
 
 
 def _markers(stage: Stage, fills: Sequence[ColumnFill]) -> list[DataFile]:
-    """As ``markers``, of a stage. fills: those of its statement and of later ones, which rows before these get."""
+    """As ``marker_files``, of a stage. fills: those of its statement and of later ones, which rows before these get."""
     step = stage.step
-    return markers(stage.design, [step] if isinstance(step, SchemaChange) and step.empties else [], fills)
+    return marker_files(stage.design, [step] if isinstance(step, SchemaChange) and step.empties else [], fills)
 
 
-def markers(design: Snapshot, changes: Sequence[SchemaChange], fills: Sequence[ColumnFill] = ()) -> list[DataFile]:
+def marker_files(design: Snapshot, changes: Sequence[SchemaChange], fills: Sequence[ColumnFill] = ()) -> list[DataFile]:
     """The rows of statements that empty a table, as a data file; none where there are none.
 
     design: the table with the columns that the rows have.

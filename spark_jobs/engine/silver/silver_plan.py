@@ -90,7 +90,7 @@ class PreparedCompaction:
 
     @property
     def depths(self) -> list[int]:
-        """Of each window, how many jobs come before the one that writes it."""
+        """The number of jobs before the one that writes it, for each window."""
         depths = [0] * len(self.unit.windows)
         # Files that are read by the one that others read come before those.
         for files in self.files:
@@ -165,7 +165,7 @@ def prepared(works: Iterable[CompactionJob], index: SliceIndex) -> Preparation:
 
 
 def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction:
-    """Raises TableStopped, LakeError."""
+    """The unit of a compaction, checked and cut into windows. Raises TableStopped with a position, LakeError."""
     start = work.steps[0].range.start if work.steps else work.window.extent.start
     try:
         work.require_same_shape()
@@ -194,7 +194,7 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
     if any(stage.fills or stage.exact for stage in stages):
         features.require_written(snapshot)
     windows = _windows(work, stages)
-    slices = [index.of_table(work.name, window.ranges, window.skips) for window in windows]
+    slices = [index.slices_of_table(work.name, window.ranges, window.skips) for window in windows]
     if windows and isinstance(stages[0].step, DataRange) and work.has_partial and work.head and not work.reset:
         windows[0], slices[0] = _with_earlier_log(work, windows[0], slices[0])
     # Rows that statements bring are parts of their own, after the windows of the stages.

@@ -32,8 +32,8 @@ from spark_jobs.engine.rows.inherited_rows import (
     InheritedFiles,
     InheritedRows,
     inherited,
-    of_files,
-    of_log,
+    part_from_log,
+    parts_from_files,
     stored_cells,
 )
 from spark_jobs.engine.rows.loaded_rows import LoadedFiles, rows_of_loads
@@ -42,7 +42,7 @@ from spark_jobs.errors import DecodeError, LakeError, PartialImage, StratalogErr
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
-from spark_jobs.silver.decode_task import WindowLog, WindowRules, decoding_task, noting
+from spark_jobs.silver.decode_task import WindowLog, WindowRules, decoding_task, noting_files
 from spark_jobs.silver.failing_transaction import first_failing
 from spark_jobs.silver.keyless_rows import sorted_by_bounded_column, summed_copies
 from spark_jobs.silver.net_changes import SliceOrigin, sorted_by_key
@@ -181,7 +181,7 @@ class WindowResult:
 
 
 def require_written(results: Iterable[WindowResult]) -> None:
-    """Raises the error that comes first in the log, where tasks could not write what they were to."""
+    """Raise the error of tasks that comes first in the log, if there is one."""
     errors = [(result.failing.order if result.failing else (), result.error) for result in results if result.error]
     if errors:
         raise min(errors, key=lambda error: error[0])[1]
@@ -230,7 +230,7 @@ def _refilled(task: Refill) -> Iterator[WindowResult]:
 
 
 def _stored_rows(task: StoredRows) -> Iterator[ShuffleBlock]:
-    for rows in of_files(task.files, _inherited(task.unit, task.files.window)):
+    for rows in parts_from_files(task.files, _inherited(task.unit, task.files.window)):
         yield from _part_blocks(task.unit, task.files.window, rows)
 
 
@@ -263,7 +263,9 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         if rows is None:
             continue
         if window.into is not None and window.projection is not None:
-            yield from _part_blocks(unit, window.into, of_log(rows, window.projection, _inherited(unit, window.into)))
+            yield from _part_blocks(
+                unit, window.into, part_from_log(rows, window.projection, _inherited(unit, window.into))
+            )
         elif unit.buckets:
             yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns)
         else:
@@ -297,7 +299,7 @@ def _reading(
 
     def rows_of(runs: Runs) -> pa.Table | None:
         files: dict[tuple[int, int], str] = {}
-        batches = list(reduced(noting(runs, files)))
+        batches = list(reduced(noting_files(runs, files)))
         if not batches:
             return None
         rows = pa.Table.from_batches(batches)
@@ -378,7 +380,7 @@ class OpenSlices:
 
 @lru_cache(_ROW_GROUPS)
 def _row_group(path: str, number: int, columns: tuple[str, ...]) -> pa.RecordBatch:
-    """Raises LakeError."""
+    """The columns of a row group of a data file of bronze. Raises LakeError."""
     try:
         table = data_files.parquet(stored_path(path)).read_row_group(number, columns=list(columns), use_threads=False)
     except (OSError, pa.ArrowException) as error:

@@ -46,13 +46,13 @@ def with_state(rows: pa.Table, is_deleted: pa.Array | pa.ChunkedArray) -> pa.Tab
 
 
 def require_unfolded(work: MergeJob) -> None:
-    """Raises TableStopped where silver has forgotten which rows were deleted."""
-    floor = silver.folded(work.pinned)
+    """Check that silver still has its deletes, which folding removes. Raises TableStopped."""
+    floor = silver.fold_floor(work.pinned)
     if floor:
         raise TableStopped(
             f"silver's windows before {floor} are folded into one, without the rows that were deleted (mode: "
-            f"{work.mode}); bring the log from before back (stratalog extract --source {work.source} --archive DIR) "
-            f"and rebuild it (stratalog reset --source {work.source} --table {work.name}), or leave the table a mirror"
+            f"{work.mode}); restore the earlier log (stratalog extract --source {work.source} --archive DIR) "
+            f"and rebuild it (stratalog reset --source {work.source} --table {work.name}), or set mode: mirror"
         )
 
 
@@ -66,7 +66,7 @@ class Truncations:
 
     @classmethod
     def read(cls, path: str, files: Sequence[DataFile], schema: TableSchema) -> "Truncations":
-        """Those that files of silver have. path: the silver table's. Raises LakeError."""
+        """The statements that emptied a table, from files of silver. path: the silver table's. Raises LakeError."""
         parts: list[pa.Table] = []
         for file in files:
             rows = data_files.read_columns(path, file, _NAMES, schema)
@@ -152,7 +152,7 @@ class Truncations:
         statements = self.rows.take(pa.array(np.where(is_deleted, first, 0)))
         flags = pa.chunked_array([pa.array(is_deleted)])
         for name in ("_position", "_committed_at"):
-            values = _values_of_either(is_deleted, statements.column(name), rows.column(name))
+            values = _chosen_values(is_deleted, statements.column(name), rows.column(name))
             rows = rows.set_column(rows.schema.get_field_index(name), name, values)
         for name, value in cells.items():
             values = pc.if_else(flags, value, rows.column(name))
@@ -181,7 +181,7 @@ def _position_columns(rows: pa.Table) -> tuple[NDArray[np.int64], ...]:
     return tuple(np.asarray(cells.to_numpy(zero_copy_only=False), np.int64) for cells in fields)
 
 
-def _values_of_either(is_first: NDArray[np.bool_], first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
+def _chosen_values(is_first: NDArray[np.bool_], first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
     """Row by row the first value or the second one, of any type."""
     values = pa.chunked_array([*first.chunks, *second.cast(first.type).chunks], first.type)
     rows = np.arange(len(first))

@@ -30,7 +30,7 @@ from spark_jobs.engine.rows.restatement import Restatement, SilverSource, Statem
 from spark_jobs.engine.target.target_files import RowChanges
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import GONE, PositionKey, at_or_after, newest, since_emptied
+from spark_jobs.silver.positions import GONE, PositionKey, at_or_after, newest_by_key, since_emptied
 from spark_jobs.silver.row_overlay import ABSENT, ENDED
 
 _ORDINAL = "\0ordinal"
@@ -56,7 +56,7 @@ class SilverLookup:
 
     @property
     def emptied(self) -> list[PositionKey]:
-        """Where statements stand that emptied the table."""
+        """The positions of statements that emptied the table."""
         return [*self.marked, *([self.floor.order] if self.floor else [])]
 
     def rows(
@@ -102,7 +102,7 @@ class SilverLookup:
         is_window = at_or_after(rows.column("_window_start"), self.after)
         is_new = pc.and_not(is_window, silver.is_from_server(rows.column("_op")))  # these are in no window
         is_older = pc.invert(pc.fill_null(is_new, False))
-        return int(is_never_whole(newest(rows.filter(is_older), self.origin.key)).sum())
+        return int(is_never_whole(newest_by_key(rows.filter(is_older), self.origin.key)).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class LocatedRows:
         # A row of the target and one of silver each.
         older = pa.concat_tables(older_rows)
         rows_of_both = pa.concat_tables([older, numbered.take(older.column(_ORDINAL).combine_chunks())])
-        completed_rows = newest(rows_of_both, [_ORDINAL])
+        completed_rows = newest_by_key(rows_of_both, [_ORDINAL])
         return replaced_rows(self.rows, completed_rows.column(_ORDINAL).to_numpy(), completed_rows)
 
 
@@ -196,7 +196,7 @@ def rows_and_never_whole_count(
     if lookup.after is not None and len(open_keys):
         keys = located.silver_rows.take(pa.array(open_keys))
         stored_rows = lookup.rows(keys, [*columns.types], lookup.files)
-        states = newest(target.row_changes.truncations.ended(stored_rows), columns.key)
+        states = newest_by_key(target.row_changes.truncations.ended(stored_rows), columns.key)
         numbers, ordinals = Keys(keys, columns.key).ordinals_of(states)
         rows = replaced_rows(rows, open_keys[ordinals], as_stored(states.take(pa.array(numbers))))
         count_before = lookup.count_before(stored_rows) if lookup.never_whole else 0
@@ -215,7 +215,7 @@ def restated_rows_and_never_whole_count(
     never_whole, count_before = int(is_never_whole(states).sum()), 0
     if lookup.never_whole and len(states):
         rows_before = lookup.rows(states, types, restatement.before, restatement.exact)
-        count_before = int(is_never_whole(newest(rows_before, lookup.origin.key)).sum())
+        count_before = int(is_never_whole(newest_by_key(rows_before, lookup.origin.key)).sum())
     return _without_lacking(states), never_whole - count_before
 
 

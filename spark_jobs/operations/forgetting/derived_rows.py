@@ -61,7 +61,7 @@ class DerivedRows:
 
     @classmethod
     def find(cls, table: Table, life: TableLife, definitions: HistoryDefinitions, choice: RowChoice) -> Self:
-        """Raises LakeError."""
+        """The changes of the chosen rows in the derived slices, with the files that hold them. Raises LakeError."""
         found = cls(table, table.head(), life, definitions, choice)
         snapshot = snapshot_of(table.path, found.head.version) if found.head else None
         changes: list[KeyChange] = []

@@ -173,8 +173,8 @@ class _Forgetting:
                 yield ForgottenIn(path, rows=held_rows.rows, marked=held_rows.marked, old_files=old_files)
             elif snapshot is not None:
                 raise TableStopped(
-                    f"{path} lacks the columns of the key ({', '.join(key_list.columns)}), so that nothing tells its "
-                    "rows; move it away, so that the next run rebuilds it with them, and forget again"
+                    f"{path} lacks the columns of the key ({', '.join(key_list.columns)}), so that its rows "
+                    "are not known; move it away, so that the next run rebuilds it with them, and forget again"
                 )
 
     def _in_bronze(self, logged: LoggedRows, erased: ErasedSlices) -> ForgottenIn:
@@ -220,8 +220,8 @@ class _Forgetting:
             commit = DownstreamCommit.of_head(Table(target.path, self._lake.plain).head())
             if commit and commit.key_sharing == SHARED:
                 raise TableStopped(
-                    f"{target.path} has keys in common with other sources' tables (keys: shared), and nothing tells "
-                    "which sources a row of it has values of; route the table to one of its own, and forget again"
+                    f"{target.path} has keys in common with other sources' tables (keys: shared), and it is not "
+                    "known which sources a row of it has values of; route it to a separate table, and forget again"
                 )
         return entry
 
@@ -261,7 +261,7 @@ class _Forgetting:
         self._require_deleted(logged)
         self._require_read(logged)
         self._holders = [
-            *elsewhere(self.pipeline, self.source),
+            *remaining_copies(self.pipeline, self.source),
             *(
                 f"{position}: a statement that changes rows of the table is logged as text, with values that it names "
                 "(statement format); it goes with retention.bronze"
@@ -271,7 +271,7 @@ class _Forgetting:
         return logged, ErasedSlices.of(logged)
 
     def _require_deleted(self, logged: LoggedRows) -> None:
-        """Raises TableStopped for keys that have a row."""
+        """Check that no key has a row. Raises TableStopped."""
         living = set(logged.living)
         keys = self._keys()
         for target in (target for target in self._entry().into if target.mode == Mode.MIRROR):
@@ -285,7 +285,7 @@ class _Forgetting:
             )
 
     def _require_read(self, logged: LoggedRows) -> None:
-        """Raises TableStopped where somebody has not read the log up to the last change of the keys."""
+        """Check that every reader has read the log up to the last change of the keys. Raises TableStopped."""
         head, entry = logged.snapshot.head, self._entry()
         targets = {target.path: view(Table(target.path, self._lake.plain), self._owner) for target in entry.into}
         origin = self._silver_head()
@@ -395,7 +395,7 @@ class _Forgetting:
                 iceberg_tables.renew(self.pipeline, path)
 
 
-def elsewhere(pipeline: Pipeline, source: str) -> Iterator[str]:
+def remaining_copies(pipeline: Pipeline, source: str) -> Iterator[str]:
     """Copies of the rows that are not erased, one sentence each: archives, and copies that are not known here."""
     archive = pipeline.sources[source].archive
     if archive is not None:

@@ -44,7 +44,7 @@ class HeldRows:
 
     @classmethod
     def of(cls, snapshot: Snapshot, keys: ForgottenKeys) -> "HeldRows":
-        """Raises LakeError."""
+        """The files of a table that hold rows of the keys, with their number. Raises LakeError."""
         files, alive, marked = list[DataFile](), 0, 0
         for file in snapshot.files:
             if not keys.may_be_in(file, snapshot.schema):
@@ -124,7 +124,7 @@ def files_that_hold(snapshot: Snapshot, keys: ForgottenKeys) -> list[StoredPath]
         except (OSError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]
             raise LakeError(
-                f"{file}: a file that no version names cannot be read, so that nothing tells whether it has the rows: "
+                f"{file}: a file that no version names cannot be read, so it may have the rows: "
                 f"{reason}; remove it, and forget again"
             ) from error
     return holders

@@ -70,7 +70,7 @@ class LoggedRows:
             if change.is_derived:
                 continue  # it is in no event, and derived_rows.py has it
             rows.setdefault((traced.stretch, change.file), set()).add((change.offset, change.row))
-            changes.append(KeyChange(_effect_of(traced), change.old_key, change.new_key))
+            changes.append(KeyChange(_effect_order(traced), change.old_key, change.new_key))
         table = lake_of(pipeline).cascades(source)
         derived = DerivedRows.find(table, trace.life, trace.indexes.definitions, trace.choice)
         logged, seeds = cls(trace.snapshot, derived, rows), trace.choice.seeds
@@ -97,7 +97,7 @@ class LoggedRows:
         return sum(map(len, self.rows.values()))
 
 
-def _effect_of(traced: TracedChange) -> tuple[int, int, int, int]:
+def _effect_order(traced: TracedChange) -> tuple[int, int, int, int]:
     """Where a change takes effect: at its event, or of an XA transaction where it is committed."""
     stretch, number, start, offset, row = traced.position
     return stretch, number, offset if traced.facts.xa is None else start, row
@@ -206,7 +206,7 @@ def _noted(before: Mapping[str, Any] | None, new: ErasedSlice) -> dict[str, Any]
 
 
 def erase(logged: LoggedRows, erased: ErasedSlices) -> None:
-    """Puts slices without rows in the place of those with them, in one commit. Raises LostRace, LakeError."""
+    """Replace slices by slices without the rows, in one commit. Raises LostRace, LakeError."""
     if not erased.by_position:
         return
     # Each data file with such slices is written again; the others stay.

@@ -74,7 +74,7 @@ def bronze_position(pipeline: Pipeline, source: str) -> Position | None:
 
 
 def published_position(pipeline: Pipeline, source: str) -> Position | None:
-    """Up to where bronze has been carried further; None where nothing was ever published."""
+    """The position up to which bronze was processed; None if nothing was ever published."""
     from spark_jobs.downstream import publication as published
     from spark_jobs.lake.layout import lake_of
 
@@ -95,7 +95,7 @@ def is_every_table_current(pipeline: Pipeline, source: str) -> bool:
     return holds and _untouched(pipeline, source, in_scope)
 
 
-def pending(pipeline: Pipeline, source: str) -> bool:
+def has_pending_work(pipeline: Pipeline, source: str) -> bool:
     """True if the lake alone tells of work for a run: a table to be rebuilt, stopped, or behind bronze. Asks no server.
 
     Raises LakeError.

@@ -33,20 +33,20 @@ _BRONZE, _SILVER, _DOWNSTREAM = "bronze", "silver", "downstream"
 _TABLE = ("source", "table", "layer")
 
 FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "source_up": ("Whether the source can be read.", ("source",)),
+    "source_up": ("1 if the source can be read, else 0.", ("source",)),
     "position_stretch": ("Stretch of the log in which a layer's checkpoint lies.", _TABLE),
     "position_file": ("Number of the log file of the position that a layer is complete up to.", _TABLE),
     "position_offset_bytes": ('Offset in that file. The layer "source" is the end of the source\'s log.', _TABLE),
     "lag_bytes": ("Log between the position of a layer and the end of the source's log.", _TABLE),
     "lag_seconds": ("Time since a layer was last at the end of the source's log; 0 where it is there.", _TABLE),
-    "table_behind": ("Whether a layer of a table lacks log that bronze has.", _TABLE),
-    "table_stopped": ("Whether a table has stopped.", ("source", "table")),
-    "table_differs": ("Whether the last comparison found other rows than the server's.", ("source", "table")),
+    "table_behind": ("1 if a layer of a table lacks log that bronze has, else 0.", _TABLE),
+    "table_stopped": ("1 if a table has stopped, else 0.", ("source", "table")),
+    "table_differs": ("1 if the last comparison found other rows than the server's, else 0.", ("source", "table")),
     "table_verified_timestamp_seconds": ("When a table was last compared with the server.", ("source", "table")),
     "tables": ("Tables of the source that the lake knows.", ("source",)),
     "tables_stopped": ("Tables of the source that have stopped.", ("source",)),
     "purge_margin_bytes": ("Log that the source still has before bronze's end.", ("source",)),
-    "purge_margin_seconds": ("The same as time; not there where files do not tell it.", ("source",)),
+    "purge_margin_seconds": ("The same as time; no sample if the log has no times.", ("source",)),
     "quarantined_events": ("Events that are skipped by request.", ("source",)),
     "rows": ("Rows of a table of the lake.", _TABLE),
     "files": ("Data files of a table's newest version.", _TABLE),
@@ -55,15 +55,15 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "last_merge_rows": ("Rows that the last merge inserted, updated and deleted.", _TABLE),
     "last_merge_rows_copied": ("Rows that the last merge wrote again as they were.", _TABLE),
     "last_merge_bytes_written": ("Bytes of the data files that the last merge wrote.", _TABLE),
-    "last_run_success": ("Whether the last run ended without a failure and without a stopped table.", ("source",)),
+    "last_run_success": ("1 if the last run ended without a failure and without a stopped table, else 0.", ("source",)),
     "last_run_timestamp_seconds": ("When the last run ended; when it began while it runs.", ("source",)),
     "last_run_seconds": ("How long each layer of the last run took.", ("source", "layer")),
     "failed_runs": ("Runs that have failed since the last one that did not.", ("source",)),
-    "check_failed": ("Whether a condition holds that ends status with exit status 1.", ("source", "check")),
+    "check_failed": ("1 if a condition holds that ends status with exit status 1, else 0.", ("source", "check")),
     "subscription_lag_bytes": ("Log between a consumer group's position and the end of bronze.", ("source", "group")),
     "subscription_lag_seconds": ("Age of the first change that a consumer group lacks.", ("source", "group")),
-    "delivery_up": ("Whether the target of a delivery can be asked.", ("delivery",)),
-    "delivery_behind": ("Whether a table's target lacks a published version.", ("delivery", "table")),
+    "delivery_up": ("1 if the target of a delivery answers, else 0.", ("delivery",)),
+    "delivery_behind": ("1 if a table's target lacks a published version, else 0.", ("delivery", "table")),
     "delivery_lag_versions": ("Versions of a table that its target lacks.", ("delivery", "table")),
     "delivery_lag_seconds": ("Age of the oldest version of a table that its target lacks.", ("delivery", "table")),
     "delivery_rows_written": ("Rows that were ever written for a table of a delivery.", ("delivery", "table")),
@@ -104,12 +104,12 @@ def families_of(
 ) -> list[Metric]:
     """The metrics of what was asked already: families without a sample are left out."""
     # Each source's tables, then downstream tables, which several sources may share.
-    samples = [sample for status in statuses for sample in _of_source(pipeline, status)]
+    samples = [sample for status in statuses for sample in _source_samples(pipeline, status)]
     tables = published(pipeline, lake)
     sources = {status.source for status in statuses}
-    samples += _of_sizes(lake, statuses, [table for table in tables if {of for of, _ in table.origins} & sources])
+    samples += _lake_samples(lake, statuses, [table for table in tables if {of for of, _ in table.origins} & sources])
     by_name = {str(table): table for table in tables}
-    samples += [sample for delivery in deliveries for sample in _of_delivery(delivery, by_name)]
+    samples += [sample for delivery in deliveries for sample in _delivery_samples(delivery, by_name)]
     gauges = {
         name: GaugeMetricFamily(f"stratalog_{name}", text, labels=labels) for name, (text, labels) in FAMILIES.items()
     }
@@ -118,7 +118,7 @@ def families_of(
     return [family for family in gauges.values() if family.samples]
 
 
-def _of_source(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
+def _source_samples(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
     source = status.source
     yield "source_up", (source,), float(status.error is None)
     # Positions and lags: what a silent source does not tell is left out.
@@ -135,14 +135,14 @@ def _of_source(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
     yield "tables", (source,), len(tables)
     yield "tables_stopped", (source,), sum(table.state == "stopped" for table in tables)
     for table in tables:
-        yield from _of_table(source, table, status.bronze)
+        yield from _table_samples(source, table, status.bronze)
     for group in status.subscriptions:
         yield from _optional("subscription_lag_bytes", (source, group.group), group.lag_bytes)
         yield from _optional("subscription_lag_seconds", (source, group.group), group.lag_seconds)
-    yield from _of_runs(pipeline, status)
+    yield from _run_samples(pipeline, status)
 
 
-def _of_table(source: str, table: TableStatus, bronze: str | None) -> Iterator[Sample]:
+def _table_samples(source: str, table: TableStatus, bronze: str | None) -> Iterator[Sample]:
     yield "table_stopped", (source, table.table), float(table.state == "stopped")
     if table.verified_at:
         yield "table_differs", (source, table.table), float(table.differs)
@@ -154,7 +154,7 @@ def _of_table(source: str, table: TableStatus, bronze: str | None) -> Iterator[S
     yield "table_behind", (source, table.table, _DOWNSTREAM), float(not table.is_at(bronze))
 
 
-def _of_runs(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
+def _run_samples(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
     """The last run, and the conditions that status warns of."""
     source = status.source
     last = runs.read(pipeline.path).get(source)
@@ -173,7 +173,7 @@ def _of_runs(pipeline: Pipeline, status: SourceStatus) -> Iterator[Sample]:
         yield "check_failed", (source, kind), float(kind in raised)
 
 
-def _of_sizes(lake: Lake, statuses: Sequence[SourceStatus], downstream: Sequence[LakeTable]) -> list[Sample]:
+def _lake_samples(lake: Lake, statuses: Sequence[SourceStatus], downstream: Sequence[LakeTable]) -> list[Sample]:
     """Sizes and last commits. Tables are opened side by side: on an object store each is some requests."""
     jobs = [((status.source, "", _BRONZE), lake.bronze(status.source)) for status in statuses if status.bronze]
     for source in (status.source for status in statuses):
@@ -190,10 +190,10 @@ def _of_sizes(lake: Lake, statuses: Sequence[SourceStatus], downstream: Sequence
         jobs.append(((owner, str(table), _DOWNSTREAM), table.table))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         sizes = pool.map(lambda job: size_of(job[1], has_merges=job[0][2] == _DOWNSTREAM), jobs)
-        return [sample for (labels, _), size in zip(jobs, sizes, strict=True) for sample in _of_size(labels, size)]
+        return [sample for (labels, _), size in zip(jobs, sizes, strict=True) for sample in _size_samples(labels, size)]
 
 
-def _of_size(labels: tuple[str, str, str], size: TableSize | None) -> Iterator[Sample]:
+def _size_samples(labels: tuple[str, str, str], size: TableSize | None) -> Iterator[Sample]:
     if size is None:
         return
     if labels[2] != _BRONZE:  # a row there is a slice of the log
@@ -207,7 +207,7 @@ def _of_size(labels: tuple[str, str, str], size: TableSize | None) -> Iterator[S
         yield from _optional("last_merge_bytes_written", labels, size.merge.bytes)
 
 
-def _of_delivery(status: DeliveryStatus, tables: dict[str, LakeTable]) -> Iterator[Sample]:
+def _delivery_samples(status: DeliveryStatus, tables: dict[str, LakeTable]) -> Iterator[Sample]:
     delivery = status.delivery
     yield "delivery_up", (delivery,), float(status.error is None)
     for table in status.tables:

@@ -66,7 +66,7 @@ class Chart:
 
     @classmethod
     def of(cls, title: str, values: Iterable[tuple[datetime, float]], unit: str) -> "Chart":
-        """Of values in a unit; bytes are said in thousands, millions and so on."""
+        """The chart of values in a unit; bytes are scaled to thousands, millions and so on."""
         points = list(values)[-_LATEST:]
         top = max((value for _, value in points), default=0) or 1
         times = [f"{at:%Y-%m-%d %H:%M:%S} UTC" for at, _ in points]
@@ -133,9 +133,9 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
     now = status(pipeline, lake, name)
     names = [entry.name for entry in publication.read(lake, name) if pipeline.scope.holds(*entry.name)]
     bronze = commits(lake.bronze(name), ())
-    silver = _of_all([lake.silver(name, *table) for table in names], _SILVER)
+    silver = _all_commits([lake.silver(name, *table) for table in names], _SILVER)
     targets = dict.fromkeys(into.name for table in names for into in pipeline.routing.of(name, *table))
-    merged = _of_all([lake.downstream(*target) for target in targets], _DOWNSTREAM)
+    merged = _all_commits([lake.downstream(*target) for target in targets], _DOWNSTREAM)
     margins = _sizes(bronze, lambda commit: commit.margin_bytes)
     charts = [
         Chart.of("Time between runs with changes", _gaps(bronze), "minutes"),
@@ -173,7 +173,7 @@ def commits(table: Table, metrics: Sequence[str]) -> list[Commit]:
     return listed[::-1]
 
 
-def _of_all(tables: Sequence[Table], metrics: Sequence[str]) -> list[Commit]:
+def _all_commits(tables: Sequence[Table], metrics: Sequence[str]) -> list[Commit]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         histories = pool.map(lambda table: commits(table, metrics), tables)
     return sorted((commit for commits in histories for commit in commits), key=lambda commit: commit.at)

@@ -176,7 +176,7 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
     if head is None or head.position is None:
         endpoints_of(pipeline, name).first(lambda source: first_log(source, pipeline.sources[name].start))
         return None
-    ahead = endpoints_of(pipeline, name).first(lambda source: _ahead_of(source, table, head))
+    ahead = endpoints_of(pipeline, name).first(lambda source: _log_ahead(source, table, head))
     if ahead.problem:
         raise SourceError(ahead.problem)
     if ahead.margin is None:
@@ -200,15 +200,15 @@ class _Ahead:
 
 def _ahead(endpoints: Endpoints, table: Table, head: Head | None) -> _Ahead:
     try:
-        return endpoints.first(lambda source: _ahead_of(source, table, head))
+        return endpoints.first(lambda source: _log_ahead(source, table, head))
     except StratalogError as error:
         if len(endpoints.sources) > 1:
             return _Ahead(problem=str(error))
-        return _Ahead(_end_of(endpoints.sources[0]), problem=str(error))
+        return _Ahead(_log_end(endpoints.sources[0]), problem=str(error))
 
 
-def _ahead_of(source: Source, table: Table, head: Head | None) -> _Ahead:
-    """Raises SourceError, AnotherLog, DecodeError."""
+def _log_ahead(source: Source, table: Table, head: Head | None) -> _Ahead:
+    """The log of a source that a table does not have yet. Raises SourceError, AnotherLog, DecodeError."""
     with about(source.name):
         if head is None or head.position is None:
             log = source.log()
@@ -219,7 +219,7 @@ def _ahead_of(source: Source, table: Table, head: Head | None) -> _Ahead:
         return _Ahead(ahead.log.end, ahead.size, margin(source, ahead.log, head.position), ahead.log.first)
 
 
-def _end_of(source: Source) -> Position | None:
+def _log_end(source: Source) -> Position | None:
     try:
         return source.log().end
     except StratalogError:  # the same that the caller has told already

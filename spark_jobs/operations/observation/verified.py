@@ -87,14 +87,14 @@ class Verified(DifferingRows):
         return datetime.now(UTC) - datetime.fromisoformat(self.verified_at)
 
     def doubt(self, source: str) -> str:
-        """Of a table that differs, one line: since when, and what to do."""
+        """One line about a table that differs: since when, and what to do."""
         return (
             f"{self.name}: {counted(self.differing, 'row')} differed from the server's at {self.verified_at}; put the "
             f"server's in their place: stratalog mend --source {source} --table {self.name}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Of a table in ``status --json``."""
+        """The comparison as an object of ``status --json``."""
         return {name: getattr(self, name) for name in COLUMNS if name not in ("schema", "table")}
 
 
@@ -104,14 +104,14 @@ def now() -> str:
 
 
 def read(lake: Lake, source: str) -> dict[str, Verified]:
-    """Those of a source by ``schema.table``, without a JVM. Raises LakeError."""
+    """The comparisons of a source's tables by ``schema.table``, without a JVM. Raises LakeError."""
     table = lake.verified(source)
     rows = (Verified(**row) for row in table.rows()) if table.head() else ()
     return {verified.name: verified for verified in rows}
 
 
 def note(lake: Lake, source: str, new: Iterable[Verified]) -> None:
-    """Puts comparisons in the place of the earlier ones of their tables, in one commit.
+    """Replace earlier comparisons of the tables by these, in one commit.
 
     Raises LostRace where another writer came between: the head is read before the rows.
     """

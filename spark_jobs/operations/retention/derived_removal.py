@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import derived_slices
 from spark_jobs.bronze.derived_slices import CascadesCommit
-from spark_jobs.engine.jobs.log_removal import without_log_before
+from spark_jobs.engine.jobs.log_removal import log_removal_arguments
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
@@ -41,4 +41,4 @@ def remove_derived_before(spark: SparkSession, lake: Lake, source: str, oldest: 
     removed = {**stored.removed, **{str(name): str(oldest) for name in sorted(names)}}
     commit = replace(stored, batch=new_batch(), kind=CommitKind.GC, changes=0, removed=removed)
     upon = driver_commit.snapshot_upon(table.path, head)
-    table.land(upon, head, commit, **without_log_before(spark, upon, oldest.order[:2], task_bytes))
+    table.land(upon, head, commit, **log_removal_arguments(spark, upon, oldest.order[:2], task_bytes))

@@ -95,7 +95,7 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry, capacity: Capacity) -> F
     if oldest == bronze.begin(bronze_head.checkpoint) or snapshot is None:
         return None
     features.require_written(snapshot)
-    windows = fold_job.old_windows(spark, snapshot, oldest, silver.folded(head), capacity)
+    windows = fold_job.old_windows(spark, snapshot, oldest, silver.fold_floor(head), capacity)
     # A second fold writes the first one's rows again, so it has to be worth it.
     is_worth = (windows.rows - windows.folded_rows) * _WORTH >= windows.folded_rows
     if windows.count < 2 or windows.window is None or not is_worth:

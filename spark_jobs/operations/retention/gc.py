@@ -29,7 +29,7 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delivery.ordered.log_tables import needed_from
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine.jobs.log_removal import without_log_before
+from spark_jobs.engine.jobs.log_removal import log_removal_arguments
 from spark_jobs.errors import ConfigError, DeliveryError, LostRace, about
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
@@ -129,7 +129,7 @@ class LogReaders:
             if self.pipeline.scope.holds(*entry.name):
                 reason = entry.reason or "silver has the table up to there"
                 yield Reader(".".join(entry.name), entry.checkpoint or begin, reason)
-                yield from _of_changes(entry, begin)
+                yield from _change_readers(entry, begin)
                 loading = progress(self.lake, self.source, TableName(*entry.name)) if entry.complete is False else None
                 if loading and loading.is_open:
                     yield Reader(".".join(entry.name), loading.read_from, "a load of the table began there")
@@ -277,11 +277,11 @@ class _Collection:
         """Removes the files before a position, in one commit upon ``head``. Raises LostRace."""
         stretch, number, _ = oldest.order
         upon = driver_commit.snapshot_upon(self.table.path, head)
-        changes = without_log_before(self.spark, upon, (stretch, number), self.pipeline.spark.task_bytes)
+        changes = log_removal_arguments(self.spark, upon, (stretch, number), self.pipeline.spark.task_bytes)
         return self.table.land(upon, head, checkpoint, **changes)
 
 
-def _of_changes(entry: Entry, begin: Position) -> Iterator[Reader]:
+def _change_readers(entry: Entry, begin: Position) -> Iterator[Reader]:
     """The downstream tables of a table that read bronze themselves, since they are made of every change."""
     for target in entry.into:
         if Mode(target.mode).has_every_change:

@@ -41,7 +41,7 @@ class TablesRequest:
     is_raw: bool = False
 
     def require_valid(self, pipeline: Pipeline) -> None:
-        """Raises ConfigError with all that can be known to be wrong before it is begun, by the keys of a form.
+        """Check all that can be checked before the work begins. Raises ConfigError by the keys of the form.
 
         Raises LakeError for no bronze, StratalogError for a folder that cannot be looked at.
         """

@@ -39,11 +39,11 @@ class ScratchLake(Lake):
         return self._table_of(_DOWNSTREAM, name)
 
     def copy_silver(self, name: TableName, version: Snapshot) -> None:
-        """Has silver of a table begin with a version. Raises LakeError."""
+        """Create silver of a table with a version as its beginning. Raises LakeError."""
         self._copy(_SILVER, name, version)
 
     def copy_merged(self, name: TableName, version: Snapshot) -> None:
-        """Has the current rows of a table begin with a version. Raises LakeError."""
+        """Create the current rows of a table with a version as their beginning. Raises LakeError."""
         self._copy(_DOWNSTREAM, name, version)
 
     def put_merged(self, name: TableName, version: Snapshot, rows: pa.Table) -> None:

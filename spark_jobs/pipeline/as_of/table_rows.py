@@ -42,7 +42,7 @@ class RowQuery:
 
     @classmethod
     def of(cls, keys: Sequence[KeyValues] = (), condition: str | None = None) -> "RowQuery":
-        """Raises ConfigError for what is no condition."""
+        """The query of rows by keys and a condition. Raises ConfigError if the condition cannot be parsed."""
         try:
             return cls(tuple(keys), Condition.parse(condition) if condition else None)
         except ConfigError as error:

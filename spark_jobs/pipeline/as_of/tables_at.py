@@ -112,8 +112,8 @@ def position_of(snapshot: BronzeSnapshot, location: str | Position) -> Position:
     at = LogSeeker(snapshot).position(location)
     if at > snapshot.end:
         raise LakeError(
-            f"{snapshot.source}: {at} lies behind the end of the log that bronze holds, {snapshot.end}; name an "
-            "earlier place, or execute stratalog run first"
+            f"{snapshot.source}: {at} is after the end of the log in bronze, {snapshot.end}; name an "
+            "earlier position, or execute stratalog run first"
         )
     begin = transaction_at(snapshot.table, snapshot.version, at) or at
     return max(begin, replace(begin, offset=FIRST_EVENT)) if at.offset >= FIRST_EVENT else at

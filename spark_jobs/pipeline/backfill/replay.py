@@ -76,7 +76,7 @@ def _replaced(
         return difference, None
     commit = replace(_replay_commit(replayed, _state_at_window(work), columns), ranges=_ranges(replayed))
     changes = replay_job.arguments_to_replace_windows(spark, replayed, comparison)
-    changes["adds"] += silver_job.markers(replayed.design, _emptied_earlier(work))
+    changes["adds"] += silver_job.marker_files(replayed.design, _emptied_earlier(work))
     return difference, _landed(replayed, commit, changes, mode="Append")
 
 
@@ -110,7 +110,7 @@ def _emptied_earlier(work: CompactionJob) -> list[SchemaChange]:
     """The statements before the first extraction that emptied the table, and that silver does not show yet."""
     if work.state is None:
         return []
-    present = _starts_of(work, silver.Op.TRUNCATE)
+    present = _window_starts(work, silver.Op.TRUNCATE)
     return [change for change in _emptying(work) if change.range.start.order not in present]
 
 
@@ -140,10 +140,10 @@ def _is_emptied_elsewhere(work: CompactionJob) -> bool:
     """True if other statements empty the table than those that silver has, as far as all of it is replayed."""
     if not work.is_whole:
         return False
-    return _starts_of(work, silver.Op.TRUNCATE) != {change.range.start.order for change in _emptying(work)}
+    return _window_starts(work, silver.Op.TRUNCATE) != {change.range.start.order for change in _emptying(work)}
 
 
-def _starts_of(work: CompactionJob, *operations: silver.Op) -> set[tuple[int, ...]]:
+def _window_starts(work: CompactionJob, *operations: silver.Op) -> set[tuple[int, ...]]:
     """Starts of the windows of operations, as silver shows them."""
     assert work.head is not None
     snapshot = snapshot_of(work.table.path, work.head.version)
@@ -159,7 +159,7 @@ def _renewed(replayed: ReplayedWindows, columns: silver.Columns) -> tuple[RowDif
     """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows are in no log."""
     work = replayed.work
     # Rows that were read from the server are in no log: overwriting would lose them.
-    if _starts_of(work, *silver.FROM_SERVER):
+    if _window_starts(work, *silver.FROM_SERVER):
         raise LakeError(
             f"{work.table.path} has rows that were loaded or mended, which no log has; under other rules it cannot be "
             "replayed"
@@ -169,7 +169,7 @@ def _renewed(replayed: ReplayedWindows, columns: silver.Columns) -> tuple[RowDif
         _replay_commit(replayed, work.steps[-1].state, columns), ranges=work.window.ranges, is_overwrite=True
     )
     changes = replay_job.arguments_to_replace_all(replayed)
-    changes["adds"] += silver_job.markers(replayed.design, _emptying(work))
+    changes["adds"] += silver_job.marker_files(replayed.design, _emptying(work))
     present = sum(
         (file.num_records or 0) - (file.deletion_vector.cardinality if file.deletion_vector else 0)
         for file in replayed.snapshot.files

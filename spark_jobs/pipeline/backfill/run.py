@@ -62,7 +62,7 @@ def backfill(
     on_table: OnTable = without_report,
     on_fetched: OnFetched = without_notice,
 ) -> Outcome:
-    """Does what a request asks for. Raises ConfigError, SourceError, LakeError."""
+    """Execute a request. Raises ConfigError, SourceError, LakeError."""
     request.require_valid(pipeline)
     log_range = request.range(pipeline)
     options = request.options(on_table, on_fetched)
@@ -78,7 +78,7 @@ def backfill_source(
     *,
     options: BackfillOptions = DEFAULTS,
 ) -> Outcome:
-    """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
+    """Replay a range for the chosen tables in scope. Raises LakeError; LostRace if other writers keep winning."""
     # The log of the range must be in bronze before anything is replaced.
     lake = lake_of(pipeline)
     replaces = SILVER in options.layers
@@ -208,9 +208,9 @@ def _replay_table(
 
 
 def _require_end(snapshot: BronzeSnapshot, log_range: Range) -> None:
-    """Raises LakeError where the range ends behind bronze."""
+    """Check that the range ends within bronze. Raises LakeError."""
     if snapshot.end < log_range.stop:
         raise LakeError(
-            f"{snapshot.source}: the range ends at {log_range.stop}, and bronze at {snapshot.end}: what comes "
-            "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
+            f"{snapshot.source}: the range ends at {log_range.stop}, and bronze at {snapshot.end}: a run "
+            "reads later log (stratalog run), a backfill does not; run first, or end the range there"
         )

@@ -44,7 +44,10 @@ class Anchor:
 
     @classmethod
     def of(cls, server: Server, checkpoint: Checkpoint) -> "Anchor":
-        """Raises SourceError where bronze ends in another server's log."""
+        """The anchor of loads from a server: its log, and where bronze ends in it.
+
+        Raises SourceError if that is another log.
+        """
         log, log_stretches = server.log(), stretches(checkpoint)
         last = log_stretches[-1]
         is_here = log.uuid == last.uuid if log.uuid and last.uuid else last.endpoint in {None, server.endpoint}
@@ -101,7 +104,7 @@ class Anchor:
 
     def _since_later(self, visible: Position, checkpoint: Checkpoint, bronze: Table, version: int) -> Position:
         """In a stretch that was opened later: what bronze has of earlier ones has to be committed here, too."""
-        first = max([self.stretch.begin, *map(self._end_of, self.stretch.passed_over)])
+        first = max([self.stretch.begin, *map(self._part_end, self.stretch.passed_over)])
         if visible >= first and not (self.is_restarted and visible.number <= self.stretch.begin.number):
             return visible
         if not self.is_restarted:
@@ -110,7 +113,7 @@ class Anchor:
                 return checkpoint.position
         raise SourceError(_too_early(f"bronze has gone on with this log at {first}"))
 
-    def _end_of(self, part: FilePart) -> Position:
+    def _part_end(self, part: FilePart) -> Position:
         return Position(part.file, part.stop, self.stretch.number)
 
 

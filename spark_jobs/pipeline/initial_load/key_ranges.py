@@ -133,7 +133,7 @@ def key_of(connection: Connection, schema: str, name: str, columns: tuple[str, .
         raise SourceError(f"the server has no table {schema}.{name}, or the user may not see it")
     names = columns or tuple(column for (column,) in _ask(connection, _ASK_KEY.format(is_table(schema, name)), []))
     if not names:
-        raise SourceError(f"{schema}.{name} has no primary key to walk along")
+        raise SourceError(f"{schema}.{name} has no primary key by which its rows can be read in ranges")
     missing = [column for column in names if column not in key_columns]
     if missing:
         raise SourceError(f"{schema}.{name} has no column {missing[0]}")
@@ -189,7 +189,7 @@ _FORMS = {
 
 def _form(column: KeyColumn) -> _KeyForm:
     if column.kind not in _FORMS:
-        raise SourceError(f"column {column.name} of type {column.kind} is none that a table can be walked along")
+        raise SourceError(f"rows cannot be read in ranges of column {column.name} of type {column.kind}")
     return _FORMS[column.kind]
 
 

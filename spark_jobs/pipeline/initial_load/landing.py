@@ -19,7 +19,7 @@ from spark_jobs.engine.rows import fills
 from spark_jobs.engine.rows.row_projection import RowProjection
 from spark_jobs.engine.silver import load_job
 from spark_jobs.engine.silver.load_job import KeylessLoad
-from spark_jobs.errors import PartialImage, TableStopped, about, under
+from spark_jobs.errors import PartialImage, TableStopped, about, message_under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
@@ -58,7 +58,7 @@ class LandedTable:
 
 
 def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTable:
-    """Puts a table's rows into silver in one commit, and removes them from where they waited.
+    """Commit a table's loaded rows to silver, and remove them from ``loads/``.
 
     Raises TableStopped, LakeError, LostRace.
     """
@@ -77,7 +77,7 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
 def _covering_position(load: LoadContext, stage: StagedTable, after: Outcome) -> Position:
     """A position before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
     if stage.name in after.stopped:
-        reason = under(after.stopped[stage.name], load.source, stage.name)
+        reason = message_under(after.stopped[stage.name], load.source, stage.name)
         raise TableStopped(f"is read, and waits for its log, which stopped: {reason}")
     assert after.position is not None
     try:
@@ -146,14 +146,17 @@ class SilverTarget:
 
     def land(self, files: Sequence[DataFile], commit: SilverCommit) -> Head:
         """Commits files with the loaded rows. Raises LostRace."""
-        changes = driver_commit.of_files(files, self.before.files if self.is_replaced else None)
+        changes = driver_commit.commit_of_files(files, self.before.files if self.is_replaced else None)
         if self.design is not self.before:
             changes |= {"metadata": self.design.metadata, "protocol": self.design.protocol}
         return self.table.land(self.before, self.head, commit, **changes)
 
 
 def _target(work: CompactionJob, columns: silver.Columns, *, is_replaced: bool) -> SilverTarget:
-    """Raises LakeError where another tool gave silver what is not written."""
+    """The silver table that loaded rows are written to.
+
+    Raises LakeError if another tool gave it a feature that is not written.
+    """
     table, head = work.table, work.head
     properties = silver.properties(table)
     if head is None:
@@ -243,7 +246,7 @@ def _content(
     Ends it where a statement changed it ``before`` a position.
     """
     # The log from where reading began: a statement in it that changed the table spoils what was read.
-    context = PlanningContext.of(load.pipeline, load.lake, snapshot).of_load()
+    context = PlanningContext.of(load.pipeline, load.lake, snapshot).for_load()
     cuts = {log_range.start} if stage.progress.is_snapshot else set()
     slices, scan = scan_effective(snapshot.table, snapshot.version, log_range, snapshot.oldest, cuts)
     ancestry = RenameLineage(context)

@@ -136,7 +136,7 @@ def _compacted(spark: SparkSession, pipeline: Pipeline, source: str) -> Outcome:
 
 
 def require_server(pipeline: Pipeline, source: str) -> None:
-    """Raises ConfigError where the source is read from files."""
+    """Check that the source is a server, not files. Raises ConfigError."""
     if pipeline.sources[source].files is not None:
         raise ConfigError(
             {
@@ -147,7 +147,7 @@ def require_server(pipeline: Pipeline, source: str) -> None:
 
 
 def require_tables(pipeline: Pipeline, source: str, tables: Sequence[str]) -> None:
-    """Raises ConfigError where the server has no table like one of these; without a JVM. Raises SourceError."""
+    """Check that the server has a table for each pattern; starts no JVM. Raises ConfigError, SourceError."""
 
     def names(endpoint: Source) -> Collection[TableName]:
         assert isinstance(endpoint, Server)

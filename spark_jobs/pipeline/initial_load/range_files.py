@@ -123,7 +123,10 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.RecordBatch:
-    """Raises Unsupported for NULL in the key. A zero date, and bytes that are not text, have their text in ``_raw``."""
+    """The rows with ``_raw``, the texts of zero dates and of bytes that are no text.
+
+    Raises Unsupported for NULL in the key.
+    """
     for name in key:
         if not rows.after.column(name).null_count:
             continue

@@ -75,7 +75,7 @@ def _open_stage(load: LoadContext, table: TableToRead) -> StagedTable:
         rows = table.progress.rows if table.progress.state == READ else table.table.rows_written()
         progress = replace(table.progress, rows=rows)
         stage = StagedTable(table.name, table.table, table.head, progress, table.rules.staged)
-        log.info("%s: %s: goes on behind %d rows", load.source, table.name, rows)
+        log.info("%s: %s: resumes after %d rows", load.source, table.name, rows)
     else:
         with load.server.connect() as connection:
             read_from = load.anchor.resolve(load.server.end(connection))

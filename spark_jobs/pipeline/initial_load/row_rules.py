@@ -57,7 +57,7 @@ class RowRules:
 
     @classmethod
     def of(cls, job: CompactionJob, definition: TableDefinition) -> Self:
-        """Raises TableStopped where a rule cannot be applied to the table."""
+        """The rules of a job for rows of a definition. Raises TableStopped if a rule cannot be applied to the table."""
         return cls(
             definition,
             job.filters,

@@ -13,7 +13,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.sequences import is_sequence
-from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, under
+from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, message_under
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -119,7 +119,7 @@ def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableNam
 
 
 def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outcome) -> None:
-    """Raises TableStopped, with what to do."""
+    """Check that a declared table can be loaded. Raises TableStopped, with what to do."""
     name = declared.name
     # Reasons in the order in which a user can do something about them.
     if not load.pipeline.scope.holds(name.schema, name.table):
@@ -130,6 +130,7 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             "cannot be loaded: its columns have no names in the lake (on_unnamed: number); rebuild it once they "
             f"have (stratalog reset --source {load.source} --table {name}), or load it in a pipeline of its own"
         )
+    # Rows that the server changes without logging them could change while they are read.
     gaps = unlogged_changes_of(load.pipeline, load.lake, load.source)
     gap = next((gap for gap in gaps.of(name) if gap.key is None and gap.until is None), None)
     if gap:
@@ -140,12 +141,15 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             "cannot be loaded with on_cascade: apply: what foreign keys do to its rows while they are read would not "
             "be derived; load it with on_cascade: warn, verify it (stratalog verify), and set apply then"
         )
+    # The load needs the table's log after it, and an order of its rows with those of other sources.
     if name in before.stopped:
-        raise TableStopped(f"cannot be loaded while it is stopped: {under(before.stopped[name], load.source, name)}")
+        raise TableStopped(
+            f"cannot be loaded while it is stopped: {message_under(before.stopped[name], load.source, name)}"
+        )
     if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):
         raise TableStopped(
-            "cannot be loaded while it has keys in common with other sources' tables (keys: shared): nothing tells "
-            "when its rows were written, and so which of two is the newer one"
+            "cannot be loaded while it has keys in common with other sources' tables (keys: shared): it is "
+            "not known when its rows were written, so not which of two is newer"
         )
     if not declared.key:
         _require_snapshots(load, name)
@@ -155,7 +159,10 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
 
 
 def _require_snapshots(load: LoadContext, name: TableName) -> None:
-    """Raises TableStopped where a table without a key has no snapshot, or what is made of it wants earlier changes."""
+    """Check that a table without a key has a snapshot, and no target that needs earlier changes.
+
+    Raises TableStopped.
+    """
     destinations = load.pipeline.routing.of(load.source, name.schema, name.table)
     mode = next((into.mode for into in destinations if into.mode.has_every_change), None)
     if mode:

@@ -46,11 +46,11 @@ class StagedTable:
         """Begins, with the columns that the table has now and no row of an earlier load. Raises LostRace, LakeError."""
         if self.head.design:
             upon = new_table(self.table.path, self.head.design.columns, self.head.design.properties)
-            changes = driver_commit.of_files([])
+            changes = driver_commit.commit_of_files([])
         else:
             upon = self.snapshot()
             design = schema_changes.redesigned(upon, self.types)
-            changes = driver_commit.of_files([], upon.files)
+            changes = driver_commit.commit_of_files([], upon.files)
             changes |= {"metadata": design.metadata, "protocol": design.protocol}
         self.head = self.table.land(upon, self.head, self.progress.next(), **changes)
 
@@ -60,7 +60,7 @@ class StagedTable:
     def empty(self, progress: LoadCommit) -> None:
         """Removes the rows. Raises LostRace, LakeError."""
         upon = self.snapshot()
-        self.head = self.table.land(upon, self.head, progress.next(), **driver_commit.of_files([], upon.files))
+        self.head = self.table.land(upon, self.head, progress.next(), **driver_commit.commit_of_files([], upon.files))
         self.progress = progress
 
     def given_up(self, reason: str) -> TableStopped:

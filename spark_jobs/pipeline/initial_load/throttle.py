@@ -46,7 +46,7 @@ class Throttle:
     limits: Mapping[str, float] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raises ConfigError for a name that the server does not have, SourceError."""
+        """Ask the server once for each limit. Raises ConfigError for an unknown name, SourceError."""
         if self.limits:
             self.over()
 

@@ -20,7 +20,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.engine.jobs import spark_job
 from spark_jobs.engine.rows.restatement import SilverSource
-from spark_jobs.errors import TableStopped, about, under
+from spark_jobs.errors import TableStopped, about, message_under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
@@ -75,12 +75,12 @@ class MendedKeys:
 
 def mendable(load: LoadContext, name: TableName) -> MendableTable:
     """The table. Raises TableStopped where its rows cannot be read and compared by their keys, ConfigError."""
-    # The server and silver both have to have it, with names and a key of its own.
+    # The server has to show the table, and silver has to have it, with the names of its columns.
     declared = on_server(load.server).get(name)
     if declared is None:
         raise TableStopped(
             "cannot be mended: the server has no such table, or does not show it to this user (stratalog docs "
-            "mend#what-it-needs)"
+            "mend#requirements)"
         )
     table = load.lake.silver(load.source, name.schema, name.table)
     head = table.head()
@@ -95,10 +95,11 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
             "cannot be mended: its columns have no names in the lake (on_unnamed: number); rebuild it once they have "
             f"(stratalog reset --source {load.source} --table {name})"
         )
+    # A row of shared keys may be another source's, newer than the server's row.
     if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):
         raise TableStopped(
-            "has keys in common with other sources' tables (keys: shared), and nothing tells when its rows were "
-            "written, and so which of two is the newer one"
+            "has keys in common with other sources' tables (keys: shared), and it is not known when its rows were "
+            "written, so not which of two is newer"
         )
     # Rules about rows, and masks of the key, leave no row of the lake that a row of the server could be compared with.
     snapshot = BronzeSnapshot.of(load.lake, load.source)
@@ -108,8 +109,8 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
     if job.filters.judges_rows:
         listed = ", ".join(name for name in job.filters.names() if not name.startswith("columns."))
         raise TableStopped(
-            f"{listed} decides about changes, and a row that the log does not tell is none: rows that the server has "
-            f"and the lake has not may have been filtered. Rebuild the table, and load it: stratalog reset --source "
+            f"{listed} decides about changes: a row that the server has and the lake has not may have been "
+            f"filtered. Rebuild the table, and load it: stratalog reset --source "
             f"{load.source} --table {name}"
         )
     # A masked key in the lake equals no key of the server.
@@ -125,7 +126,7 @@ def mendable(load: LoadContext, name: TableName) -> MendableTable:
 
 
 def _require_columns(job: CompactionJob, rules: RowRules, head: Head) -> None:
-    """Raises TableStopped where silver has not the columns of the server's table, or another key."""
+    """Check that silver has the columns and the key of the server's table. Raises TableStopped."""
     stored, retired = silver.stored_columns(job.table, head), TableState.of(SilverCommit.of(_mend_commit(head))).retired
     columns = job.columns_seen(rules.definition, retired)
     silver.require_equal_columns(job.table.path, stored.types, columns.types, str(job.name))
@@ -137,7 +138,7 @@ def _require_columns(job: CompactionJob, rules: RowRules, head: Head) -> None:
 
 
 def _require_snapshots(load: LoadContext, name: TableName) -> None:
-    """Raises TableStopped where the table's engine has no snapshot."""
+    """Check that the table's engine has snapshots. Raises TableStopped."""
     engine = engine_without_snapshots(load.server, name)
     if engine:
         raise TableStopped(
@@ -169,10 +170,10 @@ def mend_keys(
 
 
 def _require_caught_up(load: LoadContext, name: TableName, position: Position, outcome: Outcome) -> None:
-    """Raises TableStopped where silver does not have the table up to a position."""
+    """Check that silver has the table up to a position. Raises TableStopped."""
     if name in outcome.stopped:
         raise TableStopped(
-            f"was read at {position}, and has stopped: {under(outcome.stopped[name], load.source, name)}"
+            f"was read at {position}, and has stopped: {message_under(outcome.stopped[name], load.source, name)}"
         )
     if outcome.position is None or outcome.position < position:
         raise TableStopped(f"was read at {position}, and bronze ends at {outcome.position}")
@@ -242,7 +243,7 @@ def _landed(load: LoadContext, mending: MendableTable, rows: _ReadRows, *, is_ap
     within = Range(commit.position, commit.position)
     new = job.commit(within, state, silver.stored_columns(table, head))
     new = replace(new, kind=CommitKind.MEND, mended=mended)
-    table.land(snapshot, head, new, **driver_commit.of_files(files))
+    table.land(snapshot, head, new, **driver_commit.commit_of_files(files))
     return counts
 
 

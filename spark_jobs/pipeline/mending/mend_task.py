@@ -26,7 +26,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import sorted_by_key
-from spark_jobs.silver.positions import FIELDS, at_or_after, last_of_each, newest
+from spark_jobs.silver.positions import FIELDS, at_or_after, last_rows_by_key, newest_by_key
 
 Flags = NDArray[np.bool_]
 
@@ -102,7 +102,7 @@ def compared(task: MendTask) -> Iterator[DataFile | MendCounts]:
         data_files.read_columns(task.origin.path, file, names, task.read_from.schema) for file in task.server_files
     ]
     at_server = pa.concat_tables([_empty(task, names), *parts])
-    key_rows = last_of_each(pa.concat_tables([at_server.select([*key, "_raw"]), task.lake_keys]), key)
+    key_rows = last_rows_by_key(pa.concat_tables([at_server.select([*key, "_raw"]), task.lake_keys]), key)
     if not len(key_rows):
         yield NOTHING
         return
@@ -110,11 +110,11 @@ def compared(task: MendTask) -> Iterator[DataFile | MendCounts]:
     keys = Keys(key_rows, key)
     has_absent = silver.ABSENT in task.origin.schema.names
     reading = [*names, "_op", "_position", *([silver.ABSENT] if has_absent else [])]
-    in_silver = newest(living_rows(task.origin, task.files, keys, reading, task.floor), key)
+    in_silver = newest_by_key(living_rows(task.origin, task.files, keys, reading, task.floor), key)
     server_numbers, silver_numbers = _numbers(keys, at_server, len(key_rows)), _numbers(keys, in_silver, len(key_rows))
-    is_alive = _of_rows(pc.invert(silver.is_delete(in_silver.column("_op"))), silver_numbers)
-    is_later = _of_rows(at_or_after(in_silver.column("_position"), task.position), silver_numbers)
-    is_tied = is_later & _of_rows(_are_loaded_at(in_silver, task.position), silver_numbers)
+    is_alive = _flags_by_key(pc.invert(silver.is_delete(in_silver.column("_op"))), silver_numbers)
+    is_later = _flags_by_key(at_or_after(in_silver.column("_position"), task.position), silver_numbers)
+    is_tied = is_later & _flags_by_key(_are_loaded_at(in_silver, task.position), silver_numbers)
     is_same = _are_same(at_server, in_silver, names, (server_numbers, silver_numbers)) & is_alive
     is_same |= (server_numbers < 0) & ~is_alive
     # What the log says from the snapshot on stays, and so does what is equal.
@@ -154,11 +154,11 @@ def _numbers(keys: Keys, rows: pa.Table, count: int) -> Numbers:
     return numbers
 
 
-def _of_rows(flags: Any, numbers: Numbers) -> Flags:
+def _flags_by_key(flags: Any, numbers: Numbers) -> Flags:
     """Flags of rows, by wanted key; False where a key has no row."""
     values = np.append(np.asarray(pc.fill_null(flags, False), np.bool_), False)
-    of_keys: Flags = values[numbers]
-    return of_keys
+    flags_by_key: Flags = values[numbers]
+    return flags_by_key
 
 
 def _are_loaded_at(rows: pa.Table, position: Position) -> Any:

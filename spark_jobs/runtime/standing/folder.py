@@ -80,7 +80,7 @@ def sessions_root() -> Path:
 
 
 def require_private(path: Path) -> None:
-    """Raises Unusable where a file or folder is another user's, can be used by others, or is a link."""
+    """Check that a file or folder is this user's, closed to others, and no link. Raises Unusable."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode) or status.st_uid != os.getuid():
         raise Unusable(f"{path} belongs to another user or is a link; remove it, or set TMPDIR to a folder of your own")
@@ -146,7 +146,7 @@ class SessionFolder:
             return None
 
     def token(self) -> str:
-        """Raises Unusable where the file is not this user's alone, OSError where there is none."""
+        """The secret of the session. Raises Unusable if others may read the file, OSError if there is none."""
         path = self.path / "token"
         require_private(path)
         return path.read_text(encoding="ascii")
@@ -225,7 +225,7 @@ def session_folder(name: str) -> SessionFolder:
 
 
 def session_folders() -> list[SessionFolder]:
-    """Those of this user that a keeper lives in. Raises Unusable."""
+    """The folders of this user's sessions that have a living keeper. Raises Unusable."""
     paths = [path for path in sorted(sessions_root().iterdir()) if path.is_dir() and not path.is_symlink()]
     return [folder for folder in map(SessionFolder, paths) if folder.has_keeper()]
 

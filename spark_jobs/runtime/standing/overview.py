@@ -35,7 +35,7 @@ class StandingSession:
     folder: SessionFolder = field(repr=False)
 
     def as_json(self) -> dict[str, object]:
-        """Its fields as plain values."""
+        """The session's fields as plain values."""
         return {key: value for key, value in asdict(self).items() if key != "folder"}
 
 

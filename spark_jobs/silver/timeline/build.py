@@ -15,7 +15,7 @@ from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline import changes, definitions, statements
-from spark_jobs.silver.timeline.columns import shape
+from spark_jobs.silver.timeline.columns import lake_columns
 from spark_jobs.silver.timeline.inputs import TimelineInputs
 from spark_jobs.silver.timeline.pieces import DefinedRange, pieces_of
 from spark_jobs.silver.timeline.timeline import Timeline
@@ -140,7 +140,7 @@ def _with_rows(
         return timeline
     if timeline.state.is_dropped:
         raise TableStopped(
-            f"{timeline.name}: rows behind {part.start}, but the log has dropped the table and not created it again"
+            f"{timeline.name}: rows after {part.start}, but the log has dropped the table and not created it again"
         )
     definition = definitions.complete_definition_of_rows(timeline, logged, part.stop, is_last=is_last)
     definition = with_defaults(definition, defaults_from)
@@ -161,7 +161,10 @@ def _with_rows(
 
 
 def _require_following(timeline: Timeline, piece: DefinedRange) -> None:
-    """Raises TableStopped: rows have another definition than those before, as in a run that begins with them."""
+    """Check that rows have the definition of the rows before them.
+
+    Raises TableStopped, also if a run begins with them.
+    """
     previous, logged = timeline.state.definition, piece.definition
     assert previous is not None
     assert logged is not None
@@ -190,7 +193,7 @@ def _without_dropped_index(timeline: Timeline, part: Range) -> Timeline:
                 raise timeline.refusal(event, f"is not followed: {error}") from error
             goes = True
         if goes and not timeline.is_first():
-            raise timeline.refusal(event, "drops the index by which rows are told apart, and is not followed there")
+            raise timeline.refusal(event, "drops the index by which rows are identified, and is not followed there")
         if goes:
             return timeline.with_definition(replace(previous, key=(), index=None))
     return timeline
@@ -199,13 +202,13 @@ def _without_dropped_index(timeline: Timeline, part: Range) -> Timeline:
 def _require_same(timeline: Timeline, previous: TableDefinition, logged: TableDefinition, part: Range) -> None:
     if not same_key(previous, logged):
         raise TableStopped(
-            f"{timeline.name}: rows were told apart by ({key_names(previous)}) up to {part.start}, and are by "
-            f"({key_names(logged)}) behind it; a change of the key is not followed"
+            f"{timeline.name}: rows were identified by ({key_names(previous)}) up to {part.start}, and are by "
+            f"({key_names(logged)}) after it; a change of the key is not followed"
         )
-    if shape(previous) != shape(logged):
+    if lake_columns(previous) != lake_columns(logged):
         raise TableStopped(
             f"{timeline.name}: its columns differ: up to {part.start} they were ({column_list(previous)}), and rows "
-            f"behind it have ({column_list(logged)}); no statement of the log says why"
+            f"after it have ({column_list(logged)}); no statement of the log says why"
         )
 
 

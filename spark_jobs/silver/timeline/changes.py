@@ -189,7 +189,8 @@ def _inherit(
         content = _altered(timeline, content, event, alter, logged)
     if content.state.retired:
         names = names_of(content.state.retired)
-        raise timeline.refusal(event, f"gives the table the rows of {was}, which has kept columns ({names}): not done")
+        reason = f"gives the table the rows of {was}, which has retired columns ({names}): not supported"
+        raise timeline.refusal(event, reason)
     # How the table of this name stands with it.
     definition = content.state.definition and replace(content.state.definition, name=timeline.name)
     if logged is not None and content.is_empty:

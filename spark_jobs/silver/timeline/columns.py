@@ -51,10 +51,10 @@ def alter(
         after = or_keyless(
             before, definitions.complete_definition(timeline, logged, altered.definition, event.stop, is_last=True)
         )
-        if shape(after) != shape(altered.definition):
+        if lake_columns(after) != lake_columns(altered.definition):
             raise timeline.refusal(
                 event,
-                f"leads to ({column_list(altered.definition)}), but the rows behind it have ({column_list(after)})",
+                f"leads to ({column_list(altered.definition)}), but the rows after it have ({column_list(after)})",
             )
     elif definitions.is_kept_keyless(timeline, event.stop):
         after = replace(after, key=(), index=None)
@@ -66,7 +66,7 @@ def alter(
     change = _column_change(timeline, event, before, after, altered)
     if not is_key_kept and change.state.retired:
         names = names_of(change.state.retired)
-        raise timeline.refusal(event, f"changes the key of a table with kept columns ({names}): not done")
+        raise timeline.refusal(event, f"changes the key of a table with retired columns ({names}): not supported")
     if not is_key_kept:
         change = _rekeyed(timeline, event, change)
     return timeline.with_change(change)
@@ -85,7 +85,7 @@ def or_keyless(before: TableDefinition, after: TableDefinition) -> TableDefiniti
     return replace(after, key=(), index=None) if after.key is None and before.key is not None else after
 
 
-def shape(definition: TableDefinition) -> list[tuple[str, str]]:
+def lake_columns(definition: TableDefinition) -> list[tuple[str, str]]:
     """Names and types in the lake: what a statement and the rows after it must agree on."""
     return [
         (name.casefold(), silver.spark_type(str(column.arrow)))
@@ -180,7 +180,7 @@ def _adds_alone(timeline: Timeline, event: LoggedStatement, effect: Alter) -> bo
         "is about columns or keys by name, and nothing names the columns that the table had before it "
         "(on_unnamed: number); its rows up to there are in the lake. Name a schema dump of before it (schema_dump: "
         f"of a source of files) and rebuild the table (stratalog reset --source SOURCE --table {timeline.name}), or "
-        "begin behind it in a pipeline of its own (start:) and load it",
+        "start after it in a separate pipeline (start:) and load it",
     )
 
 
@@ -191,7 +191,7 @@ def _rekeyed(timeline: Timeline, event: LoggedStatement, change: SchemaChange) -
     """
     content = _contents_before(timeline, event)
     if content is not None and not content.is_empty:
-        require_no_filters(timeline, event, "changes what the table's rows are told apart by", content.name)
+        require_no_filters(timeline, event, "changes what the table's rows are identified by", content.name)
     inherited = None if content is None or content.is_empty else content
     return replace(change, state=replace(change.state, emptied=event.position), empties=True, inherited=inherited)
 
@@ -238,7 +238,7 @@ def _restarted(
 
 
 def _require_null_fill(timeline: Timeline, event: LoggedStatement, column: Column, altered: AlteredDefinition) -> None:
-    """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
+    """Check that existing rows have NULL in a new column. Raises TableStopped."""
     declared = next(declared for declared in altered.definition.columns if declared.name == column.name)
     is_certain = declared is not column or event.session.explicit_timestamps or column.name not in altered.is_open
     has_fill = column.name in altered.fills  # which older rows have whether or not NULL is a value too
@@ -269,7 +269,7 @@ def _why_not_restarted(before: TableDefinition, after: TableDefinition, origin: 
     """Reason why a column cannot restart; None where it can."""
     if not before.key or not after.key:
         return "the table has no key, and all columns together tell its rows apart"
-    return "rows are told apart by it" if origin in before.key or at in after.key else None
+    return "rows are identified by it" if origin in before.key or at in after.key else None
 
 
 def _keeps_key(before: TableDefinition, after: TableDefinition, origins: Sequence[int | None]) -> bool:

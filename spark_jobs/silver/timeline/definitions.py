@@ -23,7 +23,7 @@ from spark_jobs.ddl.effects import CreateTable
 from spark_jobs.ddl.labels import with_known_labels, with_labels, without_labels
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.log.position import Position, Range
-from spark_jobs.schema.tracker import lacks
+from spark_jobs.schema.tracker import lacks_names
 from spark_jobs.silver.timeline.timeline import Timeline
 
 
@@ -102,7 +102,7 @@ def is_kept_keyless(timeline: Timeline, until: Position) -> bool:
 
 
 def require_still_unnamed(timeline: Timeline, first: Range) -> None:
-    """Raises TableStopped where rules are about a table with numbered columns, or something names them by now.
+    """Check that a table with positional columns has no rules, and its columns still no names. Raises TableStopped.
 
     first: the range up to its first statement.
     """
@@ -143,18 +143,18 @@ def begin_with_history(timeline: Timeline) -> Timeline:
 
 
 def _require_no_filters(timeline: Timeline) -> None:
-    """Raises TableStopped where rules are about the table, which may go by names."""
+    """Check that no rules apply to the table, since they may name columns. Raises TableStopped."""
     rules = timeline.inputs.filters.of(timeline.name.schema, timeline.name.table).names()
     if rules:
         raise TableStopped(
             f"{timeline.name}: its columns have no names (on_unnamed: number), and {', '.join(rules)} would have to "
-            "judge them by name: not done; take the rule away from the table"
+            "judge them by name, which is not supported; remove the rule from the table"
         )
 
 
 def _named_by_now(timeline: Timeline, origin: str) -> TableStopped:
     return TableStopped(
-        f"{timeline.name}: its columns are numbered in the lake (on_unnamed: number), and {origin} names them by now; "
+        f"{timeline.name}: its columns are numbered in the lake (on_unnamed: number), and {origin} names them now; "
         f"rebuild it with the names (stratalog reset --source SOURCE --table {timeline.name})"
     )
 
@@ -247,7 +247,7 @@ def _by_name(
     elif not logged.has_names() and later_history and later_history.not_before:
         raise NamesUnknown(
             f"{timeline.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
-            f"{later_history.not_before}; begin behind it (start: {later_history.at}, and load the table), or name a "
+            f"{later_history.not_before}; start after it (start: {later_history.at}, and load the table), or name a "
             "schema dump of before it (schema_dump: of a source of files)"
         )
     elif not logged.has_names() and not is_last:
@@ -265,7 +265,7 @@ def _by_name(
 
 def _with_charsets(timeline: Timeline, previous: TableDefinition, until: Position) -> TableDefinition:
     """With the character sets that statements leave to the table's default, as the history has them at a position."""
-    history = timeline.inputs.by_history(timeline.name, until) if lacks(previous) else None
+    history = timeline.inputs.by_history(timeline.name, until) if lacks_names(previous) else None
     definition = history.definition if history and history.at == until and not history.reason else None
     if definition is None or definition.column_names() != previous.column_names():
         return previous

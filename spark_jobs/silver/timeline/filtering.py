@@ -49,11 +49,13 @@ def is_ignored(timeline: Timeline, event: LoggedStatement) -> bool:
 
 
 def require_no_filters(timeline: Timeline, event: LoggedStatement, does: str, was: TableName) -> None:
-    """Raises TableStopped where rules are about rows that are taken over, or that the name had."""
+    """Check that no rules apply to inherited rows, or to rows that the name had. Raises TableStopped."""
     of = timeline.inputs.filters.of
     rules = sorted({rule for table in (was, timeline.name) for rule in of(table.schema, table.table).names()})
     if rules:
-        raise timeline.refusal(event, f"{does}, and {', '.join(rules)} would have to judge them: not done yet")
+        raise timeline.refusal(
+            event, f"{does}, and {', '.join(rules)} would have to judge them, which is not supported"
+        )
 
 
 def _judged(timeline: Timeline, event: LoggedStatement) -> tuple[str, Action] | None:

@@ -63,7 +63,7 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
             for nth, cells in zip(rows, slices.cells(list(rows.values())), strict=True):
                 at, part = pending[nth]
                 position, here = slices.position(rows[nth]), slices.begin(rows[nth])
-                payload = without(skipped(name.schema, name.table), here, cells["payload"])
+                payload = payload_without(skipped(name.schema, name.table), here, cells["payload"])
                 # the slices of one XA transaction have one place: the next one is not after it
                 is_moved = slices.is_moved(rows[nth])
                 definitions = definitions_of(here.file, here.offset, cells["context"], payload, unused=is_moved)
@@ -78,7 +78,7 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
     return first
 
 
-def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Bytes:
+def payload_without(skips: frozenset[Position], start: Position, payload: Bytes) -> Bytes:
     """A slice's bytes without its quarantined events. Raises DecodeError where an offset has no event."""
     size = len(view(payload))
     in_file = (skip for skip in skips if (skip.stretch, skip.file) == (start.stretch, start.file))

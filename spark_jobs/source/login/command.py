@@ -26,6 +26,7 @@ def first_line(words: Sequence[str], seconds: float) -> bytes:
     name = PurePath(words[0]).name
     label = f"password_command: {name}"
     end = time.monotonic() + seconds
+    # The program runs in a session of its own, so that everything that it starts can be ended.
     try:
         process = subprocess.Popen(
             list(words),
@@ -37,6 +38,7 @@ def first_line(words: Sequence[str], seconds: float) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "an argument has a NUL"
         raise CredentialsError(f"{label} cannot be run: {reason}") from None
+    # It is read for as long as a connection may take.
     try:
         output = _output(process, end)
         status = process.wait(max(end - time.monotonic(), 0.001))
@@ -51,6 +53,7 @@ def first_line(words: Sequence[str], seconds: float) -> bytes:
         assert process.stdout
         process.stdout.close()
         process.wait()
+    # The first line has to be a password that a server can get.
     if status:
         raise CredentialsError(f"{label} ended with exit status {status}; run it by hand as the same user", True)
     line = output.partition(b"\n")[0].removesuffix(b"\r")

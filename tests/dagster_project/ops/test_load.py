@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 
 from dagster_project.build import build_defs
-from dagster_project.ops.load import LoadConfig, of_progress
+from dagster_project.ops.load import LoadConfig, progress_metadata
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
@@ -27,7 +27,7 @@ def test_progress_is_numbers_that_can_be_plotted() -> None:
         chunks=3,
         rows=100,
     )
-    assert of_progress(commit) == {
+    assert progress_metadata(commit) == {
         "load/state": "reading",
         "load/rows": 100,
         "load/ranges": 3,

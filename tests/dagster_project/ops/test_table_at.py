@@ -112,7 +112,7 @@ def test_a_table_that_was_not_there_is_left_out_with_a_warning(lake: Recorded, t
         ({"to": "{tests}"}, ["to: {tests} is not empty; name a new folder"]),
         ({"to": "hdfs://host/then"}, ["to: "]),
         ({"keys": ["a"]}, ["what is given for id of shop.orders is no DECIMAL(20,0)"]),
-        ({"at": "mysql-bin.000009:4"}, ["mysql-bin.000009:4 lies behind the end of the log that bronze holds"]),
+        ({"at": "mysql-bin.000009:4"}, ["mysql-bin.000009:4 is after the end of the log in bronze"]),
     ],
 )
 def test_what_is_wrong_is_said_in_one_message(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Slicer
-from spark_jobs.bronze.boundaries import parts_of, split
+from spark_jobs.bronze.boundaries import parts_of, split_transactions
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 
@@ -28,7 +28,7 @@ def test_a_slice_cut_at_each_of_its_boundaries_is_the_same_bytes_in_twoparts_of(
     assert slices
     for cells in slices:
         (fields,) = cells.to_pylist()
-        starts = sorted({piece.column("transaction_start")[0].as_py() for piece in split(cells)})
+        starts = sorted({piece.column("transaction_start")[0].as_py() for piece in split_transactions(cells)})
         for position in starts[1:]:
             before, after = parts_of(cells, [position])
             assert (before["start"], before["stop"], after["start"], after["stop"]) == (
@@ -52,5 +52,5 @@ def test_a_position_between_no_two_transactions_leaves_a_slice_whole(slices: lis
 
 def test_a_slice_is_cut_at_many_positions(slices: list[pa.RecordBatch]) -> None:
     cells = max(slices, key=lambda log_slice: log_slice.column("transactions")[0].as_py())
-    starts = sorted({piece.column("transaction_start")[0].as_py() for piece in split(cells)})
+    starts = sorted({piece.column("transaction_start")[0].as_py() for piece in split_transactions(cells)})
     assert [part["start"] for part in parts_of(cells, [0, *starts, 1 << 40])] == starts

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.binlog import Slicer, TableName
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import split_transactions
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import OF_TABLE, ordered, read_index
 from spark_jobs.bronze.table import ARROW
@@ -95,7 +95,7 @@ def test_a_table_s_slices_in_ranges_are_where_the_index_says(bronze_files: tuple
     log_range = Range(min(part.start for part in parts), max(part.stop for part in parts))
     index = read_index(table, version, log_range)
     for name in NAMES:
-        of_table = index.of_table(name, parts)
+        of_table = index.slices_of_table(name, parts)
         assert of_table.schema == OF_TABLE
         expected = [
             (row["payload"], nth, row["start"])
@@ -121,7 +121,7 @@ def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(bronze_files: tuple[T
     row = max(range(len(index)), key=lambda at: index.slices["transactions"][at].as_py())
     log_slice = index.slices.slice(row, 1).to_pylist()[0]
     batch = pa.RecordBatch.from_pylist([stored(table)[row]], ARROW)
-    starts = sorted({piece.column("start")[0].as_py() for piece in split(batch)})
+    starts = sorted({piece.column("start")[0].as_py() for piece in split_transactions(batch)})
     positions = [Position(log_slice["file"], offset, log_slice["stretch"]) for offset in starts[1:]]
     assert positions
     cut = index.cut([*positions, Position(log_slice["file"], log_slice["stop"], log_slice["stretch"])])
@@ -133,7 +133,7 @@ def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(bronze_files: tuple[T
     assert all(index.is_inside(position) and not cut.is_inside(position) for position in positions)
     assert not index.is_inside(replace(positions[0], offset=log_slice["start"]))
     assert not index.is_inside(replace(positions[0], offset=4)), "a file's head has no transactions"
-    after = cut.of_table(NAMES[0], [Range(positions[0], positions[-1])]).to_pylist()
+    after = cut.slices_of_table(NAMES[0], [Range(positions[0], positions[-1])]).to_pylist()
     assert all(len(payload(table, part)) == part["bytes"] for part in after)
     payloads = [bytes(cell["payload"]) for cell in cut.cells(range(len(cut)))]
     assert b"".join(payloads) == b"".join(row["payload"] for row in stored(table))
@@ -163,7 +163,7 @@ def test_a_quarantined_xa_transaction_is_left_out(quarantined: list[int], starts
     rows = [row | (effect if row["start"] == 20 else {}) for row in index.slices.to_pylist()]
     moved = replace(index, slices=ordered(pa.Table.from_pylist(rows, index.slices.schema)))
     positions = [Position("b.000001", start) for start in quarantined]
-    slices = moved.of_table(NAMES[0], slice_positions((0, 100)), positions)
+    slices = moved.slices_of_table(NAMES[0], slice_positions((0, 100)), positions)
     assert sorted(slices.column("start").to_pylist()) == starts
 
 
@@ -177,7 +177,7 @@ def test_the_first_slice_of_a_table_in_each_of_many_parts(tmp_path: Path, number
     index = read_index(*bronze_of(tmp_path / "bronze", [slices], group=32))
     expected = {nth: part.start.offset for nth, part in enumerate(parts) if part}
     assert {nth: index.position(row).offset for nth, row in index.first(NAMES[0], parts).items()} == expected
-    assert len(index.of_table(NAMES[0], parts)) == 5 * len(expected)
+    assert len(index.slices_of_table(NAMES[0], parts)) == 5 * len(expected)
 
 
 @pytest.mark.parametrize("target", [300, 1 << 20])

@@ -171,7 +171,7 @@ def _same_look(spark: SparkSession, bronze_log: Bronze, log_range: Range, cuts: 
             n: Position(*at) for n, at in positions.items()
         }
         of_table = slices_by_spark.of_table(effect, name, parts[1:])
-        assert _slices_in_task(bronze_log, index.of_table(name, tuple(parts[1:]))) == _by_spark(of_table)
+        assert _slices_in_task(bronze_log, index.slices_of_table(name, tuple(parts[1:]))) == _by_spark(of_table)
 
 
 def _row_texts(table: pa.Table) -> list[str]:

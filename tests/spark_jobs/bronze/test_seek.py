@@ -75,7 +75,7 @@ def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, fille
         range_in(filled, "shop", "b.000009:4", None)
     end = BronzeSnapshot.of(filled, "shop").checkpoint.position
     assert str(refused.value) == (
-        f"shop: b.000009:4 lies beyond the end of the log that bronze holds, {end}; write an earlier position, "
+        f"shop: b.000009:4 is after the end of the log in bronze, {end}; write an earlier position, "
         "or execute stratalog run first"
     )
 
@@ -92,7 +92,7 @@ def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
     "location, reason",
     [
         (f"{UUID}:1-13", "does not hold .*:13 of the set"),
-        ("2100-01-01T00:00:00Z", "lies behind the end of the log"),
+        ("2100-01-01T00:00:00Z", "is after the end of the log"),
         ("0-1-5", "is of a MySQL server"),
     ],
 )
@@ -106,7 +106,7 @@ def test_what_lies_before_bronze_names_what_can_be_done(spark: SparkSession, fil
     extract(spark, lake, files, f"{UUID}:1-6")
     log_range = range_in(lake, "shop", None, None)
     assert log_range.start.file == "b.000002"
-    with pytest.raises(SourceError, match=r"oldest file there is, b\.000003; name a position, which may lie in a file"):
+    with pytest.raises(SourceError, match=r"oldest file there is, b\.000003; name a position, which may be in a file"):
         range_in(lake, "shop", f"{UUID}:1-7", None)
     assert range_in(lake, "shop", f"{UUID}:1-9", None).start.file == "b.000003"
     with pytest.raises(LakeError, match="bronze holds nothing yet"):

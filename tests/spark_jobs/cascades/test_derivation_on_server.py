@@ -256,7 +256,7 @@ def test_without_the_flag_the_order_or_the_collation_rows_differ(servers: Server
 
 
 def test_a_refused_key_leaves_others_out_of_force_in_mysql_8_0(servers: Servers) -> None:
-    # Nothing of it is in the log, so that the lake deletes what the server keeps (docs/limits.md).
+    # Nothing of it is in the log, so that the lake deletes what the server keeps (docs/cascades.md).
     with database_of(servers.get("mysql-8.0")) as database:
         database.execute("CREATE TABLE p (id INT PRIMARY KEY, x INT, UNIQUE (x))")
         database.execute("CREATE TABLE c (pid INT, FOREIGN KEY (pid) REFERENCES p (id) ON DELETE CASCADE)")

@@ -172,7 +172,7 @@ def test_both_readings_of_values_whose_sign_nothing_tells(caplog: pytest.LogCapt
     assert "unsigned" not in nulls
     (message,) = caplog.messages
     assert message.startswith("log:")
-    assert ": s.t: nothing tells names (columns are @1, @2, …); the signs of integers" in message
+    assert ": s.t: the log does not have names (columns are @1, @2, …); the signs of integers" in message
     assert message.endswith("give a dump by mysqldump --no-data (--schema)")
 
 

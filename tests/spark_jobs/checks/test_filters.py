@@ -40,7 +40,7 @@ columns:
         "shop.orders: names column idd, which the table does not have: shop.orders (id int"
     )
     assert "write it COLLATE utf8mb4_0900_bin" in problems["row_filters.typo.update-new-value-expr"]
-    assert problems["columns.key"].startswith("shop.orders: columns.key leaves out id, which rows are told apart by")
+    assert problems["columns.key"].startswith("shop.orders: columns.key leaves out id, which rows are identified by")
 
 
 def test_a_table_may_be_another_sources(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ PLAIN = table("shop_1.orders", id=INT, made=DATE)
             "the other's (id INT, made DATE); alter one of them to fit, or route it to a table of its own"
         }),
         (MERGED, [PLAIN], [table("shop_2.orders", key=(1,), id=INT, made=DATE), table("shop.orders", key=(), id=INT)], {
-            "routes to shop.orders": "its tables are not told apart by the same key: id in shop_1.orders of eu, no key "
+            "routes to shop.orders": "its tables are not identified by the same key: id in shop_1.orders of eu, no key "
             "in shop.orders of us, made in shop_2.orders of us"
         }),
         (MERGED.replace("}", ", keys: shared}"), [table("shop_1.orders", key=(), id=INT)], [], {
@@ -47,16 +47,16 @@ PLAIN = table("shop_1.orders", id=INT, made=DATE)
             "rename it"
         }),
         ("", [PLAIN, table("shop.out", id=INT)], [PLAIN, table("shop.out", id=INT)], {
-            "routes to shop_1.orders": "shop_1.orders of eu, shop_1.orders of us meet in it, and by routes: it is of "
-            'one table; use {source} in to, or say sources: ["*"] of a route that leads all of them there'
+            "routes to shop_1.orders": "shop_1.orders of eu, shop_1.orders of us have this target, and by routes: it "
+            'is of one table; use {source} in to, or set sources: ["*"] of one route for all of them'
         }),
         ('routes: [{from: "a.x", to: [c.x, b.x]}]\n', [table("a.x", id=INT), table("b.x", id=INT)], [], {
-            "routes to b.x": "a.x of eu, b.x of eu meet in it, and by routes: it is of one table; use {source} in to, "
-            'or say sources: ["*"] of a route that leads all of them there'
+            "routes to b.x": "a.x of eu, b.x of eu have this target, and by routes: it is of one table; use {source} "
+            'in to, or set sources: ["*"] of one route for all of them'
         }),
         ('routes: [{from: "a.x", to: b.x}]\n', [table("a.x", id=INT), table("b.x", id=INT)], [], {
-            "routes to b.x": "a.x of eu, b.x of eu meet in it, and by routes: it is of one table; use {source} in to, "
-            'or say sources: ["*"] of a route that leads all of them there'
+            "routes to b.x": "a.x of eu, b.x of eu have this target, and by routes: it is of one table; use {source} "
+            'in to, or set sources: ["*"] of one route for all of them'
         }),
     ],
 )  # fmt: skip

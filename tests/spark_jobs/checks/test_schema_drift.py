@@ -64,9 +64,7 @@ def test_the_followed_columns_are_the_server_s_until_it_changes_them_unlogged(sh
         )
         waiting = audited(pipeline).waiting
         assert {name.table for name in waiting} == {"plain", "kinds", "bag"}
-        assert waiting[TableName(schema, "plain")].startswith(
-            "a statement behind bronze's end is about it: ALTER TABLE"
-        )
+        assert waiting[TableName(schema, "plain")].startswith("a statement after bronze's end changes it: ALTER TABLE")
         shop.run(pipeline)
         audit = audited(pipeline)
         assert (audit.lines(), audit.waiting, audit.compared) == ([], {}, 5)

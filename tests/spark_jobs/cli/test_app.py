@@ -217,7 +217,7 @@ def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest
 
     successes = [went_well("shop", do) for do in (damaged, stopped, lambda _: None)]
     assert successes == [False, False, True]
-    remedy = "fix that, and run again (stratalog docs howto/broken-table)"
+    remedy = "remove the cause, then repeat the command (stratalog docs troubleshooting)"
     assert capsys.readouterr().err == f"[SL-1001] shop: [b] is damaged; {remedy}\n"
     with pytest.raises(ConfigError):
         went_well("shop", wrong)

@@ -184,7 +184,7 @@ def test_check_with_connect_names_child_tables_that_the_server_changes_unlogged(
 def test_verify_refuses_a_source_without_a_server(stratalog: Stratalog, pipeline_file: Path) -> None:
     ran = stratalog("verify", "-c", pipeline_file)
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err.startswith("sources.shop: it reads files, and a log alone cannot be asked what its tables hold")
+    assert ran.err.startswith("sources.shop: it reads files, which have no tables to compare")
 
 
 @pytest.fixture

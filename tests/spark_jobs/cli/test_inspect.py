@@ -153,7 +153,9 @@ def test_what_was_read_before_a_failure_stays_and_the_status_is_1(
     assert re.match(r"b\.000001:\d+: .* end", ran.err)
     missing = stratalog(verb, tmp_path / "none")
     assert missing == Ran(
-        1, "", f"{tmp_path}/none: cannot be read: No such file or directory; correct the path, or put it there\n"
+        1,
+        "",
+        f"{tmp_path}/none: cannot be read: No such file or directory; correct the path, or create the file or folder\n",
     )
 
 

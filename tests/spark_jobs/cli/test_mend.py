@@ -27,7 +27,7 @@ FOUND = (
     [
         (["--key", "id=1"], "--key: keys are of one table; name it by --table"),
         (["--key", "id=1", "--table", "shop.*"], "--key: keys are of one table; name it by --table"),
-        ([], "sources.shop: it reads files, and a log alone cannot be asked what its tables hold"),
+        ([], "sources.shop: it reads files, which have no tables to compare"),
     ],
 )
 def test_wrong_use_is_said_before_anything_starts(

@@ -66,7 +66,7 @@ def test_cascades_of_a_source_are_one_message(count: int, head: str, last: str) 
     assert all(f"shop.c{number} (f{number} -> shop.p ON DELETE CASCADE)" in line for number in range(count))
     assert line.startswith(f"{head}, which the server does not log: shop.c0")
     assert f"{last}; compare these tables" in line
-    assert line.count("stratalog docs limits") == 1
+    assert line.count("stratalog docs cascades") == 1
 
 
 def test_what_came_before_a_failure_is_out_before_its_message(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

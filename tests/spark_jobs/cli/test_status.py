@@ -144,7 +144,7 @@ def test_status_fails_where_the_last_run_failed(stratalog: Stratalog, pipeline_f
     ran = stratalog("status", "-c", pipeline_file)
     assert ran.status == 1
     assert "exit status 1: shop: the last run failed, since 20" in ran.err
-    assert ": shop: a file is missing; stratalog check --connect lists what is wrong" in ran.err
+    assert ": shop: a file is missing; stratalog check --connect lists the problems" in ran.err
     with noted(pipeline_file, "shop", is_last=True):
         pass
     assert stratalog("status", "-c", pipeline_file).status == 0

@@ -99,7 +99,7 @@ def test_a_reader_of_both_outputs_may_leave(folder: Path, verb: str) -> None:
 )
 def test_an_output_on_a_full_disk_is_one_message(folder: Path, verb: str) -> None:
     ran = shell(f"{STRATALOG} {verb} > /dev/full", folder)
-    message = "standard output cannot be written: No space left on device; fix that, and run it again\n"
+    message = "standard output cannot be written: No space left on device; remove the cause, then repeat the command\n"
     assert (ran.returncode, without_codes(ran.stderr)) == (1, message)
 
 

@@ -82,8 +82,8 @@ def test_every_class_of_errors_is_one_line_with_a_remedy_and_its_status(
     [
         (ModuleNotFoundError("No module named 'sqlglot'", name="sqlglot"), 2, "the Python package sqlglot is missing"),
         (MemoryError(), 1, "the memory of this machine does not suffice"),
-        (OSError(28, "No space left on device", "/lake/x"), 1, "/lake/x: No space left on device; fix that"),
-        (OSError(24, "Too many open files"), 1, "Too many open files; fix that"),
+        (OSError(28, "No space left on device", "/lake/x"), 1, "/lake/x: No space left on device; remove the cause"),
+        (OSError(24, "Too many open files"), 1, "Too many open files; remove the cause"),
         (KeyError("a\nb"), 1, "KeyError: 'a\\nb'; this is an error of Stratalog: report it"),
         (RecursionError("maximum recursion depth exceeded"), 1, "RecursionError: maximum recursion depth exceeded; "),
     ],

@@ -93,7 +93,7 @@ def test_every_wrong_rule_is_a_problem_of_its_own(tmp_path: Path) -> None:
         "columns.open_salt.mask.a.hash": "must be a variable of the environment, like ${MASK_SALT}: wh",
         "columns.open_salt.mask.b": "needs exactly one of hash, truncate and constant",
         "columns.twice": "masks a, which it leaves out",
-        "filters.columns_follow": "leaves out alter table and rename table, which is followed a",
+        "filters.columns_follow": "leaves out alter table and rename table, which is always app",
         "filters.misspelt": "'delet' is no event; known are insert, update, delete, creat",
         "filters.no tables": "a rule's name is made of letters, digits, _ and -",
         "filters.no tables.tables": "must hold at least one",

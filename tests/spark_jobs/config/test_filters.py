@@ -83,7 +83,7 @@ def test_rules_of_one_table_case_33() -> None:
         ([], "ignore", "needs events or sql-pattern"),
         (["insert"], "stop", "stop is for statements, and this rule lists insert"),
         (["all dml"], "ignore", "leaves out all rows; leave the table out instead"),
-        (["alter table"], "ignore", "leaves out alter table, which is followed always"),
+        (["alter table"], "ignore", "leaves out alter table, which is always applied"),
         (["insert"], "do", "add alter table and rename table, and leave columns out with columns:"),
     ],
 )

@@ -11,7 +11,7 @@ from tests.spark_jobs.config.test_loader import LEAST, write
 
 
 def modes(*lines: tuple[str, str]) -> Modes:
-    return Modes.of_rules(ModeRule.model_validate({"tables": tables, "mode": mode}) for tables, mode in lines)
+    return Modes.from_rules(ModeRule.model_validate({"tables": tables, "mode": mode}) for tables, mode in lines)
 
 
 def test_the_last_line_that_matches_a_table_decides() -> None:
@@ -72,7 +72,7 @@ deliveries: {copy: {mysql: {user: u}, tables: ['*.*', '!a.b']}}""",
         (
             "routes: [{from: 'a_*.t', to: a.t}]\ndownstream: [{tables: 'a.*', mode: history}]",
             "downstream",
-            "several source tables may meet in a.t",
+            "several source tables may have the target a.t",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_columns_come_go_and_move_as_on_the_server(text: str, expected: list[str
         ("ALTER IGNORE TABLE t ADD UNIQUE (a)", "IGNORE drops rows that the log does not name"),
         ("ALTER TABLE t ADD SYSTEM VERSIONING", "rows of system-versioned tables are not merged"),
         ("ALTER TABLE t DROP zz", "the table had no column zz, as far as is known: shop.t (id int, a int, b bigint)"),
-        ("ALTER TABLE t ADD c INT AFTER zz", "there is no column zz to stand behind"),
+        ("ALTER TABLE t ADD c INT AFTER zz", "there is no column zz for AFTER"),
         ("ALTER TABLE t MODIFY a INT AS (b + 1) STORED", "the values of column a are computed"),
         ("ALTER TABLE t MODIFY a BIGINT, RENAME COLUMN a TO c", "it changes column a twice"),
         ("ALTER TABLE t FROBNICATE a", "FROBNICATE a is not handled"),

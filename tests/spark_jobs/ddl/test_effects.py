@@ -34,7 +34,7 @@ from spark_jobs.ddl.effects import (
 from spark_jobs.errors import TableStopped, Unsupported
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema.facts import Fact, ServerAnswer, StatementFact, TableVersion
-from spark_jobs.schema.reverse_replay import back
+from spark_jobs.schema.reverse_replay import replay_backwards
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.silver.rename_lineage import made_at
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TableState
@@ -316,7 +316,7 @@ def test_what_it_leads_back_to(case: Case) -> None:
     after = [version.definition for version in history(case).values() if version.definition]
     lacking = fact_of(replace(case, text="ALTER TABLE lacking ADD x INT"), 300)
     facts: list[Fact] = [lacking, fact_of(case), ServerAnswer(at(900), tuple(after))]
-    reversed_history = back(facts, Tracker().follow(facts), at(4))
+    reversed_history = replay_backwards(facts, Tracker().follow(facts), at(4))
     definitions = {fact.definition.name: fact.definition for fact in reversed_history.facts if fact.at == at(4)}
     before = {
         name: definitions.get(name) or definition

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.ddl.alter import definition_after_clauses
-from spark_jobs.ddl.inverse import exact, inverted, matching_definition
+from spark_jobs.ddl.inverse import inverted, known_definition, matching_definition
 from spark_jobs.ddl.operations import Add, AddUnique, Change, Default, Operation, Visible
 from spark_jobs.ddl.parse_alter import created_definition, operations
 from spark_jobs.errors import Unsupported
@@ -124,7 +124,7 @@ def test_what_is_inverted_is_what_was_there(seed: int, logs_full_metadata: bool)
     if after.key is None:  # which key takes the place of the one that went, a server tells
         return
     try:
-        candidates = inverted([exact(after)], clauses)
+        candidates = inverted([known_definition(after)], clauses)
         was = matching_definition(candidates, rows_of(before, logs_full_metadata=logs_full_metadata))
     except Unsupported:
         assert not must_be_inverted(clauses, before)
@@ -177,7 +177,7 @@ def test_what_one_statement_leaves_of_what_was_there(
     was, clauses = table_of(before), operations(f"ALTER TABLE t {alter}")
     after = definition_after_clauses(was, clauses)
     if reason is None:
-        candidates = inverted([exact(after)], clauses)
+        candidates = inverted([known_definition(after)], clauses)
         definition = matching_definition(candidates, rows_of(was, logs_full_metadata=logs_full_metadata)).definition
         labels = [column.labels for column in was.columns]
         assert (definition.column_names(), [column.labels for column in definition.columns]) == (
@@ -189,7 +189,9 @@ def test_what_one_statement_leaves_of_what_was_there(
         ]
         return
     with pytest.raises(Unsupported, match=reason):
-        matching_definition(inverted([exact(after)], clauses), rows_of(was, logs_full_metadata=logs_full_metadata))
+        matching_definition(
+            inverted([known_definition(after)], clauses), rows_of(was, logs_full_metadata=logs_full_metadata)
+        )
 
 
 @pytest.mark.parametrize(
@@ -201,14 +203,14 @@ def test_what_one_statement_leaves_of_what_was_there(
     ],
 )
 def test_a_statement_that_does_not_lead_to_what_is_known_is_not_inverted(alter: str, reason: str) -> None:
-    with pytest.raises(Unsupported, match=f"it does not lead to what the table is known as behind it: {reason}"):
-        inverted([exact(table_of(T))], operations(f"ALTER TABLE t {alter}"))
+    with pytest.raises(Unsupported, match=f"its result is not the known definition after it: {reason}"):
+        inverted([known_definition(table_of(T))], operations(f"ALTER TABLE t {alter}"))
 
 
 def test_rows_that_are_not_of_what_was_found_are_refused() -> None:
     definition = rows_of(table_of("id INT PRIMARY KEY, a BIGINT"))
     with pytest.raises(Unsupported, match=r"which .* is not"):
-        matching_definition([exact(table_of("id INT PRIMARY KEY, a INT"))], definition)
+        matching_definition([known_definition(table_of("id INT PRIMARY KEY, a INT"))], definition)
 
 
 def test_what_is_open_waits_for_rows_over_several_statements() -> None:
@@ -218,7 +220,7 @@ def test_what_is_open_waits_for_rows_over_several_statements() -> None:
     after = before
     for clauses in statements:
         after = definition_after_clauses(after, clauses)
-    candidates = [exact(after)]
+    candidates = [known_definition(after)]
     for clauses in reversed(statements):
         candidates = inverted(candidates, clauses)
     assert not candidates[0].is_named

@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl.renames import earlier_names, like
+from spark_jobs.ddl.renames import earlier_names, like_table
 from spark_jobs.errors import Unsupported
 
 
@@ -56,4 +56,4 @@ def test_what_names_no_table_is_refused(text: str) -> None:
     ],
 )
 def test_which_table_another_is_like(text: str, expected: str) -> None:
-    assert str(like(text, "db")) == expected
+    assert str(like_table(text, "db")) == expected

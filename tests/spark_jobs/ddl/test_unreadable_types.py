@@ -43,7 +43,7 @@ def test_no_statement_ends_in_another_error(text: str) -> None:
         lambda: parse_alter.index_changes(text, "s"),
         lambda: parse_alter.storage_action(text, "s"),
         lambda: renames.earlier_names(text, "s"),
-        lambda: renames.like(text, "s"),
+        lambda: renames.like_table(text, "s"),
         lambda: foreign_keys.declared_keys(text, "s"),
         lambda: foreign_keys.dropped_keys(text),
     ):
@@ -66,8 +66,8 @@ def test_the_functions_that_interpret_statements_are_guarded() -> None:
             "storage_action",
         ),
         effects: ("effects",),
-        renames: ("earlier_names", "like"),
-        inverse: ("exact", "inverted", "matching_definition"),
+        renames: ("earlier_names", "like_table"),
+        inverse: ("known_definition", "inverted", "matching_definition"),
         foreign_keys: ("declared_keys", "dropped_keys"),
     }
     assert [f"{module.__name__}.{name}" for module, names in guarded.items() for name in names

@@ -10,8 +10,8 @@ from spark_jobs.delivery.changes import (
     KeyedChanges,
     KeylessChanges,
     TableDelta,
+    key_shares,
     require_different_keys,
-    shares,
     windows,
 )
 from spark_jobs.delivery.encode import OutputColumn
@@ -51,7 +51,7 @@ def net(window: TableDelta) -> tuple[list[int], dict[int, int], dict[int, int]]:
     """Keys deleted; rows updated and inserted."""
     deleted: list[int] = []
     writes: dict[bool, dict[int, int]] = {True: {}, False: {}}
-    for share in shares(window):
+    for share in key_shares(window):
         keyed = KeyedChanges(window, COLUMNS, COLUMNS[:1], COLUMNS[:1], share)
         deleted += [key for rows in keyed.deletes() for key in rows.column("key").to_pylist()]
         for rows, is_update in keyed.writes():
@@ -95,7 +95,7 @@ def test_rows_without_a_key_are_counted(table: Snapshot) -> None:
     after = commit(table, {}, (0,))
     after = commit(after, {2: 2, 7: 7}, ())
     [window] = windows(table.path, 0, after.version)
-    rows, copies = KeylessChanges(window, COLUMNS, shares(window)[0]).net()
+    rows, copies = KeylessChanges(window, COLUMNS, key_shares(window)[0]).net()
     assert dict(zip(rows.column("key").to_pylist(), copies.tolist(), strict=True)) == {1: -1, 2: 1, 7: 1}
 
 

@@ -31,7 +31,7 @@ def connections(any_server: tuple[str, MySQLServer]) -> Iterator[tuple[Connectio
 def test_a_session_is_told_from_others(connections: tuple[Connection, Connection]) -> None:
     first, second = connections
     assert first.session != second.session
-    assert TargetSession.of_text(first.session.to_text()) == first.session
+    assert TargetSession.parse(first.session.to_text()) == first.session
     # A number that was given again, by a server that was started again: whose it is now is let alone.
     sessions.end(second, replace(first.session, host="10.0.0.9:1"))
     sessions.outlast(second, replace(first.session, host="10.0.0.9:1"))

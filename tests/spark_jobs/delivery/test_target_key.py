@@ -217,4 +217,4 @@ def test_a_key_has_as_much_of_long_columns_as_fits(
     assert parts == tuple(KeyPart(name, prefix) for name, prefix in zip(types, prefixes, strict=True))
     note = cut_note(parts, types)
     assert (note is not None) == has_note
-    assert note is None or "rows that differ only behind these prefixes stop the table" in note
+    assert note is None or "rows that differ only after these prefixes stop the table" in note

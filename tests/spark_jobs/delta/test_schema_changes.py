@@ -119,7 +119,7 @@ def test_a_plain_table_takes_columns_without_ids() -> None:
         (MAPPED, "DROP COLUMN `x`", "no column 'x'"),
         (MAPPED, "RENAME COLUMN `x` TO `y`", "no column 'x'"),
         (MAPPED, "RENAME COLUMN `a` TO `B`", "a cannot be renamed to B"),
-        (MAPPED, "ALTER COLUMN `a` AFTER `a`", "cannot stand after itself"),
+        (MAPPED, "ALTER COLUMN `a` AFTER `a`", "cannot be moved after itself"),
         (MAPPED, "ALTER COLUMN `a` TYPE BIGINT", "without the table's property delta.enableTypeWidening"),
         (MAPPED | {"delta.enableTypeWidening": "true"}, "ALTER COLUMN `a` TYPE STRING", "because it is INT"),
         (

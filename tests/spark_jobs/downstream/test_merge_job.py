@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, head_of, range_of
+from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, head_of, merged_range
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
@@ -42,7 +42,7 @@ def test_a_merge_takes_what_the_target_has_not(
     tmp_path: Path, merged: Position | None, delta: SilverDelta, expected: Range | None
 ) -> None:
     head = Head(2, 1, Checkpoint(merged, "batch") if merged else None)
-    assert range_of(job(tmp_path, SilverCommit(at(500), "batch")), head, delta) == expected
+    assert merged_range(job(tmp_path, SilverCommit(at(500), "batch")), head, delta) == expected
 
 
 MERGED = Head(3, 4, DownstreamCommit(at(10), "b", silver_version=2))

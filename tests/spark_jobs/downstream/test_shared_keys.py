@@ -21,7 +21,7 @@ OWNER = ("us", "shop_1", "t")
     "columns, other_columns, reason",
     [
         (silver.Columns(TYPES, ()), TYPES, "has no key that it could share"),
-        (silver.Columns(TYPES, ("id",), has_partial=True), TYPES, "has row images that leave columns out"),
+        (silver.Columns(TYPES, ("id",), has_partial=True), TYPES, "has row images that omit columns"),
         (silver.Columns(TYPES, ("v", "id")), TYPES, r"its key is \(v INT, id INT\), and that of .* is \(id INT\)"),
         (silver.Columns({"id": "FLOAT"}, ("id",)), {"id": "DOUBLE"}, r"\(id FLOAT\).*\(id DOUBLE\)"),
         (silver.Columns({"id": "BIGINT"}, ("id",)), TYPES, None),
@@ -42,5 +42,5 @@ def test_tables_that_cannot_share_keys_are_told(
 
 
 def test_a_source_without_order_times_is_told() -> None:
-    with pytest.raises(LakeError, match="clock/eu is gone, by which it is told when rows were written"):
+    with pytest.raises(LakeError, match="clock/eu is missing, which has the order times of rows"):
         SharedSources(None, Lake("/nowhere")).clock("eu")  # type: ignore[arg-type]

@@ -144,7 +144,7 @@ def test_what_nobody_has_is_named_with_what_each_origin_has(tmp_path: Path) -> N
     archive, source = folder(tmp_path / "archive", 1), folder(tmp_path / "source", 3, 4, 5)
     message = lacking(bronze_from("b.000004:4", archive, source))
     assert (
-        "bronze begins at b.000004:4, and what is to be replayed at b.000001:4: nobody has b.000001 to b.000002"
+        "bronze begins at b.000004:4, and the replay at b.000001:4: it needs b.000001 to b.000002, which no origin has"
         in message
     )
     assert "archive holds b.000001 to b.000001\n" in message
@@ -152,7 +152,7 @@ def test_what_nobody_has_is_named_with_what_each_origin_has(tmp_path: Path) -> N
     assert message.endswith("name it: --archive DIR, or archive: under the source")
     empty = LogOrigin(Files("shop", tmp_path / "nowhere"), "the archive nowhere")
     message = lacking(bronze_from("b.000004:4", empty), "b.000003:4")
-    assert "nobody has b.000003, which" in message
+    assert "it needs b.000003, which no" in message
     assert "the archive nowhere cannot be used: " in message
     index = [{"stretch": 1, "begin": "a.000001:4"}, {"stretch": 2, "begin": "2/b.000002:4"}]
     message = lacking(bronze_from("2/b.000004:4", source, stretches=index), "a.000001:4")

@@ -73,7 +73,7 @@ def test_child_tables_in_scope_are_told_with_constraint_parent_and_rule(tmp_path
     [
         ("warn", None, "or have it derived (on_cascade: apply)"),
         ("stop", None, "or have it derived (on_cascade: apply)"),
-        ("apply", "it has no primary key", "(stratalog mend) (stratalog docs limits#foreign-keys-that-cascade)"),
+        ("apply", "it has no primary key", "(stratalog mend) (stratalog docs cascades)"),
     ],
 )
 def test_what_to_do_about_a_child_table(action: OnCascade, refusal: str | None, remedy: str) -> None:

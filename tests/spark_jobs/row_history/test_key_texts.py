@@ -54,7 +54,7 @@ def test_a_key_of_several_columns_has_commas() -> None:
         (table(Column("id", 3)), "4294967296", r"id of shop\.t is int"),
         (table(Column("b", 254, 80, charset=BINARY)), "xyz", "bytes are written in hex"),
         (TableDefinition(NAME, (Column("id", 3),), ()), "1", r"shop\.t has no key; choose rows by --where"),
-        (TableDefinition(NAME, (Column("id", 3),)), "1", r"nothing tells the key of shop\.t"),
+        (TableDefinition(NAME, (Column("id", 3),)), "1", r"the key of shop\.t is not known"),
     ],
 )
 def test_what_is_no_key_is_refused(definition: TableDefinition, text: str, message: str) -> None:

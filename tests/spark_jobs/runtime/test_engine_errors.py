@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from spark_jobs.errors import DecodeError, LakeError, StratalogError, TableStopped
-from spark_jobs.runtime.engine_errors import explained, from_task, of_delta, translated
+from spark_jobs.runtime.engine_errors import delta_rs_message, explained, from_task, translated
 
 TASK = (
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
@@ -69,16 +69,16 @@ def test_a_gap_in_a_deltas_log_is_named(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(Exception, match="gap") as raised:
         deltalake.DeltaTable(tmp_path)
-    assert of_delta(str(raised.value)) == "version 1 is missing from its _delta_log; restore the files"
+    assert delta_rs_message(str(raised.value)) == "version 1 is missing from its _delta_log; restore the files"
     (tmp_path / "_delta_log" / f"{2:020}.json").unlink()
     with pytest.raises(Exception, match="gap") as raised:
         deltalake.DeltaTable(tmp_path)
-    assert of_delta(str(raised.value)) == "versions 1 to 2 are missing from its _delta_log; restore the files"
+    assert delta_rs_message(str(raised.value)) == "versions 1 to 2 are missing from its _delta_log; restore the files"
 
 
 def test_a_message_of_delta_rs_has_neither_colours_nor_a_trace() -> None:
     text = "Kernel error -> no\n   \x1b[31m↳\x1b[0m not enabled\n   0: <unknown>\n   1: clone3\n"
-    assert of_delta(text) == "Kernel error -> no -> not enabled"
+    assert delta_rs_message(text) == "Kernel error -> no -> not enabled"
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ with dg.DagsterInstance.ephemeral() as instance:
             print(event.step_key, event.event_type_value, event.step_failure_data.user_failure_data.description)
 """
 ENDED = (
-    "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); what it "
-    "said of that stands above. Every table is at its last commit; run it again"
+    "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); its "
+    "output above has the reason. Every table is at its last commit; run it again"
 )
 JVM = "org.apache.spark.deploy.SparkSubmit"
 SECONDS = 20

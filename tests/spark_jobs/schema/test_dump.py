@@ -9,7 +9,7 @@ from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
-from spark_jobs.schema.dump import answer_of, content, mark, problems
+from spark_jobs.schema.dump import answer_of, dump_bytes, mark, problems
 from spark_jobs.source.files import Files
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
@@ -51,7 +51,7 @@ def dump(log: Files, text: str, at: str | None = None) -> SchemaDump:
 )
 def test_a_dump_has_a_place(log: Files, text: str, at: str | None, expected: str) -> None:
     schema_dump = dump(log, text, at)
-    answer = answer_of(log, schema_dump, content("shop", schema_dump))
+    answer = answer_of(log, schema_dump, dump_bytes("shop", schema_dump))
     assert (answer.at, answer.origin, answer.is_whole) == (Position.parse(expected), "dump", False)
     assert [str(definition.name) for definition in answer.definitions] == ["shop.t"]
 
@@ -81,12 +81,12 @@ def test_a_dump_tells_foreign_keys_that_cascade_and_system_versioning(log: Files
 def test_a_dump_without_a_place_is_refused(log: Files, text: str, reason: str) -> None:
     schema_dump = dump(log, text)
     with pytest.raises(SourceError, match=rf"shop: the schema dump {schema_dump.file}: .*{reason}"):
-        answer_of(log, schema_dump, content("shop", schema_dump))
+        answer_of(log, schema_dump, dump_bytes("shop", schema_dump))
 
 
 def test_what_cannot_be_read_is_told_of_its_table_alone(log: Files) -> None:
     schema_dump = dump(log, dump_text("bin.000001:4") + "CREATE TABLE u (a MADE_UP);\n")
-    answer = answer_of(log, schema_dump, content("shop", schema_dump))
+    answer = answer_of(log, schema_dump, dump_bytes("shop", schema_dump))
     ((name, reason),) = answer.unread
     assert name == TableName("shop", "u")
     assert f"{schema_dump.file}: line 4: CREATE TABLE of shop.u cannot be read" in reason
@@ -113,7 +113,7 @@ def test_a_dump_that_is_not_there(log: Files) -> None:
     schema_dump = SchemaDump(file=log.directory / "none.sql")
     assert problems("shop", schema_dump, None) == [f"{schema_dump.file}: it cannot be read: No such file or directory"]
     with pytest.raises(SourceError, match=r"shop: the schema dump .*none\.sql: it cannot be read"):
-        content("shop", schema_dump)
+        dump_bytes("shop", schema_dump)
 
 
 def test_a_dump_is_another_one_by_its_bytes_and_its_place(log: Files) -> None:

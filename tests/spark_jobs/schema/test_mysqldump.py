@@ -152,7 +152,7 @@ def test_statements_behind_a_table_change_it(text: str, expected: str) -> None:
         (b"USE d;\n\nCREATE TABLE t (\na INT DEFAULT 'x);\n", r"line 3: what begins with ' in line 4 has no end"),
         (b"-- MySQL dump 10.13\nUSE d;\n", r"it does not end with the line '-- Dump completed'"),
         (b"USE d;\nCREATE TABLE caf\xe9 (a INT);", r"line 2: it is no text in UTF-8"),
-        (b"\nCREATE TABLE t (a INT);", r"line 2: .*CREATE TABLE t does not say of which database.*--databases"),
+        (b"\nCREATE TABLE t (a INT);", r"line 2: .*CREATE TABLE t names no database.*--databases"),
         (b"CREATE TABLE;", r"line 1: the statement that begins there cannot be read: it names no table"),
         (b"\n-- CHANGE MASTER TO MASTER_LOG_FILE='x', MASTER_LOG_POS=4;\n", r"line 2: .*'x:4' is not a position"),
     ],

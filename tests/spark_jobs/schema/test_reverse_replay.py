@@ -20,7 +20,7 @@ from spark_jobs.ddl.parse_alter import operations
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact
-from spark_jobs.schema.reverse_replay import ReversedHistory, back
+from spark_jobs.schema.reverse_replay import ReversedHistory, replay_backwards
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
@@ -54,7 +54,7 @@ def ddl_at(offset: int, text: str) -> StatementFact:
 
 def led_back(facts: Iterable[Fact]) -> ReversedHistory:
     ordered = list(facts)
-    return back(ordered, Tracker().follow(ordered), at(4))
+    return replay_backwards(ordered, Tracker().follow(ordered), at(4))
 
 
 def columns_by_fact(facts: Iterable[Fact]) -> dict[str, str]:
@@ -235,7 +235,7 @@ def require_as_it_was(database: Database, seed: int, metadata: str) -> str:
                 definition for at, definition in [(log.stop, on_server(source).get(name))] if definition
             )
             facts = [*facts_of(log), ServerAnswer(log.at(log.stop), definitions)]
-            path = back(facts, Tracker().follow(facts), log.at(begin))
+            path = replay_backwards(facts, Tracker().follow(facts), log.at(begin))
             for fact in path.facts:
                 expected = had[max(offset for offset in had if offset < fact.at.offset)]
                 assert expected is not None, fact

@@ -16,7 +16,7 @@ from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.diff import differences
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import Fact, InvertedDefinition, LoggedTable, ServerAnswer, StatementFact, TableVersion
-from spark_jobs.schema.tracker import Tracker, as_of, changes, key_of, listed_with_key
+from spark_jobs.schema.tracker import Tracker, as_of, definition_changes, key_of, listed_with_key
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
 from tests.ddl_stream import Stream
@@ -191,7 +191,7 @@ def test_rows_that_contradict_statements_are_right_and_it_is_said(
 
 def test_rows_of_a_table_that_was_dropped_say_so() -> None:
     versions = follow(statements_at(T, "DROP TABLE t"), rows(200))
-    assert versions[-1].differs == ("the log has rows of it behind the statement that dropped it",)
+    assert versions[-1].differs == ("the log has rows of it after the statement that dropped it",)
 
 
 DECLARED = replace(LOGGED, index="PRIMARY", columns=(ID, A, replace(B, default="3")))
@@ -256,17 +256,19 @@ def test_following_in_parts_is_following_at_once() -> None:
 
 def test_changes_are_told_by_the_columns_names() -> None:
     after = replace(LOGGED, columns=(B, replace(ID, type_code=8), Column("c", 3)), key=None)
-    assert changes(LOGGED, after) == [
+    assert definition_changes(LOGGED, after) == [
         "- a varchar(9)",
         "+ c int",
         "id: int not null -> bigint not null",
         "order: b, id, c",
         "key: id -> unknown",
     ]
-    assert changes(LOGGED, LOGGED) == changes(LOGGED, None) == []
+    assert definition_changes(LOGGED, LOGGED) == definition_changes(LOGGED, None) == []
     older = replace(LOGGED, columns=(ID, A, replace(B, default="3")))
-    assert changes(older, replace(older, columns=(ID, A, replace(B, default="4")))) == ["b: 3 -> 4 if left out"]
-    assert changes(None, LOGGED) == [listed_with_key(LOGGED)]
+    assert definition_changes(older, replace(older, columns=(ID, A, replace(B, default="4")))) == [
+        "b: 3 -> 4 if left out"
+    ]
+    assert definition_changes(None, LOGGED) == [listed_with_key(LOGGED)]
     assert key_of(replace(LOGGED, key=())) == "none"
 
 

@@ -20,9 +20,9 @@ from tests.timelines import OLD
         (
             ColumnRule("hide", Scope.parse(()), exclude=frozenset({"v"})),
             False,
-            "columns.hide is about it, and columns",
+            "columns.hide applies to it, and it has",
         ),
-        (None, True, "columns of it are kept (_v_until_1_4), and its row images leave columns out"),
+        (None, True, "it has retired columns (_v_until_1_4), and its row images omit columns"),
     ],
 )
 def test_what_kept_columns_do_not_go_with(

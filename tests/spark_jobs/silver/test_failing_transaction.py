@@ -20,7 +20,7 @@ SLICE_BYTES = [150, 1000, 1 << 20]
 def runs_of(log: Log, folder: Path, target: int) -> Iterator[SliceRun]:
     """The slices of a table in the log, each a run. target: bytes of a slice, about."""
     works, index = works_of(log, folder, [], target)
-    return OpenSlices(works[1].window.table.path).runs(index.of_table(NAMES[1], works[1].window.ranges))
+    return OpenSlices(works[1].window.table.path).runs(index.slices_of_table(NAMES[1], works[1].window.ranges))
 
 
 def decode(run: SliceRun) -> None:

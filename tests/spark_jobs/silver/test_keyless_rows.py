@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.silver.keyless_rows import (
-    content,
+    comparable_columns,
     distinct,
     numbers_of_equal_rows,
     sorted_by_bounded_column,
@@ -143,7 +143,7 @@ def test_rows_are_put_into_the_order_of_the_first_column_with_bounds() -> None:
 def test_a_slice_of_lists_is_compared_by_its_own_items() -> None:
     lists = pa.array([[9.0], [1.0, 2.0], None, [], [1.0, 2.0]], pa.list_(pa.float32()))
     rows = pa.table({"e": lists.slice(1), "_raw": pa.nulls(4, _RAW)})
-    column, _ = content(rows, ["e"])
+    column, _ = comparable_columns(rows, ["e"])
     packed = struct.pack("<ff", 1.0, 2.0)
     assert column.to_pylist() == [packed, None, b"", packed]
 

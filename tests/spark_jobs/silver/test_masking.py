@@ -7,7 +7,7 @@ from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
 from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.masking import columns_seen, fills_seen, missing, origins_seen, with_retired
+from spark_jobs.silver.masking import columns_seen, fills_seen, origins_seen, unknown_column_problem, with_retired
 
 HASH = Mask("hash", salt="pepper")
 TABLE = TableDefinition(
@@ -49,8 +49,8 @@ def test_columns_that_are_left_out_masked_and_computed() -> None:
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        (rule(exclude=frozenset({"id"})), "columns.r leaves out id, which rows are told apart by; mask it by a hash"),
-        (rule(include=frozenset({"name"})), "columns.r leaves out id, which rows are told apart by"),
+        (rule(exclude=frozenset({"id"})), "columns.r leaves out id, which rows are identified by; mask it by a hash"),
+        (rule(include=frozenset({"name"})), "columns.r leaves out id, which rows are identified by"),
         (rule(masks={"id": Mask("constant", constant=1)}), "columns.r.mask.id: constant makes one key of several"),
         (rule(masks={"born": Mask("truncate", length=1)}), "only text and bytes are truncated, and the column is DATE"),
         (rule(masks={"weight": HASH}), "columns.r.mask.weight: only text, bytes, whole numbers, DECIMAL and DATE"),
@@ -77,11 +77,11 @@ def test_a_whole_number_must_fit() -> None:
 
 
 def test_a_name_that_the_table_never_had() -> None:
-    assert missing(rule(exclude=frozenset({"phone"})), frozenset({"id"})) == (
+    assert unknown_column_problem(rule(exclude=frozenset({"phone"})), frozenset({"id"})) == (
         "columns.r names column phone, which the table does not have"
     )
-    assert missing(rule(exclude=frozenset({"id"})), frozenset({"id"})) is None
-    assert missing(None, frozenset()) is None
+    assert unknown_column_problem(rule(exclude=frozenset({"id"})), frozenset({"id"})) is None
+    assert unknown_column_problem(None, frozenset()) is None
 
 
 def test_a_column_under_another_name() -> None:

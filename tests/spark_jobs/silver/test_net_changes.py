@@ -339,7 +339,7 @@ def test_null_in_a_key_is_refused_with_its_place(before: Row | None, after: Row 
     changes = batch([Change(3, 0, before, after)], {"day": pa.date32()})
     with pytest.raises(Unsupported) as refused:
         list(net_rows(changes, SliceOrigin("mysql-bin.000008", 1, 8, 0), ["day"], ["day"]))
-    message = "mysql-bin.000008:101: column day: NULL in the key that rows are told apart by"
+    message = "mysql-bin.000008:101: column day: NULL in the key that rows are identified by"
     assert str(refused.value) == message
 
 

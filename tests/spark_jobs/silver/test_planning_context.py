@@ -52,6 +52,6 @@ def test_rows_of_a_load_go_by_rules_and_by_names_alone(tmp_path: Path) -> None:
     keys = RULE | {"on_unnamed": "number", "on_incompatible": "new_column", "on_drop": "drop"}
     planning = context(tmp_path, keys)
     assert planning.filters.events
-    loaded = planning.of_load()
+    loaded = planning.for_load()
     assert (loaded.filters, loaded.numbers, loaded.begins_anew) == (planning.filters, False, False)
     assert (loaded.on_drop_empties, loaded.system_zone, loaded.snapshot) == (True, "Europe/Berlin", planning.snapshot)

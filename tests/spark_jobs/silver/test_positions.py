@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.delta.snapshot import new_table
-from spark_jobs.silver.positions import at_or_after, bounds_of, newest
+from spark_jobs.silver.positions import at_or_after, bounds_of, newest_by_key
 from spark_jobs.silver.table import Columns
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, key_of, stored, table_of
 
@@ -21,13 +21,13 @@ def test_the_newest_of_each_key_by_position(tmp_path: Path) -> None:
     last: dict[Any, int] = {}
     for row in sorted(rows, key=lambda row: row.position):
         last[row.key] = row.position
-    all_rows = newest(table_of(rows, ("day",), schema), ("day",)).to_pylist()
+    all_rows = newest_by_key(table_of(rows, ("day",), schema), ("day",)).to_pylist()
     assert {key_of(row, ("day",)): row["_position"]["offset"] for row in all_rows} == last
 
 
 def test_no_rows_have_no_newest(tmp_path: Path) -> None:
     schema = new_table(str(tmp_path), COLUMNS.stored, {}).schema
-    assert len(newest(table_of([], ("day",), schema), ("day",))) == 0
+    assert len(newest_by_key(table_of([], ("day",), schema), ("day",))) == 0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.silver.positions import newest
+from spark_jobs.silver.positions import newest_by_key
 from spark_jobs.silver.row_overlay import ABSENT, ENDED, KeyRuns, completed_rows_and_whole_flags, with_names
 from tests.fix_hypothesis import examples
 
@@ -51,14 +51,14 @@ def test_keys_that_only_exact_texts_hold_are_two() -> None:
         (None, None, "update", 30, ["a"], "0000-00-00"),
         (None, "b", "update", 20, None, "0000-01-00"),
     )
-    laid = newest(rows, ["id"]).select(["a", "_raw", ENDED]).to_pylist()
+    laid = newest_by_key(rows, ["id"]).select(["a", "_raw", ENDED]).to_pylist()
     assert sorted((row["a"], row["_raw"][0][1], row[ENDED]) for row in laid) == [
         ("a", "0000-00-00", False), ("b", "0000-01-00", False),
     ]  # fmt: skip
 
 
 def test_no_rows_are_no_keys() -> None:
-    assert newest(rows_of(), ["id"]).num_rows == 0
+    assert newest_by_key(rows_of(), ["id"]).num_rows == 0
 
 
 @pytest.mark.parametrize(

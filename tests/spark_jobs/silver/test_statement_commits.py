@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.statement_commits import _of_silver_alone, require_key_kept
+from spark_jobs.silver.statement_commits import _silver_only_steps, require_key_kept
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from tests.timelines import OLD, at
 
@@ -21,16 +21,16 @@ KEYLESS = replace(KEYED, key=())
         (KEYLESS, KEYED, [f"DROP COLUMN `{silver.COPIES}`"]),
     ],
 )
-def test_copies_are_a_column_of_silver_alone(
+def test_copies_are_a_column_silver_only_steps(
     before: silver.Columns, after: silver.Columns, expected: list[str]
 ) -> None:
-    assert _of_silver_alone(before, after, {name: name for name in after.types}) == expected
+    assert _silver_only_steps(before, after, {name: name for name in after.types}) == expected
 
 
 def test_absent_columns_follow_the_names_of_columns() -> None:
     before = replace(KEYED, has_partial=True)
-    assert _of_silver_alone(before, before, {"id": "id", "v": "v"}) == []
-    (step,) = _of_silver_alone(before, before, {"id": "id", "w": "v"})
+    assert _silver_only_steps(before, before, {"id": "id", "v": "v"}) == []
+    (step,) = _silver_only_steps(before, before, {"id": "id", "w": "v"})
     assert step.startswith(f"UPDATE SET {silver.ABSENT} = ")
     assert "'w'" in step
 

@@ -23,7 +23,7 @@ from spark_jobs.silver.table import (
     require_same_columns,
     spark_type,
     stored_columns,
-    within,
+    window_condition,
 )
 from tests.lake_tables import schema_of
 
@@ -243,7 +243,7 @@ def test_windows_are_compared_by_number_not_by_name(spark: SparkSession) -> None
             f"SELECT {at} n, 'insert' _op, {position_sql(position)} _window_start" for at, position in enumerate(starts)
         )
     )
-    inside = rows.where(within(Range(starts[0], starts[2])))
+    inside = rows.where(window_condition(Range(starts[0], starts[2])))
     assert sorted(row["n"] for row in inside.collect()) == [0, 1]
     assert [row["n"] for row in rows.where(rows["_window_start"] == position_cell(starts[3])).collect()] == [3]
 

@@ -363,7 +363,7 @@ def test_a_certificate_by_another_ca_is_refused_in_one_message(certified: MySQLS
     assert "certificate verify failed" in message
     assert message.endswith(
         f"; the server's certificate is not trusted: name the CA that signed it as tls.ca (it is {path or 'not set'}), "
-        "connect by the host name that stands in it, or set tls.verify to false and do without knowing who answers"
+        "connect by the host name that stands in it, or set tls.verify to false to connect without knowing who answers"
     )
 
 

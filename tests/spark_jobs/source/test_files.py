@@ -115,7 +115,7 @@ def test_the_index_tells_which_base_name_is_the_logs(tmp_path: Path) -> None:
 def test_a_missing_file_is_a_hole(tmp_path: Path) -> None:
     source = filled(tmp_path, "mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000004")
     assert refused(source) == (
-        "shop: a file is missing between mysql-bin.000002 and mysql-bin.000004; bring it back and run again"
+        "shop: a file is missing between mysql-bin.000002 and mysql-bin.000004; restore it and run again"
     )
 
 

@@ -69,7 +69,7 @@ def test_what_lies_behind_a_position_is_listed_by_file(start: str, parts: list[t
         (
             "bin.000011:251",
             (
-                "shop: bin.000011:251 lies beyond the end of the log at bin.000011:250; a log that became shorter "
+                "shop: bin.000011:251 is after the end of the log at bin.000011:250; a log that became shorter "
                 "was reset "
                 "or belongs to another server: give the source another name, or restore the log"
             ),
@@ -77,7 +77,7 @@ def test_what_lies_behind_a_position_is_listed_by_file(start: str, parts: list[t
         (
             "bin.000009:101",
             (
-                "shop: bin.000009:101 lies beyond the end of the log at bin.000011:250; a log that became shorter "
+                "shop: bin.000009:101 is after the end of the log at bin.000011:250; a log that became shorter "
                 "was reset "
                 "or belongs to another server: give the source another name, or restore the log"
             ),
@@ -109,7 +109,7 @@ def test_a_hole_is_named(files: list[str]) -> None:
     with pytest.raises(SourceError) as refused:
         require_contiguous("shop", files)
     assert str(refused.value) == (
-        f"shop: a file is missing between {files[0]} and {files[1]}; bring it back and run again"
+        f"shop: a file is missing between {files[0]} and {files[1]}; restore it and run again"
     )
 
 

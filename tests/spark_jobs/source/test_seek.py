@@ -214,7 +214,7 @@ def test_a_time_to_come_is_refused(log: WrittenLog) -> None:
         SourceError, match=r"is still to come by the server's clock, which says \d{4}-.*; name an earlier"
     ):
         resolve_location(live, live.log(), to_come)
-    with pytest.raises(SourceError, match=rf"lies behind the end of the log at {log.end}, whose last transaction comm"):
+    with pytest.raises(SourceError, match=rf"is after the end of the log at {log.end}, whose last transaction comm"):
         resolve_location(copied, copied.log(), to_come)
     time.sleep(1.1)  # MySQL 5.7 logs whole seconds: what was committed in this one may be later than any moment of it
     now = live.now()
@@ -242,7 +242,7 @@ def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: WrittenLog, 
     for file in files[:2]:
         (copied.directory / file).unlink()
     message = log.refused(log.set_of(gtids[:5]))
-    assert f"came before the oldest file there is, {files[2]}; begin with start: earliest" in message
+    assert f"came before the oldest file there is, {files[2]}; set start: earliest" in message
     assert "under another source name" in message
     message = log.refused(datetime(2001, 1, 1, tzinfo=UTC))
     assert f"lies before the oldest file there is: {files[2]} was begun at 2" in message

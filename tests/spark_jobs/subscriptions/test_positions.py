@@ -16,5 +16,5 @@ def test_a_place_inside_a_transaction_is_its_begin(tmp_path: Path) -> None:
     assert start_of(snapshot, str(begin)) == begin
     assert begin.offset < 400
     assert (start_of(snapshot, "earliest"), start_of(snapshot, "latest")) == (snapshot.oldest, snapshot.end)
-    with pytest.raises(ConfigError, match="lies beyond the end of the log that bronze holds"):
+    with pytest.raises(ConfigError, match="is after the end of the log in bronze"):
         start_of(snapshot, "b.000007:4")

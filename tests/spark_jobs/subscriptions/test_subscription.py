@@ -154,7 +154,7 @@ def test_groups_are_apart_and_start_where_they_are_told(shop: Shop) -> None:
     for at, (start, expected) in enumerate(starts.items()):
         with shop.subscription(f"group-{at}", start=start) as subscription:
             assert (start, ids(subscription.get(9))) == (start, expected)
-    with pytest.raises(ConfigError, match="lies beyond the end"), shop.subscription("later", start="b.000009:4"):
+    with pytest.raises(ConfigError, match="is after the end"), shop.subscription("later", start="b.000009:4"):
         pass
 
 

@@ -118,6 +118,15 @@ def test_a_remedy_names_what_there_is(remedy: str) -> None:
         assert set(re.findall(r"--[a-z-]+", options)) <= option_names, verb
 
 
+EMPTY = re.compile(r"\b(?:fix|do) (?:that|this|it)\b|once (?:that|it|this) (?:is|has)\b")
+"""Words of a remedy that names no action."""
+
+
+def test_no_remedy_is_empty() -> None:
+    assert [remedy for remedy in REMEDIES if EMPTY.search(remedy)] == []
+    assert [f"{label}: {text}" for label, _, text in raised() if EMPTY.search(text)] == []
+
+
 SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
     (
         TableStopped("shop: shop.orders: ALTER TABLE at b.000003:99 does not keep every value of column total: x"),
@@ -131,7 +140,7 @@ SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
         DecodeError("shop: shop.orders: b.000003:99: a JSON document is damaged"),
         "quarantine it: stratalog skip --source shop --at b.000003:99 --table shop.orders (",
     ),
-    (Truncated("b.000003:99: Gtid event of 75 bytes: cut"), "; compare the file with the server's own"),
+    (Truncated("b.000003:99: Gtid event of 75 bytes: cut"), "; compare the file with the server's"),
     (TableStopped("shop: shop.orders: row 7 is strange"), '(tables: "!shop.orders")'),
     (SourceError("shop: 127.0.0.1:1 cannot be reached: Connection refused"), "host and port of source shop ("),
     (SourceError("shop: /x holds no binlog files"), "correct files: of source shop ("),
@@ -139,7 +148,7 @@ SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
     (LakeError("/lake: cannot be written"), "stratalog check --connect"),
     (
         DeliveryError("delivery d: shop.t: db:3306 answered: error 1367 (22007)"),
-        "; fix that at the target, and deliver",
+        "; correct the cause at the target, then deliver",
     ),
     (LostRace("/lake: another writer committed first"), "; run again: "),
 ]
@@ -155,7 +164,7 @@ def test_the_remedy_names_what_the_stop_is_about(error: StratalogError, remedy: 
 @pytest.mark.parametrize(
     "text",
     [
-        "shop: a file is missing between a and b; bring it back and run again",
+        "shop: a file is missing between a and b; restore it and run again",
         "its column _op has the name of one that is added; rename it",
         "a log that became shorter was reset: give the source another name, or restore the log",
     ],

@@ -128,7 +128,7 @@ def test_what_is_not_hidden_is_decoded_as_before(spec: SegmentSpec) -> None:
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_hidden_rows_are_never_taken_for_none(spec: SegmentSpec) -> None:
     decoder = FileDecoder(FILE)
-    with pytest.raises(Unsupported, match=rf"{FILE}:\d+: shop.secrets: rows of it were left out here"):
+    with pytest.raises(Unsupported, match=rf"{FILE}:\d+: shop.secrets: rows of it were redacted here"):
         list(decoder.feed(joined(redacted(spec.to_bytes())))), list(decoder.finish())
 
 
@@ -143,7 +143,7 @@ def test_a_slice_with_hidden_rows_is_refused_to_who_does_not_know_of_them(spec: 
             for definition in Definitions().of_slice(*list(cells.values())[:4])
             if definition.name.table == "secrets"
         ]
-        with pytest.raises(Unsupported, match=rf"{FILE}:\d+: shop.secrets: rows of it were left out here"):
+        with pytest.raises(Unsupported, match=rf"{FILE}:\d+: shop.secrets: rows of it were redacted here"):
             list(Decoder(definition, partial=True).decode(**cells))
         assert list(Decoder(definition, partial=True, redacted=True).decode(**cells)) == []
 

@@ -18,7 +18,7 @@ from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.binlog.kernels.compile import address_of
 from spark_jobs.binlog.rows import row_events
-from spark_jobs.binlog.rows.row_events import RowEvents, plain, rows_in, sizes_of
+from spark_jobs.binlog.rows.row_events import RowEvents, plain_events, rows_in, sizes_of
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 from tests import segment_types as types
 from tests import slow_decoder
@@ -72,7 +72,7 @@ def made_plain(content: bytes, name: str) -> Iterator[slow_decoder.Row]:
             scan.code[byte_offsets], offsets[byte_offsets],
             zeros, zeros, zeros, zeros, [scan.buffer],
         )  # fmt: skip
-        for run in plain(events, definition):
+        for run in plain_events(events, definition):
             assert set(run.codes.tolist()) <= {23, 24, 25, 30, 31, 32}
             for event in range(len(run)):
                 wire = string_at(int(run.addresses[event]), int(run.lengths[event]))

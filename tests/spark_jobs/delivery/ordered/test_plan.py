@@ -147,15 +147,15 @@ def test_changes_of_a_level_are_written_in_the_order_of_their_key() -> None:
 def test_a_window_that_was_begun_has_its_parts_again() -> None:
     changes: list[Change] = [(at, None, (at, at)) for at in range(1, 101)]
     [window] = windows(planned(changes), sizes(batch_rows=10, workers=3))
-    [same_window] = windows(planned(changes), Sizes.of_open_window(window.part_rows))
+    [same_window] = windows(planned(changes), Sizes.for_open_window(window.part_rows))
     assert (window.part_rows, parts(window)) == (34, parts(same_window))
     assert window.digest == same_window.digest
-    [other_window] = windows(planned(changes[:-1]), Sizes.of_open_window(window.part_rows))
+    [other_window] = windows(planned(changes[:-1]), Sizes.for_open_window(window.part_rows))
     assert window.digest != other_window.digest
     # A window is identified by which changes its parts have, however their keys were numbered.
     portion = planned(changes)
     other_numbers = replace(portion, keys=[[key * 7 for key in keys] for keys in portion.keys])
-    [same_window] = windows(other_numbers, Sizes.of_open_window(window.part_rows))
+    [same_window] = windows(other_numbers, Sizes.for_open_window(window.part_rows))
     assert window.digest == same_window.digest
-    [other_parts] = windows(portion, Sizes.of_open_window(window.part_rows + 1))
+    [other_parts] = windows(portion, Sizes.for_open_window(window.part_rows + 1))
     assert window.digest != other_parts.digest

@@ -39,7 +39,7 @@ def taken_from(extent: Extent) -> tuple[list[int], list[int]]:
     """Of ROWS that are taken, as rows of the target and as rows of silver."""
     indexes = [{"stretch": 1, "number": 1, "offset": offset, "row": 0} for _, offset in ROWS]
     rows: Any = pa.table({"_op": [op for op, _ in ROWS], "_position": indexes, "_window_start": indexes})
-    masks = extent.of_target(rows).to_pylist(), extent.of_silver(rows).to_pylist()
+    masks = extent.target_mask(rows).to_pylist(), extent.silver_mask(rows).to_pylist()
     return tuple([nth for nth, is_taken in enumerate(mask) if is_taken] for mask in masks)  # type: ignore[return-value]
 
 

@@ -142,5 +142,5 @@ def test_changes_are_told_apart_by_the_key_of_their_time(tmp_path: Path) -> None
         (31, 1, 5, 8),
         (40, 1, 5, 9),
     ]
-    with pytest.raises(TableStopped, match="offset 20: a row image leaves columns out, and a statement has taken the"):
+    with pytest.raises(TableStopped, match="offset 20: a row image omits columns, and a later statement removed the"):
         whole_changes_and_never_whole_count(replace(changes, keys=(("a",), None)), earlier, columns, lambda keys: keys)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze import table as bronze
 from spark_jobs.delta import commits
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table
-from spark_jobs.engine.jobs.log_removal import without_log_before
+from spark_jobs.engine.jobs.log_removal import log_removal_arguments
 from spark_jobs.runtime.lazy_session import lazy_session
 from tests.spark_jobs.engine.lake_rows import newest, rows_of, stored
 
@@ -40,7 +40,7 @@ def slices_of(snapshot: Snapshot) -> list[tuple[int, int, bytes]]:
 
 
 def remove(spark: SparkSession, snapshot: Snapshot, oldest: tuple[int, int]) -> dict[str, Any]:
-    changes: dict[str, Any] = dict(without_log_before(spark, snapshot, oldest, TASK_BYTES))
+    changes: dict[str, Any] = dict(log_removal_arguments(spark, snapshot, oldest, TASK_BYTES))
     commits.commit(snapshot, **changes)
     return changes
 

@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.snapshot import DataFile, new_table
-from spark_jobs.engine.merge.merge_results import marked_files, operation, row_metrics, write_metrics
+from spark_jobs.engine.merge.merge_results import marked_files, operation_name, row_metrics, write_metrics
 from spark_jobs.engine.target.target_unit import MergedFiles
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, stored, table_of
 
@@ -46,7 +46,7 @@ def test_rows_that_several_tasks_marked_are_one_vector_with_those_marked_before(
 )
 def test_what_the_history_calls_a_commit(mode: Mode, has_files: bool, is_overwrite: bool, expected: str) -> None:
     snapshot = new_table("none", TYPES, MAPPED).with_files([DataFile({"path": "a"})] if has_files else [])
-    assert operation(snapshot, mode, is_overwrite=is_overwrite) == expected
+    assert operation_name(snapshot, mode, is_overwrite=is_overwrite) == expected
 
 
 def test_rows_that_were_only_copied_are_counted_apart() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.delta.snapshot import new_table
-from spark_jobs.engine.rows.inherited_rows import InheritedFiles, InheritedRows, inherited, of_files
+from spark_jobs.engine.rows.inherited_rows import InheritedFiles, InheritedRows, inherited, parts_from_files
 from spark_jobs.engine.rows.row_projection import RowProjection
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver import table as silver
@@ -104,7 +104,7 @@ def test_of_files_only_rows_count_that_are_there_and_behind_the_last_emptying(tm
     projection = RowProjection.of(Projection(KEYED.types, columns, {"id": "id", "v": "w"}, {}))
     into = InheritedRows(silver.Columns({"id": "INT", "w": "BIGINT"}, ("id",)), at(900))
     source = InheritedFiles(0, snapshot.path, snapshot.schema, projection, snapshot.files, at(50))
-    parts = [row for part in of_files(source, into) for row in part.to_pylist()]
+    parts = [row for part in parts_from_files(source, into) for row in part.to_pylist()]
     assert [(row["id"], row["w"], row["_gone"]) for row in parts] == [(3, 3, False), (4, 4, True)]
     all_files = replace(source, emptied=None)
-    assert [row["id"] for part in of_files(all_files, into) for row in part.to_pylist()] == [1, 3, 4]
+    assert [row["id"] for part in parts_from_files(all_files, into) for row in part.to_pylist()] == [1, 3, 4]

@@ -147,7 +147,9 @@ def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
 def test_what_there_is_to_fold_is_counted(seed: int, tmp_path: Path) -> None:
     rows = random_rows(KEYED, seed)
     snapshot = stored_rows(KEYED, rows, tmp_path)
-    parts = list(fold_task.measured(OldFiles(snapshot.path, snapshot.files, snapshot.schema, at(100 * _OLD), at(200))))
+    parts = list(
+        fold_task.measured_windows(OldFiles(snapshot.path, snapshot.files, snapshot.schema, at(100 * _OLD), at(200)))
+    )
     old_rows = [part for part in parts if isinstance(part, OldRows)]
     old = [row for row in rows if row["_window_stop"] <= (1, 1, 100 * _OLD)]
     assert sum(part.rows for part in old_rows) == len(old)

@@ -81,7 +81,9 @@ def test_only_living_rows_of_the_windows_are_replaced(tmp_path: Path) -> None:
     windows = (ReplayedRange(Range(at(100), at(200))), ReplayedRange(Range(at(500), at(600)), is_inherited=True))
     counts, (replaced,) = compared(ReplayedFiles(snapshot.path, snapshot.files, snapshot.schema, BUCKETS, windows))
     assert ([*BitMap64.deserialize(replaced.rows)], replaced.is_whole, counts["removed"]) == ([0, 4], False, 2)
-    (rest,) = replay_task.remaining(KeptRows(snapshot.path, replaced, snapshot.schema, dict(snapshot.configuration)))
+    (rest,) = replay_task.file_without_replaced(
+        KeptRows(snapshot.path, replaced, snapshot.schema, dict(snapshot.configuration))
+    )
     assert not isinstance(rest, FailedReplay)
     assert rest.num_records == 3
 

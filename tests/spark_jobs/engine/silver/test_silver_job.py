@@ -272,17 +272,17 @@ def test_a_statement_that_empties_the_table_is_a_row_of_silver(tmp_path: Path) -
     assert [change.empties for change in changes] == [True, False]
     columns = Columns({"id": "INT", "v": "INT"}, ("id",))
     design = new_table(str(tmp_path), columns.stored, MAPPED)
-    (marker,) = silver_job.markers(design, changes[:1])
+    (marker,) = silver_job.marker_files(design, changes[:1])
     (row,) = data_files.read_columns(design.path, marker, design.schema.names, design.schema).to_pylist()
     position = row["_position"]
     assert (row["_op"], position["offset"], position["row"], row["id"]) == ("truncate", 300, -1, None)
-    assert silver_job.markers(design, []) == []
+    assert silver_job.marker_files(design, []) == []
 
 
 def test_no_row_of_a_table_without_partial_images_lacks_a_column(tmp_path: Path) -> None:
     """A run may change columns before the window with the table's first partial image."""
     design = new_table(str(tmp_path), Columns({"id": "INT", "v": "INT"}, ("id",)).stored, MAPPED)
-    (marker,) = silver_job.markers(
+    (marker,) = silver_job.marker_files(
         design, [step for step in steps((300, "TRUNCATE t")) if isinstance(step, SchemaChange)]
     )
     assert not silver_job.may_change(design, marker, ExactTextChange(absent={"v": "w"}))

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
 from spark_jobs.errors import ConfigError
-from spark_jobs.operations.forgetting.forget import Forgotten, ForgottenIn, elsewhere, forget
+from spark_jobs.operations.forgetting.forget import Forgotten, ForgottenIn, forget, remaining_copies
 
 
 def test_a_table_that_the_lake_does_not_have_is_named(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_an_archive_and_copies_outside_of_the_lake_are_named(tmp_path: Path) -> 
     (tmp_path / "old").mkdir()
     path = tmp_path / "pipeline.yaml"
     path.write_text("lake: ./lake\nsources: {shop: {files: ./binlogs, archive: ./old}, other: {files: ./binlogs}}\n")
-    archive, copies = elsewhere(load(path, {}), "shop")
+    archive, copies = remaining_copies(load(path, {}), "shop")
     assert archive.startswith(f"{tmp_path / 'old'}: the archive of the log still has the rows")
-    assert [*elsewhere(load(path, {}), "other")] == [copies]
+    assert [*remaining_copies(load(path, {}), "other")] == [copies]
     assert copies.startswith("not erased: the server's own log")

@@ -185,10 +185,10 @@ def test_what_is_to_be_read_next_has_to_be_there(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(
     "start, reason",
     [
-        ("b.000001:9999", "lies beyond the end of the log"),
+        ("b.000001:9999", "is after the end of the log"),
         ("b.000009:4", "has no file b.000009"),
         ("0-1-5", "is of a MySQL server, whose sets are like"),
-        ("2100-01-01T00:00:00Z", "lies behind the end of the log"),
+        ("2100-01-01T00:00:00Z", "is after the end of the log"),
     ],
 )
 def test_while_bronze_is_empty_that_is_the_start(pipeline: Pipeline, start: str, reason: str) -> None:

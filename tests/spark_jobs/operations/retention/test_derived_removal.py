@@ -53,6 +53,6 @@ def test_log_whose_derived_changes_are_gone_is_not_decoded_for_their_table(tmp_p
     index = derived_slices.with_derived(log(tmp_path / "log", []), bronze, Range(at(4), at(99, 9)))
     message = r"shop\.c: changes that foreign keys made to its rows before b\.000002:4 were removed with that log"
     with pytest.raises(TableStopped, match=message):
-        index.of_table(NAME, [Range(at(500), at(9, 3))])
-    assert len(index.of_table(NAME, [Range(at(4, 2), at(9, 3)), Range(at(4), at(4))])) == 0
-    assert len(index.of_table(TableName("shop", "other"), [Range(at(4), at(9, 3))])) == 0
+        index.slices_of_table(NAME, [Range(at(500), at(9, 3))])
+    assert len(index.slices_of_table(NAME, [Range(at(4, 2), at(9, 3)), Range(at(4), at(4))])) == 0
+    assert len(index.slices_of_table(TableName("shop", "other"), [Range(at(4), at(9, 3))])) == 0

@@ -152,7 +152,7 @@ def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkS
     reset(keeping(logs), SOURCE, plan_reset(keeping(logs), SOURCE, str(SHOP)))
     assert "it is reset" in maintained(logs).unfolded[SHOP]
     assert logs.run().stopped == {}
-    assert (logs.rows("orders"), silver.folded(head(table))) == (TRUTH, None)
+    assert (logs.rows("orders"), silver.fold_floor(head(table))) == (TRUTH, None)
     outcome = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda name: name == SHOP)
     assert (outcome.stopped, logs.rows("orders")) == ({}, TRUTH)
 
@@ -254,5 +254,5 @@ def test_maintenance_beside_a_run_a_backfill_and_other_maintenance(
         assert logs.rows("orders") == TRUTH + ([(7, "new")] if writer is run_again else [])
         (entry,) = (entry for entry in publication.read(logs.lake, SOURCE) if entry.table == "orders")
         heads = head(logs.lake.silver(SOURCE, *NAME)), head(logs.lake.downstream(*NAME))
-        assert silver.folded(heads[0]) is not None
+        assert silver.fold_floor(heads[0]) is not None
         assert [entry.silver_version, entry.downstream_version] == [head.version for head in heads]

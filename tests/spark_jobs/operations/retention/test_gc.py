@@ -107,14 +107,14 @@ def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without
     for number in (1, 2, 3):
         (logs.binlogs / file(number)).rename(tmp_path / file(number))
     message_text = (
-        rf"begins at {file(4)}:4, and what is to be replayed at {file(1)}:4: "
-        rf"nobody has {file(1)} to {file(3)}, which that"
+        rf"begins at {file(4)}:4, and the replay at {file(1)}:4: "
+        rf"it needs {file(1)} to {file(3)}, which no origin has"
     )
     with pytest.raises(LakeError, match=message_text):
         backfill_source(logs.spark, logs.pipeline(), SOURCE, full_range, ANY)
     part = Range(Position(file(5), 4), Position(file(5), 900))
     (reason,) = backfill_source(logs.spark, logs.pipeline(), SOURCE, part, ANY).stopped.values()
-    assert f"nobody has {file(1)} to {file(3)}" in reason, "its window began before"
+    assert f"it needs {file(1)} to {file(3)}, which no" in reason, "its window began before"
     assert len(logs.rows("orders")) == 6
 
 
@@ -213,7 +213,7 @@ def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
         assert logs.rows("orders") == [(number, "x") for number in range(1, 6)]
     assert len("".join(changes_of_bronze(logs.lake, SOURCE, str(before), None, is_wanted=ANY)).splitlines()) == 2
     inside = Range(replace(before, offset=before.offset - 1), end)
-    with pytest.raises(LakeError, match=rf"nobody has {file(3)}"):
+    with pytest.raises(LakeError, match=rf"it needs {file(3)}, which no"):
         backfill_source(spark, logs.pipeline(**rules), SOURCE, inside, ANY)
     logs.write(6, Insert("shop.orders", (6, "x")), Commit())
     assert logs.run(logs.pipeline(**rules)).stopped == {}

@@ -36,7 +36,7 @@ def test_a_stopped_table_is_not_known_behind_its_stop(pipeline: Pipeline) -> Non
 
 
 def test_places_that_are_none_are_refused(pipeline: Pipeline) -> None:
-    with pytest.raises(LakeError, match=r"lies behind the end of the log that bronze holds, mysql-bin\.000002:4320"):
+    with pytest.raises(LakeError, match=r"is after the end of the log in bronze, mysql-bin\.000002:4320"):
         counts(pipeline, "shop.orders", "mysql-bin.000002:4321")
     with pytest.raises(ConfigError, match=r"shop\.nope is no table of shop that a run has seen: shop\.clicks, "):
         counts(pipeline, "shop.nope", "mysql-bin.000002:4320")

@@ -89,7 +89,7 @@ def test_a_range_is_cut_where_statements_change_the_table(timeline: list[Timelin
 def test_rows_that_no_statement_explains_stop_the_table() -> None:
     with pytest.raises(TableStopped) as stopped:
         steps(maps=((100, definition(ID, NOTE)),), state=TableState(OLD))
-    assert "up to b.000001:10 they were (id int, v int), and rows behind it have (id int, note" in str(stopped.value)
+    assert "up to b.000001:10 they were (id int, v int), and rows after it have (id int, note" in str(stopped.value)
     with pytest.raises(TableStopped, match="the log has dropped the table and not created it again"):
         steps(state=TableState(None, is_dropped=True))
 
@@ -97,10 +97,10 @@ def test_rows_that_no_statement_explains_stop_the_table() -> None:
 def test_a_change_of_the_key_that_no_statement_explains_stops_the_table() -> None:
     for other_key in (keyed(1), KEYLESS):
         with pytest.raises(
-            TableStopped, match=r"told apart by \(id\) (up to b.000001:600|at b.000001:10), and .*by \("
+            TableStopped, match=r"identified by \(id\) (up to b.000001:600|at b.000001:10), and .*by \("
         ):
             steps(maps=((100, keyed(0)), (600, other_key)))
-    with pytest.raises(TableStopped, match=r"were told apart by \(id\) up to b.000001:10, and are by \(v\) behind it"):
+    with pytest.raises(TableStopped, match=r"were identified by \(id\) up to b.000001:10, and are by \(v\) after it"):
         steps(maps=((100, keyed(1)),), state=TableState(keyed(0)))
 
 

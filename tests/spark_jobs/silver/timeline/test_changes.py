@@ -70,7 +70,7 @@ def test_a_table_that_takes_a_name_is_as_complete_as_it_was() -> None:
 
 
 def test_rows_behind_a_rename_must_be_of_the_table_that_has_the_name() -> None:
-    with pytest.raises(TableStopped, match=r"up to b.000001:510 they were \(id int, v int, note .*\), and rows behind"):
+    with pytest.raises(TableStopped, match=r"up to b.000001:510 they were \(id int, v int, note .*\), and rows after"):
         steps((500, CUT_OVER), maps=((100, OLD), (600, OLD)), rules=FILLED)
 
 
@@ -143,5 +143,5 @@ def test_an_index_that_goes_before_the_first_row_leaves_a_bag() -> None:
 def test_a_name_does_not_get_the_rows_of_a_table_with_kept_columns() -> None:
     state = TableState(OLD, retired=(RetiredColumn("_v_until_1_2", "INT", "v", at(2)),))
     rules = replace(RULES, contents=lambda name, until: TableContents(name, None, (), state, until))
-    with pytest.raises(TableStopped, match=r"the rows of shop\.u, which has kept columns \(_v_until_1_2\): not done"):
+    with pytest.raises(TableStopped, match=r"the rows of shop\.u, which has retired columns \(_v_until_1_2\): not sup"):
         steps((500, "RENAME TABLE u TO t"), last=400, rules=rules)

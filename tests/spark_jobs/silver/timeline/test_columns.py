@@ -34,7 +34,7 @@ from tests.timelines import (
 def test_a_statement_and_the_rows_behind_it_must_agree() -> None:
     with pytest.raises(TableStopped) as stopped:
         steps((500, "ALTER TABLE t ADD x BIGINT"), maps=((100, OLD), (600, definition(ID, V, NOTE))))
-    assert "leads to (id int, v int, x bigint), but the rows behind it have (id int, v int, note" in str(stopped.value)
+    assert "leads to (id int, v int, x bigint), but the rows after it have (id int, v int, note" in str(stopped.value)
 
 
 @pytest.mark.parametrize("nullable", [True, False])
@@ -93,7 +93,7 @@ def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
         1 + bool(behind)
     )
     rules = replace(ruled("truncate table"), base=lambda: base)
-    with pytest.raises(TableStopped, match=r"changes what the table's rows are told apart by, and filters\.r would"):
+    with pytest.raises(TableStopped, match=r"changes what the table's rows are identified by, and filters\.r would"):
         steps((500, statement), maps=maps, state=TableState(before), rules=rules, session=STRICT)
 
 
@@ -182,7 +182,7 @@ def test_what_is_made_anew_keeps_nothing_and_what_is_emptied_does() -> None:
             [(500, "ALTER TABLE t MODIFY id SMALLINT")],
             OLD,
             {},
-            "no new column begins, because rows are told apart by it",
+            "no new column begins, because rows are identified by it",
         ),
         ([CHANGE], replace(OLD, key=()), {}, "no new column begins, because the table has no key"),
         ([CHANGE], OLD, {"why_not": "of routes"}, "is (id int, v smallint); no new column begins, because of routes"),
@@ -191,7 +191,7 @@ def test_what_is_made_anew_keeps_nothing_and_what_is_emptied_does() -> None:
             [CHANGE, (600, "ALTER TABLE t DROP PRIMARY KEY")],
             OLD,
             {},
-            "changes the key of a table with kept columns (_v_until_1_500)",
+            "changes the key of a table with retired columns (_v_until_1_500)",
         ),
         (
             [CHANGE, (600, "ALTER TABLE t ADD _V_until_1_500 INT")],

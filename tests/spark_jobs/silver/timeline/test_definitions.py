@@ -220,7 +220,7 @@ def test_a_table_whose_definition_goes_back_to_a_statement_alone_stops_with_why(
         at(510), WIDER, not_before="what it was before ALTER TABLE at b.000001:500 is not known: why"
     )
     rules = replace(by_history(510), by_history=lambda *_: answer)
-    with pytest.raises(TableStopped, match=r"500 is not known: why; begin behind it \(start: b\.000001:510, and load"):
+    with pytest.raises(TableStopped, match=r"500 is not known: why; start after it \(start: b\.000001:510, and load"):
         steps(ADDED, maps=((100, UNNAMED), (600, BARE_WIDER)), rules=rules)
     assert listing(steps(ADDED, maps=((600, BARE_WIDER),), rules=rules)) == ["510-1000 id,v,x"]
 
@@ -321,8 +321,8 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
             ((100, BARE),),
             "schema dump names them",
         ),
-        (replace(NUMBERED, complete=lambda *_: OLD), ((100, BARE),), "the server names them by now.*stratalog reset"),
-        (NUMBERED, ((100, OLD),), "the log names them by now"),
+        (replace(NUMBERED, complete=lambda *_: OLD), ((100, BARE),), "the server names them now.*stratalog reset"),
+        (NUMBERED, ((100, OLD),), "the log names them now"),
         (NUMBERED, ((100, BARE_ADDED),), "which of them are the same is not known"),
     ],
 )

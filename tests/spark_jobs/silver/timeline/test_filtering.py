@@ -77,7 +77,7 @@ def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_la
         (
             CUT_OVER,
             replace(ruled("delete"), contents=filled),
-            "gives the table the rows of shop._t_gho, and filters.r would have to judge them: not done yet",
+            "gives the table the rows of shop._t_gho, and filters.r would have to judge them, which is not supported",
         ),
     ],
 )
