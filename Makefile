@@ -129,7 +129,7 @@ test-stores: java $(DEV) delta classes mysql s3 ## lakes on S3, and on Azure and
 	@$(STEP) 'Lakes on S3'
 	@$(PYTEST) -m 'stores and not cluster and not long' $(STORES)
 	@$(STEP) 'Lakes on Azure: what differs there'
-	@STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=100 $(PYTEST) -m 'azure' $(STORES)
+	@STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=60 $(PYTEST) -m 'azure' $(STORES)
 	@$(STEP) 'Lakes on Google: what differs there'
 	@STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=60 $(PYTEST) -m 'google' $(STORES)
 
