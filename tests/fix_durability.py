@@ -1,7 +1,6 @@
 """Files of tests outlive no power cut. Put here: what is not waited for. Not here: faults of a disk (faults/disk.py).
 
-A test that asks the disk itself waits for it a tenth of a second and more while others write, and Dagster's instances ask
-it at each event.
+A disk takes a tenth of a second and more while others write to it, and Dagster's instances ask it at each event.
 """
 
 import os

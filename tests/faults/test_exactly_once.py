@@ -163,6 +163,8 @@ _IN_CI = {
     _NOT_DURABLE: ("mirrors", REPLAYS, SOFT_DELETE, SOFT_KEYLESS, CASCADES),
 }
 """Mirrors with all of them, each other layout with one; all others at night."""
+_SHOWN_FIRST = {(_NOT_DURABLE, CASCADES): 113}
+"""Seeds with which scenarios begin where earlier ones show nothing; later ones come all the same."""
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,8 @@ def test_what_breaks_a_commit_is_seen(
 ) -> None:
     module, name, broken, kinds = _BROKEN[defect]
     monkeypatch.setattr(module, name, broken)
-    *_, wrong = play(range(104, 130), tmp_path, kinds, layout, to_first_wrong=True)
+    seeds = range(_SHOWN_FIRST.get((defect, layout), 104), 130)
+    *_, wrong = play(seeds, tmp_path, kinds, layout, to_first_wrong=True)
     assert wrong
 
 
@@ -193,12 +196,12 @@ def _as_checked(part: LoggedSlice) -> LoggedSlice:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("broken", [_by_table, _as_checked], ids=["order", "flags"])
+@pytest.mark.parametrize("broken, first", [(_by_table, 200), (_as_checked, 220)], ids=["order", "flags"])
 def test_what_breaks_derived_changes_is_seen(
-    broken: Callable[[LoggedSlice], LoggedSlice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broken: Callable[[LoggedSlice], LoggedSlice], first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walk, "logged_slices", lambda *of: map(broken, logged_slices(*of)))
-    *_, wrong = play(range(200, 300, 10), tmp_path, layout=CASCADES, to_first_wrong=True)
+    *_, wrong = play(range(first, 300, 10), tmp_path, layout=CASCADES, to_first_wrong=True)
     assert wrong
     assert "silver of " in wrong[0]
 
