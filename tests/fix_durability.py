@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 
 def pytest_configure() -> None:
     """In this process and its forks. What tests say of durability they see by the calls."""
-    os.fsync = _not_waited_for
+    os.fsync = _not_waited_for  # type: ignore[assignment] # by its only argument
     event.listen(Engine, "connect", _relaxed)
 
 
