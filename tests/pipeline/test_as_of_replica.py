@@ -200,7 +200,7 @@ def gtid_sets(database: Database, *, is_mariadb: bool) -> list[str]:
 @pytest.mark.parametrize(
     "name, steps, moments, seed",
     [
-        pytest.param("mysql-8.0", 20, 5, 1, marks=pytest.mark.thorough),
+        pytest.param("mysql-8.0", 25, 8, 1, marks=pytest.mark.thorough),
         pytest.param("mysql-8.0", 150, 70, 2, marks=pytest.mark.long),
         pytest.param("mysql-9.7", 150, 70, 3, marks=pytest.mark.long),
         pytest.param("mariadb-11.4", 150, 60, 4, marks=pytest.mark.long),
