@@ -64,7 +64,7 @@ dev: java $(RUN) delta classes ## Dagster's UI on what the demo left (DEMO=folde
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
-	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not thorough and not long and not stores and not cluster'
+	@$(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not thorough and not long and not stores and not cluster'
 
 .PHONY: lint
 lint: $(DEV) ## ruff, mypy --strict and the import contracts
@@ -119,7 +119,7 @@ CHECKED = not spark and not mysql and not long and not stores
 .PHONY: test-checked
 test-checked: $(DEV) ## tests of kernels and rows, and what the fuzzer found, with every load and store of a kernel checked: minutes
 	@$(STEP) 'Kernels, bounds checked'
-	@NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=25 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog/kernels tests/spark_jobs/binlog/rows $(FOUND)
+	@NUMBA_DISABLE_JIT=1 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog/kernels tests/spark_jobs/binlog/rows $(FOUND)
 
 # The only folders with tests of stores that are not tests of clusters.
 STORES = tests/stores $(addprefix tests/spark_jobs/,runtime storage)
@@ -129,7 +129,7 @@ test-stores: java $(DEV) delta classes mysql s3 ## lakes on S3, and on Azure and
 	@$(STEP) 'Lakes on S3'
 	@$(PYTEST) -m 'stores and not cluster and not long' $(STORES)
 	@$(STEP) 'Lakes on Azure: what differs there'
-	@STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=100 $(PYTEST) -m 'azure' $(STORES)
+	@STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=60 $(PYTEST) -m 'azure' $(STORES)
 	@$(STEP) 'Lakes on Google: what differs there'
 	@STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=60 $(PYTEST) -m 'google' $(STORES)
 
@@ -152,8 +152,8 @@ test-engines: java $(DEV) delta ## engines asked for every type and feature, int
 	@$(PY) -m pytest -q -n 0 tests/engines
 	@$(PY) -m tests.engines.matrix
 
-# Where make test has deltalake read, and the test's process run tasks: tests/lake_tables.py, tests/engine_tasks.py.
-READING = tests/pipeline tests/assets tests/spark_jobs/operations
+# Where make test has deltalake read, and the test's process run tasks: tests/lake_tables.py, tests/fix_spark.py.
+READING = tests/pipeline tests/assets tests/dagster_project tests/spark_jobs
 
 .PHONY: test-walk
 test-walk: java $(DEV) delta mysql ## docs/dagster-project.md up to an alert, with a server and a browser, and the times of its steps: minutes
@@ -166,7 +166,7 @@ test-versions: java $(DEV) delta ## a few tests with the lowest and with the hig
 	@$(PY) -m tests.versions highest
 
 # Those that hypothesis gives examples; with CI set it would give the same ones every time.
-EXAMPLES = not mysql and not dagster and not thorough and not long and not stores and not cluster
+EXAMPLES = not mysql and not dagster and not processes and not long and not stores and not cluster
 
 # What CI leaves to a night, because it takes long and repeats by other means what CI tests.
 .PHONY: test-nightly
@@ -180,8 +180,9 @@ test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leave
 	run 'a race on S3' STRATALOG_RACE_COMMITS=1000 $(PYTEST) -m 'stores' tests/stores/test_race.py; \
 	run 'lakes on Google' STRATALOG_TEST_STORE=google STRATALOG_RACE_COMMITS=600 $(PYTEST) -m 'google' $(STORES); \
 	run 'verbs on Google' STRATALOG_TEST_STORE=google $(PYTEST) -m 'stores' tests/stores/test_verbs.py; \
+	run 'random tables of servers' STRATALOG_RUNS=6 CI= $(PYTEST) -m 'mysql and thorough' tests/differential/test_differential.py; \
 	run 'more random examples' STRATALOG_EXAMPLES=300 CI= $(PYTEST) -m '$(EXAMPLES)' tests/spark_jobs; \
-	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=100 FUZZ_SECONDS=300 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
+	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=100 FUZZ_SECONDS=600 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
 	rm -rf .soak && mkdir .soak; \
 	run 'half an hour of faults' $(PY) -u -m tests.soak $(SOAK_SECONDS) .soak; \
 	test -z "$$failed" || { echo "failed: $${failed#, }" >&2; exit 1; }

@@ -2,6 +2,7 @@
 
 pytest_plugins = (
     "tests.fix_cli",
+    "tests.fix_durability",
     "tests.fix_hypothesis",
     "tests.fix_kernels",
     "tests.fix_order",

@@ -8,9 +8,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-_SHARE = int(os.environ.get("STRATALOG_EXAMPLES", "50")) / 100
-"""Of its random examples each test runs as many: half of them, a quarter in `make test-fast`, three times as many at
-night."""
+_SHARE = int(os.environ.get("STRATALOG_EXAMPLES", "25")) / 100
+"""Of its random examples each test runs as many percent: a quarter, and three times as many as there are at night."""
 
 
 def examples(number: int) -> settings:

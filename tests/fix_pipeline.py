@@ -132,12 +132,7 @@ def _comparable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @pytest.fixture
-def shop(request: pytest.FixtureRequest, spark: SparkSession, database: Database, tmp_path: Path) -> Shop:
-    """A fresh schema, and a pipeline whose source begins at the log's present end. For tests marked spark and mysql.
-
-    The engine's tasks run in the test's process, but for tests marked by_spark.
-    """
-    if request.node.get_closest_marker("by_spark") is None:
-        request.getfixturevalue("tasks_here")
+def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Shop:
+    """A fresh schema, and a pipeline whose source begins at the log's present end. For tests marked spark and mysql."""
     file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
     return Shop(spark, database, tmp_path, Position(file, offset))

@@ -76,6 +76,14 @@ def tasks_here(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def task_placement(request: pytest.FixtureRequest) -> None:
+    """Has the engine's tasks run in the test's process wherever a test has a session and is not about Spark."""
+    about_spark = (request.node.get_closest_marker(name) for name in ("by_spark", "stores", "cluster"))
+    if "spark" in request.fixturenames and not any(about_spark):
+        request.getfixturevalue("tasks_here")
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     """An empty directory for this test's lake."""

@@ -10,12 +10,12 @@ import builtins
 import keyword
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.source_trees import tree_of
+from tests.source_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("assets", "benchmarks", "corpus", "dagster_project", "docs", "spark_jobs", "spec", "stratalog", "tests")
@@ -67,9 +67,9 @@ def parameters_of(signature: ast.arguments) -> Iterator[ast.arg]:
             yield parameter
 
 
-def names_in(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Each name that a module gives to something, with its line."""
-    for node in ast.walk(tree):
+def names_in(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Each name that a module gives to something, with its line. nodes: all of the module."""
+    for node in nodes:
         match node:
             case ast.FunctionDef(name=str(name)) | ast.AsyncFunctionDef(name=str(name)) | ast.ClassDef(name=str(name)):
                 yield name, node.lineno
@@ -114,7 +114,7 @@ def problem_of(name: str, allowed: set[str]) -> str | None:
 def forbidden_in(path: Path) -> list[str]:
     """The forbidden names of a file, each as ``file:line: name: rule``."""
     file = path.relative_to(ROOT).as_posix()
-    problems = ((name, line, problem_of(name, EXCEPTIONS.get(file, set()))) for name, line in names_in(tree_of(path)))
+    problems = ((name, line, problem_of(name, EXCEPTIONS.get(file, set()))) for name, line in names_in(nodes_of(path)))
     return [f"{file}:{line}: {name}: {problem}" for name, line, problem in problems if problem]
 
 
@@ -140,14 +140,14 @@ def test_a_class_s_name_has_one_meaning() -> None:
 def test_a_private_function_of_one_word_is_rare() -> None:
     modules: Counter[str] = Counter()
     for path in sorted(path for folder in FOLDERS for path in ROOT.joinpath(folder).rglob("*.py")):
-        functions = (node.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef))
+        functions = (node.name for node in nodes_of(path) if isinstance(node, ast.FunctionDef))
         modules.update({name for name in functions if re.fullmatch(r"_[a-z0-9]+", name)})
     assert {name: count for name, count in modules.items() if count > MOST_OF_ONE_WORD} == {}
 
 
 def test_what_a_rule_does_not_find_is_no_rule() -> None:
     text = "def told(one, *, by_place): rows_ = _same = id_ = one; [other for other in rows_]\nclass Turns: its: int\n"
-    names = {name for name, _ in names_in(ast.parse(text))}
+    names = {name for name, _ in names_in(ast.walk(ast.parse(text)))}
     assert {name for name in names if problem_of(name, set())} == {
         *("told", "one", "by_place", "rows_", "_same", "other", "Turns", "its")
     }

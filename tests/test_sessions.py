@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.processes]
 Tests: TypeAlias = dict[str, frozenset[str]]
 
 
+@cache
 def fits(expression: str, marks: frozenset[str]) -> bool:
     """True if ``pytest -m`` selects a test with these marks."""
 

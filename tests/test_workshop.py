@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.source_trees import tree_of
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spark_jobs", "assets", "dagster_project", "stratalog")
 EXTRAS = ("-build", "", "-dev", "-connect", "-otel", "-docs", "-make", "-release", "-postgres")
@@ -66,7 +68,7 @@ def test_each_module_has_its_test_twin(module: Path) -> None:
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_each_module_says_what_belongs_into_it(module: Path) -> None:
-    charter = ast.get_docstring(ast.parse((ROOT / module).read_text())) or ""
+    charter = ast.get_docstring(tree_of(ROOT / module)) or ""
     assert "Put here:" in charter
     assert "Not here:" in charter
 
@@ -170,7 +172,7 @@ OUTSIDE = {"compression/", "runs/", "scratch/"}
 
 def missing_pointers(module: Path) -> list[str]:
     """Paths in a module's docstring that lead nowhere."""
-    docstring = ast.get_docstring(ast.parse((ROOT / module).read_text(encoding="utf-8"))) or ""
+    docstring = ast.get_docstring(tree_of(ROOT / module)) or ""
     names = {name for pattern in POINTERS for name in pattern.findall(docstring)} - OUTSIDE
     bases = (module.parent, module.parent.parent, Path("spark_jobs"), Path(), Path("tests"))
     return sorted(name for name in names if not any((ROOT / base / name).exists() for base in bases))

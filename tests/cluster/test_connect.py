@@ -71,6 +71,7 @@ def test_a_server_whose_python_lacks_packages_is_one_message(tmp_path: Path) -> 
     assert "stratalog package" in ran.err
 
 
+@pytest.mark.long
 def test_a_server_without_a_python_is_one_message(tmp_path: Path) -> None:
     ran = refused(connect_server(tmp_path / "server.log", python="/nowhere/python"), tmp_path)
     assert ran.status == 2

@@ -89,6 +89,7 @@ def test_a_resource_manager_that_is_not_there_is_one_message(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.long
 def test_a_queue_that_is_not_there_is_one_message(yarn: Yarn, tmp_path: Path) -> None:
     deployment = Deployment(tmp_path / "demo", settings({"spark.yarn.queue": "nosuch"}), is_demo=True)
     message = refused(deployment, yarn.variables)

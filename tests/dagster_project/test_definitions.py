@@ -47,7 +47,7 @@ def test_the_project_is_valid(folder: Path, name: str) -> None:
     assert process.returncode == 0, process.stdout + process.stderr
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ["validate", pytest.param("check", marks=pytest.mark.long)])
 def test_what_is_wrong_with_the_configuration_is_said_first(folder: Path, name: str) -> None:
     (folder / "pipeline.yaml").write_text("lake: ./lake\nsources: {shop: {}}\ntabels: []\n")
     process = run(COMMANDS[name], folder)

@@ -42,7 +42,7 @@ from tests.servers import SERVERS
 pytestmark = [pytest.mark.mysql, pytest.mark.slow]
 
 SEED = int(os.environ.get("STRATALOG_SEED") or ("1" if os.environ.get("CI") else SystemRandom().randrange(10**6)))
-RUNS = int(os.environ.get("STRATALOG_RUNS", "2"))
+RUNS = int(os.environ.get("STRATALOG_RUNS", "1"))
 SOAK = float(os.environ.get("STRATALOG_SOAK", "0"))
 _FULL: dict[str, object] = {"binlog_row_metadata": "FULL"}
 

@@ -9,11 +9,16 @@ from tests.faults.damage import DamagedLake, play
 from tests.faults.runs import without_spark
 
 
-@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["mirrors"])
-def test_a_damaged_file_gives_right_rows_or_a_message(layout: str, tmp_path: Path, summary: list[str]) -> None:
-    counts, wrong = play(3, tmp_path, layout, files=1)
+@pytest.mark.parametrize(
+    "flips, files", [pytest.param(1, 1, marks=pytest.mark.thorough), pytest.param(2, 3, marks=pytest.mark.long)]
+)
+def test_a_damaged_file_gives_right_rows_or_a_message(
+    layout: str, tmp_path: Path, summary: list[str], flips: int, files: int
+) -> None:
+    """flips: bits in each file. files: of each kind."""
+    counts, wrong = play(3, tmp_path, layout, flips=flips, files=files)
     by_outcome = Counter[str]()
     for kind, count in counts.items():
         by_outcome[kind.partition(": ")[2].partition(": ")[2]] += count

@@ -13,7 +13,6 @@ from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.records import Record, Records
 from tests.faults.leases import ENTRIES, LeaseEvent, LeaseTrace, first_rejection, play
 
-SCENARIOS = 850
 TRACE: LeaseTrace = (
     LeaseEvent("take", 1, upon=1),
     LeaseEvent("get", 1, cursor=1),
@@ -34,10 +33,12 @@ TRACE: LeaseTrace = (
 Change = Callable[[list[LeaseEvent]], list[LeaseEvent]]
 
 
-@pytest.mark.thorough
 @pytest.mark.slow
-def test_the_model_allows_what_consumers_did(tmp_path: Path, summary: list[str]) -> None:
-    counts, traces = play(range(SCENARIOS), tmp_path)
+@pytest.mark.parametrize(
+    "scenarios", [pytest.param(200, marks=pytest.mark.thorough), pytest.param(850, marks=pytest.mark.long)]
+)
+def test_the_model_allows_what_consumers_did(tmp_path: Path, summary: list[str], scenarios: int) -> None:
+    counts, traces = play(range(scenarios), tmp_path)
     refused = first_rejection(traces)
     assert refused is None, f"seed {refused[0]}: {traces[refused[0]][: refused[1] + 1]}: {refused[2]}"
     events = Counter(event.kind for trace in traces for event in trace)

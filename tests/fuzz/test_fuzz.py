@@ -102,7 +102,7 @@ def _findings(folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     "target, runs",
     [
-        *(pytest.param(name, runs, marks=pytest.mark.thorough) for name, runs in (("log", 2000), ("json", 6000))),
+        *(pytest.param(name, runs, marks=pytest.mark.thorough) for name, runs in (("log", 800), ("json", 3000))),
         *(pytest.param(name, -1, marks=pytest.mark.long) for name in TARGETS if name not in ("log", "json")),
     ],
 )

@@ -60,7 +60,7 @@ class Judge:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.mutants.session"],
             cwd=self._tree,
-            env=os.environ | {"PYTHONPATH": str(self._tree)},
+            env=os.environ | {"PYTHONPATH": str(self._tree), "STRATALOG_EXAMPLES": "50"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

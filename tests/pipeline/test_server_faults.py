@@ -24,7 +24,7 @@ from spark_jobs.runtime import jvm
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
+pytestmark = [pytest.mark.spark, pytest.mark.by_spark, pytest.mark.mysql, pytest.mark.thorough]
 
 SOURCE = "shop"
 ROOM = 1 << 20

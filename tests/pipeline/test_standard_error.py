@@ -61,9 +61,9 @@ def lake_of_others(folder: Path) -> None:
     "spoil, words",
     [
         (damaged, r"shop: bin\.000001:\d+: .*CRC32"),
-        (cut, r"bin\.000001"),
+        pytest.param(cut, r"bin\.000001", marks=pytest.mark.long),
         (layer_is_a_file, r"silver"),
-        (lake_of_others, r"lake/bronze/shop"),
+        pytest.param(lake_of_others, r"lake/bronze/shop", marks=pytest.mark.long),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -9,7 +9,7 @@ from tests.fix_cli import Stratalog
 from tests.receivers import receiver
 from tests.spark_jobs.operations.observation.test_metrics import key, values
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.by_spark]
 
 
 @pytest.fixture(autouse=True)

@@ -32,6 +32,8 @@ from tests.xa import XA, prepared
 pytestmark = pytest.mark.spark
 
 ANY = wanted_tables([])
+ROWS = 10_000
+"""Of a transaction that is several events."""
 COMMIT = Statement("", f"XA COMMIT {XA}")
 CREATE = Statement("shop", "CREATE TABLE orders (id INT NOT NULL PRIMARY KEY, note VARCHAR(40))")
 
@@ -110,7 +112,7 @@ def test_changes_of_a_range_have_the_rows_that_it_commits(
         *prepared(insert(2, "waits"), insert(3, "waits", "lines")),
         *prepared(insert(4, "never"), name=b"never"),
         *prepared(insert(5, "at once"), name=b"once", one_phase=True),
-        *prepared(*[Rows("shop.orders", Insert, [(100 + n, "x" * 40) for n in range(40_000)])], name=b"many"),
+        *prepared(*[Rows("shop.orders", Insert, [(100 + n, "x" * 40) for n in range(ROWS)])], name=b"many"),
     )
     logs.write(2, insert(6, "b"), Commit(), Statement("", f"XA ROLLBACK {xid('never')}"), COMMIT, insert(7, "c"))
     logs.write(3, Statement("", f"XA COMMIT {xid('many')}"), *prepared(insert(8, "open"), name=b"open"))
@@ -155,7 +157,7 @@ def test_changes_of_a_range_have_the_rows_that_it_commits(
     ]
     inside = Position(commit.start.file, commit.start.offset + 1, commit.start.stretch)
     assert [change["after"]["id"] for change in changes_of_range(inside, commit.stop)] == [2, 3], "snapped outward"
-    assert len(changes_of_range(begins[2], None)) == 40_000
+    assert len(changes_of_range(begins[2], None)) == ROWS
     assert not [message for message in caplog.messages if "does not hold its rows" in message]
 
 

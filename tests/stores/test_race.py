@@ -21,7 +21,7 @@ from spark_jobs.storage import reach
 from tests.fix_store import Server
 from tests.gateway import FaultyProxy
 
-COMMITS = int(os.environ.get("STRATALOG_RACE_COMMITS", "200"))
+COMMITS = int(os.environ.get("STRATALOG_RACE_COMMITS", "120"))
 COLUMNS = {"writer": "STRING", "number": "BIGINT"}
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def test_every_commit_of_two_racing_processes_is_there_once(
     def fault(method: str, folder: str) -> str | None:
         file = unquote(folder.partition("?")[0])
         is_commit = method == "PUT" and "/_delta_log/" in file and file.endswith(".json")
-        return "lost" if is_commit and chance.random() < 0.05 else None
+        return "lost" if is_commit and chance.random() < 0.08 else None
 
     with FaultyProxy(store_server.port, fault) as proxy:
         settings = store_server.settings(endpoint=proxy.url)

@@ -133,6 +133,7 @@ def test_small_files_share_a_task(sizes: list[int], tasks: int) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.by_spark
 def test_files_that_share_a_task_are_whole_and_in_order(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
     folder = tmp_path / "binlogs"
     folder.mkdir()
@@ -151,6 +152,7 @@ def test_files_that_share_a_task_are_whole_and_in_order(spark: SparkSession, lak
 
 
 @pytest.mark.spark
+@pytest.mark.by_spark
 def test_a_bronze_that_is_redacted_in_turns_stays_one_table(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
     folder, table = tmp_path / "binlogs", Lake(str(lake)).bronze("shop")
     folder.mkdir()

@@ -98,20 +98,22 @@ def write_log(spark: SparkSession, lake: Path, chance: Random, *, marks: bool) -
 
 
 @pytest.fixture(
-    params=[(1, False), *(pytest.param(case, marks=pytest.mark.long) for case in ((2, True), (3, False)))], ids=str
+    params=[(1, False, 1), *(pytest.param(case, marks=pytest.mark.long) for case in ((2, True, 2), (3, False, 3)))],
+    ids=str,
 )
-def case(request: pytest.FixtureRequest, spark: SparkSession, lake: Path) -> tuple[Random, Bronze]:
-    seed, marks = request.param
+def case(request: pytest.FixtureRequest, spark: SparkSession, lake: Path) -> tuple[Random, Bronze, int]:
+    """Choices, a log, and of how many ranges of it."""
+    seed, marks, ranges = request.param
     chance = Random(seed)
-    return chance, write_log(spark, lake, chance, marks=marks)
+    return chance, write_log(spark, lake, chance, marks=marks), ranges
 
 
 @pytest.mark.thorough
-def test_the_index_is_what_spark_finds(spark: SparkSession, case: tuple[Random, Bronze]) -> None:
-    chance, bronze_log = case
+def test_the_index_is_what_spark_finds(spark: SparkSession, case: tuple[Random, Bronze, int]) -> None:
+    chance, bronze_log, ranges = case
     rows = bronze.read_all(spark, bronze_log.table, bronze_log.version)
     _same_slices(rows, bronze_log)
-    for _ in range(2):
+    for _ in range(ranges):
         first, *inner, last = sorted(chance.sample(bronze_log.bounds, 6))
         log_range = Range(first, last)
         _same_look(spark, bronze_log, log_range, {first, *inner})

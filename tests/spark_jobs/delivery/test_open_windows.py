@@ -157,7 +157,7 @@ def _random_settings(generator: random.Random) -> dict[str, Any]:
 
 @pytest.mark.mysql
 @pytest.mark.parametrize(
-    "deaths", [pytest.param(8, marks=pytest.mark.thorough), pytest.param(15, marks=pytest.mark.long)]
+    "deaths", [pytest.param(4, marks=pytest.mark.thorough), pytest.param(15, marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize("apply", ["net", "ordered"])
 def test_killed_anywhere_and_continued_otherwise(

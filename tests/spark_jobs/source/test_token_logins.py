@@ -22,6 +22,7 @@ from spark_jobs.source.server import Server
 from tests.clear_password_gateway import ClearPasswordGateway
 from tests.fix_mysql import database_of
 from tests.identities import environment
+from tests.source_trees import nodes_of
 from tests.spark_jobs.source.test_binlog_dump import content_of
 from tests.spark_jobs.source.test_connection import certificate
 from tests.token_services import instance, moment, serving
@@ -211,12 +212,22 @@ def test_a_service_that_does_not_answer_is_told_before_a_connection(environment:
     assert message.endswith("; the EC2 instance metadata service cannot be reached: Connection refused")
 
 
+def called(node: ast.AST) -> str:
+    """What a node calls, as it is written; nothing of other nodes and longer names."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return str(name)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)):
+            return f"{module}.{name}"
+    return ""
+
+
 def test_every_connection_is_opened_where_passwords_are_got() -> None:
     """Of the program; the demo's server is its own, with a password that it made up."""
-    opening = set()
-    for path in (ROOT / "spark_jobs").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            if called in ("pymysql.connect", "pymysql.Connection", "_Connection", "BinLogStreamReader"):
-                opening.add(path.relative_to(ROOT).as_posix())
+    names = {"pymysql.connect", "pymysql.Connection", "_Connection", "BinLogStreamReader"}
+    opening = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "spark_jobs").rglob("*.py")
+        if any(called(node) in names for node in nodes_of(path))
+    }
     assert opening == {"spark_jobs/source/connection.py", "spark_jobs/demo/server.py"}

@@ -1,6 +1,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from spark_jobs.errors import (
 from spark_jobs.text.codes import code_of
 from spark_jobs.text.remedies import DEFAULTS, KINDS, Kind, advised, has_remedy, kind_of
 from tests.ran import without_codes
+from tests.source_trees import nodes_of
 
 COMMANDS = every_verb()
 
@@ -44,13 +46,18 @@ def literal(node: ast.expr) -> str:
     return f"<{ast.unparse(node)}>"
 
 
-def raised() -> Iterator[tuple[str, type[StratalogError], str]]:
+@cache
+def raised() -> tuple[tuple[str, type[StratalogError], str], ...]:
     """Position where an error of ours is made, its class, and its message."""
+    return tuple(_raised())
+
+
+def _raised() -> Iterator[tuple[str, type[StratalogError], str]]:
     for path in sorted((ROOT / "spark_jobs").rglob("*.py")):
         label = str(path.relative_to(ROOT / "spark_jobs"))
         if label.startswith("demo/") or label == "errors.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")

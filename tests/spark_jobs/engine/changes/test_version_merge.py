@@ -25,7 +25,7 @@ def without_deletes(*numbers: int) -> Callable[[int], tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("in_buckets", [False, True])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_windows_that_were_replayed_have_what_the_log_says_now_and_others_stay(
     mode: Mode, seed: int, *, in_buckets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -112,7 +112,7 @@ def require_right(shards: Sequence[Shard]) -> None:
 def test_each_part_has_its_own_rows_in_whatever_order_parts_are_committed(tmp_path: Path) -> None:
     conflicts = 0
 
-    @examples(25)
+    @examples(36)
     @given(st.integers(0, 1 << 30))
     def check(seed: int) -> None:
         nonlocal conflicts
@@ -245,7 +245,7 @@ def test_parts_whose_columns_change_are_their_union(
     monkeypatch.setattr(downstream_job, "_LEAST_TASK_BYTES", 1)
     outcomes: Counter[str] = Counter()
 
-    @examples(10)
+    @examples(20)
     @given(st.integers(0, 1 << 30))
     def check(seed: int) -> None:
         chance, folder = Random(seed), tmp_path / str(next(NUMBERS))

@@ -97,7 +97,7 @@ def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(
     monkeypatch.setattr(downstream_job, "_LEAST_TASK_BYTES", 1)
     cases: Counter[str] = Counter()
 
-    @examples(20)
+    @examples(32)
     @given(st.integers(0, 1 << 30))
     def check(seed: int) -> None:
         generator = random.Random(seed)

@@ -114,8 +114,9 @@ def compare(folder: Path, seed: int) -> int:
     return len(mended)
 
 
-def test_a_range_done_again_is_what_the_log_has(tmp_path: Path) -> None:
-    assert sum(compare(tmp_path / f"{seed}", seed) for seed in (4, 9, 15)) > 5
+@pytest.mark.parametrize("seed", [9, *(pytest.param(seed, marks=pytest.mark.long) for seed in (4, 15))])
+def test_a_range_done_again_is_what_the_log_has(tmp_path: Path, seed: int) -> None:
+    assert compare(tmp_path / f"{seed}", seed) > 2
 
 
 @pytest.mark.long

@@ -191,7 +191,9 @@ def test_an_undecided_xa_transaction_keeps_its_file(logs: Logs) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.spark
-@pytest.mark.parametrize("rules", [{}, RULES], ids=["plain", "ruled"])
+@pytest.mark.parametrize(
+    "rules", [pytest.param({}, id="plain", marks=pytest.mark.long), pytest.param(RULES, id="ruled")]
+)
 def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
     spark: SparkSession, tmp_path: Path, rules: dict[str, Any]
 ) -> None:
