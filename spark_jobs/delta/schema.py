@@ -13,6 +13,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -189,6 +190,7 @@ class TableSchema:
         return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
+    @lru_cache(maxsize=64)
     def from_json(cls, text: str) -> "TableSchema":
         """Raises LakeError where the text is no schema, or names a type that this version does not know."""
         with decoding("the schema in the table's log"):
