@@ -3,6 +3,7 @@
 Put here: races at a commit. Not here: faults.
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
+from spark_jobs.delta.kept import _KeptHere, keeping
 from spark_jobs.delta.log_files import create_commit
 from spark_jobs.delta.snapshot import commit_info_of
 from spark_jobs.downstream import publication
@@ -40,7 +42,8 @@ def test_a_run_that_is_overtaken_at_a_commit_plans_again(
 ) -> None:
     """stride: from one of a run's commits to the next one that is overtaken; layouts begin with different ones.
 
-    A catalog is reached by the disk of a scenario alone (test_exactly_once.py).
+    Every second of these runs is one of a process that follows, and keeps the logs of its runs before. A catalog is
+    reached by the disk of a scenario alone (test_exactly_once.py).
     """
     overtaken = 0
     with runs.without_spark():
@@ -49,14 +52,13 @@ def test_a_run_that_is_overtaken_at_a_commit_plans_again(
             home = tmp_path / f"lake{number}"
             home.mkdir()
             scenario = Scenario(number, log, home, layout=layout)
-            for step in steps[:-1]:
-                scenario._grow(step)
-                runs.run_until_current(scenario.pipeline, number, publishes=scenario.publishes)
-            scenario._grow(steps[-1])
-            publishes = scenario.publishes
-            count = _commits_of_overtaken(
-                scenario.pipeline, scenario.pipeline, number, monkeypatch, publishes=publishes
-            )
+            pipeline, publishes = scenario.pipeline, scenario.publishes
+            with keeping() if number % 2 else nullcontext():
+                for step in steps[:-1]:
+                    scenario._grow(step)
+                    runs.run_until_current(pipeline, number, publishes=publishes)
+                scenario._grow(steps[-1])
+                count = _commits_of_overtaken(pipeline, pipeline, number, monkeypatch, publishes=publishes)
             log.checks.check(scenario.pipeline, scenario._until())
             if count < number:
                 break
@@ -113,6 +115,7 @@ def _commits_of_overtaken(
         if count == number:
             with monkeypatch.context() as patched:
                 patched.setattr(commits, "create_commit", create_commit)
+                patched.setattr(_KeptHere, "logs", None)
                 assert runs.run(rival, 1000 + number, publishes=publishes) == {}
         return create_commit(path, version, content)
 
