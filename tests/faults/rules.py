@@ -105,9 +105,9 @@ def _computed_cells(event: Event, held: AbstractSet[str], key: AbstractSet[str])
     for name, column in COLUMNS[event.table]["computed"].items():
         tree = _tree(column["sql"])
         sources = {str(source.name) for source in tree.find_all(exp.Column)}
-        others = sources - key
-        has_others = others <= held if is_gone else bool(others & held)
-        if not others or has_others or (is_moved and sources & key):
+        beyond_key = sources - key
+        is_told = beyond_key <= held if is_gone else bool(beyond_key & held)
+        if not beyond_key or is_told or (is_moved and sources & key):
             cells[name] = value_of(tree, row)
     return cells
 
