@@ -106,8 +106,8 @@ def _computed_cells(event: Event, held: AbstractSet[str], key: AbstractSet[str])
         tree = _tree(column["sql"])
         sources = {str(source.name) for source in tree.find_all(exp.Column)}
         beyond_key = sources - key
-        is_told = beyond_key <= held if is_gone else bool(beyond_key & held)
-        if not beyond_key or is_told or (is_moved and sources & key):
+        is_held = beyond_key <= held if is_gone else bool(beyond_key & held)
+        if not beyond_key or is_held or (is_moved and sources & key):
             cells[name] = value_of(tree, row)
     return cells
 
