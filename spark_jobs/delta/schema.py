@@ -13,6 +13,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -189,6 +190,7 @@ class TableSchema:
         return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
+    @lru_cache(maxsize=64)
     def from_json(cls, text: str) -> "TableSchema":
         """The schema that Delta's JSON says. Raises LakeError if it is damaged or names an unknown type."""
         with decoding("the schema in the table's log"):

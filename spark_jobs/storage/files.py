@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -38,6 +38,7 @@ def is_stored(path: str) -> bool:
     return scheme_of(path) == "file" or store_scheme(path) is not None
 
 
+@lru_cache(maxsize=4_096)
 def stored_path(path: str) -> StoredPath:
     """The file or folder that a path names; ``is_stored`` holds."""
     match = _SCHEME.fullmatch(path)

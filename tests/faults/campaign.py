@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.delta import commits, data_files
+from spark_jobs.delta import commits, data_files, kept
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
@@ -47,6 +47,10 @@ from tests.faults.runs import (
     PUBLISHED,
     RENAMES,
     REPLAYS,
+    RULED,
+    RULES_CHANGES,
+    RULES_CHANGES_PARTIAL,
+    RULES_PARTIAL,
     SHARED,
     SOFT_DELETE,
     SOFT_KEYLESS,
@@ -60,12 +64,17 @@ _STEPS = 5
 """Number of times that bronze grows."""
 _LOADED = 2
 """The step before which rows are loaded, where they are."""
-_REPLAYED = (REPLAYS, SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED, APPEND_PARTIAL, HISTORY_PARTIAL)
+_REPLAYED = (
+    *(REPLAYS, SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED, APPEND_PARTIAL, HISTORY_PARTIAL),
+    *(RULES_CHANGES, RULES_CHANGES_PARTIAL),
+)
 """Layouts in which runs merge windows again."""
 _FAULTS_A_STEP = 6
 _FAULTS_A_RUN = 3
 _RACES = 0.06
 """Of runs: two that race."""
+_FOLLOWING = (0, 1)
+"""Seeds modulo 4 of scenarios whose process follows."""
 RACE = "two runs, call by call"
 
 
@@ -91,7 +100,9 @@ class Log:
             size,
             statements=seed % 4 != 0,
             shards=layout in (MERGED, SHARED),
-            is_partial=layout in (PARTIAL, SOFT_PARTIAL, APPEND_PARTIAL, HISTORY_PARTIAL),
+            is_partial=layout
+            in (PARTIAL, SOFT_PARTIAL, APPEND_PARTIAL, HISTORY_PARTIAL, RULES_PARTIAL, RULES_CHANGES_PARTIAL),
+            is_ruled=layout in RULED,
             is_keyless=layout in (KEYLESS, SOFT_KEYLESS) or (layout in (REPLAYS, LANDINGS) and seed % 2 == 1),
         )
         self.bronze = bronze_tables(changes.content, folder, _STEPS)
@@ -114,8 +125,6 @@ class Scenario:
         self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
         self.has_replays = layout in _REPLAYED
         self.has_loads = layout in (LOADS, APPEND_PARTIAL, HISTORY_PARTIAL)
-        if isinstance(log.checks, Checks):
-            log.checks.loads, log.checks.read_at = {}, None
         self.has_landings = layout == LANDINGS
         self.publishes = layout in (CASCADES, PUBLISHED, CATALOG)
         self.staged: list[ReadTable] = []
@@ -123,9 +132,10 @@ class Scenario:
         self.folder = folder
         self.disk = Disk(folder / "lake", seed)
         self.weights = CALLS | CATALOG_CALLS if layout == CATALOG else CALLS
-        if isinstance(log.checks, Checks):
-            log.checks.catalog = self.disk.catalog
+        log.checks.begin(self.disk.catalog)
         self.step = 0
+        self.kept = self._new_process()
+        """Logs that the process keeps from run to run which has the faults, where it follows."""
         self.calls = Counter(dict.fromkeys(self.weights, 4))
         """How many a run makes, by name, as far as runs have shown."""
 
@@ -256,8 +266,10 @@ class Scenario:
         if RACE in self.kinds and self.random.random() < _RACES:
             self._race()
             return False
-        actor = Actor(self._random_faults(), rivals=self._run_rivals)
+        actor = Actor(self._random_faults(), rivals=self._run_rivals, kept=self.kept)
         failed = self._run_as(actor)
+        if actor.is_dead:
+            self.kept = self._new_process()
         self.calls |= actor.calls
         for operation, number in actor.faults:
             self.calls[operation] = max(1, min(self.calls[operation], number - 1))
@@ -272,6 +284,10 @@ class Scenario:
         else:
             self.disk.forget()
         return not failed
+
+    def _new_process(self) -> Any:
+        """What a process begins with: every second scenario's follows, and keeps logs until it is killed."""
+        return kept._Logs() if self.seed % 4 in _FOLLOWING else None
 
     def _random_faults(self) -> dict[tuple[str, int], str]:
         """Faults of a run: several, as those that end it end the rest."""
@@ -315,7 +331,7 @@ class Scenario:
         failures: list[BaseException] = []
 
         def run(number: int) -> None:
-            actor = Actor(step=lambda: interleaving.next(number))
+            actor = Actor(step=lambda: interleaving.next(number), kept=self.kept if number == 0 else None)
             with self.disk.acting(actor), interleaving.taking_part(number), self.disk.recorder.running():
                 try:
                     self._race_as(seeds[number])

@@ -3,7 +3,9 @@
 Put here: the changes of a seed, their bytes, bronze of them, the twin. Not here: what runs over it, or faults.
 """
 
+import os
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -80,13 +82,15 @@ class Changes:
         shards: bool = False,
         is_partial: bool = False,
         is_keyless: bool = False,
+        is_ruled: bool = False,
     ) -> None:
         """shards: whether the tables have the same columns, so that they can be merged into one.
 
         is_partial: whether row images leave columns out, as a server with ``binlog_row_image = MINIMAL`` logs them.
-        is_keyless: whether one of the tables has no key; its rows are few, in several copies.
+        is_keyless: whether one of the tables has no key; its rows are few, in several copies. is_ruled: whether rows
+        are for rules: with NULL, updates of some columns, and no ALTER where images leave out what a rule may need.
         """
-        self.seed, self._is_partial = seed, is_partial
+        self.seed, self._is_partial, self._is_ruled = seed, is_partial, is_ruled
         self._random = random.Random(seed)
         keys = {"orders": ["id"], "pairs": ["a", "b"], "notes": ["code"]}
         orders: dict[str, ColumnType] = {"id": _NUMBER, "state": VARCHAR(10), "total": INT}
@@ -129,12 +133,13 @@ class Changes:
             match "delete" if len(rows) >= _MOST_ROWS else kind:
                 case "update" if rows:
                     before = self._random.choice(list(rows.values()))
-                    self._update(table, before, self._new_row(table) | self._key_of(table, before))
+                    self._update(table, before, self._updated_row(table, before))
                 case "delete" if rows:
                     before = self._random.choice(list(rows.values()))
                     del rows[self.key(table, before)]
-                    image = self._image_cells(table, before, [])
-                    self._append(Event(table, before=(before,)), spec.Delete(self._name_of(table), image))
+                    event = Event(table, before=(before,))
+                    image = _image_cells(before, self.held(event)[0])
+                    self._append(event, spec.Delete(self._name_of(table), image))
                 case "move" if rows:
                     before = self._random.choice(list(rows.values()))
                     self._update(table, before, self._new_row(table) | self._free(table))
@@ -171,26 +176,34 @@ class Changes:
     def _value_of_few(self, name: str) -> Any:
         return self._random.choice([None, "x", "y"] if name == "text" else [7, 11])
 
+    def _updated_row(self, table: str, before: Row) -> Row:
+        row = self._new_row(table) | self._key_of(table, before)
+        names = self._random.sample([*row], self._random.randint(1, len(row))) if self._is_ruled else [*row]
+        return before | {name: row[name] for name in names}
+
     def _update(self, table: str, before: Row, after: Row) -> None:
         rows = self._rows[table]
         del rows[self.key(table, before)]
         rows[self.key(table, after)] = after
-        changed = [name for name in after if after[name] != before[name]]
-        images = [*before.values()], [*after.values()]
-        if changed:
-            images = self._image_cells(table, before, []), self._image_cells(table, after, changed, has_key=False)
-        self._append(Event(table, before=(before,), after=(after,)), spec.Update(self._name_of(table), *images))
+        event = Event(table, before=(before,), after=(after,))
+        held_before, held_after = self.held(event)
+        images = _image_cells(before, held_before), _image_cells(after, held_after)
+        self._append(event, spec.Update(self._name_of(table), *images))
 
-    def _image_cells(self, table: str, row: Row, names: list[str], *, has_key: bool = True) -> list[Any]:
-        """The cells of a row; of a partial image those of the key and of some columns."""
-        logged = {*names, *(self.keys[table] if has_key else ())}
-        return [value if name in logged or not self._is_partial else ... for name, value in row.items()]
+    def held(self, event: Event) -> tuple[set[str], set[str]]:
+        """The columns that the images before and after a change of a row hold."""
+        before, after = (next(iter(rows), Row()) for rows in (event.before, event.after))
+        changed = {name for name, value in after.items() if not before or value != before[name]}
+        if not self._is_partial or (after and not changed):
+            return {*before}, {*after}
+        return {*before} & {*self.keys[event.table]}, changed
 
     def _execute_statement(self) -> None:
         table = self._random.choice(list(self.keys))
         columns, rows = self._columns[table], self._rows[table]
         dropped = [name for name in columns if name.startswith("extra")]
-        match self._random.choice(["truncate", "add", "drop"]):
+        kinds = ["truncate"] if self._is_ruled and self._is_partial else ["truncate", "add", "drop"]
+        match self._random.choice(kinds):
             case "drop" if dropped:
                 name = dropped[0]
                 del columns[name]
@@ -231,6 +244,8 @@ class Changes:
         for name in self._columns[table]:
             texts = name in ("state", "text", "code")
             row[name] = f"v{self._random.randint(0, 99)}" if texts else self._random.randint(0, 999)
+            if self._is_ruled and self._columns[table][name].nullable and self._random.random() < 0.15:
+                row[name] = None
         return row
 
     def _free(self, table: str) -> Row:
@@ -312,6 +327,12 @@ class Twin:
     def has_changes(self, table: str, start: int, stop: int) -> bool:
         """True if anything of a table ends between two offsets."""
         return any(True for _ in self._of(table, start, stop))
+
+    def last_change(self, table: str, until: int) -> int:
+        """The offset at which the last change of a table up to another one ends; 0 of one that had no row."""
+        events = [(end, event) for end, event in self._of(table, 0, until)]
+        has_rows = any(event.after for _, event in events)  # of a table without any, statements alone make none
+        return events[-1][0] if has_rows else 0
 
     def silver(self, table: str, start: int, stop: int, until: int) -> list[tuple[Key, str, Row]]:
         """What a window has, with the columns as of a later offset: key, operation and row; copies instead of a key."""
@@ -402,13 +423,6 @@ class Twin:
     def versions_of(self, table: str, until: int, loaded_at: int | None = None) -> list[tuple[str, Row, bool]]:
         """Operation and row of every version up to an offset, and whether it is current; as ``changes_of``."""
         versions: list[tuple[str, Row, bool]] = []
-
-        def end(is_ended: Callable[[Row], bool]) -> None:
-            """Ends the oldest current version of such a row; of a key there is one."""
-            at = next((at for at, (_, row, is_current) in enumerate(versions) if is_current and is_ended(row)), None)
-            if at is not None:
-                versions[at] = (*versions[at][:2], False)
-
         for event in self._with_load(table, until, loaded_at):
             verb, _, _ = event.statement.partition(" ")
             if verb in ("add", "drop"):
@@ -419,12 +433,12 @@ class Twin:
                 versions.append((verb, {}, False))
             is_split = self._is_keyless(table) or not event.after
             for row in event.before:
-                end(partial(self._is_same, table, row))
+                end_version(versions, partial(self._is_same, table, row))
                 if is_split or self.changes.key(table, row) != self.changes.key(table, event.after[0]):
                     versions.append(("delete", dict(row), False))
             for row in event.after:
                 if not self._is_keyless(table):
-                    end(partial(self._is_same, table, row))
+                    end_version(versions, partial(self._is_same, table, row))
                 versions.append((verb or ("update" if event.before else "insert"), dict(row), True))
         return versions
 
@@ -468,30 +482,42 @@ class Twin:
         return next((number for number, copy in rows.items() if copy == row), (next(self._serial),))
 
 
+def _image_cells(row: Row, held: set[str]) -> list[Any]:
+    """The cells of an image, which holds some columns of a row."""
+    return [value if name in held else ... for name, value in row.items()]
+
+
+def end_version(versions: list[tuple[str, Row, bool]], is_ended: Callable[[Row], bool]) -> None:
+    """Ends the oldest current version of such a row; of a key there is one."""
+    at = next((at for at, (_, row, is_current) in enumerate(versions) if is_current and is_ended(row)), None)
+    if at is not None:
+        versions[at] = (*versions[at][:2], False)
+
+
 def bronze_tables(content: bytes, folder: Path, steps: int, slice_bytes: int = 400) -> list[tuple[Path, int]]:
-    """Bronze of a file as it grows: a table of a commit, of two and so on; with the offset that each reaches."""
+    """Bronze of a file as it grows: the table after a commit, after two and so on; with the offset that each reaches.
+
+    They have the same files, as one table that grows has them.
+    """
     slices = bronze_rows(FILE, content, target=slice_bytes)
     ends = slices.column("stop").to_pylist()
-    tables = []
-    for commit_count in range(1, steps + 1):
-        path = folder / f"bronze{commit_count}"
-        snapshot, begin = new_table(str(path), bronze.COLUMNS, bronze.PROPERTIES), 0
-        for number in range(1, commit_count + 1):
-            stop = len(ends) * number // steps
-            rows = slices.slice(begin, stop - begin)
-            file = data_files.write(
-                str(path), rows.cast(snapshot.schema.arrow(physical=False)), snapshot.schema, {}, row_group_rows=3
-            )
-            first = Position(FILE, 0 if begin == 0 else ends[begin - 1], 1)
-            checkpoint = BronzeCommit(
-                Position(FILE, ends[stop - 1], 1), f"{number}", start=first, begin=Position(FILE, 0, 1)
-            )
-            version = commits.commit(
-                snapshot, adds=[file], transaction=(APPLICATION, number), user_metadata=checkpoint.to_json()
-            )
-            snapshot = type(snapshot)(**{**snapshot.__dict__, "version": version})
-            begin = stop
-        tables.append((path, ends[begin - 1]))
+    path = str(folder / "bronze")
+    snapshot, begin, tables = new_table(path, bronze.COLUMNS, bronze.PROPERTIES), 0, []
+    for number in range(1, steps + 1):
+        stop = len(ends) * number // steps
+        rows = slices.slice(begin, stop - begin).cast(snapshot.schema.arrow(physical=False))
+        file = data_files.write(path, rows, snapshot.schema, {}, row_group_rows=3)
+        first = Position(FILE, 0 if begin == 0 else ends[begin - 1], 1)
+        checkpoint = BronzeCommit(
+            Position(FILE, ends[stop - 1], 1), f"{number}", start=first, begin=Position(FILE, 0, 1)
+        )
+        version = commits.commit(
+            snapshot, adds=[file], transaction=(APPLICATION, number), user_metadata=checkpoint.to_json()
+        )
+        snapshot, begin = replace(snapshot, version=version), stop
+        grown = folder / f"bronze{number}"
+        shutil.copytree(path, grown, copy_function=os.link)
+        tables.append((grown, ends[begin - 1]))
     return tables
 
 

@@ -4,11 +4,13 @@ Put here: reading a lake's tables and comparing them. Not here: how the lake cam
 """
 
 import json
+import os
 from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,7 @@ from spark_jobs.lake.commit import APPLICATION, CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
+from tests.faults.rules import RuledTwin
 from tests.faults.runs import (
     APPEND_PARTIAL,
     CATALOG,
@@ -37,7 +40,13 @@ from tests.faults.runs import (
     LOADS,
     MERGED,
     REPLAYS,
+    RULED,
+    RULES,
+    RULES_CHANGES,
+    RULES_CHANGES_PARTIAL,
+    RULES_PARTIAL,
     SHARED,
+    SOFT,
     SOFT_DELETE,
     SOFT_KEYLESS,
     SOFT_PARTIAL,
@@ -45,9 +54,40 @@ from tests.faults.runs import (
 from tests.iceberg_readers import by_delta, by_pyiceberg, in_order
 from tests.iceberg_rest import RestCatalog
 
+_Found = TypeVar("_Found")
+
 
 class Wrong(AssertionError):
     """A table is not what the log makes of it."""
+
+
+class Known:
+    """What was found of tables before, which is not read again while all that it was found of is as it was."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, tuple[Any, Any]] = {}
+
+    def of(self, subject: Hashable, path: str, facts: object, find: Callable[[], _Found]) -> _Found:
+        """What is found of a subject: of the files in a table's folder, and of other facts."""
+        all_facts = _files_in(path), facts
+        before = self._found.get(subject)
+        if before is None or before[0] != all_facts:
+            self._found[subject] = before = all_facts, find()
+        return cast("_Found", before[1])
+
+
+def _files_in(folder: str) -> list[tuple[str, int, int, int]]:
+    """The files in a folder and those below it, with what changes where one is written; none where there is none."""
+    files, folders = [], [folder] if Path(folder).exists() else []
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    folders.append(entry.path)
+                else:
+                    about = entry.stat()
+                    files.append((entry.path, about.st_ino, about.st_size, about.st_mtime_ns))
+    return sorted(files)
 
 
 class Checks:
@@ -56,7 +96,8 @@ class Checks:
     def __init__(self, changes: Changes, layout: str = "mirrors") -> None:
         self.changes = changes
         self._layout = layout
-        self._twin = Twin(changes)
+        self._known = Known()
+        self._twin = RuledTwin(changes) if layout in RULED else Twin(changes)
         self.loads: dict[str, tuple[int, int]] = {}
         """By table the offset at which its rows were loaded, and silver's version that has them."""
         self.catalog = RestCatalog()
@@ -65,38 +106,50 @@ class Checks:
         """The offset of the rows that a load has read, by the load's own code."""
         self._merged: dict[tuple[str, str], int] = {}
         """Of each target the version of silver that it has."""
-        self._right_silver: dict[frozenset[str], tuple[int, dict[int, int]]] = {}
-        self._right_downstream = set[frozenset[str]]()
-        """States of tables that were right, and what silver has reached there."""
         self._silver = lru_cache(None)(self._twin.silver)
         self._downstream = lru_cache(None)(self._twin.downstream)
+
+    def begin(self, catalog: RestCatalog) -> None:
+        """Another lake is compared from here on. catalog: in which its tables are registered, where they are."""
+        self._known, self.catalog = Known(), catalog
+        self.loads, self.read_at = {}, None
+        self._merged.clear()
 
     def check(self, pipeline: Pipeline, until: int | None = None) -> None:
         """Raises Wrong. until: the offset up to which nothing may be missing; without it tables may be behind."""
         lake = lake_of(pipeline)
         for table in self.changes.keys:
-            reached, versions = self._check_silver(table, lake.silver(SOURCE, SCHEMA, table).path)
-            merged = min(
-                self._check_downstream((schema, table), lake.downstream(schema, name).path, versions)
-                for schema, name in self.targets(table)
+            silver = lake.silver(SOURCE, SCHEMA, table).path
+            reached, versions = self._known.of(
+                (table, "silver"), silver, self.read_at, partial(self._check_silver, table, silver)
             )
+            merged = []
+            for schema, name in self.targets(table):
+                target, path = (schema, table), lake.downstream(schema, name).path
+                facts = versions, self.loads.get(table)
+                check = partial(self._check_downstream, target, path, versions)
+                offset, self._merged[target] = self._known.of(target, path, facts, check)
+                merged.append(offset)
             if self._layout in (ICEBERG, CATALOG):
-                path = lake.downstream(SCHEMA, table).path
-                _check_iceberg(path, is_up_to_date=until is not None)
-                if self._layout == CATALOG:
-                    _check_registered(path, self.catalog.tables.get((SCHEMA, table)), is_up_to_date=until is not None)
+                self._check_iceberg(table, lake.downstream(SCHEMA, table).path, is_up_to_date=until is not None)
             if until is None:
                 continue
-            events = [(end, event) for end, event in self.changes.events if event.table == table and end <= until]
-            has_rows = any(event.after for _, event in events)  # of a table without any, statements alone make none
-            end = events[-1][0] if has_rows else 0
-            if min(reached, merged) < end:
+            end = self._twin.last_change(table, until)
+            if min(reached, *merged) < end:
                 raise Wrong(
                     f"{table}: lost: silver is at {reached}, downstream at {merged}, and it has changes to {end}"
                 )
             for target in self.targets(table) if table in self.loads else ():
                 if self._merged.get(target, -1) < self.loads[table][1]:
                     raise Wrong(f"{table} ({target[0]}): lost: rows that were loaded")
+
+    def _check_iceberg(self, table: str, path: str, *, is_up_to_date: bool) -> None:
+        check = partial(_check_iceberg, path, is_up_to_date=is_up_to_date)
+        self._known.of((table, "iceberg"), path, is_up_to_date, check)
+        if self._layout == CATALOG:
+            location = self.catalog.tables.get((SCHEMA, table))
+            check = partial(_check_registered, path, location, is_up_to_date=is_up_to_date)
+            self._known.of((table, "catalog"), path, (location, is_up_to_date), check)
 
     def require_rows(self, pipeline: Pipeline, until: int = 0) -> None:
         """Raises Wrong where a downstream table has not the rows of the position that it says, or of one before until.
@@ -131,10 +184,7 @@ class Checks:
         snapshot = snapshot_of(path)
         if snapshot is None:
             return 0, {}
-        state = _state(snapshot)
-        if state not in self._right_silver:
-            self._right_silver[state] = self._silver_reached(table, path, snapshot)
-        return self._right_silver[state]
+        return self._silver_reached(table, path, snapshot)
 
     def _silver_reached(self, table: str, path: str, snapshot: Snapshot) -> tuple[int, dict[int, int]]:
         commits = [SilverCommit.from_json(_commit_json(path, version)) for version in range(snapshot.version + 1)]
@@ -199,16 +249,23 @@ class Checks:
             return [(schema, table) for schema in EVERY_CHANGE]
         if self._layout in (APPEND_PARTIAL, HISTORY_PARTIAL):
             return [("append" if self._layout == APPEND_PARTIAL else "history", table)]
+        if self._layout in (RULES_CHANGES, RULES_CHANGES_PARTIAL):
+            return [(schema, table) for schema in EVERY_CHANGE]
+        if self._layout in (RULES, RULES_PARTIAL):
+            return [(schema, table) for schema in (SCHEMA, SOFT)]
         modes = EVERY_CHANGE if self._layout in ("modes", KEYLESS, REPLAYS) else ()
         return [(schema, table) for schema in (SCHEMA, *modes)]
 
-    def _check_downstream(self, target: tuple[str, str], path: str, versions: dict[int, int]) -> int:
-        """target: its schema, which is its mode but for mirrors, and its source table."""
+    def _check_downstream(self, target: tuple[str, str], path: str, versions: dict[int, int]) -> tuple[int, int]:
+        """The offset that a target has reached, and the version of silver that it has.
+
+        target: its schema, which is its mode but for mirrors, and its source table. versions: of silver.
+        """
         schema, table = target
         label = f"downstream of {table} ({schema})"
         snapshot = snapshot_of(path)
         if snapshot is None:
-            return 0
+            return 0, -1
         commits = [DownstreamCommit.from_json(_commit_json(path, version)) for version in range(snapshot.version + 1)]
         own_commits = [commit for commit in commits if commit]
         require_counted(label, snapshot, [commit.batch for commit in own_commits])
@@ -218,17 +275,12 @@ class Checks:
         offset, silver_version = _reached(own_commits[-1], table)
         if offset and versions.get(silver_version) != offset:
             raise Wrong(f"{label}: its position is {offset}, and silver's then was {versions}")
-        self._merged[target] = silver_version
-        state = _state(snapshot) | {f"{schema} {table}"}
-        if state in self._right_downstream:
-            return offset
         rows = rows_of_snapshot(snapshot)
         actual, expected = self._contents(target, rows, offset, own_commits[-1])
         if snapshot.has_change_data:
             require_same(f"feed of {label}", rows_by_feed(snapshot), Counter(_row_cells(row) for row in rows))
         require_same(label, actual, expected)
-        self._right_downstream.add(state)
-        return offset
+        return offset, silver_version
 
     def _contents(
         self, target: tuple[str, str], rows: list[Row], offset: int, commit: DownstreamCommit | None
@@ -263,7 +315,7 @@ class Checks:
                     ),
                     Counter((op, _row_cells(row), is_current) for op, row, is_current in versions),
                 )
-            case _ if self._layout in (SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS):
+            case _ if schema == SOFT or self._layout in (SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS):
                 states = self._twin.kept_rows(table, offset)
                 return (
                     Counter((_row_cells(row), row["_deleted"]) for row in rows),
@@ -371,12 +423,6 @@ def _with_sorted_loads(changes: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def _ordered(rows: list[Row]) -> list[Row]:
     """Rows in the log's order."""
     return sorted(rows, key=lambda row: tuple(row["_position"].values()))
-
-
-def _state(snapshot: Snapshot) -> frozenset[str]:
-    """A table's version by what it is of: its own commit, and the files that are there."""
-    files = (f"{file.location(snapshot.path)} {file.location(snapshot.path).exists()}" for file in snapshot.files)
-    return frozenset([f"{snapshot.path} {snapshot.commit_info.get('txnId')}", *files])
 
 
 def _commit_json(path: str, version: int) -> str | None:

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import requests
 from deltalake.exceptions import TableNotFoundError
 
-from spark_jobs.delta import log_files
+from spark_jobs.delta import kept, log_files
 from tests.faults.tracing import Recorder
 from tests.iceberg_rest import RestCatalog, answer
 
@@ -93,6 +93,8 @@ class Actor:
     """Calls so far, by name."""
     failed: list[tuple[str, str, str]] = field(default_factory=list)
     """The calls that failed: name, kind, which one."""
+    kept: Any = None
+    """Logs that the process has kept from its earlier runs (``delta/kept.py``), if it follows."""
     is_dead: bool = False
     is_full: bool = False
     is_inside: bool = False
@@ -124,6 +126,12 @@ class Disk:
             yield
         finally:
             self._local.actor = before
+
+    @property
+    def logs(self) -> Any:
+        """The logs that this thread's actor keeps: those of the process, as ``delta/kept.py`` asks for them."""
+        actor: Actor | None = getattr(self._local, "actor", None)
+        return actor and actor.kept
 
     def call(self, name: str, path: object, function: Callable[[], Any], half: Callable[[], Any] | None = None) -> Any:
         """A call that leaves the process. half: the part of it that is done where the disk is full then."""
@@ -333,6 +341,7 @@ class Disk:
         return [
             (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
             (log_files, "SystemRandom", Names),
+            (kept, "_KeptHere", disk),
             (Path, "mkdir", making),
             (Path, "open", opening),
             (Path, "read_bytes", lambda path: call("read", path, lambda: read_bytes(path))),

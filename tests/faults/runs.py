@@ -52,6 +52,7 @@ from spark_jobs.schema.history import follow
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.windows import windows_of
 from tests.faults.changes import SCHEMA, SOURCE
+from tests.faults.rules import COLUMNS, ENVIRONMENT, ROW_FILTERS
 from tests.slicing import FILE
 
 SPARK: Any = None
@@ -94,7 +95,18 @@ PUBLISHED = "published"
 """Mirrors, of which runs publish what they left, and continue from what is published."""
 CASCADES = "cascades"
 """Mirrors of tables that foreign keys join, with what these do; runs publish what they left."""
+RULES = "rules"
+"""Mirrors, and tables in which deleted rows stay, under row filters, masks and computed columns."""
+RULES_PARTIAL = "rules of partial images"
+"""The same, where row images leave columns out."""
+RULES_CHANGES = "rules of every change"
+"""Tables that have every change, under the same rules; runs replay windows."""
+RULES_CHANGES_PARTIAL = "rules of every change of partial images"
+"""The same, where row images leave columns out."""
+RULED = (RULES, RULES_PARTIAL, RULES_CHANGES, RULES_CHANGES_PARTIAL)
 EVERY_CHANGE = ("append", "history")
+SOFT = "soft_delete"
+"""The schema of such tables beside mirrors."""
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
     "downstream": [{"tables": f"{mode}.*", "mode": mode} for mode in EVERY_CHANGE],
@@ -109,6 +121,11 @@ def _into(*modes: str) -> dict[str, Any]:
     }
 
 
+_RULES = {"row_filters": ROW_FILTERS, "columns": COLUMNS}
+_BOTH_RULED = _RULES | {
+    "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", f"{SOFT}.{{1}}"]}],
+    "downstream": [{"tables": f"{SOFT}.*", "mode": "soft_delete"}],
+}
 _SOFT_DELETE = {"downstream": [{"tables": "*.*", "mode": "soft_delete", "change_data_feed": True}]}
 LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
@@ -132,6 +149,10 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     },
     FEED: {"downstream": [{"tables": "*.*", "change_data_feed": True}]},
     KEYLESS: _MODES,
+    RULES: _BOTH_RULED,
+    RULES_PARTIAL: _BOTH_RULED,
+    RULES_CHANGES: _into(*EVERY_CHANGE) | _RULES,
+    RULES_CHANGES_PARTIAL: _into(*EVERY_CHANGE) | _RULES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
     SHARED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}", "keys": "shared"}]},
 }
@@ -147,7 +168,7 @@ def pipeline_in(folder: Path, layout: str = "mirrors") -> Pipeline:
         "tables": [f"{SCHEMA}.*"],
     } | LAYOUTS[layout]
     path.write_text(yaml.safe_dump(described), encoding="utf-8")
-    return load(path, {})
+    return load(path, ENVIRONMENT)
 
 
 class Scheduler:
@@ -304,10 +325,15 @@ def without_spark() -> Iterator[None]:
         patch.object(change_job, "_VERSIONS_BYTES", 4 * _BYTES),
         patch.object(commits, "_CHECKPOINT_INTERVAL", 4),
     )
-    with ExitStack() as stack:
-        for replacement in replaced:
-            stack.enter_context(replacement)
-        yield
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)  # for rows as few as these, others cost more than they do
+    try:
+        with ExitStack() as stack:
+            for replacement in replaced:
+                stack.enter_context(replacement)
+            yield
+    finally:
+        pa.set_cpu_count(threads)
 
 
 _LOCAL = threading.local()

@@ -7,6 +7,7 @@ of whole windows (checking.py).
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spark_jobs.config.model import Pipeline
@@ -15,7 +16,8 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Row
-from tests.faults.checking import Wrong, require_counted, require_same, rows_of_snapshot
+from tests.faults.checking import Known, Wrong, require_counted, require_same, rows_of_snapshot
+from tests.iceberg_rest import RestCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +34,19 @@ class StateChecks:
     def __init__(self, states: Mapping[str, Sequence[State]]) -> None:
         """states: by name what its table has from where on, in the log's order."""
         self.states = states
+        self._known = Known()
+
+    def begin(self, _: RestCatalog) -> None:
+        """Another lake is compared from here on."""
+        self._known = Known()
 
     def check(self, pipeline: Pipeline, until: int | None = None) -> None:
         """Raises Wrong. until: the offset up to which nothing may be missing; without it tables may be behind."""
         lake = lake_of(pipeline)
         for name in self.states:
-            silver_at = self._silver(name, lake.silver(SOURCE, SCHEMA, name).path)
-            merged_at = self._downstream(name, lake.downstream(SCHEMA, name).path)
+            silver, target = lake.silver(SOURCE, SCHEMA, name).path, lake.downstream(SCHEMA, name).path
+            silver_at = self._known.of((name, "silver"), silver, None, partial(self._silver, name, silver))
+            merged_at = self._known.of((name, "downstream"), target, None, partial(self._downstream, name, target))
             ends = [state.end for state in self.states[name] if until is not None and state.end <= until]
             has_rows = any(state.rows for state in self.states[name] if state.end in ends)
             if ends and has_rows and min(silver_at, merged_at) < ends[-1]:

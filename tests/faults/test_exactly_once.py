@@ -13,14 +13,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.cascades import walk
 from spark_jobs.cascades.logged_rows import LoggedSlice, logged_slices
 from spark_jobs.delta import commits
+from spark_jobs.delta.kept import KeptLog
 from spark_jobs.delta.log_files import create_commit
 from spark_jobs.pipeline import iceberg_catalog
 from spark_jobs.pipeline.iceberg_catalog import Registered
+from spark_jobs.silver import column_masks, row_filters
+from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
@@ -40,6 +44,11 @@ from tests.faults.runs import (
     PUBLISHED,
     RENAMES,
     REPLAYS,
+    RULED,
+    RULES,
+    RULES_CHANGES,
+    RULES_CHANGES_PARTIAL,
+    RULES_PARTIAL,
     SHARED,
     SOFT_DELETE,
     SOFT_KEYLESS,
@@ -98,7 +107,7 @@ def test_some_hundred_faults_lose_and_double_nothing(
     [
         *("modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS),
         *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, APPEND_PARTIAL, HISTORY_PARTIAL),
-        *(FEED, ICEBERG, CATALOG, PUBLISHED, CASCADES),
+        *(FEED, ICEBERG, CATALOG, PUBLISHED, CASCADES, *RULED),
     ],
 )
 @pytest.mark.parametrize(
@@ -150,6 +159,12 @@ def _at_the_next_version(path: str, version: int, content: bytes) -> bool:
     return True
 
 
+def _as_kept(log: KeptLog) -> None:
+    """A log that is never read again, whatever others commit."""
+    if log.version < 0:
+        log.read()
+
+
 _NOT_EXCLUSIVE, _NEXT_VERSION, _NOT_DURABLE = "not exclusive", "at the next version", "names not durable"
 _BROKEN: dict[str, tuple[ModuleType, str, object, tuple[str, ...]]] = {
     _NOT_EXCLUSIVE: (commits, "create_commit", _not_exclusive, (*KINDS, RACE)),
@@ -158,9 +173,9 @@ _BROKEN: dict[str, tuple[ModuleType, str, object, tuple[str, ...]]] = {
 }
 """What is broken: a module's function, what replaces it, and the kinds of faults that show it."""
 _IN_CI = {
-    _NOT_EXCLUSIVE: ("mirrors", PARTIAL, "modes", LOADS, LANDINGS, SOFT_PARTIAL, FEED, MERGED),
-    _NEXT_VERSION: ("mirrors", RENAMES, APPEND_PARTIAL, HISTORY_PARTIAL, ICEBERG, KEYLESS, SHARED),
-    _NOT_DURABLE: ("mirrors", REPLAYS, SOFT_DELETE, SOFT_KEYLESS, CASCADES),
+    _NOT_EXCLUSIVE: ("mirrors", PARTIAL, "modes", LOADS, LANDINGS, SOFT_PARTIAL, FEED, MERGED, RULES),
+    _NEXT_VERSION: ("mirrors", RENAMES, APPEND_PARTIAL, HISTORY_PARTIAL, ICEBERG, KEYLESS, SHARED, RULES_PARTIAL),
+    _NOT_DURABLE: ("mirrors", REPLAYS, SOFT_DELETE, SOFT_KEYLESS, CASCADES, RULES_CHANGES, RULES_CHANGES_PARTIAL),
 }
 """Mirrors with all of them, each other layout with one; all others at night."""
 _SHOWN_FIRST = {(_NOT_DURABLE, CASCADES): 113}
@@ -183,6 +198,33 @@ def test_what_breaks_a_commit_is_seen(
     seeds = range(_SHOWN_FIRST.get((defect, layout), 104), 130)
     *_, wrong = play(seeds, tmp_path, kinds, layout, to_first_wrong=True)
     assert wrong
+
+
+@pytest.mark.thorough
+def test_a_kept_log_that_is_stale_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a process that follows, between whose runs others commit."""
+    monkeypatch.setattr(KeptLog, "look", _as_kept)
+    *_, wrong = play(range(104, 130), tmp_path, ("another run in between",), to_first_wrong=True)
+    assert wrong
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "owner, name, broken",
+    [
+        # A condition that is NULL counts as TRUE; masks, and computed columns, are of nothing.
+        (row_filters, "true_rows", lambda cells, count: cells.over(count).fill_null(True).to_numpy(False)),
+        (column_masks, "_masked", lambda cells, *_: cells),
+        (ColumnMasks, "_computed", lambda _, column, __, count, *___: pa.nulls(count, column.arrow)),
+    ],
+    ids=["filters", "masks", "computed columns"],
+)
+def test_what_breaks_rules_is_seen(
+    owner: Any, name: str, broken: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    *_, wrong = play(range(200, 202), tmp_path, layout=RULES, to_first_wrong=True)
+    assert "silver of " in wrong[0]
 
 
 def _by_table(part: LoggedSlice) -> LoggedSlice:

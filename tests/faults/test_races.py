@@ -5,6 +5,7 @@ Put here: races at a commit. Not here: faults.
 
 import itertools
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from _pytest.mark.structures import ParameterSet
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
+from spark_jobs.delta.kept import _KeptHere, keeping
 from spark_jobs.delta.log_files import create_commit
 from spark_jobs.delta.snapshot import commit_info_of
 from spark_jobs.downstream import publication
@@ -50,7 +52,10 @@ def _cases() -> Iterator[ParameterSet]:
 def test_a_run_that_is_overtaken_at_a_commit_plans_again(
     layout: str, steps: tuple[int, ...], stride: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """stride: layouts begin with different commits."""
+    """stride: layouts begin with different commits.
+
+    Runs of odd numbers are of a process that follows, and keeps the logs of its runs before.
+    """
     overtaken = 0
     with runs.without_spark():
         log = Log(4, tmp_path / "log", layout)
@@ -58,14 +63,13 @@ def test_a_run_that_is_overtaken_at_a_commit_plans_again(
             home = tmp_path / f"lake{number}"
             home.mkdir()
             scenario = Scenario(number, log, home, layout=layout)
-            for step in steps[:-1]:
-                scenario._grow(step)
-                runs.run_until_current(scenario.pipeline, number, publishes=scenario.publishes)
-            scenario._grow(steps[-1])
-            publishes = scenario.publishes
-            count = _commits_of_overtaken(
-                scenario.pipeline, scenario.pipeline, number, monkeypatch, publishes=publishes
-            )
+            pipeline, publishes = scenario.pipeline, scenario.publishes
+            with keeping() if number % 2 else nullcontext():
+                for step in steps[:-1]:
+                    scenario._grow(step)
+                    runs.run_until_current(pipeline, number, publishes=publishes)
+                scenario._grow(steps[-1])
+                count = _commits_of_overtaken(pipeline, pipeline, number, monkeypatch, publishes=publishes)
             log.checks.check(scenario.pipeline, scenario._until())
             if count < number:
                 break
@@ -122,6 +126,7 @@ def _commits_of_overtaken(
         if count == number:
             with monkeypatch.context() as patched:
                 patched.setattr(commits, "create_commit", create_commit)
+                patched.setattr(_KeptHere, "logs", None)
                 assert runs.run(rival, 1000 + number, publishes=publishes) == {}
         return create_commit(path, version, content)
 
