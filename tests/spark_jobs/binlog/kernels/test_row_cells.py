@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.binlog.kernels import row_cells
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 
 
 @pytest.mark.parametrize("year, month", [(1, 1), (1899, 12), (1970, 1), (2000, 2), (2024, 2), (2023, 2), (9999, 11)])
