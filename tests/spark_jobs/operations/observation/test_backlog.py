@@ -253,6 +253,6 @@ def test_a_verb_without_work_imports_neither_kernels_nor_spark(tmp_path: Path, v
     pipeline = lake_at_end(tmp_path)
     pipeline.path.write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\n")
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", LIGHT, verb, "-c", pipeline.path]
+    command = [sys.executable, "-c", LIGHT, verb, "-c", str(pipeline.path)]
     process = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert (process.stderr.splitlines()[-1], process.returncode) == ("[]", 0), process.stderr
