@@ -82,7 +82,7 @@ def configuration(model: type[BaseModel]) -> str:
 
 def _keys(model: type[BaseModel], path: str, listed: set[type[BaseModel]]) -> Iterator[tuple[str, ...]]:
     """A row a key; the keys of a model that stands in two places are listed in the first."""
-    texts = _key_texts(model)
+    texts = key_texts(model)
     for name, field in model.model_fields.items():
         if name in _NOT_A_KEY:
             continue
@@ -96,7 +96,7 @@ def _keys(model: type[BaseModel], path: str, listed: set[type[BaseModel]]) -> It
 
 
 @cache
-def _key_texts(model: type[BaseModel]) -> dict[str, str]:
+def key_texts(model: type[BaseModel]) -> dict[str, str]:
     """The text below each key of a model. pydantic reads it too, at each import, for a third of a model's time."""
     bases = [base for base in reversed(model.__mro__) if issubclass(base, BaseModel) and base is not BaseModel]
     texts: dict[str, str] = {}
