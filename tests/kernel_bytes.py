@@ -3,7 +3,7 @@
 import numpy as np
 
 from spark_jobs.binlog.kernels import row_cells
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.kernels.row_cells import COPY_4, TEXT_1
 
 

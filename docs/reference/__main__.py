@@ -7,10 +7,14 @@ all places that raise an error.
 Put here: how they become pages. Not here: a word about a key or an option; that stands where it is defined.
 """
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -78,16 +82,31 @@ def configuration(model: type[BaseModel]) -> str:
 
 def _keys(model: type[BaseModel], path: str, listed: set[type[BaseModel]]) -> Iterator[tuple[str, ...]]:
     """A row a key; the keys of a model that stands in two places are listed in the first."""
+    texts = key_texts(model)
     for name, field in model.model_fields.items():
         if name in _NOT_A_KEY:
             continue
         key = f"{path}{field.alias or name}"
         inside, suffix = _inside(field.annotation)
         value = "keys" if inside and not suffix else _type_text(field.annotation, field.metadata)
-        yield f"`{key}`", value, _default(field), _prose(field.description or "")
+        yield f"`{key}`", value, _default(field), _prose(texts.get(name, ""))
         if inside and inside not in listed:
             listed.add(inside)
             yield from _keys(inside, f"{key}{suffix}.", listed)
+
+
+@cache
+def key_texts(model: type[BaseModel]) -> dict[str, str]:
+    """The text below each key of a model. pydantic reads it too, at each import, for a third of a model's time."""
+    bases = [base for base in reversed(model.__mro__) if issubclass(base, BaseModel) and base is not BaseModel]
+    texts: dict[str, str] = {}
+    for base in bases:
+        (found,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(found, ast.ClassDef)
+        for key, text in pairwise(found.body):
+            if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                texts[ast.unparse(key.target)] = inspect.cleandoc(str(text.value.value))
+    return texts
 
 
 def _inside(annotation: Any) -> tuple[type[BaseModel] | None, str]:

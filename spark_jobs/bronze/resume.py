@@ -105,7 +105,7 @@ class _Following:
         return self.checkpoint.position
 
     def next_log(self) -> NextLog:
-        log, log_stretches = self.source.log(), stretches(self.checkpoint)
+        log, log_stretches = self.source.log(self.position), stretches(self.checkpoint)
         relation = _relation(self.source, log, log_stretches, self.position)
         if relation is Relation.SAME:
             return self._continued(log, log_stretches)

@@ -9,12 +9,10 @@ start), all integers. The payloads of a file, in order, are the file.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze.commit import BronzeCommit
@@ -24,7 +22,9 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range, file_number
-from spark_jobs.runtime.spark_session import own_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 COLUMNS = {
     "stretch": "INT",
@@ -292,8 +292,10 @@ class Redacted:
         return f"{self.events} events{of} redacted, in {self.bytes} bytes"
 
 
-def redactions_in(slices: DataFrame) -> Redacted | None:
+def redactions_in(slices: "DataFrame") -> Redacted | None:
     """Redactions in slices; None where there is none. Reads no payload."""
+    from pyspark.sql import functions as F
+
     if "redacted" not in slices.columns:
         return None
     names = F.flatten(F.collect_set("redacted.tables"))
@@ -335,18 +337,22 @@ def _span(row: dict[str, Any]) -> Range:
     return Range(*(Position(row["file"], row[name], row["stretch"]) for name in ("start", "stop")))
 
 
-def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:
+def read(spark: "SparkSession", bronze: Table, version: int, within: Range) -> "DataFrame":
     """The slices that begin within a range, at one Delta version."""
     return read_all(spark, bronze, version).where(inside(within))
 
 
-def read_all(spark: SparkSession, bronze: Table, version: int) -> DataFrame:
+def read_all(spark: "SparkSession", bronze: Table, version: int) -> "DataFrame":
     """All slices, at one Delta version."""
+    from spark_jobs.runtime.spark_session import own_session
+
     return bronze.read(own_session(spark, READING), version)
 
 
-def overlapping(spark: SparkSession, bronze: Table, version: int, log_range: Range) -> DataFrame:
+def overlapping(spark: "SparkSession", bronze: Table, version: int, log_range: Range) -> "DataFrame":
     """The slices of which a byte lies in a range, and those that continue a transaction that started in it."""
+    from pyspark.sql import functions as F
+
     stretch, number = F.col("stretch"), F.col("number")
     begin, end = log_range.start, log_range.stop
     here = (stretch == begin.stretch) & (
@@ -358,13 +364,15 @@ def overlapping(spark: SparkSession, bronze: Table, version: int, log_range: Ran
     )
 
 
-def inside(within: Range) -> Column:
+def inside(within: Range) -> "Column":
     """True if a slice begins in a range."""
     return _at_or_after(within.start) & ~_at_or_after(within.stop)
 
 
-def _at_or_after(position: Position) -> Column:
+def _at_or_after(position: Position) -> "Column":
     """True if a slice begins at or after a position; written so that Delta skips files by each of its parts."""
+    from pyspark.sql import functions as F
+
     stretch, number, start = F.col("stretch"), F.col("number"), F.col("start")
     here = (stretch == position.stretch) & (number == position.number) & (start >= position.offset)
     later_file = (stretch == position.stretch) & (number > position.number)

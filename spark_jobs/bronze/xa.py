@@ -15,13 +15,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName, xa_step
 from spark_jobs.bronze import derived_slices
@@ -30,6 +28,9 @@ from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_index, read_slices
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 log = logging.getLogger(__name__)
 
@@ -150,11 +151,13 @@ class Xa:
             )
         return slices
 
-    def slices(self, all_slices: DataFrame) -> DataFrame:
+    def slices(self, all_slices: "DataFrame") -> "DataFrame":
         """Their slices, of all of bronze's, as rows at the place of the commit; those of one in one task, in order.
 
         Their bytes' own position is in LOGGED. There has to be one transaction at least.
         """
+        from pyspark.sql import functions as F
+
         keys = ("stretch", "number", "begun")
         own_rows = self.rows.select([*keys, *(name for name in HELD.names if name.startswith("at_"))])
         # A row a transaction, however many tables it has.
@@ -194,8 +197,10 @@ def _row_offsets(rows: pa.Table, offset: str) -> Iterator[tuple[int, int, int]]:
 NO_XA = Xa()
 
 
-def by_bytes(slices: DataFrame) -> DataFrame:
+def by_bytes(slices: "DataFrame") -> "DataFrame":
     """Effective slices by the place of their bytes; of those that take effect elsewhere, EFFECT says where."""
+    from pyspark.sql import functions as F
+
     positions = ("stretch", "number", "start", "file")
     position_columns = (F.coalesce(f"{LOGGED}.{name}", name).alias(name) for name in positions)
     rest = (name for name in slices.columns if name not in (*positions, LOGGED))

@@ -85,11 +85,13 @@ def run(path: Path, source: str | None, *, as_json: bool, follow: bool, interval
 
         follow_sources(path, source, interval=interval, maintain_every=maintain_every * 60, as_json=as_json)
         return
-    from spark_jobs.checks.schema_drift import audit_after_run
-    from spark_jobs.operations.catalog import update
-    from spark_jobs.pipeline.run import run_source
 
     def run_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        # Not before a source has news: they import the engine.
+        from spark_jobs.checks.schema_drift import audit_after_run
+        from spark_jobs.operations.catalog import update
+        from spark_jobs.pipeline.run import run_source
+
         with noted(pipeline.path, name, is_last=True):
             extracted, outcome = run_source(spark, pipeline, name)
         # What follows the data: names in Spark's catalog, and the comparison with the server's columns.

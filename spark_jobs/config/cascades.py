@@ -23,7 +23,7 @@ CascadeAction = OnCascade | Literal["apply_known"]
 class CascadeRule(BaseModel):
     """One line of ``on_cascade:``, where it is a list."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     tables: Annotated[
         tuple[Annotated[str, AfterValidator(mode_pattern)], ...], BeforeValidator(listed), Field(min_length=1)

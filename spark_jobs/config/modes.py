@@ -37,7 +37,7 @@ class Mode(StrEnum):
 class ModeRule(BaseModel):
     """One line of ``downstream:``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     tables: Annotated[
         tuple[Annotated[str, AfterValidator(mode_pattern)], ...], BeforeValidator(listed), Field(min_length=1)

@@ -15,7 +15,8 @@ from spark_jobs.config.values import LocalPath
 class Model(BaseModel):
     """The text below a key is its line in docs/reference/configuration.md."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # Only what a configuration is read by is built, at its first use: each model by itself takes milliseconds.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Tls(Model):

@@ -95,7 +95,7 @@ class ObjectStore(BaseModel):
     Keys and identities come from the environment, of this process and of executors.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     endpoint: Annotated[str, AfterValidator(endpoint_text)] | None = None
     """The address of a store that is compatible with S3, like ``https://s3.internal:9000``, or of one that is

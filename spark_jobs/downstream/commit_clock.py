@@ -18,13 +18,11 @@ by it (engine/merge/shared_merge.py).
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from spark_jobs.binlog import FormatDescription, read_commits
 from spark_jobs.bronze import table as bronze
@@ -38,6 +36,9 @@ from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.runtime.executors import checked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = {"stretch": "INT", "number": "BIGINT", "start": "BIGINT", "stop": "BIGINT", "order_at": "TIMESTAMP"}
 """A run of transactions of one file, [start, stop), and the order time of all of them."""
@@ -101,7 +102,7 @@ def order_time_at(lake: Lake, source: str, position: Position) -> datetime | Non
     return None if newest is None or newest.reached is None else _instant(newest.reached)
 
 
-def advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None = None) -> Clock | None:
+def advance(spark: "SparkSession", lake: Lake, source: str, now: datetime | None = None) -> Clock | None:
     """Looks through what bronze has got since; None while bronze is empty.
 
     now: what the source's clock said before it was asked where its log ends. Raises TableStopped where gc removed what
@@ -111,7 +112,7 @@ def advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None =
     return retry_on_conflict(lambda: _advance(spark, lake, source, now))
 
 
-def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None) -> Clock | None:
+def _advance(spark: "SparkSession", lake: Lake, source: str, now: datetime | None) -> Clock | None:
     """Reads the commit times of the log since the last commit of the clock; None without a bronze table."""
     snapshot, table = BronzeSnapshot.find(lake, source), lake.clock(source)
     if snapshot is None:
@@ -153,7 +154,7 @@ class LateTransactions:
     """
 
     slices: pa.Table = field(default_factory=_LATE_SCHEMA.empty_table)
-    mixed: DataFrame | None = None
+    mixed: "DataFrame | None" = None
     reached: int | None = None
 
     @property
@@ -171,9 +172,11 @@ class LateTransactions:
 
 
 def _looked_through(
-    spark: SparkSession, snapshot: BronzeSnapshot, within: Range, before: int | None
+    spark: "SparkSession", snapshot: BronzeSnapshot, within: Range, before: int | None
 ) -> LateTransactions:
     """Looks through a part of bronze, in Spark tasks."""
+    from pyspark.sql import functions as F
+
     # Control slices have no transactions.
     slices = bronze.read(spark, snapshot.table, snapshot.version, within).where("kind <> 'control'")
     session = slices.sparkSession
@@ -198,7 +201,7 @@ def _looked_through(
     return LateTransactions(whole_slices, mixed_slices, reached)
 
 
-def _spans(slices: DataFrame) -> DataFrame:
+def _spans(slices: "DataFrame") -> "DataFrame":
     """Of each slice the least and the greatest commit time (µs), and whether none is less than the one before it.
 
     A slice of one transaction, or of a part of one, tells its time itself; of several it is the last one's.

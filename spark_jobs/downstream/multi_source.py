@@ -10,9 +10,7 @@ A later commit from the same head finds its counter taken, so no part's position
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.binlog import TableName
 from spark_jobs.delta.snapshot import Snapshot
@@ -22,6 +20,9 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.text.sql import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 PROVENANCE = {"_source": "STRING", "_schema": "STRING", "_table": "STRING"}
 """Columns that say whose a row is, and their types."""
@@ -161,7 +162,7 @@ class PartTable(Table):
         stored = super().columns()
         return {} if part is None else part.columns | {name: stored[name] for name in _ADDED_COLUMNS}
 
-    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+    def read(self, spark: "SparkSession", version: int | None = None) -> "DataFrame":
         """The part's rows, with its columns."""
         types, rows = self.columns(), super().read(spark, version).where(provenance_condition(self.provenance))
         return rows.selectExpr(*(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in types.items()))

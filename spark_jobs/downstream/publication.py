@@ -10,10 +10,9 @@ scope or not. The source has a row of its own, without a table: which version of
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.config.modes import Mode
 from spark_jobs.downstream.commit import PublishedCommit
@@ -25,6 +24,9 @@ from spark_jobs.lake.layout import Lake, downstream_name
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 RESET = "reset"
 """State of a table that the next run does over."""
@@ -311,9 +313,9 @@ class PublishedTable:
     """
 
     entry: Entry
-    rows: DataFrame | None
+    rows: "DataFrame | None"
     """None where nothing of it was merged yet; the first downstream table's where it goes to several."""
-    targets: dict[tuple[str, str], DataFrame]
+    targets: dict[tuple[str, str], "DataFrame"]
     """Its rows in each of its downstream tables, by the names of these."""
 
 
@@ -331,7 +333,7 @@ class Consistent:
         return {name: table.entry for name, table in self.tables.items() if not table.entry.holds(str(self.position))}
 
 
-def consistent(spark: SparkSession, lake: Lake, source: str) -> Consistent:
+def consistent(spark: "SparkSession", lake: Lake, source: str) -> Consistent:
     """The tables of a source in scope, each at the version that was published with the others.
 
     The rows stay those of these versions while later runs continue, as long as maintenance keeps the versions
@@ -349,7 +351,7 @@ def _is_kept(entry: Entry) -> bool:
     return bool(entry.table) and entry.state != "ignored"
 
 
-def _opened_table(spark: SparkSession, entry: Entry) -> PublishedTable:
+def _opened_table(spark: "SparkSession", entry: Entry) -> PublishedTable:
     owner = (entry.source, entry.schema, entry.table)
     frames = {
         target.name: view(Table(target.path, plain=False), owner).read(spark, target.version)

@@ -11,12 +11,11 @@ head can not land, however late it comes, and its writer reports ``LostRace``. E
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.delta import commits, kept
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
@@ -28,6 +27,9 @@ from spark_jobs.lake.rows import rows_of, rows_with
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.storage.files import is_stored, reason, stored_path
 from spark_jobs.text.sql import delta
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -100,11 +102,11 @@ class Table:
         snapshot = snapshot_of(self.path)
         return snapshot is None or not snapshot.files
 
-    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+    def read(self, spark: "SparkSession", version: int | None = None) -> "DataFrame":
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
 
-    def collect_arrow(self, rows: DataFrame) -> pa.Table:
+    def collect_arrow(self, rows: "DataFrame") -> pa.Table:
         """The rows of a query. Raises what a task raised, LostRace, LakeError."""
         with translated(self.path):
             return rows.toArrow()

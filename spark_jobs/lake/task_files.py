@@ -7,9 +7,9 @@ Put here: running such tasks. Not here: slices of the log (bronze/landing.py), t
 import pickle
 from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
@@ -18,11 +18,14 @@ from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.executors import checked
 from spark_jobs.storage.reach import carried
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 Batches = Iterator[pa.RecordBatch]
 _RESULT = pa.schema([("value", pa.binary())])
 
 
-def write_in_tasks(rows: DataFrame, make: Callable[[Batches], Batches], snapshot: Snapshot) -> list[DataFile]:
+def write_in_tasks(rows: "DataFrame", make: Callable[[Batches], Batches], snapshot: Snapshot) -> list[DataFile]:
     """The files of what ``make`` makes of the rows, in the columns of the snapshot's table; one a task that has any.
 
     Raises what a task raised, LakeError.

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-
 from spark_jobs.config.catalog import Catalog
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
@@ -181,6 +179,8 @@ def _removed(spark: "SparkSession", name: tuple[str, str, str], path: str) -> st
 
 def _location(spark: "SparkSession", name: tuple[str, str, str]) -> str | None:
     """Location of the table of a name; None where there is none, or the catalog does not say."""
+    from pyspark.errors import PySparkException
+
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_sql(name)}").collect()
     except PySparkException:
@@ -189,6 +189,8 @@ def _location(spark: "SparkSession", name: tuple[str, str, str]) -> str | None:
 
 
 def _run_statement(spark: "SparkSession", statement: str, problems: list[str]) -> bool:
+    from pyspark.errors import PySparkException
+
     try:
         spark.sql(statement)
     except PySparkException as error:

@@ -23,11 +23,10 @@ afterwards.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
@@ -36,6 +35,9 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.text.sql import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 class Op(StrEnum):
@@ -339,8 +341,10 @@ def require_equal_columns(path: str, stored: Mapping[str, str], table_columns: M
         )
 
 
-def position_cell(position: Position) -> Column:
+def position_cell(position: Position) -> "Column":
     """A position as the struct that windows are stored with."""
+    from pyspark.sql import functions as F
+
     return F.expr(position_sql(position)).cast(POSITION_TYPE)
 
 

@@ -26,7 +26,7 @@ from pymysql.err import raise_mysql_exception
 
 from spark_jobs.binlog import MAGIC, FormatDescription
 from spark_jobs.binlog.kernels import dump_packets
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import FIRST_EVENT, Position

@@ -21,7 +21,7 @@ from pymysql.err import raise_mysql_exception
 from pymysql.protocol import MysqlPacket
 
 from spark_jobs.binlog.kernels import result_rows
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.errors import SourceError
 
 PIECE = 1 << 20

@@ -26,7 +26,7 @@ from spark_jobs.binlog.events.row_fragments import group_length, row_head
 from spark_jobs.binlog.events.scanner import Scan, TableMaps
 from spark_jobs.binlog.events.types import FRAGMENT, MEANINGS, type_name
 from spark_jobs.binlog.kernels import event_cells, packed_events
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.errors import DecodeError, Unsupported
 
 IGNORABLE = 28

@@ -20,7 +20,7 @@ from spark_jobs.binlog.events.format_description import HEADER, MAGIC, FormatDes
 from spark_jobs.binlog.events.row_fragments import group_at
 from spark_jobs.binlog.events.types import MEANINGS, type_name
 from spark_jobs.binlog.kernels import event_cells, event_scan, table_maps
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
 

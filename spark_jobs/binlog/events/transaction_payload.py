@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from spark_jobs.binlog.events.compression import AT_ONCE, PADDING, inflated_frames, inflated_pieces
 from spark_jobs.binlog.events.scanner import EventScanner, FormatDescription, Scan, TableMaps
 from spark_jobs.binlog.kernels import event_cells, packed_events
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.errors import DecodeError, Unsupported
 
 _NAME = "Transaction_payload event"

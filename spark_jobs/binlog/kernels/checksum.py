@@ -13,7 +13,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from spark_jobs.binlog.kernels import memory
-from spark_jobs.binlog.kernels.compile import CHECKED, FEATURES, kernel, part
+from spark_jobs.binlog.kernels.addresses import CHECKED
+from spark_jobs.binlog.kernels.compile import FEATURES, kernel, part
 from spark_jobs.binlog.kernels.intrinsics import load8, load64, loaded, while_loop
 
 

@@ -6,13 +6,15 @@ Put here: what every kernel shares at compile time. Not here: any kernel, any in
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 import numba
 from numba.core.event import Event, Listener, register
 from numpy.typing import NDArray
 
-from spark_jobs.binlog.kernels import memory
+from spark_jobs.binlog.kernels import COMPILED, memory
+from spark_jobs.binlog.kernels.addresses import CHECKED
 from spark_jobs.binlog.kernels.cache import KernelCache
 from spark_jobs.binlog.kernels.machine_code import entry_name, installed
 from spark_jobs.binlog.kernels.signatures import signatures
@@ -24,15 +26,8 @@ log = logging.getLogger(__name__)
 Array = NDArray[Any]
 
 
-CHECKED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
-"""NUMBA_DISABLE_JIT=1: kernels run as plain Python, and memory.py checks every byte that they touch."""
-
-address_of: Callable[[memory.Memory], int] = memory.note if CHECKED else memory.address
-"""Address of an array's or a buffer's first byte: the only way in which memory becomes an address for a kernel."""
-
-address_of_parts: Callable[[memory.Memory, Array, Array], int] = memory.note_parts if CHECKED else memory.part_address
-"""The same of memory in parts, offsets and sizes in bytes, where a kernel that leaves one has gone astray."""
-
+# A file of numba's settings says nothing else than the variable that addresses.py looks at.
+numba.config.DISABLE_JIT = CHECKED  # type: ignore[attr-defined]
 
 _OPTIONS: dict[str, Any] = {"boundscheck": False, "nogil": True, "error_model": "numpy", "_nrt": False}
 """numpy's error model: a division by zero is no exception. Without numba's runtime, so that a kernel makes no array: it
@@ -56,6 +51,8 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 def load_cached() -> int:
     """Loads the machine code that is installed, or else cached, before any is called. Returns how much there was."""
+    for module in COMPILED:
+        import_module(f"{__package__}.{module}")
     if installed().entries:
         found = [(_kernels[name], arguments) for name, arguments in signatures() if name in _kernels]
     else:

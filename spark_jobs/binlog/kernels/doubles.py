@@ -14,7 +14,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from spark_jobs.binlog.kernels import memory
-from spark_jobs.binlog.kernels.compile import CHECKED, kernel
+from spark_jobs.binlog.kernels.addresses import CHECKED
+from spark_jobs.binlog.kernels.compile import kernel
 from spark_jobs.binlog.kernels.intrinsics import load8, store8, store16, store32
 
 POWERS_OF_TEN = tuple(10**k for k in range(10))

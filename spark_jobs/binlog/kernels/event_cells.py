@@ -102,3 +102,5 @@ LAST_PLAIN = np.uint8(32)
 FRAGMENT = np.uint8(172)
 CHOSEN_ANY_TABLE, CHOSEN_PACKED, CHOSEN_BLANKED, CHOSEN_UNDECIDED = 1, 2, 4, 8
 """A payload; a row event that is not plain; one whose content was left out; a transaction of XA or with a ROLLBACK."""
+
+SLICE_CONTROL, SLICE_ROWS, SLICE_STATEMENT = range(3)

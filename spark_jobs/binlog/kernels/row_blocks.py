@@ -10,6 +10,7 @@ import numpy as np
 from spark_jobs.binlog.kernels.compile import Array, kernel, part
 from spark_jobs.binlog.kernels.intrinsics import (
     bit_count,
+    cell,
     load32,
     load64,
     store8,
@@ -44,7 +45,6 @@ from spark_jobs.binlog.kernels.row_cells import (
     STEP_USED,
     STEP_WIDTH,
     TEXT_1,
-    cell,
 )
 from spark_jobs.binlog.kernels.row_values import zero_slot
 

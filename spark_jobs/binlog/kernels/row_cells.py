@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.binlog.kernels.compile import address_of, part
-from spark_jobs.binlog.kernels.intrinsics import load64
+from spark_jobs.binlog.kernels.addresses import address_of
 
 SKIP = 0  # parameter 0: size on the wire
 COPY_1, COPY_2, COPY_4, COPY_8 = 1, 2, 3, 4
@@ -89,9 +88,3 @@ def _calendar() -> tuple[np.ndarray[Any, np.dtype[np.int32]], np.ndarray[Any, np
 MONTH_START, MONTH_LENGTH = _calendar()
 CALENDAR: tuple[int, int] = address_of(MONTH_START), address_of(MONTH_LENGTH)
 """Addresses of both."""
-
-
-@part
-def cell(step: int, offset: int) -> Any:
-    """One cell of a step, by the step's address: far cheaper than indexing an array of three dimensions."""
-    return np.int64(load64(step + 8 * offset))

@@ -19,7 +19,7 @@ from spark_jobs.binlog.kernels.event_cells import (
     E_LENGTH,
     E_OFFSET,
 )
-from spark_jobs.binlog.kernels.intrinsics import load8, load16, prefetch, store64
+from spark_jobs.binlog.kernels.intrinsics import cell, load8, load16, prefetch, store64
 from spark_jobs.binlog.kernels.row_blocks import clear_before, put_row_cells, text_room
 from spark_jobs.binlog.kernels.row_cells import (
     B_CAPACITY,
@@ -40,7 +40,6 @@ from spark_jobs.binlog.kernels.row_cells import (
     R_MASKS,
     R_OFFSET,
     R_ORDINAL,
-    cell,
 )
 from spark_jobs.binlog.kernels.row_images import is_full
 from spark_jobs.binlog.kernels.row_steps import decode_by_steps

@@ -9,6 +9,7 @@ import numpy as np
 
 from spark_jobs.binlog.kernels.compile import Array, kernel
 from spark_jobs.binlog.kernels.intrinsics import (
+    cell,
     copy_text,
     load8,
     load16,
@@ -72,7 +73,6 @@ from spark_jobs.binlog.kernels.row_cells import (
     UINT32_TO_64,
     UINT64_TO_128,
     YEAR_TO_16,
-    cell,
 )
 from spark_jobs.binlog.kernels.row_images import spread_masks
 from spark_jobs.binlog.kernels.row_values import (

@@ -10,13 +10,14 @@ from spark_jobs.binlog.kernels.event_cells import (
     MARK_BEGINS,
     MARK_ENDS,
     MARK_STATEMENT,
+    SLICE_CONTROL,
+    SLICE_ROWS,
+    SLICE_STATEMENT,
     TX_FLAGS,
     TX_ROLLED_BACK,
     TX_START,
     TX_XA,
 )
-
-SLICE_CONTROL, SLICE_ROWS, SLICE_STATEMENT = range(3)
 
 
 @kernel

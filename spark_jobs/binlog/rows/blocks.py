@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.table_map import TableDefinition
 from spark_jobs.binlog.kernels import row_blocks, row_cells
-from spark_jobs.binlog.kernels.compile import CHECKED, address_of, address_of_parts
+from spark_jobs.binlog.kernels.addresses import CHECKED, address_of, address_of_parts
 from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.binlog.types.base import BadValue, ColumnReading, Exact, Filled, Numbers
 from spark_jobs.errors import Unsupported

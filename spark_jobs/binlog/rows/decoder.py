@@ -17,7 +17,7 @@ from spark_jobs.binlog.events.slice_bytes import Scans, SliceBytes
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
 from spark_jobs.binlog.kernels import event_cells, row_cells, row_decode
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.kernels.memory import rounded
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, DecodePlan, Scratch, plan_of
 from spark_jobs.binlog.rows.changes import Changes

@@ -21,7 +21,7 @@ from spark_jobs.binlog.events.scanner import Scan
 from spark_jobs.binlog.events.table_map import TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.kernels import event_cells, packed_events
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder, fill_blocks, remaining_changes
 from spark_jobs.binlog.rows.located_events import RowSource, outer_events

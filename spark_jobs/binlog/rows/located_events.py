@@ -13,7 +13,7 @@ from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.scanner import HEADER, Scan
 from spark_jobs.binlog.events.transaction_payload import PayloadContents
 from spark_jobs.binlog.kernels import event_cells, packed_events
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.rows.row_events import RowEvents
 from spark_jobs.binlog.types.base import Numbers
 

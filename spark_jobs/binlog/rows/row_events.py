@@ -22,7 +22,7 @@ from spark_jobs.binlog.events.row_fragments import joined
 from spark_jobs.binlog.events.table_map import Column, TableDefinition
 from spark_jobs.binlog.events.types import FRAGMENT, type_name
 from spark_jobs.binlog.kernels import packed_events, row_images
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.types import GEOMETRY_CODE, VECTOR_CODE
 from spark_jobs.binlog.types.base import Numbers
 from spark_jobs.errors import DecodeError, Truncated, Unsupported

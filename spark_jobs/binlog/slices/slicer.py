@@ -62,7 +62,11 @@ SLICE_SCHEMA: pa.Schema = pa.schema(
 its first event's second; ``tables`` names those inside compressed transactions too; ``context`` is null at file offset
 0 only; ``redacted`` where nothing is."""
 
-_KINDS = {slice_cut.SLICE_CONTROL: "control", slice_cut.SLICE_ROWS: "rows", slice_cut.SLICE_STATEMENT: "statement"}
+_KINDS = {
+    event_cells.SLICE_CONTROL: "control",
+    event_cells.SLICE_ROWS: "rows",
+    event_cells.SLICE_STATEMENT: "statement",
+}
 _MAP_CODE = 19
 
 
@@ -226,7 +230,7 @@ class Slicer:
         owner, final = int(index.transaction[first]), int(index.transaction[last])
         start = int(index.transactions[owner, event_cells.TX_START]) if owner >= 0 else index.base + offset
         second, _, server_id = struct.unpack("<IBI", index.head_of(last, 9))
-        text = self._statement_text(index, first, after, start) if kind == slice_cut.SLICE_STATEMENT else (None, None)
+        text = self._statement_text(index, first, after, start) if kind == event_cells.SLICE_STATEMENT else (None, None)
         return _Slice(
             first=offset,
             after=int(index.offset[last] + index.length[last]),

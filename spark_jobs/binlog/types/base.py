@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog.kernels import row_cells, value_text
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.errors import Unsupported
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog.kernels import charset_text, utf8
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.types.base import Filled, Finish, Finished, Numbers, exact_hex, require_fits, validity_of
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, NOPAD, SINGLE_BYTE, UTF, WIDTHS
 from spark_jobs.binlog.types.multibyte_charsets import table_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog.kernels import intrinsics, row_cells, value_text
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.binlog.types.base import BadValue, ColumnReading, ColumnType, Filled, Finish, Finished, TypedColumn
 

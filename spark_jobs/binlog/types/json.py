@@ -8,9 +8,9 @@ Put here: JSON. Not here: the walk over a document's bytes (kernels/json.py).
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.binlog.kernels import json as documents
 from spark_jobs.binlog.kernels import json_scalars
-from spark_jobs.binlog.kernels.compile import address_of
-from spark_jobs.binlog.kernels.json import JSON_DEPTH, json_text
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.types.base import (
     MOST_TEXT,
     WITH_LENGTH,
@@ -43,13 +43,15 @@ def _finish(filled: Filled) -> Finished:
     """Most text is not much longer than its document; where it is, the buffer is enlarged and the kernel resumes."""
     offsets = filled.numbers("i4")[: filled.rows + 1]
     new_offsets = np.zeros(filled.rows + 1, np.int32)
-    stack = np.empty((JSON_DEPTH, 7), np.int64)
+    stack = np.empty((documents.JSON_DEPTH, 7), np.int64)
     state = np.zeros(2, np.int64)
     nulls = filled.is_null()
     out = np.empty(min(2 * int(offsets[-1]) + 8 * filled.rows + _SLACK, MOST_TEXT), np.uint8)
     # A document without room comes back with its row: the buffer is doubled, up to what JSON's longest text can be.
     while True:
-        reason = json_text(offsets, filled.text_address, nulls, state, new_offsets, address_of(out), len(out), stack)
+        reason = documents.json_text(
+            offsets, filled.text_address, nulls, state, new_offsets, address_of(out), len(out), stack
+        )
         row, size = state.tolist()
         if reason == 0:
             return filled.texts(new_offsets, out[:size]), None

@@ -6,9 +6,6 @@ table stores them in), plugin/type_inet/sql_type_inet.cc.
 Put here: types of fixed bytes with a text of their own. Not here: the loops that print them (kernels/value_text.py).
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -17,13 +14,12 @@ from spark_jobs.binlog.types.base import ColumnReading, ColumnType, Filled, Fini
 
 
 class FixedText(ColumnType):
-    """``size`` bytes that a kernel prints as at most ``longest`` characters."""
+    """``size`` bytes that the kernel of its name prints as at most ``longest`` characters."""
 
-    def __init__(self, name: str, size: int, longest: int, print_texts: Callable[..., Any]) -> None:
+    def __init__(self, name: str, size: int, longest: int) -> None:
         self.name = name
         self.size = size
         self.longest = longest
-        self.print_texts = print_texts
 
     def sql(self, column: TypedColumn) -> str:  # noqa: ARG002 - every type is asked alike
         return self.name
@@ -35,12 +31,11 @@ class FixedText(ColumnType):
     def _finish(self, filled: Filled) -> Finished:
         new_offsets = np.empty(filled.rows + 1, np.int32)
         out = np.empty(self.longest * filled.rows, np.uint8)
-        self.print_texts(
-            filled.numbers("i4")[: filled.rows + 1], filled.text_address, filled.is_null(), new_offsets, out
-        )
+        print_texts = getattr(value_text, f"{self.name}_text")
+        print_texts(filled.numbers("i4")[: filled.rows + 1], filled.text_address, filled.is_null(), new_offsets, out)
         return filled.texts(new_offsets, out[: new_offsets[-1]]), None
 
 
-UUID = FixedText("uuid", 16, 36, value_text.uuid_text)
-INET4 = FixedText("inet4", 4, 15, value_text.inet4_text)
-INET6 = FixedText("inet6", 16, 39, value_text.inet6_text)
+UUID = FixedText("uuid", 16, 36)
+INET4 = FixedText("inet4", 4, 15)
+INET6 = FixedText("inet6", 16, 39)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog.kernels import build
-from spark_jobs.binlog.kernels.compile import CHECKED
+from spark_jobs.binlog.kernels.addresses import CHECKED
 from spark_jobs.binlog.kernels.machine_code import FOLDER, file_name
 from spark_jobs.binlog.kernels.targets import TARGETS, fitting_target, machine_targets
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.binlog.kernels.addresses import CHECKED
 from spark_jobs.binlog.kernels.cache import PREFIX
-from spark_jobs.binlog.kernels.compile import CHECKED
 from spark_jobs.binlog.kernels.machine_code import FOLDER, sources_hash
 
 ROOT = Path(__file__).parents[4]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from llvmlite import ir
 
 from spark_jobs.binlog.kernels import checksum
-from spark_jobs.binlog.kernels.compile import CHECKED
+from spark_jobs.binlog.kernels.addresses import CHECKED
 from tests.kernel_bytes import address
 
 
@@ -86,7 +86,7 @@ def test_crc32_folded_by_vectors_of_each_size(size: int, monkeypatch: pytest.Mon
 AT_THE_EDGE = """
 import ctypes, mmap, numpy, zlib
 from spark_jobs.binlog.kernels import checksum
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 PAGE = mmap.PAGESIZE
 memory = mmap.mmap(-1, 3 * PAGE)
 start = address_of(numpy.frombuffer(memory, numpy.uint8)) + PAGE
@@ -112,7 +112,7 @@ def test_crc32_reads_nothing_but_what_it_may() -> None:
 ELSEWHERE = """
 import numpy, zlib
 from spark_jobs.binlog.kernels import checksum, utf8
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 content = numpy.frombuffer(bytes(range(200)), numpy.uint8)
 right = checksum._crc32(address_of(content), 200, 0) == zlib.crc32(content)
 print(checksum.HAS_CLMUL, utf8.HAS_SHUFFLE, right)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog.kernels import dump_packets
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from tests.dump_stream import ARTIFICIAL, LONGEST, DumpResult, event, fake_rotate, packets, take
 from tests.fix_hypothesis import examples
 

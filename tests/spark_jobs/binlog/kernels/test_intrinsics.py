@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from spark_jobs.binlog.kernels import intrinsics
-from spark_jobs.binlog.kernels.compile import address_of, part
+from spark_jobs.binlog.kernels.addresses import address_of
+from spark_jobs.binlog.kernels.compile import part
 from tests.kernel_bytes import address
 
 load8, load16, load32, load64 = intrinsics.load8, intrinsics.load16, intrinsics.load32, intrinsics.load64

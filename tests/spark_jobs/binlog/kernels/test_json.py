@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.binlog.kernels import json, json_scalars
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from tests.binary_json import text, write
 from tests.kernel_bytes import address
 

@@ -120,7 +120,7 @@ def test_an_index_beyond_an_array_is_out_of_bounds() -> None:
 SCRIPT = """
 import numpy, zlib
 from spark_jobs.binlog.kernels import checksum, memory
-from spark_jobs.binlog.kernels.compile import CHECKED, address_of
+from spark_jobs.binlog.kernels.addresses import CHECKED, address_of
 content = numpy.frombuffer(bytes(range(200)), numpy.uint8)
 assert CHECKED
 assert checksum._crc32(address_of(content), 200, 0) == zlib.crc32(content)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.binlog.kernels import result_rows
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.pipeline.initial_load.row_images import fields_of
 from tests import result_packets
 from tests.fix_hypothesis import examples

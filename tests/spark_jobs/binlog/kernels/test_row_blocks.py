@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.binlog.kernels import row_blocks, row_cells
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from tests.kernel_bytes import Block
 
 

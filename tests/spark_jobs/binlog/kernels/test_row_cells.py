@@ -5,8 +5,8 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from spark_jobs.binlog.kernels import row_cells
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels import intrinsics, row_cells
+from spark_jobs.binlog.kernels.addresses import address_of
 
 
 @pytest.mark.parametrize("year, month", [(1, 1), (1899, 12), (1970, 1), (2000, 2), (2024, 2), (2023, 2), (9999, 11)])
@@ -25,4 +25,4 @@ def test_a_zero_in_a_month_is_in_no_calendar(year: int, month: int) -> None:
 
 def test_cells_are_words() -> None:
     words = np.array([5, -(1 << 63), -1])
-    assert [row_cells.cell(address_of(words), k) for k in range(3)] == words.tolist()
+    assert [intrinsics.cell(address_of(words), k) for k in range(3)] == words.tolist()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.binlog.kernels import event_cells, row_cells, row_decode
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.kernels.row_cells import CALENDAR
 from tests.kernel_bytes import Block, address
 from tests.segment_spec import Insert, SegmentSpec, Table

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.binlog.kernels import row_cells, row_values
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from tests.kernel_bytes import address
 from tests.segment_types import DECIMAL
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from numba import types
 
-from spark_jobs.binlog.kernels.compile import CHECKED
+from spark_jobs.binlog.kernels.addresses import CHECKED
 from spark_jobs.binlog.kernels.signatures import signatures
 from tests.source_trees import tree_of
 

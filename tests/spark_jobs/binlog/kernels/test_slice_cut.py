@@ -8,7 +8,7 @@ from spark_jobs.binlog.kernels import event_cells, slice_cut
 BEGINS, ENDS = event_cells.MARK_BEGINS, event_cells.MARK_ENDS
 CONTROL, STATEMENT = event_cells.MARK_CONTROL, event_cells.MARK_STATEMENT
 PLAIN = [BEGINS, 0, ENDS]
-ROWS = slice_cut.SLICE_ROWS
+ROWS = event_cells.SLICE_ROWS
 
 
 def cut(marks: list[int], target: int, final: int) -> tuple[list[tuple[int, ...]], int]:
@@ -33,8 +33,8 @@ def cut(marks: list[int], target: int, final: int) -> tuple[list[tuple[int, ...]
         (PLAIN * 3, 300, 0, [(0, 3, ROWS), (3, 6, ROWS), (6, 9, ROWS)], 9),
         (PLAIN * 3, 500, 1, [(0, 6, ROWS), (6, 9, ROWS)], 9),
         ([*PLAIN, BEGINS, 0], 10_000, 1, [(0, 3, ROWS)], 3),
-        ([*PLAIN, BEGINS, STATEMENT | ENDS], 10_000, 1, [(0, 3, ROWS), (3, 5, slice_cut.SLICE_STATEMENT)], 5),
-        ([CONTROL, *PLAIN], 10_000, 1, [(0, 1, slice_cut.SLICE_CONTROL), (1, 4, ROWS)], 4),
+        ([*PLAIN, BEGINS, STATEMENT | ENDS], 10_000, 1, [(0, 3, ROWS), (3, 5, event_cells.SLICE_STATEMENT)], 5),
+        ([CONTROL, *PLAIN], 10_000, 1, [(0, 1, event_cells.SLICE_CONTROL), (1, 4, ROWS)], 4),
     ],
 )
 def test_cut(marks: list[int], target: int, final: int, slices: list[tuple[int, ...]], rest: int) -> None:

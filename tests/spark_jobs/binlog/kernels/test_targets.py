@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from spark_jobs.binlog.kernels import targets
-from spark_jobs.binlog.kernels.compile import CHECKED
+from spark_jobs.binlog.kernels.addresses import CHECKED
 from spark_jobs.binlog.kernels.targets import TARGETS, CodeTarget, compiler_features, fitting_target
 
 ENTRY = """

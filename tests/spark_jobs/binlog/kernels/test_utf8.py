@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog.kernels import utf8
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 
 WHOLE = [b"a", b"plain text", "ä¿".encode(), "\u0800日\ud7ff\ue000\uffff".encode(), "\U00010000😀\U0010ffff".encode()]
 BROKEN = [

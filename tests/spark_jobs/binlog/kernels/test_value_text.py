@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.binlog.kernels import value_text
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 
 WORDS = [bytes(16), bytes(range(16)), b"\xff" * 16, bytes(range(240, 256))]
 

@@ -16,7 +16,7 @@ from spark_jobs.binlog.events.scanner import TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.kernels import event_cells
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.rows import row_events
 from spark_jobs.binlog.rows.row_events import RowEvents, plain_events, rows_in, sizes_of
 from spark_jobs.errors import DecodeError, Truncated, Unsupported

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog.events.scanner import FormatDescription, TableMaps, open_slice
-from spark_jobs.binlog.kernels.compile import CHECKED
+from spark_jobs.binlog.kernels.addresses import CHECKED
 from spark_jobs.binlog.slices.slicer import LARGE, Slicer
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
 from tests.fix_hypothesis import examples

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from spark_jobs.binlog.kernels.compile import address_of
+from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.types.charset_tables import SINGLE_BYTE, UTF, WIDTHS
 from spark_jobs.binlog.types.charsets import UTF8, _converted, _converter, charset_of
 from spark_jobs.changes.feed import changes_of_files

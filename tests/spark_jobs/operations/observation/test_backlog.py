@@ -234,3 +234,25 @@ def test_a_run_that_finds_nothing_has_imported_nothing_of_the_engine(tmp_path: P
     command = [sys.executable, "-c", LOOK]
     process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert (process.stdout, process.returncode) == ("[]\n", 0), process.stderr
+
+
+LIGHT = """
+import sys
+from spark_jobs.cli import main
+try:
+    main()
+finally:
+    heavy = {"numba", "pyspark", "pandas", "sqlglot", "spark_jobs.engine", "spark_jobs.pipeline.run"}
+    print(sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["status", "run"])
+def test_a_verb_without_work_imports_neither_kernels_nor_spark(tmp_path: Path, verb: str) -> None:
+    pipeline = lake_at_end(tmp_path)
+    pipeline.path.write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\n")
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", LIGHT, verb, "-c", str(pipeline.path)]
+    process = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert (process.stderr.splitlines()[-1], process.returncode) == ("[]", 0), process.stderr
