@@ -37,6 +37,8 @@ refuses most statements of many rows."""
 TEXTS = ("a", "A", "á", "b", "B", "b ", "ß", "ss", "s", "z", "Z", "", " ", "æ", "ae", "ñ", "n", "ö", "Ö")
 FEW = 24
 """Numbers that keys are of: so many rows a table has at most, nearly."""
+_FAMILIES = (1, 1, 3, 10, 30)
+"""Children that a parent gets in tables of many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +216,10 @@ class RandomTables:
             f"c.{column} = {'UPPER' if column in 'xs' and self.chance.random() < 0.3 else ''}(p.{parent_column})"
             for column, parent_column in zip(reference.key.columns, reference.key.parent_columns, strict=True)
         ]
-        # Of few rows one parent gets the children, of many each parent some.
+        # Of few rows one parent gets the children, of many each parent some, or a few parents many.
         parents = f"p.id = {self._number()}"
         if self.is_large:
-            parents = f"p.id BETWEEN c.id - {self.chance.randrange(20)} AND c.id"
+            parents = f"p.id = c.id - c.id % {self.chance.choice(_FAMILIES)} - {self.chance.randrange(5)}"
         return (
             f"UPDATE IGNORE {reference.child.table} c, {reference.key.parent.table} p SET {', '.join(values)} "
             f"WHERE {self._part('c.id')} AND {parents}"
@@ -252,7 +254,8 @@ class RandomTables:
     def _row(self) -> str:
         refers = 0.01 if self.is_large else 0.2
         numbers = self._maybe(self._number(), 0.8), self._maybe(self._number(), refers)
-        texts = self._maybe(self._text(), 0.8), self._maybe(self._text(), refers)
+        # Of short texts there are not as many as rows.
+        texts = self._maybe(self._text(), 0.4 if self.is_large else 0.8), self._maybe(self._text(), refers)
         return f"({self._number()}, {numbers[0]}, {texts[0]}, {numbers[1]}, {texts[1]}, {self._number()})"
 
     def _maybe(self, value: str, chance: float) -> str:
