@@ -36,6 +36,7 @@ from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_groups import LogPart, is_made_in, parts_between_renames, table_groups
+from spark_jobs.pipeline.cascade_origins import unknown_rows
 from spark_jobs.pipeline.cascade_refusals import destination_of_rows, is_applied, refusals
 from spark_jobs.pipeline.destinations import downstream_of
 from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, names_by_history
@@ -176,7 +177,7 @@ class CascadeStep:
         chosen = {name for name in names if self._is_chosen(name)}
         try:
             with doing(f"{self.source}: deriving changes by foreign keys"):
-                derived = self._derived(group, positions)
+                derived = self._derived(group, positions, chosen, found)
         except _Unmerged:
             found.limits |= dict.fromkeys(names, CascadeLimit(self.snapshot.oldest))
             return
@@ -201,22 +202,51 @@ class CascadeStep:
         """True if the configuration says that changes of a child table are derived."""
         return self.gaps.actions.of(name.schema, name.table) == "apply"
 
-    def _derived(self, group: Sequence[UnloggedChanges], positions: Mapping[str, Position]) -> Derived | None:
+    def _derived(
+        self,
+        group: Sequence[UnloggedChanges],
+        positions: Mapping[str, Position],
+        chosen: Collection[TableName],
+        found: "_Found",
+    ) -> Derived | None:
         """What is derived of tables that keys join; None where nothing that the keys refer to changed.
 
         Raises _Unknown where the lake has not all of their rows, _Unmerged where a mirror has not.
         """
-        # Nothing is read where no parent has a row in the log, or none that cascades.
         names = {gap.table for gap in group}
         try:
             children = {name: self._child(name) for name in names}
         except TableStopped as error:
             raise _Unknown(self.snapshot.oldest, dict.fromkeys(names, str(error))) from error
-        start, end = self._start(names, positions, children), self.snapshot.end
-        if start >= end or not self._has_parents(group, Range(start, end)):
+        end = self.snapshot.end
+        within = Range(min(self._start(names, positions, children), end), end)
+        # A child that gets rows which are not known ends there, or continues with a note.
+        named = names_by_history(self.lake, self.source)
+        for rows in unknown_rows(self.snapshot, self.gaps, names, within, named):
+            name, at = rows.renamed.table, rows.renamed.at
+            if children[name].has(at):
+                continue
+            if name in chosen:
+                derived = self._derived_in(group, children, Range(within.start, at), positions)
+                is_behind = derived is not None and (derived.reason or derived.end < at)
+                return derived if is_behind else Derived(derived.slices if derived else (), at, rows.reason)
+            found.note(at, {name: rows.reason})
+        return self._derived_in(group, children, within, positions)
+
+    def _derived_in(
+        self,
+        group: Sequence[UnloggedChanges],
+        children: Mapping[TableName, ChildTable],
+        within: Range,
+        positions: Mapping[str, Position],
+    ) -> Derived | None:
+        """What is derived in a range of the log, or up to where a mirror has to come first; as ``_derived``."""
+        # Nothing is read where no parent has a row in the log, or none that cascades.
+        names, start, end = {gap.table for gap in group}, within.start, within.stop
+        if not within or not self._has_parents(group, within):
             return None
-        index, scan = self._scanned(Range(start, end))
-        parts = parts_between_renames(scan, names, Range(start, end))
+        index, scan = self._scanned(within)
+        parts = parts_between_renames(scan, names, within)
         part = next((part for part in parts if self._cascades(index, group, part.within)), None)
         if part is None:
             return Derived((), end) if any(str(name) in positions for name in names) else None
