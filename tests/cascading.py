@@ -4,7 +4,6 @@ Put here: making them, and reading what the server logged of them. Not here: wha
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pymysql
+from pymysql.constants import CR
 
 from spark_jobs.binlog import Decoder, SliceBytes, Slicer, TableDefinition, TableName, definitions_of
 from spark_jobs.binlog.events.types import CASCADES_LOGGED, NO_FOREIGN_KEY_CHECKS
@@ -37,6 +37,8 @@ refuses most statements of many rows."""
 TEXTS = ("a", "A", "á", "b", "B", "b ", "ß", "ss", "s", "z", "Z", "", " ", "æ", "ae", "ñ", "n", "ö", "Ö")
 FEW = 24
 """Numbers that keys are of: so many rows a table has at most, nearly."""
+_LOST = (0, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST)
+"""Numbers of errors of a connection whose server is gone."""
 _FAMILIES = (1, 1, 3, 10, 30)
 """Children that a parent gets in tables of many rows."""
 
@@ -164,8 +166,12 @@ class RandomTables:
         self.database.execute("COMMIT" if is_kept else "ROLLBACK")
 
     def attempt(self, statement: str) -> None:
-        with suppress(pymysql.Error):  # the server has taken back what the statement did
+        try:
             self.database.execute(statement)
+        except pymysql.Error as error:
+            if error.args[0] in _LOST:
+                raise
+            # Else the server has taken back what the statement did.
 
     def parent_statement(self) -> str:
         """Rows that go or get another id, by their ids alone: other columns may have other names."""
