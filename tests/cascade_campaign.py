@@ -165,8 +165,8 @@ class _Player:
     def _between_runs(self, number: int) -> None:
         """Transactions, and perhaps a statement about a table."""
         self._statements.restore()
-        most = 40 if self._tables.is_large else 20
-        for _ in range(self._chance.randrange(1, most) if number else 0):
+        limit = 40 if self._tables.is_large else 20
+        for _ in range(self._chance.randrange(1, limit) if number else 0):
             self._tables.transaction()
         if self._chance.random() < 0.4:
             self._counted["statements about tables"] += 1

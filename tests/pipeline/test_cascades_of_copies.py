@@ -38,7 +38,9 @@ def family(shop: Shop, tasks_here: None) -> Shop:
 
 
 @pytest.mark.parametrize("has_run_between", [False, True], ids=["in one run", "a run between"])
-def test_rows_of_a_copy_that_foreign_keys_changed_are_told_by_name(family: Shop, *, has_run_between: bool) -> None:
+def test_rows_of_a_copy_that_foreign_keys_changed_are_named_in_a_warning(
+    family: Shop, *, has_run_between: bool
+) -> None:
     pipeline = family.pipeline(live=True)
     run(family, pipeline, "pc")
     family.execute(*COPY, FILLED, "DELETE FROM p WHERE id = 1")

@@ -82,7 +82,7 @@ def family(tmp_path: Path) -> Iterator[tuple[Pipeline, Iterator[Position]]]:
 
 
 def derive(pipeline: Pipeline, oldest: Position | None = None) -> AppliedCascades:
-    """The step alone, of a run that ends behind it. oldest: where bronze begins, once gc has removed log."""
+    """The step alone, of a run that ends after it. oldest: where bronze begins, once gc has removed log."""
     lake = lake_of(pipeline)
     follow(lake, SOURCE)
     snapshot = BronzeSnapshot.of(lake, SOURCE)
@@ -108,7 +108,7 @@ def test_changes_are_derived_once_and_up_to_the_end_of_the_log(growing: tuple[Pi
     assert sum(counts) > 0
 
 
-def test_runs_that_end_behind_the_step_derive_each_change_once(family: tuple[Pipeline, Iterator[Position]]) -> None:
+def test_runs_that_end_after_the_step_derive_each_change_once(family: tuple[Pipeline, Iterator[Position]]) -> None:
     pipeline, ends = family
     assert sum(derive(pipeline).derived.get(CHILD, 0) for _ in ends) == 4
     stored = lake_of(pipeline).cascades(SOURCE).rows()
