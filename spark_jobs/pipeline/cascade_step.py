@@ -218,8 +218,7 @@ class CascadeStep:
             children = {name: self._child(name) for name in names}
         except TableStopped as error:
             raise _Unknown(self.snapshot.oldest, dict.fromkeys(names, str(error))) from error
-        end = self.snapshot.end
-        within = Range(min(self._start(names, positions, children), end), end)
+        within = Range(min(self._start(names, positions, children), self.snapshot.end), self.snapshot.end)
         # A child that gets rows which are not known ends there, or continues with a note.
         named = names_by_history(self.lake, self.source)
         for rows in unknown_rows(self.snapshot, self.gaps, names, within, named):
@@ -415,28 +414,29 @@ class CascadeStep:
             joined,
             statements=sorted(statements, key=lambda pair: pair[0].position.order),
             named=names_by_history(self.lake, self.source),
-            same_columns=self._same_columns(),
+            same_columns=_same_columns(self.lake, self.source),
             skips={name: filters_of(filters, self.source, name).skips for name in names},
         )
 
-    def _same_columns(self) -> Callable[[LoggedStatement, TableName], bool]:
-        """Whether a statement leaves a table's columns and key as they are, by the schema history."""
-        history = cache(lambda: read_history(self.lake, self.source))
 
-        def columns_at(name: TableName, at: Position) -> list[object] | None:
-            version = history().at(at).get(name)
-            definition: TableDefinition | None = version.definition if version and version.holds else None
-            return None if definition is None else [*definition.columns, definition.key]
+def _same_columns(lake: Lake, source: str) -> Callable[[LoggedStatement, TableName], bool]:
+    """Whether a statement leaves a table's columns and key as they are, by the schema history."""
+    history = cache(lambda: read_history(lake, source))
 
-        # Keys and indexes come and go without a change of columns.
-        def is_same(logged: LoggedStatement, name: TableName) -> bool:
-            try:
-                changes = effects(logged.statement, logged.database, logged.session)
-                if not all(isinstance(change, AlterTable) for change in changes if name in change.tables):
-                    return False
-                before, after = columns_at(name, logged.position), columns_at(name, logged.stop)
-            except (DecodeError, LakeError):
+    def columns_at(name: TableName, at: Position) -> list[object] | None:
+        version = history().at(at).get(name)
+        definition: TableDefinition | None = version.definition if version and version.holds else None
+        return None if definition is None else [*definition.columns, definition.key]
+
+    # Keys and indexes come and go without a change of columns.
+    def is_same(logged: LoggedStatement, name: TableName) -> bool:
+        try:
+            changes = effects(logged.statement, logged.database, logged.session)
+            if not all(isinstance(change, AlterTable) for change in changes if name in change.tables):
                 return False
-            return bool(changes) and before is not None and before == after
+            before, after = columns_at(name, logged.position), columns_at(name, logged.stop)
+        except (DecodeError, LakeError):
+            return False
+        return bool(changes) and before is not None and before == after
 
-        return is_same
+    return is_same

@@ -106,7 +106,7 @@ def test_a_table_takes_the_collation_of_its_schema(statements: list[str], expect
 @pytest.mark.parametrize(
     "create", ["(a VARCHAR(3) COLLATE uca1400_ai_ci, b TEXT)", "(a VARCHAR(3), b TEXT) COLLATE uca1400_ai_ci"]
 )
-def test_beside_a_collation_of_any_set_the_schema_tells_the_character_set_alone(create: str) -> None:
+def test_with_a_collation_of_any_set_the_schema_tells_the_character_set_alone(create: str) -> None:
     begin = "CREATE DATABASE shop COLLATE utf8mb4_unicode_ci"
     assert charsets_after(begin, f"CREATE TABLE t {create}") == [UTF8MB4, UTF8MB4]
     # The schema's own is of a character set that no statement tells.
