@@ -38,8 +38,8 @@ from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same
 from tests.fix_servers import OPTIONS, telling
 from tests.servers import build_of
 
-LARGE = 600
-"""Numbers that keys are of in tables of some thousand rows."""
+LARGE = 2_000
+"""Numbers that keys are of, in tables of some thousand rows."""
 _BRIEF = {"spark.driver.memory": "1g"}
 _KILLS = [(layer, moment) for layer in ("bronze", "cascades", "silver", "downstream") for moment in ("before", "after")]
 
@@ -165,7 +165,8 @@ class _Player:
     def _between_runs(self, number: int) -> None:
         """Transactions, and perhaps a statement about a table."""
         self._statements.restore()
-        for _ in range(self._chance.randrange(1, 20) if number else 0):
+        limit = 40 if self._tables.is_large else 20
+        for _ in range(self._chance.randrange(1, limit) if number else 0):
             self._tables.transaction()
         if self._chance.random() < 0.4:
             self._counted["statements about tables"] += 1

@@ -4,7 +4,6 @@ Put here: making them, and reading what the server logged of them. Not here: wha
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pymysql
+from pymysql.constants import CR
 
 from spark_jobs.binlog import Decoder, SliceBytes, Slicer, TableDefinition, TableName, definitions_of
 from spark_jobs.binlog.events.types import CASCADES_LOGGED, NO_FOREIGN_KEY_CHECKS
@@ -37,6 +37,10 @@ refuses most statements of many rows."""
 TEXTS = ("a", "A", "á", "b", "B", "b ", "ß", "ss", "s", "z", "Z", "", " ", "æ", "ae", "ñ", "n", "ö", "Ö")
 FEW = 24
 """Numbers that keys are of: so many rows a table has at most, nearly."""
+_LOST = (0, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST)
+"""Numbers of errors of a connection whose server is gone."""
+_FAMILIES = (1, 1, 3, 10, 30)
+"""Children that a parent gets in tables of many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +166,12 @@ class RandomTables:
         self.database.execute("COMMIT" if is_kept else "ROLLBACK")
 
     def attempt(self, statement: str) -> None:
-        with suppress(pymysql.Error):  # the server has taken back what the statement did
+        try:
             self.database.execute(statement)
+        except pymysql.Error as error:
+            if error.args[0] in _LOST:
+                raise
+            # Else the server has taken back what the statement did.
 
     def parent_statement(self) -> str:
         """Rows that go or get another id, by their ids alone: other columns may have other names."""
@@ -214,10 +222,10 @@ class RandomTables:
             f"c.{column} = {'UPPER' if column in 'xs' and self.chance.random() < 0.3 else ''}(p.{parent_column})"
             for column, parent_column in zip(reference.key.columns, reference.key.parent_columns, strict=True)
         ]
-        # Of few rows one parent gets the children, of many each parent some.
+        # Of few rows one parent gets the children, of many each parent some, or a few parents many.
         parents = f"p.id = {self._number()}"
         if self.is_large:
-            parents = f"p.id BETWEEN c.id - {self.chance.randrange(20)} AND c.id"
+            parents = f"p.id = c.id - c.id % {self.chance.choice(_FAMILIES)} - {self.chance.randrange(5)}"
         return (
             f"UPDATE IGNORE {reference.child.table} c, {reference.key.parent.table} p SET {', '.join(values)} "
             f"WHERE {self._part('c.id')} AND {parents}"
@@ -252,7 +260,8 @@ class RandomTables:
     def _row(self) -> str:
         refers = 0.01 if self.is_large else 0.2
         numbers = self._maybe(self._number(), 0.8), self._maybe(self._number(), refers)
-        texts = self._maybe(self._text(), 0.8), self._maybe(self._text(), refers)
+        # Of short texts there are not as many as rows.
+        texts = self._maybe(self._text(), 0.4 if self.is_large else 0.8), self._maybe(self._text(), refers)
         return f"({self._number()}, {numbers[0]}, {texts[0]}, {numbers[1]}, {texts[1]}, {self._number()})"
 
     def _maybe(self, value: str, chance: float) -> str:

@@ -101,9 +101,11 @@ def _of_faults(record: Record) -> str:
 
 def _of_cascades(record: Record) -> str:
     first, last = record["seeds"]
+    servers = sum(bool(counted) for counted in record["by_server"].values())
     return (
         f"{record['parents']:,} updates and deletes of parents, {record['derived']:,} changes derived, with "
-        f"{len(record['by_server'])} kinds of servers, seeds {first} to {last}: {len(record['wrong']) or 'none'} wrong"
+        f"{servers} of {len(record['by_server'])} kinds of servers, seeds {first} to {last}: "
+        f"{len(record['wrong']) or 'none'} wrong"
     )
 
 

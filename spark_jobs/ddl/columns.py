@@ -154,7 +154,9 @@ def declared_column(name: str, words: Sequence[Word], charset: str | None = None
     national = "utf8mb3" if words[0].among("NATIONAL", "NCHAR", "NVARCHAR") else None
     inherited, collation = _set_and_collation(charset or "")
     declared_charset = rest.charset or national
-    if rest.collation is None and rest.is_binary:
+    if rest.collation and is_of_any_set(rest.collation):
+        rest.collation = f"{declared_charset or inherited}_{rest.collation}"
+    elif rest.collation is None and rest.is_binary:
         rest.collation = f"{declared_charset or inherited}_bin"
     elif declared_charset is None:
         rest.collation = collation
@@ -256,7 +258,8 @@ class _Attributes:
     def collate(self) -> None:
         self._take("=")
         self.collation = self._words.pop(0).text.lower() if self._words else ""
-        self.charset = self.charset or self.collation.partition("_")[0]
+        if not is_of_any_set(self.collation):
+            self.charset = self.charset or self.collation.partition("_")[0]
 
     def default_value(self) -> None:
         self.default = self._expression()
@@ -428,6 +431,11 @@ def _collation(charset: str, name: str | None = None) -> int:
     if charset == BINARY:
         return min(numbers)
     return NAMED.get(name or "", min(numbers) | CHARSET_ALONE)
+
+
+def is_of_any_set(collation: str) -> bool:
+    """True of MariaDB's names of collations that stand behind a character set's, or mean the set of what is around."""
+    return collation.startswith("uca1400_")
 
 
 def _set_and_collation(charset: str) -> tuple[str, str | None]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.ddl.columns import DeclaredColumn, Word, declared_column, words_of
+from spark_jobs.ddl.columns import DeclaredColumn, Word, declared_column, is_of_any_set, words_of
 from spark_jobs.ddl.default_values import with_default
 from spark_jobs.ddl.definitions import PRIMARY
 from spark_jobs.ddl.operations import (
@@ -177,14 +177,18 @@ def instead_of_primary(
 def default_charset(options: Sequence[Word]) -> str | None:
     """The character set that options name, or the collation; None without one, or for the default of what is around.
 
-    A character set behind a collation has its own default again. MariaDB's collations of any set stand behind theirs.
+    A character set behind a collation has its own default again. MariaDB's collations of any set stand behind theirs;
+    without one they are of the default's.
     """
     plain = [word for word in options if not word.among("=", "SET")]
     found: str | None = None
     for option, value in pairwise(plain):
         if option.among("CHARSET", "CHARACTER", "COLLATE"):
             name = value.text.lower()
-            found = f"{found.partition('_')[0]}_{name}" if found and name.startswith("uca1400_") else name
+            if not is_of_any_set(name):
+                found = name
+            elif found:
+                found = f"{found.partition('_')[0]}_{name}"
     return None if found == "default" else found
 
 

@@ -59,18 +59,18 @@ def _begins_options(words: list[Word]) -> bool:
 
 _NOT_OF_TEXT = ("binary",)
 """What makes other types of text types."""
-_BINARY = re.compile(r"\bBINARY\b", re.IGNORECASE)
+_OWN_COLLATION = re.compile(r"\b(BINARY|uca1400_\w+)\b", re.IGNORECASE)
 
 
 def with_charset(definition: TableDefinition, charset: str | None, text: str) -> TableDefinition:
     """The definition with a character set for text that names none; as it is where that is not known.
 
-    text: the statement that makes it. Where it may declare a column BINARY, which is of another collation than the
-    schema's, the character set alone counts.
+    text: the statement that makes it. Where it may give a column another collation of the schema's character set, as
+    BINARY does, the character set alone counts.
     """
     if charset is None:
         return definition
-    charset = charset.partition("_")[0] if _BINARY.search(text) else charset
+    charset = charset.partition("_")[0] if _OWN_COLLATION.search(text) else charset
     try:
         columns = tuple(
             column_in_charset(column, charset) if column.charset is None and column.type.is_character else column

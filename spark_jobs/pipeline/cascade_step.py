@@ -36,6 +36,7 @@ from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.cascade_groups import LogPart, is_made_in, parts_between_renames, table_groups
+from spark_jobs.pipeline.cascade_origins import unknown_rows
 from spark_jobs.pipeline.cascade_refusals import destination_of_rows, is_applied, refusals
 from spark_jobs.pipeline.destinations import downstream_of
 from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, names_by_history
@@ -179,7 +180,7 @@ class CascadeStep:
         chosen = {name for name in names if self._is_chosen(name)}
         try:
             with doing(f"{self.source}: deriving changes by foreign keys"):
-                derived = self._derived(group, positions)
+                derived = self._derived(group, positions, chosen, found)
         except _Unmerged:
             found.limits |= dict.fromkeys(names, CascadeLimit(self.snapshot.oldest))
             return
@@ -204,22 +205,50 @@ class CascadeStep:
         """True if the configuration says that changes of a child table are derived."""
         return self.gaps.actions.of(name.schema, name.table) == "apply"
 
-    def _derived(self, group: Sequence[UnloggedChanges], positions: Mapping[str, Position]) -> Derived | None:
+    def _derived(
+        self,
+        group: Sequence[UnloggedChanges],
+        positions: Mapping[str, Position],
+        chosen: Collection[TableName],
+        found: "_Found",
+    ) -> Derived | None:
         """What is derived of tables that keys join; None where nothing that the keys refer to changed.
 
         Raises _Unknown where the lake has not all of their rows, _Unmerged where a mirror has not.
         """
-        # Nothing is read where no parent has a row in the log, or none that cascades.
         names = {gap.table for gap in group}
         try:
             children = {name: self._child(name) for name in names}
         except TableStopped as error:
             raise _Unknown(self.snapshot.oldest, dict.fromkeys(names, str(error))) from error
-        start, end = self._start(names, positions, children), self.snapshot.end
-        if start >= end or not self._has_parents(group, Range(start, end)):
+        within = Range(min(self._start(names, positions, children), self.snapshot.end), self.snapshot.end)
+        # A child that gets rows which are not known ends there, or continues with a note.
+        named = names_by_history(self.lake, self.source)
+        for rows in unknown_rows(self.snapshot, self.gaps, names, within, named):
+            name, at = rows.renamed.table, rows.renamed.at
+            if children[name].has(at):
+                continue
+            if name in chosen:
+                derived = self._derived_in(group, children, Range(within.start, at), positions)
+                is_behind = derived is not None and (derived.reason or derived.end < at)
+                return derived if is_behind else Derived(derived.slices if derived else (), at, rows.reason)
+            found.note(at, {name: rows.reason})
+        return self._derived_in(group, children, within, positions)
+
+    def _derived_in(
+        self,
+        group: Sequence[UnloggedChanges],
+        children: Mapping[TableName, ChildTable],
+        within: Range,
+        positions: Mapping[str, Position],
+    ) -> Derived | None:
+        """What is derived in a range of the log, or up to where a mirror has to come first; as ``_derived``."""
+        # Nothing is read where no parent has a row in the log, or none that cascades.
+        names, start, end = {gap.table for gap in group}, within.start, within.stop
+        if not within or not self._has_parents(group, within):
             return None
-        index, scan = self._scanned(Range(start, end))
-        parts = parts_between_renames(scan, names, Range(start, end))
+        index, scan = self._scanned(within)
+        parts = parts_between_renames(scan, names, within)
         part = next((part for part in parts if self._cascades(index, group, part.within)), None)
         if part is None:
             return Derived((), end) if any(str(name) in positions for name in names) else None
@@ -388,28 +417,29 @@ class CascadeStep:
             joined,
             statements=sorted(statements, key=lambda pair: pair[0].position.order),
             named=names_by_history(self.lake, self.source),
-            same_columns=self._same_columns(),
+            same_columns=_same_columns(self.lake, self.source),
             skips={name: filters_of(filters, self.source, name).skips for name in names},
         )
 
-    def _same_columns(self) -> Callable[[LoggedStatement, TableName], bool]:
-        """Whether a statement leaves a table's columns and key as they are, by the schema history."""
-        history = cache(lambda: read_history(self.lake, self.source))
 
-        def columns_at(name: TableName, at: Position) -> list[object] | None:
-            version = history().at(at).get(name)
-            definition: TableDefinition | None = version.definition if version and version.holds else None
-            return None if definition is None else [*definition.columns, definition.key]
+def _same_columns(lake: Lake, source: str) -> Callable[[LoggedStatement, TableName], bool]:
+    """Whether a statement leaves a table's columns and key as they are, by the schema history."""
+    history = cache(lambda: read_history(lake, source))
 
-        # Keys and indexes come and go without a change of columns.
-        def is_same(logged: LoggedStatement, name: TableName) -> bool:
-            try:
-                changes = effects(logged.statement, logged.database, logged.session)
-                if not all(isinstance(change, AlterTable) for change in changes if name in change.tables):
-                    return False
-                before, after = columns_at(name, logged.position), columns_at(name, logged.stop)
-            except (DecodeError, LakeError):
+    def columns_at(name: TableName, at: Position) -> list[object] | None:
+        version = history().at(at).get(name)
+        definition: TableDefinition | None = version.definition if version and version.holds else None
+        return None if definition is None else [*definition.columns, definition.key]
+
+    # Keys and indexes come and go without a change of columns.
+    def is_same(logged: LoggedStatement, name: TableName) -> bool:
+        try:
+            changes = effects(logged.statement, logged.database, logged.session)
+            if not all(isinstance(change, AlterTable) for change in changes if name in change.tables):
                 return False
-            return bool(changes) and before is not None and before == after
+            before, after = columns_at(name, logged.position), columns_at(name, logged.stop)
+        except (DecodeError, LakeError):
+            return False
+        return bool(changes) and before is not None and before == after
 
-        return is_same
+    return is_same

@@ -1,13 +1,13 @@
 """Runs what the page of evidence is about, and writes what came of it: ``make evidence``.
 
-    python -m tests.evidence faults [FAULTS]           injected faults over all layouts, until there are so many in all
-    python -m tests.evidence cascades [CHANGES]        random foreign keys, until so many changes are derived in all
-    python -m tests.evidence traces [SCENARIOS]        runs with faults, held against the models
-    python -m tests.evidence models [small|full]       states of the models, and their mutants
-    python -m tests.evidence mutants [PART OF A NAME]  guards of the code taken away
-    python -m tests.evidence fuzz [SECONDS [TARGET…]]  executions of each fuzzer
-    python -m tests.evidence soak [SECONDS [SEED]]     a pipeline under load whose processes and servers die
-    python -m tests.evidence corpus                    cases of the corpus that this decoder reads as their servers said
+    python -m tests.evidence faults [FAULTS]               injected faults over all layouts, until there are so many
+    python -m tests.evidence cascades [CHANGES [SECONDS]]  random foreign keys, until so many changes are derived
+    python -m tests.evidence traces [SCENARIOS]            runs with faults, held against the models
+    python -m tests.evidence models [small|full]           states of the models, and their mutants
+    python -m tests.evidence mutants [PART OF A NAME]      guards of the code taken away
+    python -m tests.evidence fuzz [SECONDS [TARGET…]]      executions of each fuzzer
+    python -m tests.evidence soak [SECONDS [SEED]]         a pipeline under load whose processes and servers die
+    python -m tests.evidence corpus                        cases of the corpus that are read as their servers said
 
 Each writes a record in docs/evidence, with the date, the commit and the command, and then the page: again and again
 while it runs, so that one that is ended keeps what it has. Faults, cascades and mutants go on where the record ends; a

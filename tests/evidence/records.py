@@ -13,17 +13,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from corpus.judge import RIGHT, judge
 from corpus.run import Here, cases
 from spec.check import MODELS, MUTANTS, check, check_mutant
-from tests import cascade_campaign
+from tests.cascade_campaign import KINDS, LARGE, Case, KindsRunning
+from tests.cascade_campaign import play as play_cascades
 from tests.delivery_soak import soak_of_deliveries
 from tests.engine_tasks import in_this_process
 from tests.faults import commands, deliveries, leases, runs
@@ -42,7 +45,6 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - folders of its own in it
 _FIRST_SEED = 5000
 _RUNS = 8
 """Of a pipeline over random foreign keys, before the last one."""
-_COUNTED = ("derived", "parents")
 Record = dict[str, Any]
 
 
@@ -108,49 +110,65 @@ def _played(scenarios: tuple[str, range]) -> tuple[Counter[str], list[str]]:
     return by_kind, [f"{layout}: {text}" for text in wrong]
 
 
-def cascades(before: Record, run: Record, count: str = "100000") -> Iterator[Record]:
+def cascades(before: Record, run: Record, count: str = "100000", seconds: str = "inf") -> Iterator[Record]:
     """Pipelines over random foreign keys with each server, seed after seed behind those of the record.
 
-    Until so many changes are derived, and twice as many updates and deletes of parents are in the logs.
+    Until so many changes are derived, and twice as many updates and deletes of parents are in the logs, or so many
+    seconds have passed.
     """
-    by_server = {name: Counter[str](before.get("by_server", {}).get(name, {})) for name in cascade_campaign.KINDS}
+    by_server = {name: Counter[str](before.get("by_server", {}).get(name, {})) for name in KINDS}
     wrong, runs_before = list[str](before.get("wrong", [])), _runs_of(before, "derived")
-    first, last = before.get("seeds", [_FIRST_SEED, _FIRST_SEED - 1])
-    derived_before, began, first_here, enough = before.get("derived", 0), time.monotonic(), last + 1, int(count)
-    derived = parents = 0
-    with tempfile.TemporaryDirectory() as folder, in_this_process():
+    first, last = before.get("seeds", [_FIRST_SEED, _FIRST_SEED])
+    derived_before, began, seeds_here = before.get("derived", 0), time.monotonic(), set[int]()
+    with tempfile.TemporaryDirectory() as folder, in_this_process(), KindsRunning(Path(folder)) as running:
         spark = light_session(Path(folder, "warehouse"))
-        with cascade_campaign.KindsRunning(Path(folder)) as running:
-            while derived < enough or parents < 2 * enough:
-                last += 1
-                for name, counted in by_server.items():
-                    case = cascade_campaign.Case(name, last, _RUNS, cascade_campaign.LARGE, kills=True)
-                    lake = Path(folder, "lake")
-                    lake.mkdir()
-                    counted["scenarios"] += 1
-                    try:
-                        counted.update(cascade_campaign.play(case, spark, running.get(name), lake))
-                    except Exception as error:  # noqa: BLE001 - whatever ended a run is in the record
-                        wrong.append(f"{case}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-                    shutil.rmtree(lake)
-                    say(f"{case}: {dict(counted)}")
-                derived, parents = (sum(counted[name] for counted in by_server.values()) for name in _COUNTED)
-                say(f"{parents:,} changes of parents, {derived:,} derived, {len(wrong)} wrong")
-                this_run = run | {
-                    "seeds": [first_here, last],
-                    "derived": derived - derived_before,
-                    "seconds": round(time.monotonic() - began),
-                }
-                yield {
-                    "parents": parents,
-                    "derived": derived,
-                    "seeds": [first, last],
-                    "by_server": {name: dict(counted) for name, counted in by_server.items()},
-                    "runs": [*runs_before, this_run],
-                    "seconds_before": before.get("seconds", 0),
-                    "wrong": wrong,
-                }
+        while not _is_enough(by_server, int(count)) and time.monotonic() - began < float(seconds):
+            # Next is the server with the fewest scenarios.
+            name = min(by_server, key=lambda name: by_server[name]["scenarios"])
+            case = Case(name, first + by_server[name]["scenarios"], _RUNS, LARGE, kills=True)
+            counted, errors = _played_cascades(case, spark, running, Path(folder, "lake"))
+            by_server[name] += counted
+            wrong += errors
+            seeds_here.add(case.seed)
+            parents, derived = (_total(by_server, kind) for kind in ("parents", "derived"))
+            say(f"{case}: {dict(counted)}\n{parents:,} changes of parents, {derived:,} derived, {len(wrong)} wrong")
+            this_run = run | {
+                "seeds": [min(seeds_here), max(seeds_here)],
+                "derived": derived - derived_before,
+                "seconds": round(time.monotonic() - began),
+            }
+            yield {
+                "parents": parents,
+                "derived": derived,
+                "seeds": [first, max(last, *seeds_here)],
+                "by_server": {name: dict(counted) for name, counted in by_server.items()},
+                "runs": [*runs_before, this_run],
+                "seconds_before": before.get("seconds", 0),
+                "wrong": wrong,
+            }
         spark.stop()
+
+
+def _is_enough(by_server: Mapping[str, Counter[str]], count: int) -> bool:
+    return _total(by_server, "derived") >= count and _total(by_server, "parents") >= 2 * count
+
+
+def _total(by_server: Mapping[str, Counter[str]], kind: str) -> int:
+    return sum(counted[kind] for counted in by_server.values())
+
+
+def _played_cascades(
+    case: Case, spark: SparkSession, running: KindsRunning, folder: Path
+) -> tuple[Counter[str], list[str]]:
+    """A scenario, whose lake is gone afterwards; what was wrong with it."""
+    folder.mkdir()
+    counted, wrong = Counter(scenarios=1), list[str]()
+    try:
+        counted += play_cascades(case, spark, running.get(case.kind), folder)
+    except Exception as error:  # noqa: BLE001 - whatever ended a run is in the record
+        wrong.append(f"{case}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    shutil.rmtree(folder)
+    return counted, wrong
 
 
 def _played_consumers(seeds: range, folder: Path) -> tuple[Counter[str], list[str]]:
@@ -228,7 +246,9 @@ def _of_guards(judged: Record, seconds: int) -> Record:
     guards = {guard.promise: judged[guard.promise] for guard in GUARDS if guard.promise in judged}
     survivors = [promise for promise, entry in guards.items() if entry["killer"] is None]
     missing = [f"not judged yet: {guard.promise}" for guard in GUARDS if guard.promise not in judged]
-    return {"guards": guards, "seconds_before": seconds, "wrong": survivors + missing}
+    # Of all guards, whichever were judged this time.
+    every_one = {"command": "python -m tests.evidence mutants"}
+    return every_one | {"guards": guards, "seconds_before": seconds, "wrong": survivors + missing}
 
 
 def traces(

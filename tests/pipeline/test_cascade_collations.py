@@ -10,7 +10,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Position
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import Shop, require_same
-from tests.fix_servers import Servers
+from tests.fix_servers import Servers, telling
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -23,6 +23,18 @@ LETTERS = ("A", "B", "ß", "S", "æ", "ö", "Z")
 def old_shop(spark: SparkSession, servers: Servers, tmp_path: Path, tasks_here: None) -> Iterator[Shop]:
     """A schema of MySQL 5.7, whose log names neither columns nor collations, read from files."""
     with database_of(servers.get("mysql-5.7")) as database:
+        file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
+        database.execute("SET NAMES utf8mb4")
+        yield Shop(spark, database, tmp_path, Position(file, offset))
+
+
+@pytest.fixture(params=["NO_LOG", "FULL"])
+def maria_shop(
+    request: pytest.FixtureRequest, spark: SparkSession, servers: Servers, tmp_path: Path, tasks_here: None
+) -> Iterator[Shop]:
+    """A schema of MariaDB, whose log names columns and collations or does not."""
+    server = servers.get("mariadb-11.4")
+    with telling(server, request.param), database_of(server) as database:
         file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
         database.execute("SET NAMES utf8mb4")
         yield Shop(spark, database, tmp_path, Position(file, offset))
@@ -99,3 +111,41 @@ def test_a_character_set_alone_stops_the_child_by_name(old_shop: Shop, options: 
     ((name, reason),) = outcome.stopped.items()
     assert name.table == "c1"
     assert "its collation is not known" in reason
+
+
+def test_collations_of_any_set_are_those_of_the_set_around(maria_shop: Shop) -> None:
+    shop = maria_shop
+    make(shop, 1, "CHARSET utf8mb4", "COLLATE uca1400_ai_ci")
+    make(shop, 2, "CHARSET latin1", "CHARACTER SET utf8mb4 COLLATE uca1400_nopad_ai_ci")
+    make(shop, 3, "CHARSET = utf8mb4 COLLATE = uca1400_ai_ci")
+    make(shop, 4, "COLLATE utf8mb4_bin", "COLLATE utf8mb4_uca1400_ai_ci")
+    for number in range(1, 5):
+        fill(shop, number)
+    pipeline = shop.pipeline(on_cascade="apply", live=False)
+    compare(shop, pipeline, range(1, 5))
+    for number in range(1, 5):
+        shop.execute(
+            f"UPDATE p{number} SET name = CONCAT(name, 'x') WHERE id % 10 IN (0, 2)",
+            f"DELETE FROM p{number} WHERE id IN (1, 3, 5)",
+        )
+    compare(shop, pipeline, range(1, 5))
+    left = [shop.truth(f"c{number}") for number in range(1, 5)]
+    assert left[0] == left[2] == left[3] != left[1]
+
+
+@pytest.mark.parametrize("options, column", [("", "COLLATE uca1400_ai_ci"), ("COLLATE uca1400_ai_ci", "")])
+def test_a_collation_of_a_set_that_no_statement_names(maria_shop: Shop, options: str, column: str) -> None:
+    """It is derived where the log has its number, and else refused."""
+    shop = maria_shop
+    shop.execute(f"ALTER DATABASE {shop.database.name} COLLATE utf8mb4_general_ci")
+    make(shop, 1, options, column)
+    fill(shop, 1)
+    shop.execute("DELETE FROM p1 WHERE id % 10 IN (0, 2, 4)")
+    pipeline = shop.pipeline(on_cascade="apply", live=False)
+    ((metadata,),) = shop.database.execute("SELECT @@GLOBAL.binlog_row_metadata")
+    if metadata == "FULL":
+        compare(shop, pipeline, range(1, 2))
+        return
+    _, outcome = shop.run(pipeline)
+    ((name, reason),) = outcome.stopped.items()
+    assert (name.table, "its collation is not known" in reason) == ("c1", True), reason

@@ -140,6 +140,14 @@ def test_text_that_names_no_character_set_has_the_table_s() -> None:
     assert declared_column("c", words_of("CHAR(3)"), "binary").column.sql_type == "binary(3)"
 
 
+def test_a_collation_of_any_set_is_of_the_set_around() -> None:
+    words = words_of("VARCHAR(3) COLLATE uca1400_ai_ci")
+    given = {
+        charset: declared_column("c", words, charset).column.charset for charset in ("utf8mb4_bin", "utf8mb3", None)
+    }
+    assert given == {"utf8mb4_bin": 2304, "utf8mb3": 2048, None: None}
+
+
 @pytest.mark.parametrize(
     "attributes, expected",
     [
@@ -147,6 +155,8 @@ def test_text_that_names_no_character_set_has_the_table_s() -> None:
         ("COLLATE latin1_swedish_ci", 8),
         ("COLLATE = utf8_bin", 83),
         ("COLLATE latin1_german2_ci", 5 | CHARSET_ALONE),
+        ("CHARACTER SET utf8mb4 COLLATE uca1400_ai_ci", 2304),
+        ("CHARACTER SET utf8mb4 COLLATE uca1400_german2_ai_ci", 45 | CHARSET_ALONE),
         ("CHARACTER SET utf8mb4", 45 | CHARSET_ALONE),
         ("CHARACTER SET binary", 63),
     ],

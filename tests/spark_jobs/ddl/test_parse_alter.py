@@ -67,6 +67,7 @@ def test_a_statement_is_about_the_first_table_that_it_names(text: str, expected:
         ("ENGINE=InnoDB COLLATE latin1_general_ci", 48),
         ("COLLATE=latin1_bin CHARSET=latin1", 5 | CHARSET_ALONE),
         ("CHARSET=utf8mb4 COLLATE=uca1400_ai_ci", 2304),
+        ("COLLATE=uca1400_ai_ci", None),
         ("CHARSET DEFAULT", None),
         ("ENGINE=InnoDB", None),
     ],

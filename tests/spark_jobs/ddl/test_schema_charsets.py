@@ -101,3 +101,13 @@ def test_a_table_takes_the_collation_of_its_schema(statements: list[str], expect
     # A column may be of another collation, or of its character set's default.
     with_names = "CREATE TABLE t (a VARCHAR(3) COLLATE latin1_bin, b TEXT CHARSET utf8mb4, c TEXT BINARY)"
     assert charsets_after(*statements, with_names) == [47, UTF8MB4, UTF8MB4]
+
+
+@pytest.mark.parametrize(
+    "create", ["(a VARCHAR(3) COLLATE uca1400_ai_ci, b TEXT)", "(a VARCHAR(3), b TEXT) COLLATE uca1400_ai_ci"]
+)
+def test_with_a_collation_of_any_set_the_schema_tells_the_character_set_alone(create: str) -> None:
+    begin = "CREATE DATABASE shop COLLATE utf8mb4_unicode_ci"
+    assert charsets_after(begin, f"CREATE TABLE t {create}") == [UTF8MB4, UTF8MB4]
+    # The schema's own is of a character set that no statement tells.
+    assert charsets_after(begin, "ALTER DATABASE shop COLLATE uca1400_ai_ci", "CREATE TABLE t (a TEXT)") == [None]

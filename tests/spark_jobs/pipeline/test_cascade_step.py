@@ -1,38 +1,95 @@
 """Commits of derived changes; what is derived with servers is in tests/pipeline/test_cascades_applied.py."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.binlog import TableName
 from spark_jobs.bronze.derived_slices import CascadesCommit
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
+from spark_jobs.pipeline.cascade_step import AppliedCascades, CascadeStep
+from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
+from spark_jobs.schema.history import follow
 from tests.faults import runs
 from tests.faults.campaign import Log
-from tests.faults.changes import SOURCE
-from tests.slicing import FILE
+from tests.faults.changes import SOURCE, bronze_tables
+from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table
+from tests.segment_types import INT
+from tests.slicing import FILE, bronze_rows
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def growing(tmp_path: Path) -> Iterator[tuple[Pipeline, list[Position]]]:
+CHILD = TableName("shop", "c")
+TABLES = (
+    Table("shop.p", key=["id"], id=INT.NOT_NULL),
+    Table("shop.c", key=["id"], id=INT.NOT_NULL, pid=INT),
+)
+FAMILY: tuple[Change, ...] = (
+    Statement("shop", "CREATE TABLE p (id INT NOT NULL PRIMARY KEY)"),
+    Statement(
+        "shop",
+        "CREATE TABLE c (id INT NOT NULL PRIMARY KEY, pid INT, FOREIGN KEY (pid) REFERENCES p (id) ON DELETE CASCADE)",
+    ),
+    *(Insert("shop.p", (number,)) for number in range(4)),
+    *(Insert("shop.c", (number, number)) for number in range(4)),
+    Commit(),
+)
+
+
+@contextmanager
+def growing_lake(folder: Path, bronze: Sequence[tuple[Path, int]]) -> Iterator[tuple[Pipeline, Iterator[Position]]]:
     """A pipeline over tables that foreign keys join, and the ends of bronze as it grows."""
-    log = Log(37, tmp_path / "log", runs.CASCADES)
-    pipeline = runs.pipeline_in(tmp_path, runs.CASCADES)
+    pipeline = runs.pipeline_in(folder, runs.CASCADES)
     link = Path(lake_of(pipeline).bronze(SOURCE).path)
     link.parent.mkdir(parents=True)
 
     def ends() -> Iterator[Position]:
-        for path, offset in log.bronze:
+        for path, offset in bronze:
             link.unlink(missing_ok=True)
             link.symlink_to(path)
             yield Position(FILE, offset)
 
     with runs.without_spark():
-        yield pipeline, ends()  # type: ignore[misc]
+        yield pipeline, ends()
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[tuple[Pipeline, Iterator[Position]]]:
+    with growing_lake(tmp_path, Log(37, tmp_path / "log", runs.CASCADES).bronze) as grown:
+        yield grown
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[tuple[Pipeline, Iterator[Position]]]:
+    """The same, once a run has merged parents and children; then each transaction deletes a parent."""
+    deletes = [change for number in range(4) for change in (Delete("shop.p", (number,)), Commit())]
+    content, merged = (SegmentSpec(TABLES, changes).to_bytes() for changes in ([*FAMILY, *deletes], FAMILY))
+    steps = len(bronze_rows(FILE, content, target=1))
+    bronze = bronze_tables(content, tmp_path / "log", steps, slice_bytes=1)
+    with growing_lake(tmp_path, [table for table in bronze if table[1] >= len(merged)]) as grown:
+        pipeline, ends = grown
+        next(ends)
+        runs.run_until_current(pipeline, 0, publishes=True)
+        yield pipeline, ends
+
+
+def derive(pipeline: Pipeline, oldest: Position | None = None) -> AppliedCascades:
+    """The step alone, of a run that ends after it. oldest: where bronze begins, once gc has removed log."""
+    lake = lake_of(pipeline)
+    follow(lake, SOURCE)
+    snapshot = BronzeSnapshot.of(lake, SOURCE)
+    if oldest:
+        snapshot = replace(snapshot, checkpoint=replace(snapshot.checkpoint, oldest=oldest))
+    gaps = unlogged_changes_of(pipeline, lake, SOURCE)
+    return CascadeStep(pipeline, lake, snapshot, publication.read(lake, SOURCE), gaps).run()
 
 
 def test_changes_are_derived_once_and_up_to_the_end_of_the_log(growing: tuple[Pipeline, Iterator[Position]]) -> None:
@@ -49,3 +106,19 @@ def test_changes_are_derived_once_and_up_to_the_end_of_the_log(growing: tuple[Pi
         runs.run_until_current(pipeline, seed, publishes=True)
         assert lake_of(pipeline).cascades(SOURCE).head() == head
     assert sum(counts) > 0
+
+
+def test_runs_that_end_after_the_step_derive_each_change_once(family: tuple[Pipeline, Iterator[Position]]) -> None:
+    pipeline, ends = family
+    assert sum(derive(pipeline).derived.get(CHILD, 0) for _ in ends) == 4
+    stored = lake_of(pipeline).cascades(SOURCE).rows()
+    assert len({row["start"] for row in stored}) == len(stored) == 4
+
+
+def test_nothing_is_derived_where_gc_removed_log_that_tells_rows(family: tuple[Pipeline, Iterator[Position]]) -> None:
+    pipeline, ends = family
+    oldest, *_ = ends
+    applied = derive(pipeline, oldest=oldest)
+    (limit,) = applied.limits.values()
+    assert (limit.end, applied.derived) == (oldest, {})
+    assert f"and bronze begins at {oldest}" in (limit.reason or "")
