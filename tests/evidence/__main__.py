@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     record = before
     for counted in PARTS[name](before, run, *rest):
         seconds = counted.pop("seconds_before", 0) + round(time.monotonic() - began)
-        record = counted | run | {"seconds": seconds}
+        record = run | counted | {"seconds": seconds}
         file.write_text(f"{json.dumps(record, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
         write_page()
     say("\n".join([f"{name}: {round(time.monotonic() - began):,} s", *map(str, record["wrong"])]))

@@ -15,7 +15,9 @@ def test_a_guard_is_there_once_and_its_mutant_compiles(guard: Guard) -> None:
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.promise)
 def test_the_tests_that_have_to_notice_are_there(guard: Guard) -> None:
-    assert all((ROOT / test.partition("::")[0]).exists() for test in guard.tests)
+    for file, _, name in (test.partition("::") for test in guard.tests):
+        assert (ROOT / file).exists()
+        assert not name or f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8"), name
 
 
 def test_promises_are_told_apart() -> None:

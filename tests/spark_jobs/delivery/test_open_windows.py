@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delivery import target
 from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
+from spark_jobs.delivery.target import Connection
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
@@ -208,6 +210,115 @@ def test_killed_anywhere_and_continued_otherwise(
         f"delivery, {apply}: killed × {len(names)} in open windows, {changed_count} settings changed, "
         f"{sum(stops.values())} stops, {reloads} reloads: {rows:,} rows compared, 0 lost, 0 doubled"
     )
+
+
+def _cut_after(patch: pytest.MonkeyPatch, statements: int) -> None:
+    """Connections are lost at each statement of rows after so many."""
+    execute, remaining = Connection.execute, iter(range(statements))
+
+    def failing(connection: Connection, statement: str | bytes) -> int:
+        if isinstance(statement, bytes) and next(remaining, None) is None:
+            raise OSError("cut")
+        return execute(connection, statement)
+
+    patch.setattr(Connection, "execute", failing)
+    patch.setattr(target, "RETRIED_FOR", 0.0)
+
+
+def _inserts(count: int) -> list[Change]:
+    return [*(Insert("shop.keyed", (number, number)) for number in range(count)), Commit()]
+
+
+@pytest.mark.mysql
+def test_the_rest_of_a_window_is_written_before_what_came_since(
+    database: Database, login: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts of another size: no row is written twice, and none stays that went since."""
+    first = _inserts(40)
+    changes = [*first, *(Delete("shop.keyed", (number, number)) for number in range(20)), Commit()]
+    lake = WrittenLake(tmp_path, database.name, login, changes)
+    lake.publish(len(first), ["keyed"])
+    with monkeypatch.context() as patch:
+        _cut_after(patch, 15)
+        assert deliver(lake.pipeline(batch_rows=1, workers=1), "copy").stopped
+    assert database.execute("SELECT COUNT(*) FROM keyed") == ((10,),)
+    lake.publish(len(changes), ["keyed"])
+    assert deliver(lake.pipeline(batch_rows=3, workers=1), "copy").stopped == {}
+    assert Counter(database.execute("SELECT id, n FROM keyed")) == lake.rows["keyed"]
+
+
+@pytest.mark.mysql
+def test_a_window_whose_parts_would_be_others_is_written_again_as_a_whole(
+    database: Database, login: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a unique index rows are deleted and written; without it they are updated, which finds no deleted row."""
+    first = _inserts(40)
+    changes = [
+        *first,
+        *(Update("shop.keyed", (number, number), (number, -1 - number)) for number in range(40)),
+        Commit(),
+    ]
+    lake = WrittenLake(tmp_path, database.name, login, changes)
+    pipeline = lake.pipeline(batch_rows=1, workers=1)
+    lake.publish(len(first), ["keyed"])
+    assert deliver(pipeline, "copy").stopped == {}
+    database.execute("ALTER TABLE keyed ADD UNIQUE KEY other (n)")
+    lake.publish(len(changes), ["keyed"])
+    with monkeypatch.context() as patch:
+        _cut_after(patch, 15)
+        assert deliver(pipeline, "copy").stopped
+    database.execute("ALTER TABLE keyed DROP KEY other")
+    assert deliver(pipeline, "copy").stopped == {}
+    assert Counter(database.execute("SELECT id, n FROM keyed")) == lake.rows["keyed"]
+
+
+@pytest.mark.mysql
+def test_a_window_of_a_table_that_was_made_again_is_not_continued(
+    database: Database, login: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = WrittenLake(tmp_path, database.name, login, _inserts(40))
+    lake.publish(41, ["keyed"])
+    pipeline = lake.pipeline(batch_rows=1, workers=1)
+    with monkeypatch.context() as patch:
+        _cut_after(patch, 15)
+        assert deliver(pipeline, "copy").stopped
+    # As it would be if the target had the parts of a table that was there before.
+    database.execute("UPDATE stratalog.checkpoint SET lake_id = 'before'")
+    [reason] = deliver(pipeline, "copy").stopped.values()
+    assert "the downstream table was made again since it was delivered" in reason
+    assert database.execute("SELECT COUNT(*) FROM keyed") == ((10,),)
+
+
+@pytest.mark.mysql
+def test_writes_of_a_window_begin_once_its_deletes_are_complete(
+    database: Database, login: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New rows have the unique values of those that go, whichever connection is the slower one."""
+    first = _inserts(12)
+    second: list[Change] = [Delete("shop.keyed", (number, number)) for number in range(12)]
+    second += [*(Insert("shop.keyed", (number + 100, number)) for number in range(12)), Commit()]
+    lake = WrittenLake(tmp_path, database.name, login, [*first, *second])
+    pipeline = lake.pipeline(batch_rows=1, workers=3)
+    lake.publish(len(first), ["keyed"])
+    assert deliver(pipeline, "copy").stopped == {}
+    database.execute("ALTER TABLE keyed ADD UNIQUE KEY (n)")
+    lake.publish(len(first) + len(second), ["keyed"])
+    execute, is_inserted, ends = Connection.execute, threading.Event(), list[float]()
+
+    def late_deletes(connection: Connection, statement: str | bytes) -> int:
+        """Deletes wait two seconds, all together, for what comes before them."""
+        if isinstance(statement, bytes) and statement.startswith(b"DELETE"):
+            ends.append(time.monotonic() + 2)
+            is_inserted.wait(max(0.0, ends[0] - time.monotonic()))
+        try:
+            return execute(connection, statement)
+        finally:
+            if isinstance(statement, bytes) and statement.startswith(b"INSERT"):
+                is_inserted.set()
+
+    monkeypatch.setattr(Connection, "execute", late_deletes)
+    assert deliver(pipeline, "copy").stopped == {}
+    assert Counter(database.execute("SELECT id, n FROM keyed")) == lake.rows["keyed"]
 
 
 CREATE = "CREATE TABLE {} (id INT PRIMARY KEY, n INT)"

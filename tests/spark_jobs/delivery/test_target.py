@@ -56,6 +56,28 @@ def test_refusals_are_messages_without_values(number: int, text: str, message: s
     assert not any(value in str(error) for value in ("Ann", "xFF", "secret"))
 
 
+@pytest.mark.parametrize(
+    "error, attempts",
+    [
+        (pymysql.IntegrityError(1062, "Duplicate entry 'Ann' for key 't.name'"), 1),
+        (pymysql.OperationalError(1213, "Deadlock found when trying to get lock"), 2),
+        (OSError("cut"), 2),
+    ],
+    ids=["refused", "deadlock", "cut"],
+)
+def test_what_is_refused_is_not_tried_again(error: Exception, attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "RETRIED_FOR", 0.0)
+    made = []
+
+    def failing() -> None:
+        made.append(error)
+        raise error
+
+    with pytest.raises(DeliveryError):
+        Connection("replica", SERVER).retried(failing)
+    assert len(made) == attempts
+
+
 TABLE = TableId("copy", "s", "t")
 STEP = Step("lake", 5, "b.000001:9", {})
 

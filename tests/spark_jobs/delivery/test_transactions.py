@@ -371,6 +371,8 @@ def _reasons(pipeline: Pipeline) -> list[str]:
 
 
 ROW = TableId("copy", "shop", "t")
+EXECUTING = "SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO IS NOT NULL AND ID"
+"""Of a session that executes a statement."""
 
 
 @pytest.fixture
@@ -397,8 +399,7 @@ def executing(deliverers: tuple[Connection, Connection]) -> Iterator[tuple[int, 
     began = time.monotonic()
     thread = threading.Thread(target=lambda: first.rows("SELECT SLEEP(1)"))
     thread.start()
-    query = "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s AND INFO IS NOT NULL"
-    wait_until(lambda: bool(second.ask(query, (first.session.number,))))
+    wait_until(lambda: bool(second.ask(f"{EXECUTING} = %s", (first.session.number,))))
     yield fence, began
     thread.join()
 
@@ -435,9 +436,10 @@ def test_a_row_is_read_as_the_run_that_changes_it_leaves_it(deliverers: tuple[Co
     fence = progress.claim(first, ROW).fence
     first.execute("START TRANSACTION")
     first.execute(progress.restart_sql(ROW))
+    number = second.session.number
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(progress.stored_progress, second, ROW)
-        time.sleep(0.3)
+        wait_until(lambda: reading.done() or bool(first.rows(f"{EXECUTING} = %s", (number,))))
         first.execute("COMMIT")
         stored = reading.result()
     assert stored

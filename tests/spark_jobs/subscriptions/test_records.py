@@ -45,6 +45,16 @@ def test_a_writer_that_slept_while_its_version_was_removed_loses_too(records: Re
     assert records.read("g") == record
 
 
+def test_a_group_that_another_consumer_made_meanwhile_is_not_made_again(records: Records) -> None:
+    """Its first versions are removed by then, so that the file of the first one can be created."""
+    record = records.write(FIRST)
+    for _ in range(8):
+        record = records.write(record)
+    with pytest.raises(LostRace):
+        records.write(FIRST)
+    assert records.read("g") == record
+
+
 def test_a_group_that_was_removed_does_not_come_back(records: Records) -> None:
     record = records.write(FIRST)
     records.write(replace(FIRST, group="h"))

@@ -107,6 +107,19 @@ def test_a_group_begins_behind_log_that_went_while_it_was_made(shop: Shop, monke
         assert ids(subscription.get(9)) == [3, 4, 5, 6]
 
 
+def test_a_group_whose_log_is_gone_is_told_so(shop: Shop) -> None:
+    """As where gc was told not to wait for it: the group would get the entries after them, without a word."""
+    as_extracted(shop)
+    with shop.subscription():
+        pass
+    planned_removal(shop)()
+    with (
+        shop.subscription() as subscription,
+        pytest.raises(LakeError, match=r"bronze no longer holds .*; or move the group g to a later position"),
+    ):
+        subscription.get(9)
+
+
 def test_a_position_may_lie_inside_a_transaction(shop: Shop) -> None:
     for expected in ([1, 2, 3, 4], [5], [6], []):
         with shop.subscription() as subscription:

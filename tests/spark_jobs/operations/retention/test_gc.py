@@ -19,6 +19,8 @@ from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import deliver
 from spark_jobs.delta.snapshot import Snapshot
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
@@ -370,6 +372,33 @@ def test_the_slowest_of_several_groups_keeps_the_log(tmp_path: Path) -> None:
     ignored = ["group:slow", "group:middle", "group:fast"]
     assert [len(names(would_go(*ignored[:count]))) for count in (1, 2, 3)] == [1, 2, 3]
     assert would_go(*ignored[:1]).kept_for == Reader("group:middle", Position("b.000002", 158), REASON)
+
+
+@pytest.mark.parametrize(
+    "position, merged, mode, reason",
+    [
+        (2, 2, "mirror", "silver has the table up to there"),
+        (5, 2, "append", "shop.orders has the table up to there (mode: append)"),
+        (5, None, "append", "shop.orders has the table up to there (mode: append)"),
+        (5, 2, "mirror", None),
+    ],
+)
+def test_a_table_keeps_the_log_that_is_not_in_it(
+    tmp_path: Path, position: int, merged: int | None, mode: str, reason: str | None
+) -> None:
+    """Silver reads the log, and so does a downstream table that is made of every change; a mirror is made of silver."""
+    shop = Shop(tmp_path, keys="retention: {bronze: 1d}\n")
+    for number in range(1, 6):
+        shop.log(order(number))
+    ends = {number: Position(f"b.{number:06d}", 4) for number in range(1, 6)}
+    reached = {"position": str(ends[position]), "merged": str(ends[merged]) if merged else None}
+    downstream = {"downstream": shop.lake.downstream("shop", "orders").path, "modes": (mode,)}
+    entry = Entry(SOURCE, "shop", "orders", "current", **reached, **downstream)  # type: ignore[arg-type]
+    publication.write(shop.lake, SOURCE, [entry], ends[5])
+    collected = gc_source(cast(Any, None), shop.pipeline, SOURCE, dry_run=True)
+    first = min(position, (merged or 1) if mode == "append" else position)
+    assert names(collected) == [f"b.{number:06d}" for number in range(1, first)]
+    assert collected.kept_for == (Reader("shop.orders", ends[first], reason) if reason else None)
 
 
 @pytest.mark.spark
