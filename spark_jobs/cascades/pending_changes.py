@@ -39,7 +39,7 @@ class _Effects:
         at: that of the row.
         first: number of the first of them in the event.
         kept: by index in ``changes`` what the log has no later change of in the same event: of the row by the identity
-            before, and by the one behind the change. Of others, both.
+            before, and by the one after the change. Of others, both.
     """
 
     changes: Sequence[DerivedChange]
@@ -52,7 +52,7 @@ class _Effects:
     def leave_out(self, number: int, identity: Key, moved_to: Key | None) -> None:
         """Leaves out what a later change of the same event says of an identity.
 
-        moved_to: the row's identity behind the change, where that is another one.
+        moved_to: the row's identity after the change, where that is another one.
         """
         has_old, has_new = self.kept.get(number, (True, True))
         if moved_to is None:
@@ -159,7 +159,7 @@ class PendingChanges:
             effects.leave_out(number, identity, moved_to)
 
     def _moved_to(self, derived: DerivedChange) -> Key | None:
-        """The identity that a row has behind a change, where it gets another one."""
+        """The identity that a row has after a change, where it gets another one."""
         if derived.after is None or derived.table in self._keyless:
             return None
         identity = self._identity(derived.table, derived.after)

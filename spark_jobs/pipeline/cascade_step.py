@@ -245,7 +245,7 @@ class CascadeStep:
         """What is derived in a range of the log, or up to where a mirror has to come first; as ``_derived``."""
         # Nothing is read where no parent has a row in the log, or none that cascades.
         names, start, end = {gap.table for gap in group}, within.start, within.stop
-        if not within or not self._has_parents(group, within):
+        if not within or not _has_parents(self.snapshot, group, within):
             return None
         index, scan = self._scanned(within)
         parts = parts_between_renames(scan, names, within)
@@ -298,14 +298,6 @@ class CascadeStep:
     def _entry(self, name: TableName) -> Entry | None:
         """What is published of a table."""
         return next((entry for entry in self.entries if entry.name == (name.schema, name.table)), None)
-
-    def _has_parents(self, group: Sequence[UnloggedChanges], within: Range) -> bool:
-        """True if a part of the log has rows of a parent, or may commit such that were prepared before it."""
-        index = read_index(self.snapshot.table, self.snapshot.version, within)
-        if index.flags("is_xa").any():
-            return True
-        parents = {gap.key.parent for gap in group if gap.key}
-        return any(len(index.in_ranges(index.rows_of(parent), [within])[0]) for parent in parents)
 
     def _behind_mirrors(
         self,
@@ -443,3 +435,12 @@ def _same_columns(lake: Lake, source: str) -> Callable[[LoggedStatement, TableNa
         return bool(changes) and before is not None and before == after
 
     return is_same
+
+
+def _has_parents(snapshot: BronzeSnapshot, group: Sequence[UnloggedChanges], within: Range) -> bool:
+    """True if a part of the log has rows of a parent, or may commit such that were prepared before it."""
+    index = read_index(snapshot.table, snapshot.version, within)
+    if index.flags("is_xa").any():
+        return True
+    parents = {gap.key.parent for gap in group if gap.key}
+    return any(len(index.in_ranges(index.rows_of(parent), [within])[0]) for parent in parents)
