@@ -202,7 +202,8 @@ _PAGE = re.compile(r"\bstratalog docs \S")
 _VERBS = (
     *("add", "alter", "attach", "begin", "bring", "check", "choose", "compact", "connect", "copy", "correct", "create"),
     *("delete", "do", "do not", "either", "end", "export", "fix", "give", "leave", "let", "list", "load", "make"),
-    *("mask", "move", "name", "null fits", "put", "rename", "reset", "restore", "route", "run", "say", "set", "start"),
+    *("mask", "move", "name", "null fits", "put", "remove", "rename", "repeat", "reset", "restore", "route", "run"),
+    *("say", "set", "start"),
     *("take", "turn", "unpack", "use", "verify", "wait"),
 )
 _OWN = re.compile(

@@ -112,6 +112,13 @@ def _computed_cells(event: Event, held: AbstractSet[str], key: AbstractSet[str])
     return cells
 
 
+def _computed_of_image(table: str, row: Row, held: AbstractSet[str]) -> Row:
+    """The computed columns of a row that left its key: those whose columns its image holds."""
+    trees = {name: _tree(column["sql"]) for name, column in COLUMNS[table]["computed"].items()}
+    sources = {name: {str(source.name) for source in tree.find_all(exp.Column)} for name, tree in trees.items()}
+    return {name: value_of(tree, row) for name, tree in trees.items() if sources[name] <= held}
+
+
 def _masked(value: Any, mask: Mapping[str, Any]) -> Any:
     (kind, setting), *_ = [*mask.items(), ("", None)]
     if kind == "constant":
@@ -229,6 +236,8 @@ class RuledTwin(Twin):
         computed = _computed_cells(event, held_before | held_after, key)
         if before is not None and not event.after:
             return before | computed, None, columns
+        if before is not None and any(event.before[0][name] != row[name] for name in key):
+            before |= _computed_of_image(table, event.before[0], held_before)
         return before, _masked_cells(table, row, held_after) | computed, columns
 
     def _layers(self, table: str, until: int) -> _Layers:
