@@ -141,6 +141,10 @@ class _SharedColumns:
                     )
 
 
+FoundBy = tuple[Reference, Weights]
+"""A foreign key, and weights of its columns by which a row was found."""
+
+
 class _ChildRows:
     """Rows of a child as they are now, of those that were met, and the weights by which they refer to parents.
 
@@ -151,24 +155,23 @@ class _ChildRows:
     def __init__(self, table: TableName, references: Sequence[Reference], lookups: RowLookups) -> None:
         self.rows: dict[Key, Row | None] = {}
         self._table, self._lookups = table, lookups
-        self._references: list[tuple[Reference, dict[Weights, dict[Key, None]]]] = [
-            (reference, defaultdict(dict)) for reference in references
-        ]
-        self._by_reference = dict(self._references)
+        self._referring: dict[Reference, dict[Weights, dict[Key, None]]] = {
+            reference: defaultdict(dict) for reference in references
+        }
 
     def referring(self, reference: Reference, weights: Weights) -> dict[Key, None]:
         """The identities of the rows whose columns of a key weigh so."""
-        return self._by_reference[reference][weights]
+        return self._referring[reference][weights]
 
     def note(
-        self, before: Row | None, after: Row | None, known: Key | None = None, found_by: "FoundBy | None" = None
+        self, before: Row | None, after: Row | None, known: Key | None = None, found_by: FoundBy | None = None
     ) -> None:
         """Has a row as a change leaves it. known: its identity before. found_by: how the row before was found."""
         # A row is found by the weights that it has now, and by no others.
         if before is not None:
             identity = self._lookups.identity(self._table, before) if known is None else known
             self.rows[identity] = None
-            for reference, by_weights in self._references:
+            for reference, by_weights in self._referring.items():
                 weights = self._weights_of(reference, before, found_by)
                 if weights is not None:
                     by_weights[weights].pop(identity, None)
@@ -177,21 +180,17 @@ class _ChildRows:
             self.rows[identity] = after
             self.refer(identity, after)
 
-    def refer(self, identity: Key, row: Row, found_by: "FoundBy | None" = None) -> None:
+    def refer(self, identity: Key, row: Row, found_by: FoundBy | None = None) -> None:
         """Has a row found by the weights of its foreign keys' columns."""
-        for reference, by_weights in self._references:
+        for reference, by_weights in self._referring.items():
             weights = self._weights_of(reference, row, found_by)
             if weights is not None:
                 by_weights[weights][identity] = None
 
-    def _weights_of(self, reference: Reference, row: Row, found_by: "FoundBy | None") -> Weights | None:
+    def _weights_of(self, reference: Reference, row: Row, found_by: FoundBy | None) -> Weights | None:
         if found_by and found_by[0] is reference:
             return found_by[1]
         return self._lookups.weights(self._table, reference.key.columns, row)
-
-
-FoundBy = tuple[Reference, Weights]
-"""A foreign key, and weights of its columns by which a row was found."""
 
 
 class Derivation:

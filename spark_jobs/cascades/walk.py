@@ -17,8 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-import pyarrow as pa
-
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.derived_slices import DerivedSlice, stored_changes
 from spark_jobs.bronze.index import SliceIndex
@@ -44,10 +42,8 @@ from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
 
-_UPDATE, _DELETE = 2, 3
+_DELETE = 3
 """By ``Changes.op``."""
-_RAW_TYPE = pa.map_(pa.string(), pa.string())
-_MOMENT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
