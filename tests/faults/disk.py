@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, NoReturn, Self, cast
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
@@ -164,15 +164,13 @@ class Disk:
         match kind:
             case "killed before the call" | "power cut":
                 if half is not None and self.random.random() < 0.5:
-                    self._performed(actor, half)
+                    self._die_in(actor, half)
                 elif self.random.random() < 0.5:
-                    self._performed(actor, function)
+                    self._die_in(actor, function)
                 actor.is_dead = True
                 raise Killed
             case "killed after the call":
-                _drop(self._performed(actor, function))
-                actor.is_dead = True
-                raise Killed
+                self._die_in(actor, function)
             case "answer lost":
                 try:
                     _drop(self._performed(actor, function))
@@ -193,6 +191,16 @@ class Disk:
         with self.acting(None):
             actor.rivals(kind)
         return self._performed(actor, function)
+
+    def _die_in(self, actor: Actor, function: Callable[[], Any]) -> NoReturn:
+        """The last call of a process, which gets neither its answer nor its error."""
+        try:
+            _drop(self._performed(actor, function))
+        except Exception as error:  # the process is gone before it sees it
+            raise Killed from error
+        finally:
+            actor.is_dead = True
+        raise Killed
 
     def cut_power(self) -> None:
         """Takes away what need not be there: each name that is not durable, and content, or none of it."""

@@ -117,9 +117,7 @@ def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
     layout: str, tmp_path: Path, traces: Path, summary: list[str], count: int
 ) -> None:
     seeds = range(int(_SEED), int(_SEED) + 1) if _SEED else range(200, 200 + count)
-    # The model knows no rules: it refuses that a table of seed 200 of RULES_CHANGES is gone at a run.
-    followed = None if layout in RULED else traces
-    result = play(seeds, tmp_path, layout=layout, traces=followed)
+    result = play(seeds, tmp_path, layout=layout, traces=traces)
     summary += require_nothing_wrong(f"engine, {layout}, faults", [result])
 
 
