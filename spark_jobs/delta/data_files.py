@@ -138,7 +138,7 @@ def write_parts(
         "dataChange": True,
         "stats": statistics.collect(pa.concat_tables(bounded), indexed, tight_bounds=_tight_bounds(configuration)),
     }
-    return DataFile(action)
+    return DataFile(action, table_path)
 
 
 def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema: TableSchema) -> pa.Table:

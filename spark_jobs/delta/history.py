@@ -70,9 +70,9 @@ def added_since(path: str, after: int, until: int) -> tuple[DataFile, ...] | Non
             return None
         actions = [*commit_actions(path, version, content)]
         with decoding_commit(path, version):
-            removed = {DataFile(action["remove"]).key for action in actions if "remove" in action}
+            removed = {DataFile(action["remove"], path).key for action in actions if "remove" in action}
             if added.keys() & removed or not _only_moves(actions):
-                apply_to_files(added, actions)
+                apply_to_files(path, added, actions)
     return tuple(added.values())
 
 

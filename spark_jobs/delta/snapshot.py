@@ -135,6 +135,8 @@ class DataFile:
 
     action: Mapping[str, Any]
     """As it is in the log."""
+    table: str = field(default="", compare=False)
+    """The path of its table, where a log was read: for messages."""
 
     @property
     def path(self) -> str:
@@ -157,7 +159,7 @@ class DataFile:
     @cached_property
     def stats(self) -> dict[str, Any]:
         """Statistics by physical names; empty where the file has none. Raises LakeError."""
-        with decoding(f"the statistics of {self.path} in the table's log"):
+        with decoding(f"{self.table}: the statistics of {self.path} in its log"):
             return statistics.parse(self.action.get("stats"))
 
     @property
@@ -290,12 +292,12 @@ def _kept_snapshot(log: KeptLog) -> Snapshot | None:
 
 
 def apply_to_files(
-    files: dict[tuple[str, str | None], DataFile], actions: Iterable[Mapping[str, Any]]
+    path: str, files: dict[tuple[str, str | None], DataFile], actions: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[str, str | None], DataFile]:
-    """Files by their identity, after actions, oldest first; only those on files count."""
+    """A table's files by their identity, after actions, oldest first; only those on files count."""
     for action in actions:
         if "add" in action:
-            files[_file_identity(action["add"])] = DataFile(action["add"])
+            files[_file_identity(action["add"])] = DataFile(action["add"], path)
         elif "remove" in action:
             files.pop(_file_identity(action["remove"]), None)
     return files
@@ -314,7 +316,7 @@ def removed_files(path: str, *, of_all_commits: bool = False) -> list[DataFile]:
     contents = chain(listing.commits, takewhile(lambda item: item[1], ((at, read_commit(path, at)) for at in earlier)))
     commits = (commit_actions(path, number, content) for number, content in contents if content)
     actions = chain(checkpoint_actions(path, listing, ("remove",)), *commits)
-    return [DataFile(action["remove"]) for action in actions if "remove" in action]
+    return [DataFile(action["remove"], path) for action in actions if "remove" in action]
 
 
 def commit_info_of(path: str, version: int) -> dict[str, Any] | None:
@@ -465,9 +467,9 @@ class _FileList:
         base, actions = source
         with decoding(f"{self._path}: data files in its log"):
             if isinstance(base, _FileList):
-                listed = apply_to_files({**base.by_identity()}, actions)
+                listed = apply_to_files(self._path, {**base.by_identity()}, actions)
             else:
-                listed = apply_to_files({}, chain(checkpoint_actions(self._path, base, ("add",)), actions))
+                listed = apply_to_files(self._path, {}, chain(checkpoint_actions(self._path, base, ("add",)), actions))
         self._listed, self._source = listed, None
         return listed
 

@@ -393,7 +393,7 @@ def _commit_of(path: str, version: int, content: bytes) -> _Commit:
                     commit.metadata = Metadata.from_json(value)
                 case "add" | "remove":
                     into = commit.added if kind == "add" else commit.removed
-                    into[value["path"]] = DataFile(value)
+                    into[value["path"]] = DataFile(value, path)
                     commit.is_rearranged &= not value.get("dataChange", True)
     return commit
 

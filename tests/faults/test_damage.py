@@ -13,7 +13,7 @@ from tests.faults.runs import without_spark
 @pytest.mark.parametrize("layout", ["mirrors"])
 @pytest.mark.parametrize(
     "seed, flips, files",
-    [pytest.param(5, 1, 1, marks=pytest.mark.thorough), pytest.param(3, 2, 3, marks=pytest.mark.long)],
+    [pytest.param(3, 1, 1, marks=pytest.mark.thorough), pytest.param(3, 2, 3, marks=pytest.mark.long)],
 )
 def test_a_damaged_file_gives_right_rows_or_a_message(
     layout: str, tmp_path: Path, summary: list[str], seed: int, flips: int, files: int

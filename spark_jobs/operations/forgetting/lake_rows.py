@@ -6,7 +6,7 @@ nor bounds of the files that it removes, since both would have the values again.
 Put here: one table. Not here: which tables, or in which order (forget.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -105,7 +105,7 @@ class Erasing:
 
 
 def _without_bounds(file: DataFile) -> DataFile:
-    return DataFile({name: value for name, value in file.action.items() if name != "stats"})
+    return replace(file, action={name: value for name, value in file.action.items() if name != "stats"})
 
 
 def files_that_hold(snapshot: Snapshot, keys: ForgottenKeys) -> list[StoredPath]:

@@ -144,7 +144,7 @@ def test_statistics_and_a_schema_that_are_no_json_are_told(tmp_path: Path) -> No
     path = log(tmp_path / "t", [PROTOCOL, METADATA], [{"add": {"path": "x", "stats": '{"numRecords:1}'}}])
     snapshot = snapshot_of(path)
     assert snapshot
-    with pytest.raises(LakeError, match=r"the statistics of x in the table's log cannot be read: .*; restore"):
+    with pytest.raises(LakeError, match=r"t: the statistics of x in its log cannot be read: .*; restore"):
         _ = snapshot.files[0].stats
     broken = replace(snapshot, metadata=replace(snapshot.metadata, schema_string="{"))
     with pytest.raises(LakeError, match=r"/t: the schema in the table's log cannot be read: .*; restore"):
