@@ -6,6 +6,7 @@ here: what these say (docs/test_language.py looks at the words).
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -62,6 +63,45 @@ def without_docstring(node: ast.AST) -> Iterator[str]:
             yield from without_docstring(child)
 
 
+_NAMED = re.compile(r"(?:^|(?<=[.;] ))((?:\w+, )*[a-z_]\w*): ")
+"""Names that a paragraph of a docstring says something of."""
+
+
+def parameters_of(node: Function) -> set[str]:
+    given = node.args
+    listed = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    return {argument.arg for argument in listed if argument}
+
+
+def unknown_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names in docstrings of functions and dataclasses that are no parameter and no field, as ``line: name``."""
+    for node in nodes:
+        if isinstance(node, Function):
+            known = parameters_of(node)
+        elif isinstance(node, ast.ClassDef) and not node.bases:
+            fields = [part.target for part in node.body if isinstance(part, ast.AnnAssign)]
+            known = {field.id for field in fields if isinstance(field, ast.Name)}
+            known |= {
+                name for part in node.body if isinstance(part, Function) for name in (part.name, *parameters_of(part))
+            }
+        else:
+            continue
+        # The first paragraph is prose. A class may list the values of a field, too.
+        for paragraph in (ast.get_docstring(node) or "").split("\n\n")[1:]:
+            text = " ".join(paragraph.split())
+            named = [name for match in _NAMED.finditer(text) for name in match[1].split(", ")]
+            if _NAMED.match(text) and (named[0] in known or isinstance(node, Function)):
+                yield from (f"{node.lineno}: {name}" for name in named if name not in known)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_a_docstring_says_something_of_is_there(folder: str) -> None:
+    unknown = [
+        f"{path.relative_to(ROOT)}:{name}" for path in files_of(folder) for name in unknown_names(nodes_of(path))
+    ]
+    assert unknown == []
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_body_of_several_paragraphs_has_a_comment(folder: str) -> None:
     bare = [
@@ -93,6 +133,8 @@ def test_what_a_rule_does_not_find_is_no_rule() -> None:
     for comment, bare in (("", ["1: f"]), ("    # noqa: X\n", ["1: f"]), ("    # Why.\n", [])):
         text = f"def f():\n{comment}{body}"
         assert [*bare_bodies(text, ast.walk(ast.parse(text)))] == bare
+    text = 'def f(a):\n    """Text.\n\n    a: a number. b: another.\n    """'
+    assert [*unknown_names(ast.walk(ast.parse(text)))] == ["1: b"]
     assert [*without_docstring(ast.parse(f"class A:\n    b = 0\n\ndef f():\n{body}\ndef _g():\n{body}"))] == [
         *("1: A", "4: f")
     ]

@@ -172,7 +172,7 @@ class EffectiveSlices:
         return LocatedSlice(cells, position, begin, log_slice["committed_at"] if is_moved else None)
 
     def _slice_batch(self, log_slice: Mapping[str, Any]) -> pa.RecordBatch:
-        """A slice's row of bronze. slice_: its row of the index."""
+        """A slice's row of bronze. log_slice: its row of the index."""
         stored = self._files.group(log_slice["data_file"], log_slice["row_group"], tuple(COLUMNS))
         return stored.slice(log_slice["row"], 1).select(ARROW.names).cast(ARROW).combine_chunks().to_batches()[0]
 

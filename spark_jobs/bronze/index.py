@@ -250,8 +250,8 @@ class SliceIndex:
     def statements_and_table_maps(self, *, with_xa: bool = False) -> Iterator[dict[str, Any]]:
         """Statements, and slices in which the log describes a table, in order.
 
-        context: begins with the event that their TABLE_MAPs are read under. begin: a statement's first bytes. with_xa:
-        those of XA transactions too, where they were logged.
+        with_xa: those of XA transactions too, where they were logged. Of the cells, ``context`` begins with the event
+        that TABLE_MAPs are read under, and ``begin`` has a statement's first bytes.
         """
         is_notable = self.is_kind("statement") | self.flags("has_maps")
         rows = np.flatnonzero(is_notable if with_xa else is_notable & ~self.flags("is_xa"))

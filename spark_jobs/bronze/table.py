@@ -252,7 +252,7 @@ def statement_gtids(snapshot: BronzeSnapshot, within: Range) -> dict[tuple[int, 
 def committed_before(bronze: Table, version: int, position: tuple[int, ...]) -> datetime | None:
     """Time when the last transaction before a position was committed; None where bronze has none. Without a JVM.
 
-    place: stretch, number and offset.
+    position: stretch, number and offset.
     """
     stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))
     in_file = (number < position[1]) | ((number == position[1]) & (start < position[2]))

@@ -163,8 +163,8 @@ def instead_of_primary(
 ) -> tuple[tuple[int, ...], str | None]:
     """Key and index of a table without a primary key: the first unique index whose columns are all NOT NULL, if any.
 
-    One of which that is not certain (a part of a value may be all of it, a TIMESTAMP may be NOT NULL unsaid) is passed
-    over: rows are identified by all columns, whatever index there is.
+    An index of which that is not certain (a prefix may hold the whole value, a TIMESTAMP may be NOT NULL by default) is
+    skipped. Where none is left, rows are identified by all columns.
     """
     names = [str(column.column.name).casefold() for column in columns]
     for unique in uniques:

@@ -102,8 +102,8 @@ class Writer:
     """Writes rows to one table of the target.
 
     columns: those written. key: of these, the ones by which rows are found; none where rows are identified by all.
-    limits: rows of a statement at limit, and bytes of a packet. source_key: the columns by which the source tells rows
-    apart, where they are written; all without a key. The target's key may lack some of them.
+    rows: of a statement, at most. packet: the bytes of a packet, at most. source_key: the written columns by which the
+    source identifies rows; all without a key. The target's key may lack some of them.
     """
 
     schema: str

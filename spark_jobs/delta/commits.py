@@ -2,8 +2,8 @@
 
 Put here: a commit's actions and its file. Not here: which files are added and removed, or what a writer that lost does.
 
-Whoever creates the file of a version has made it; all others planned on an older version and lose. A writer that does
-not know whether its commit was made looks for its own ``userMetadata`` in the log.
+Whoever creates the file of a version has made it; all others planned on an older version and lose. A writer
+that does not know whether its commit was made compares the file's content with its own (``spark_jobs/storage``).
 """
 
 import json

@@ -15,11 +15,11 @@ from spark_jobs.errors import ConfigError
 SOURCE = "shop"
 PASSWORD = "STRATALOG_DEMO_PASSWORD"  # noqa: S105 - the name of the variable that holds it
 _MARK = "# Written by `stratalog demo`"
-_ADDED_COLUMNS = ("tables", "failures", "runs", "endpoints", "catalog")
-"""Of pipeline.yaml: what runs keep in files of their own."""
+_SIDE_FILES = ("tables", "failures", "runs", "endpoints", "catalog")
+"""Names of the files that runs write beside pipeline.yaml."""
 _KNOWN = frozenset(
     [
-        *("pipeline.yaml", *(f"pipeline.{name}.json" for name in _ADDED_COLUMNS)),
+        *("pipeline.yaml", *(f"pipeline.{name}.json" for name in _SIDE_FILES)),
         *("lake", "dagster", "binlogs", "next", "exported", "server", "reports", ".lock"),
     ]
 )

@@ -214,7 +214,7 @@ class Checkpoint:
 
 
 def new_batch() -> str:
-    """The id by which a writer finds its own commit again."""
+    """A unique id of a commit: no other commit has the same content."""
     return uuid.uuid4().hex
 
 

@@ -24,7 +24,7 @@ from spark_jobs.storage.messages import meaning
 _REARRANGING = ("OPTIMIZE", "REORG")
 """Operations of Delta that move rows between files, and let others commit meanwhile."""
 _REARRANGED = 3
-"""Of one table so many commits at a time, with what goes before them, are made by its maintenance."""
+"""Commits that maintenance makes of one table in a row, at most."""
 _LOOKED_AT = 2 + _REARRANGED
 """Commits that a head is looked for in, before the table is opened."""
 

@@ -266,7 +266,7 @@ class TableTrace:
 class _KeptSlices:
     """Slices with changes of chosen rows, in memory as long as they are few.
 
-    positions: where they take effect. slices: None where they are too many.
+    orders: where they take effect. slices: None where they are too many.
     """
 
     orders: set[Order] = field(default_factory=set)

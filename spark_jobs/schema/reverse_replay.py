@@ -167,7 +167,7 @@ class _ReverseReplay:
         return names
 
     def _ended_by(self, names: Sequence[TableName]) -> Sequence[TableName]:
-        """Of tables that are not there behind a statement there is nothing to tell."""
+        """The tables that a statement removes; their paths are forgotten."""
         for name in names:
             self.paths.pop(name, None)
         return names

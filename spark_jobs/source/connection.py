@@ -38,7 +38,7 @@ _IDENTITY_HINT = (
     "(stratalog docs managed-servers)"
 )
 _PRIVILEGES = re.compile(r"the ([A-Z ,_]+) privilege")
-"""Of 1227: those of which any would do. Every server names the narrowest one last."""
+"""Privileges that error 1227 names; any one suffices, the narrowest comes last."""
 _CERTIFICATE = (
     "the server's certificate is not trusted: name the CA that signed it as tls.ca (it is {ca}), connect by the host "
     "name that stands in it, or set tls.verify to false to connect without knowing who answers"

@@ -125,10 +125,10 @@ def choose_rows(
     events: Array,
     groups: Array,
 ) -> Any:
-    """Finds the row events among the first ``count`` events whose rows somebody wants: (count, findings).
+    """Find the wanted row events among the first ``count`` events: their number, and findings (bits CHOSEN_…).
 
     table_groups: the group by ordinal of a table map, -1 for rows that nobody wants. events, groups: event and group of
-    each row event. findings: bits CHOSEN_….
+    each row event.
     """
     n = np.uintp(0)
     findings = 0

@@ -66,8 +66,8 @@ class _RowStatistics:
 class _BlockLayout:
     """Addresses of the parts of a block in its memory.
 
-    offsets, sizes: bytes [program, 0: slots 1: text, column]; own_places: offsets of what rows have beside columns, and
-    the end.
+    offsets, sizes: bytes [program, 0: slots 1: text, column]; own_offsets: offsets of what rows have beside columns,
+    and the end.
     """
 
     rows: int

@@ -28,7 +28,10 @@ _RowOffset = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SliceTexts:
-    """The texts of one slice. places: (offset of the event, its first row) of each row event, in order."""
+    """The texts of one slice.
+
+    offsets: (offset of the event, its first row) of each row event, in order. texts: of each.
+    """
 
     offsets: tuple[_RowOffset, ...]
     texts: tuple[str | None, ...]

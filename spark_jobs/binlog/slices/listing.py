@@ -83,8 +83,8 @@ def list_events(chunks: Iterator[bytes], file: str, tables: TableNotes | None = 
 class TypeCount:
     """Events of one type, and their bytes with headers and checksums.
 
-    treatment: decoded: they are rows, or say what rows are about; counted: known to be irrelevant to rows; redacted:
-    their content was left out when the log was extracted.
+    treatment: ``decoded`` events are rows, or describe them; ``counted`` ones are known to be irrelevant to rows; the
+    content of ``redacted`` ones was left out when the log was extracted.
     """
 
     type: str

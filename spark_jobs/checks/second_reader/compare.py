@@ -251,7 +251,7 @@ class _TableComparison:
 
 
 def _images(changes: Changes, at: int, position: tuple[int, int, int], peer: PeerRow) -> Iterator[_ImagePair]:
-    """The images of a row by both. place: offset of its event, row, operation."""
+    """The images of a row by both readers. position: offset of its event, row, operation."""
     offset, row, op = position
     images = [("before" if op == DELETE else "after", changes.after, changes.raw, changes.present)]
     if op == UPDATE:

@@ -49,7 +49,7 @@ class Sample:
     is_wanted: Callable[[TableName], bool]
     budget: int
     kinds: set[tuple[TableName, str]] = field(default_factory=set)
-    """Slices chosen for each table."""
+    """(Table, kind of event) of the slices chosen so far."""
     passed: dict[str, int] = field(default_factory=dict)
 
     def lacks(self, table: TableName) -> bool:

@@ -175,9 +175,8 @@ def layout(
     """The layout of a server's table, of its rows of information_schema.COLUMNS in order.
 
     lake: names and types of the downstream table's columns. key: names of the columns that tell rows apart, as the lake
-    has them; none where rows have no key. numbered: columns of labels that the log does not tell, so that the lake has
-    their numbers. unknown: columns that are not compared. Raises TableStopped where the columns differ, and for a type
-    that is not compared.
+    has them; none where rows have no key. unknown: columns that are not compared. Raises TableStopped where the columns
+    differ, and for a type that is not compared.
     """
     table_columns = [name for name in lake if name not in ADDED]
     names = [row["name"] for row in listed]

@@ -172,7 +172,7 @@ class PlannedPortion:
     """The changes of a portion in the log's order, by transaction.
 
     tables: their texts. table, row, keys: of each change, in order. bounds: where transactions begin, and the end.
-    begins: the position of each transaction. places: of each change the row of its event.
+    begins: the position of each transaction. positions: of each change.
     """
 
     tables: tuple[TableTexts, ...]

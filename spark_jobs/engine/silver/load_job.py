@@ -33,8 +33,8 @@ from spark_jobs.silver.table_timeline import SchemaChange, TableState, TimelineS
 class KeylessLoad:
     """A table without a key that was read in one transaction.
 
-    work: its window has the log since the snapshot. steps: what the log has of the table there. waiting, standing: the
-    rows, where they wait, and how the table stood. since: the snapshot's position.
+    work: its window has the log since the snapshot. steps: what the log has of the table there. waiting: the rows
+    that were read. state: of the table at the snapshot. since: the snapshot's position.
     """
 
     work: CompactionJob

@@ -359,7 +359,7 @@ class OpenSlices:
             yield SliceRun(origin, parts, effect, derived_slices.is_derived(position[0]))
 
     def _slice(self, committed_us: int, *position: Any) -> SliceBytes:
-        """place: as the first of ``_CELLS``."""
+        """A slice's bytes, read once. position: as the first of ``_CELLS``."""
         known_slice = self._slices.get((committed_us, *position))
         if known_slice is not None:
             return known_slice

@@ -19,34 +19,34 @@ from spark_jobs.errors import LakeError
 class ForgottenKeys:
     """Keys of one table.
 
-    columns: those of the key. rows: the values of each key in their order. provenance: columns, and the values by which
-    rows of the table are told from others of a downstream table.
+    columns: those of the key. rows: the values of each key in their order. provenance: columns, and their values, by
+    which a downstream table distinguishes the rows of its source tables.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    marks: tuple[tuple[str, str], ...] = ()
+    provenance: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, keys: pa.Table, columns: Sequence[str]) -> "ForgottenKeys":
-        """keys: the columns of the key, in silver's types."""
+        """From a table of Arrow with the columns of the key, in silver's types."""
         cells = [keys.column(name).to_pylist() for name in columns]
         return cls(tuple(columns), tuple(zip(*cells, strict=True)))
 
     def marked(self, provenance: Mapping[str, str]) -> "ForgottenKeys":
-        """The same keys among rows with these marks."""
-        return replace(self, marks=tuple(provenance.items()))
+        """The same keys, of rows with these values alone."""
+        return replace(self, provenance=tuple(provenance.items()))
 
     @property
     def names(self) -> list[str]:
         """The columns that tell the rows."""
-        return [*self.columns, *(name for name, _ in self.marks)]
+        return [*self.columns, *(name for name, _ in self.provenance)]
 
     def has(self, rows: pa.Table) -> pa.ChunkedArray:
         """Rows that have one of the keys."""
         is_one: Any = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
         for key in self.rows:
-            pairs = [*zip(self.columns, key, strict=True), *self.marks]
+            pairs = [*zip(self.columns, key, strict=True), *self.provenance]
             is_key: Any = pa.scalar(True)
             for name, value in pairs:
                 is_key = pc.and_(is_key, _equal_cells(rows.column(name), value))

@@ -97,7 +97,7 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
         planned = select_tables(load, before, patterns, stopped, is_again=is_again)
     if planned.reading:
         start_session(spark)  # by this thread, where it is a lazy one
-    entries = _with_new(source, before, planned.reading)
+    entries = _entries_with_loading(source, before, planned.reading)
     publish(pipeline, source, replace(before, entries=entries))
     # Rows are staged, then the log is read up to where they were read, and both are merged.
     read_tables = each_table(planned.reading, partial(read_table, load), stopped)
@@ -165,8 +165,8 @@ def _anchor(pipeline: Pipeline, source: str) -> Anchor:
     return Anchor.of(server, newest_checkpoint(lake_of(pipeline).bronze(source)))
 
 
-def _with_new(source: str, before: Outcome, reading: "Sequence[TableToRead]") -> list[Entry]:
-    """The tables that are to be loaded have a row, whether the log knows them or not: so far, it did not."""
+def _entries_with_loading(source: str, before: Outcome, reading: "Sequence[TableToRead]") -> list[Entry]:
+    """The entries of a run, and one for each table to load that has none, since the log does not know it."""
     entry_names, location = {entry.name for entry in before.entries}, str(before.position)
     new = [table.name for table in reading if (table.name.schema, table.name.table) not in entry_names]
     bare = [Entry(source, name.schema, name.table, "current") for name in new]
