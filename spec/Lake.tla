@@ -200,11 +200,12 @@ Compact(r) ==
      ELSE Loses(r, silver, [at |-> "compact"])
 
 (* What a run has to publish.  Where another one has gone on, the versions are of a later moment than its own, and *)
-(* those that it found published stay.                                                                            *)
+(* those stay that are published: where it says nothing new of the table, what it found, or what another run has   *)
+(* published since.                                                                                                *)
 Reached(r, silverVersion, silverPos, downVersion, downPos) ==
   LET seen == run[r].seen
       isOwn == ~On("atPosition") \/ (silverPos <= run[r].end /\ downPos <= run[r].end)
-  IN [at |-> "publish",
+  IN [at |-> "publish", isOwn |-> isOwn,
       row |-> [version |-> 0, end |-> run[r].end, pos |-> run[r].end, isReset |-> FALSE, resets |-> seen.resets,
                merged |-> IF isOwn THEN run[r].end ELSE seen.merged,
                silver |-> IF isOwn THEN silverVersion ELSE seen.silver,
@@ -227,18 +228,20 @@ Merge(r) ==
 
 PlanPublish(r) ==
   LET mine == run[r].row
-      row == IF published.resets > mine.resets /\ On("keepsReset") THEN [published EXCEPT !.end = mine.end] ELSE mine
+      keeps == \/ published.resets > mine.resets /\ On("keepsReset")
+               \/ ~run[r].isOwn /\ published.resets = mine.resets /\ On("keepsNews")
+      row == IF keeps THEN [published EXCEPT !.end = mine.end] ELSE mine
       isSame == [row EXCEPT !.version = published.version] = published
   IN
   /\ At(r, "publish") /\ Elsewhere /\ UNCHANGED <<bronze, silver, down, published, left>>
   /\ Goes(r, IF isSame \/ (published.end > mine.end /\ On("notBack")) THEN Idle
-             ELSE [at |-> "put", row |-> mine, put |-> [row EXCEPT !.version = published.version + 1]])
+             ELSE [at |-> "put", isOwn |-> run[r].isOwn, row |-> mine, put |-> [row EXCEPT !.version = published.version + 1]])
 
 Publish(r) ==
   /\ At(r, "put") /\ Elsewhere /\ UNCHANGED <<bronze, silver, down, left>>
   /\ IF run[r].put.version = published.version + 1 \/ ~On("exclusive")
      THEN published' = run[r].put /\ Goes(r, Idle)
-     ELSE Goes(r, [at |-> "publish", row |-> run[r].row]) /\ UNCHANGED published
+     ELSE Goes(r, [at |-> "publish", isOwn |-> run[r].isOwn, row |-> run[r].row]) /\ UNCHANGED published
 
 Crash(r) ==
   /\ ~At(r, "idle") /\ May("faults") /\ left' = Spent("faults") /\ Goes(r, Idle)
@@ -383,7 +386,8 @@ Monotone ==
   /\ \A v \in 2 .. Len(bronze) : bronze[v].pos >= bronze[v - 1].pos
   /\ \A v \in 2 .. Len(down) : down[v].pos >= down[v - 1].pos
   /\ \A v \in 2 .. Len(silver) : silver[v].kind = "reset" \/ silver[v].pos >= silver[v - 1].pos
-NeverBack == [][published'.end >= published.end]_published
+NeverBack == [][/\ published'.end >= published.end
+                /\ published'.resets = published.resets /\ ~published'.isReset => published'.merged >= published.merged]_published
 
 (* What is published is committed, has what it says, and has it still. *)
 Committed == published.silver <= Len(silver) /\ published.down <= Len(down) /\ published.end <= HeadOf(bronze).pos

@@ -137,6 +137,7 @@ MUTANTS = [
     Mutant("two runs", "withRows", _LOST),
     Mutant("two runs", "atPosition", ("Consistent",)),
     Mutant("two runs", "notBack", ("NeverBack",)),
+    Mutant("two runs", "keepsNews", ("NeverBack",)),
     Mutant("replay and rewrite", "learnsOfReplays", ("DownOnce",)),
     Mutant("replay and rewrite", "filesThere", ("SilverOnce",)),
     Mutant("replay and rewrite", "pins", ("Readable",)),

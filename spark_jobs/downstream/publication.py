@@ -208,27 +208,49 @@ def _entry_row(entry: Entry) -> dict[str, object]:
     return asdict(entry) | {"targets": targets or None, "modes": list(entry.modes) or None}
 
 
-def write(lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
+def write(
+    lake: Lake, source: str, entries: Sequence[Entry], position: Position, *, found: Sequence[Entry] = ()
+) -> None:
     """Replaces the source's rows, its own among them, in one commit.
 
-    A table that was reset since the entries were read stays so. Raises LostRace where another run of the source has
-    published what is further, and where other sources keep winning.
+    found: the rows that the run began with. A table that was reset since stays so, and one that another run has
+    published further since keeps that row. Raises LostRace where another run of the source has published a later
+    position, and where other sources keep winning.
     """
+    before = {entry.name: entry for entry in found}
 
     def rows() -> list[dict[str, object]]:
         stored, published_to = current(lake, source)
         _require_no_further(lake, source, position, published_to)
-        reset = {entry.name: entry for entry in stored if entry.resets}
-        entry_list = [
-            reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries
-        ]
-        return [*map(_entry_row, entry_list), _row_of_source(lake, source, position)]
+        now = {entry.name: entry for entry in stored}
+        written = [_newer(entry, now.get(entry.name), before.get(entry.name)) for entry in entries]
+        return [*map(_entry_row, written), _row_of_source(lake, source, position)]
 
     _put(lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
 
-def _is_reset_since(entry: Entry, stored: Entry | None) -> bool:
-    return stored is not None and (stored.resets or 0) > (entry.resets or 0)
+def _newer(entry: Entry, stored: Entry | None, found: Entry | None) -> Entry:
+    """The row of a table after a run: its own one, or what was published since it found the table."""
+    if stored is None:
+        return entry
+    if _is_reset_since(entry, stored):
+        return stored
+    return replace(stored, surveyed=entry.surveyed) if _is_published_further(entry, stored, found) else entry
+
+
+def _is_reset_since(entry: Entry, stored: Entry) -> bool:
+    return (stored.resets or 0) > (entry.resets or 0)
+
+
+def _is_published_further(entry: Entry, stored: Entry, found: Entry | None) -> bool:
+    """True if another run has published the table since, with more of the log than this run could merge.
+
+    Such a run finds versions with log after its own position, which it may not publish.
+    """
+    if found is not None and stored == replace(found, published_at=stored.published_at, surveyed=stored.surveyed):
+        return False
+    reached = ((target.merged, entry.reached(target.name)) for target in stored.into)
+    return any(theirs and (not own or Position.parse(theirs) > Position.parse(own)) for theirs, own in reached)
 
 
 def overwrite(lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:

@@ -184,7 +184,7 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     published, surveyed = publication.current(lake, name)
     entries = published + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
-        return Outcome(entries, None)
+        return Outcome(entries, None, found=published)
     # Changes that the server did not log are derived before, and limit how far their tables are compacted.
     with doing(f"{name}: planning what is to be compacted"):
         gaps = unlogged_changes_of(pipeline, lake, name)
@@ -214,7 +214,9 @@ def _compact_tables(  # noqa: PLR0913 - as ``compact_source``
     after = planner.after(planned, jobs)
     annotate(tables=len(jobs), changes=sum(job.changes for job in jobs), rows=sum(job.rows for job in jobs))
     waiting = {child: limit.end for child, limit in applied.limits.items() if child not in planned.stopped}
-    return Outcome(after, snapshot.end, compacted=jobs, stopped=planned.stopped, new=new, waiting=waiting)
+    return Outcome(
+        after, snapshot.end, compacted=jobs, stopped=planned.stopped, new=new, waiting=waiting, found=published
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +330,8 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [merge_summary.after(entry) for entry in entries]
     waiting, derived = (before.waiting, before.derived) if before else ({}, {})
-    return Outcome(after, position, compacted, merges, stopped, stopped_into, new, waiting, derived)
+    found = before.found if before else entries
+    return Outcome(after, position, compacted, merges, stopped, stopped_into, new, waiting, derived, found)
 
 
 def _logged_stops(results: Iterable[TableMergeResult]) -> dict[TableInto, str]:
@@ -465,7 +468,7 @@ def _publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]
     with doing(f"{name}: publishing"):
-        publication.write(lake, name, entries, outcome.position)
+        publication.write(lake, name, entries, outcome.position, found=outcome.found)
     log.info("%s: published up to %s", name, outcome.position)
 
 

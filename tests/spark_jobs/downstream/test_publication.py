@@ -188,6 +188,31 @@ def test_a_consistent_set_stays_as_it_was_published_while_later_runs_go_on(spark
     assert f"ALTER TABLE at {stopped.merged} " in (stopped.reason or "")
 
 
+@pytest.mark.parametrize(
+    "stored, merged",
+    [
+        (FULL, "b.000002:100"),  # another run's, of more log than this one could merge
+        (replace(FULL, merged="b.000002:50"), "b.000002:60"),
+        (replace(FULL, merged="b.000002:4"), "b.000002:60"),  # what the run found
+        (replace(FULL, merged=None), "b.000002:60"),
+    ],
+)
+def test_a_run_does_not_set_back_what_another_one_has_published_since(lake: Path, stored: Entry, merged: str) -> None:
+    filled, found = Lake(str(lake)), replace(FULL, merged="b.000002:4")
+    write(filled, "shop", [stored], AT)
+    mine = replace(FULL, position="b.000002:100", merged="b.000002:60", downstream_version=6)
+    write(filled, "shop", [mine], AT, found=[found])
+    (entry,) = read(filled, "shop")
+    assert (entry.merged, entry.downstream_version) == (merged, 7 if entry == stored else 6)
+
+
+def test_a_table_that_was_restored_is_published_as_a_run_leaves_it(lake: Path) -> None:
+    filled, restored = Lake(str(lake)), replace(FULL, state="stopped", merged="b.000002:60")
+    write(filled, "shop", [FULL], AT)
+    write(filled, "shop", [restored], AT, found=[replace(FULL, surveyed="b.000001:4")])
+    assert read(filled, "shop") == [restored]
+
+
 @pytest.mark.spark
 def test_a_table_that_was_reset_stays_so_whatever_a_run_of_before_publishes(spark: SparkSession, lake: Path) -> None:
     filled = Lake(str(lake))
