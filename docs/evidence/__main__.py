@@ -129,8 +129,10 @@ def _of_mutants(record: Record) -> str:
     guards = record["guards"]
     killed = sum(entry["killer"] is not None for entry in guards.values())
     waiting = len(record["wrong"]) - (len(guards) - killed)
-    share = f"{killed} of {len(guards)} mutants killed ({100 * killed / max(1, len(guards)):.0f} %)"
-    return f"{share}, {waiting} not judged yet" if waiting else share
+    percent = 100 * killed / max(1, len(guards))
+    share = f"{killed} of {len(guards) + waiting} guards are noticed ({percent:.0f} % of those judged)"
+    rest = {"are not": len(guards) - killed, "not judged yet": waiting}
+    return "; ".join([share, *(f"{count} {text}" for text, count in rest.items() if count)])
 
 
 def _of_fuzz(record: Record) -> str:
