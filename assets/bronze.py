@@ -29,7 +29,7 @@ BRONZE = "bronze"
 LOG = "log"
 """Input: nothing is handed over, it draws the arrow from the source."""
 ENDPOINT_TAG = "stratalog/endpoint"
-"""Of a run: the server that was read."""
+"""Tag of a run: the server that was read."""
 IDLE = "idle"
 """Output: whether the run has nothing to do, so that it needs no Spark session."""
 

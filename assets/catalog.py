@@ -57,11 +57,11 @@ class AssetCatalog:
     key_prefix: str | Sequence[str] = ()
     """Before each asset key."""
     group: str | None = None
-    """Of all assets; by default each source has a group per layer."""
+    """Group of all assets; by default each source has a group per layer."""
     job_prefix: str = ""
     """Before the names of jobs, sensors, schedules, steps and pools."""
     resource_key: str | None = None
-    """Of the resource that gives Spark sessions."""
+    """Key of the resource that gives Spark sessions."""
     translation: Translation | None = None
     """Applied to each spec, after the prefix."""
     execute: Execute | None = None

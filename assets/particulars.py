@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.binlog import TableName
 
 Particulars = Callable[["TableName", Range], Metadata]
-"""Of a table, and of a range of its source's log."""
+"""Metadata of a table's materialization, by the table and a range of its source's log."""
 
 
 def particulars_of(pipeline: Pipeline, source: str) -> Particulars:

@@ -109,5 +109,5 @@ def not_now(instance: dg.DagsterInstance, jobs: Jobs, source: str) -> dg.SkipRea
 
 
 def request_tags(source: str, now: Backlog) -> dict[str, str]:
-    """For reading, not for steering: a run goes from the lake's head to the end of the log as it is when it runs."""
+    """Tags of a requested run, for people: the run goes from the lake's head to the end of the log as it is then."""
     return {SOURCE_TAG: source, FROM_TAG: str(now.bronze or "the start"), TO_TAG: str(now.end)}

@@ -43,7 +43,7 @@ _KEPT = 4
 
 Numbers = NDArray[np.int64]
 ChosenRows = Callable[[int], Numbers | None]
-"""Of a file, by its number, the rows in it that are read; None reads all."""
+"""Gives the rows of a file that are read, by the file's number; None reads all."""
 
 
 @dataclass(frozen=True, slots=True)

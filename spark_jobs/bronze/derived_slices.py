@@ -29,7 +29,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 
 FIRST_DERIVED_ROW = 1 << 30
-"""Of ``row`` in positions: derived changes stand after the rows of their parent's event, which has fewer."""
+"""First ``row`` of derived changes in positions: they are after the rows of their parent's event, which has fewer."""
 COLUMNS = {
     "schema": "STRING",
     "table": "STRING",
@@ -46,9 +46,9 @@ COLUMNS = {
     "context": "BINARY",
     "payload": "BINARY",
 }
-"""Of the table. start: the first event that changes were derived from, of an XA transaction its XA COMMIT;
-transaction_start: where its transaction begins. bytes: of ``payload``. definition: the child's.
-context: empty."""
+"""Columns of the table, by name and Spark type. start: the first event that changes were derived from, of an XA
+transaction its XA COMMIT; transaction_start: where its transaction begins. bytes: of ``payload``. definition: the
+child's. context: empty."""
 _TIME = pa.timestamp("us", "UTC")
 _ARROW = pa.schema(
     [

@@ -51,7 +51,7 @@ class Extracted(SliceCounts):
     margin: Margin | None = None
     """Log that the source still had before ``range``."""
     stretch: Stretch | None = None
-    """That of the range's end."""
+    """Stretch in which ``range`` ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class SliceIndex:
     files: DataFiles
     slices: pa.Table
     parts: Mapping[tuple[int, int, int, int], Mapping[str, Any]] = field(default_factory=dict)
-    """Of slices that are parts of what is stored the columns of bronze, by data file, row group, row and offset."""
+    """Bronze's columns of slices that are parts of stored ones, by data file, row group, row and offset."""
     derived: pa.Table = field(default_factory=DERIVED.empty_table)
     """Slices of derived changes in the same part of the log, which are no slices of it: rows of DERIVED."""
     derived_removed_to: Mapping[str, Position] = field(default_factory=dict)

@@ -53,8 +53,8 @@ COLUMNS = {
 REDACTED_COLUMN = {
     "redacted": "STRUCT<events: INT, bytes: BIGINT, tables: ARRAY<STRUCT<schema: STRING, table: STRING>>>"
 }
-"""Of sources that keep rows of tables out (``redact:``): how much of a slice is not the server's own; null for none of
-it. Other sources' tables do not have the column."""
+"""Column of sources that keep rows of tables out (``redact:``): how much of a slice is not the server's own; null for
+none of it. Other sources' tables do not have the column."""
 
 PROPERTIES = {"delta.dataSkippingNumIndexedCols": "4"}
 
@@ -92,7 +92,7 @@ class BronzeSnapshot:
 
     @classmethod
     def of(cls, lake: Lake, source: str) -> "BronzeSnapshot":
-        """As it is now. Raises LakeError where bronze is empty."""
+        """The source's bronze at its newest head. Raises LakeError where bronze is empty."""
         snapshot = cls.find(lake, source)
         if snapshot is None:
             raise LakeError(f"{source}: bronze holds nothing yet; the first run of the source fills it")
@@ -100,7 +100,7 @@ class BronzeSnapshot:
 
     @classmethod
     def find(cls, lake: Lake, source: str) -> "BronzeSnapshot | None":
-        """As it is now; None where bronze is empty."""
+        """The source's bronze at its newest head; None where bronze is empty."""
         table = lake.bronze(source)
         head = table.head()
         commit = BronzeCommit.of_head(head)
@@ -118,7 +118,7 @@ class BronzeSnapshot:
 
     @property
     def earliest(self) -> Position:
-        """As ``earliest`` of this module."""
+        """Earliest position from which bronze ever held the log."""
         return earliest(self.checkpoint)
 
     @property
@@ -150,7 +150,7 @@ def begin(checkpoint: Checkpoint) -> Position:
 
 
 def earliest(checkpoint: Checkpoint) -> Position:
-    """As far back as bronze ever held the log: where the first extraction began, or before that what was brought."""
+    """Earliest position from which bronze ever held the log: of the first extraction, or of log added before it."""
     commit = BronzeCommit.of(checkpoint)
     first = commit.log_index[0].begin
     return min(first, commit.begin) if commit.begin else first

@@ -126,7 +126,7 @@ class Xa:
         )
 
     def index(self, files: DataFiles) -> pa.Table:
-        """Their slices, of all of bronze's, as rows of an index that take effect at the place of the commit."""
+        """Slices of the transactions as rows of an index, which take effect at the position of the commit."""
         log_range = self.extent()
         assert log_range is not None
         last = replace(
@@ -152,7 +152,7 @@ class Xa:
         return slices
 
     def slices(self, all_slices: "DataFrame") -> "DataFrame":
-        """Their slices, of all of bronze's, as rows at the place of the commit; those of one in one task, in order.
+        """Slices of the transactions as rows at the commit's position; those of one transaction in one task, in order.
 
         Their bytes' own position is in LOGGED. There has to be one transaction at least.
         """
@@ -277,7 +277,7 @@ class XaSlice:
     """
 
     kind: str
-    """As XaStep has it."""
+    """Action of the slice on the transaction, as ``XaStep.kind``."""
     xid: str | None
     statement: tuple[str, str] | None
     position: Position

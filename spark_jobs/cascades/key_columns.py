@@ -17,7 +17,7 @@ from spark_jobs.cascades.weights import comparison_of, weigher_of
 from spark_jobs.errors import TableStopped, Unsupported
 
 RAW = "\0raw"
-"""Of a row its exact texts, as a list of pairs; no column of a server has a zero byte in its name."""
+"""Key in a row of its exact texts, a list of pairs; no column of a server has a zero byte in its name."""
 _DATES = {7, 10, 12, 14, 17, 18}
 """Type codes of dates and times of day, of which a server has some that no typed column holds."""
 
@@ -89,7 +89,7 @@ class KeyColumns:
             raise TableStopped(f"{self.table}: {', '.join(self.names)}: {error}") from error
 
     def weights_of_rows(self, rows: Sequence[Row]) -> list[Weights | None]:
-        """Those of each row, as ``weights`` has them. Raises TableStopped."""
+        """Weights of each row's values, as ``weights`` gives them; None where one is NULL. Raises TableStopped."""
         if self._has_text or any(row[RAW] for row in rows):
             return [self.weights(row) for row in rows]
         columns = [[row[name] for row in rows] for name in self.names]

@@ -135,7 +135,7 @@ class PendingChanges:
         return bool(self._unlisted or self._by_row)
 
     def begin_event(self) -> None:
-        """What is added from now on is of another event."""
+        """Begin another event: changes that are added from now on are of it."""
         self._count = FIRST_DERIVED_ROW
         self._unlisted.clear()
         self._by_row.clear()

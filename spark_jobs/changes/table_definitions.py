@@ -42,7 +42,7 @@ class FollowedDefinitions:
         self._completed: dict[TableDefinition, TableDefinition] = {}
 
     def read(self, text: str, database: str, session: Session) -> None:
-        """As ``follow``, of a statement's text."""
+        """Take the next statement of the log by its text, as ``follow`` does."""
         self.follow(classify(text, database, session), database, session)
 
     def follow(self, statement: Statement, database: str, session: Session) -> None:

@@ -71,7 +71,7 @@ class MendedTable:
     at: Position | None = None
     differences: tuple[KeyDifference, ...] = ()
     rows: int = 0
-    """Of a table without a key: the server's."""
+    """Number of rows that the server has of a table without a key; 0 for other tables."""
     unread: int = 0
     reason: str | None = None
 

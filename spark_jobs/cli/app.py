@@ -68,7 +68,7 @@ yes_option = click.option("--yes", is_flag=True, help="Make the change. Without 
 
 
 def complete_sources(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """For a shell: the sources of the configuration that the command line names, or of the default one."""
+    """Completions for a shell: sources of the configuration that the command line names, or of the default one."""
     try:
         names = read(Path(ctx.params.get("path") or FILE_NAME)).get("sources") or {}
     except ConfigError:  # a shell has no place for messages

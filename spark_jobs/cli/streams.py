@@ -34,7 +34,7 @@ def writing(stream: IO[Any]) -> Iterator[None]:
 
 @contextmanager
 def streaming(stream: IO[Any]) -> Iterator[None]:
-    """As ``writing``, but raises BrokenPipeError where the reader has left: nothing more need be read for it."""
+    """Inside, text is printed as in ``writing``; raises BrokenPipeError once the reader of the text has left."""
     try:
         with erased():
             yield

@@ -16,8 +16,8 @@ from spark_jobs.config.values import ONE, SEVERAL, form_of, listed, mode_pattern
 OnCascade = Literal["warn", "stop", "ignore", "apply"]
 """The choice for a child table."""
 CascadeAction = OnCascade | Literal["apply_known"]
-"""What is done about a child table: as it was chosen, or without a choice ``warn`` or ``apply_known``, which is
-``apply`` where everything is known that it needs, and ``warn`` where not."""
+"""Action for a child table: the choice for it, or without a choice ``warn`` or ``apply_known``, which is ``apply``
+where everything is known that it needs, and ``warn`` where not."""
 
 
 class CascadeRule(BaseModel):
@@ -30,7 +30,7 @@ class CascadeRule(BaseModel):
     ]
     """A pattern of child tables, or a list of several; the last line that matches a table decides."""
     action: OnCascade
-    """As ``on_cascade`` has it for all tables."""
+    """The choice for these tables, as ``on_cascade`` is for all tables."""
 
 
 CascadeChoices = Annotated[

@@ -182,7 +182,7 @@ class TableFilters:
         return {skip_name(position): 1 for position in positions}
 
     def names(self) -> list[str]:
-        """As metadata names the rules, such as ``filters.NAME``."""
+        """Names of the rules in metadata, such as ``filters.NAME``."""
         names = [f"filters.{event.name}" for event in self.events] + [f"row_filters.{row.name}" for row in self.rows]
         return names + ([f"columns.{self.columns.name}"] if self.columns else [])
 

@@ -94,7 +94,7 @@ class SourceSettings(Model):
     """A directory of copies of its older binlog files: a backfill that begins before bronze does brings what bronze
     lacks from there, and only what is not there from the source itself."""
     schema_dump: SchemaDump | None = None
-    """Of ``files``: a dump of the tables without their rows, which names columns that the log does not; the file, or
+    """A dump of the tables of ``files`` without their rows, which names columns that the log does not; the file, or
     ``file`` and ``at``."""
     start: Annotated[str, AfterValidator(start_text)] = "earliest"
     """Start of the first run: ``earliest``, ``latest``, or a location (a position, a GTID set, a time)."""
@@ -262,8 +262,8 @@ class ComputedRule(Model):
     sql: str
     """An expression of MySQL over the row as the log has it."""
     type: Annotated[str, AfterValidator(computed_type)]
-    """Its type in the lake, which has to hold every value: BOOLEAN, SMALLINT, INT, BIGINT, DECIMAL(p,s), DOUBLE,
-    STRING, BINARY, DATE, TIMESTAMP_NTZ or TIMESTAMP."""
+    """The column's type in the lake, which has to hold every value: BOOLEAN, SMALLINT, INT, BIGINT, DECIMAL(p,s),
+    DOUBLE, STRING, BINARY, DATE, TIMESTAMP_NTZ or TIMESTAMP."""
 
     @model_validator(mode="after")
     def _can_be_evaluated(self) -> Self:

@@ -47,7 +47,7 @@ class MySQL(Model):
     user: str
     """The user that logs in."""
     password: SecretStr = SecretStr("")
-    """Its password: write ``${NAME}``, which reads the environment."""
+    """The user's password: write ``${NAME}``, which reads the environment."""
     password_command: tuple[SecretStr, ...] = ()
     """Instead of ``password``: a program and its arguments, run without a shell for each new connection; the first line
     of its output is the password. It may take ``connect_timeout`` seconds."""
@@ -55,7 +55,7 @@ class MySQL(Model):
     """Instead of ``password``: a token for the identity that this process has in a cloud. ``aws-iam`` is for RDS and
     Aurora, ``azure-entra`` for Azure Database for MySQL, ``gcp-iam`` for Cloud SQL. Needs ``tls`` that verifies."""
     region: str | None = None
-    """Of ``aws-iam``: the server's region; without it, the one in its host name, or else of AWS_REGION or
+    """The server's region for ``aws-iam``; without it, the one in its host name, or else of AWS_REGION or
     AWS_DEFAULT_REGION in the environment."""
     tls: Tls | None = None
     """Encryption of the connection; without it, it is encrypted where the server can, and nothing is verified."""
@@ -107,23 +107,23 @@ class Endpoint(Model):
     host: str
     """Name or address."""
     port: int | None = Field(None, ge=1, le=65535)
-    """As in ``mysql``, and so are the others."""
+    """TCP port; without it, that of ``mysql``."""
     user: str | None = None
-    """As in ``mysql``."""
+    """The user that logs in; without it, that of ``mysql``."""
     password: SecretStr | None = None
-    """As in ``mysql``; it replaces whatever ``mysql`` has to log in with, as do the next two."""
+    """The user's password, in place of whatever ``mysql`` has to log in with."""
     password_command: tuple[SecretStr, ...] | None = None
-    """As in ``mysql``."""
+    """A program that prints the password, as in ``mysql``; in place of whatever ``mysql`` has to log in with."""
     auth: Auth | None = None
-    """As in ``mysql``."""
+    """A token for the identity of this process, as in ``mysql``; in place of whatever ``mysql`` has to log in with."""
     region: str | None = None
-    """As in ``mysql``."""
+    """The server's region for ``aws-iam``; without it, that of ``mysql``."""
     tls: Tls | None = None
-    """As in ``mysql``."""
+    """Encryption of the connection; without it, that of ``mysql``."""
     connect_timeout: int | None = Field(None, ge=1)
-    """As in ``mysql``."""
+    """Seconds until the login is complete; without it, those of ``mysql``."""
     read_timeout: int | None = Field(None, ge=1)
-    """As in ``mysql``."""
+    """Seconds without a byte before a read is given up; without it, those of ``mysql``."""
 
     def server(self, shared: MySQL) -> MySQL:
         """The server with what all of them share."""

@@ -140,7 +140,7 @@ class LakeStore:
     """A bucket, and how it is reached; no secret is in it."""
 
     bucket: str
-    """Of Azure ``container@account.dfs.core.windows.net``."""
+    """Name of the bucket; on Azure ``container@account.dfs.core.windows.net``."""
     settings: ObjectStore
     scheme: str = S3
 

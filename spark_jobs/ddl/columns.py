@@ -99,8 +99,8 @@ class DeclaredColumn:
     """A column's definition."""
 
     column: Column
-    """As TABLE_MAP would describe it; text whose character set the statement leaves to the table's default has none,
-    and its length in characters."""
+    """The column as TABLE_MAP would describe it; text whose character set the statement leaves to the table's default
+    has none, and its length in characters."""
     default: tuple[Word, ...] | None = None
     """The words of its default, None where it has none."""
     why_unknown: str | None = None
@@ -110,7 +110,7 @@ class DeclaredColumn:
     """``in_key`` and ``is_unique``: it is declared the primary key, or UNIQUE."""
     is_computed: bool = False
     is_open: bool = False
-    """It is a TIMESTAMP without NULL, NOT NULL or a default; whether NULL is one of its values depends on
+    """True if it is a TIMESTAMP without NULL, NOT NULL or a default; whether NULL is one of its values depends on
     explicit_defaults_for_timestamp."""
     measure: tuple[int, int] | None = None
     """Digits and scale of a FLOAT or DOUBLE that is rounded to these."""

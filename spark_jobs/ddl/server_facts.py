@@ -35,7 +35,7 @@ class ServerFacts:
     logs_cascades: bool = False
 
     def to_note(self) -> dict[str, Any]:
-        """As it is stored in a commit of the schema history."""
+        """The declarations as a commit of the schema history stores them."""
         keys = [
             [
                 *(*_pair(child), key.name, *_pair(key.parent), key.on_delete, key.on_update),

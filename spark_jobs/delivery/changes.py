@@ -156,7 +156,7 @@ class Share:
 
 
 def key_shares(window: TableDelta) -> list[Share]:
-    """As many shares that the keys of each fit into memory; one where nothing went, since no key is looked up then."""
+    """Shares of a window's keys that each fit into memory; one if no row was removed: no key is looked up then."""
     count = -(-window.rows // KEYS_AT_ONCE) if window.removed else 1
     return [Share(number, max(1, count)) for number in range(max(1, count))]
 

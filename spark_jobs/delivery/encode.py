@@ -34,7 +34,7 @@ class OutputColumn:
 
 
 def literals(rows: pa.Table, columns: Sequence[OutputColumn]) -> list[pa.Array]:
-    """For each column the literals of its values; NULL is a literal. rows: with the columns, and ``_raw``."""
+    """Literals of each column's values, by column; NULL is a literal. rows: with the columns, and ``_raw``."""
     arrays = [_literals(rows.column(column.name).combine_chunks()) for column in columns]
     exact = rows.column(RAW).combine_chunks() if RAW in rows.column_names else None
     if exact is not None and exact.null_count < len(exact):
@@ -43,7 +43,7 @@ def literals(rows: pa.Table, columns: Sequence[OutputColumn]) -> list[pa.Array]:
 
 
 def key_literals(rows: pa.Table, columns: Sequence[OutputColumn]) -> list[pa.Array]:
-    """As ``literals``, for comparing them with columns: a FLOAT as the DOUBLE that it is, a DECIMAL as a number."""
+    """Literals to compare with columns, by column: a FLOAT as the DOUBLE that it is, a DECIMAL as a number."""
     return literals(_comparable_rows(rows, columns), columns)
 
 

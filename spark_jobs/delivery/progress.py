@@ -113,11 +113,12 @@ class Progress:
     parts: frozenset[str] = frozenset()
     """Names of its parts that are complete."""
     plan: WindowPlan | None = None
-    """Of the open window; None where none is open, or an earlier release of Stratalog opened it."""
+    """Plan of the open window; None where none is open, or an earlier release of Stratalog opened it."""
     tables: Names | None = None
-    """Of a log: the source tables that are delivered up to the position; None where the row does not say."""
+    """Source tables of a log that are delivered up to the position; None where the row does not say."""
     logs: Mapping[str, str] | None = None
-    """Of a table: by source how far its log was when the target had the version; None where the row does not say."""
+    """Position that the log of each source of a table had, by source, when the target had the version; None where the
+    row does not say."""
     session: TargetSession | None = None
     """Statement that commits by itself and is, or was, executed; None where none may be active."""
     rows_written: int = 0

@@ -19,7 +19,7 @@ class ChangeKind(StrEnum):
 
     DELETE = "d"
     CLEAR = "c"
-    """Of a row that is inserted, where it may be there already."""
+    """Delete before a row is inserted that may be there already."""
     UPDATE = "u"
     INSERT = "i"
 

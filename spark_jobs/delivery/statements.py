@@ -37,13 +37,14 @@ class WriteMethod(Enum):
     """Method of writing a row."""
 
     INSERT = "insert"
-    """It must not be there."""
+    """Insert a row that must not be there."""
     UPDATE = "update"
-    """It is there, and gets these values."""
+    """Give these values to a row that is there."""
     UPSERT = "upsert"
-    """It is inserted, or gets these values."""
+    """Insert a row, or give it these values where it is there."""
     REPEATED_INSERT = "repeated insert"
-    """It is inserted, or gets these values where it is there already; a row that the source tells from it stops it."""
+    """Insert a row, or give it these values where it is there already; a row that the source identifies as another one
+    stops the statement."""
 
 
 @dataclass(frozen=True, slots=True)

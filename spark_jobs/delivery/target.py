@@ -237,7 +237,7 @@ class Connection:
         return Facts(version, "MariaDB" in version, is_tidb, int(row["packet"]))
 
     def ask(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """As ``rows``, outside of transactions: tried again, and every refusal is a DeliveryError."""
+        """The rows of a query outside of transactions, which is tried again. Raises DeliveryError for every refusal."""
         # A server that does not answer at all is told at once.
         if self._session is None:
             self.open()

@@ -32,5 +32,5 @@ def decoding(label: str) -> Iterator[None]:
 
 
 def decoding_commit(path: str, version: int) -> AbstractContextManager[None]:
-    """As ``decoding``, of a version's commit."""
+    """Turn errors of a version's damaged commit inside the ``with`` block into LakeError, as ``decoding``."""
     return decoding(f"{path}: version {version} of its log")

@@ -48,7 +48,7 @@ class FileLayout(TypedDict, total=False):
     stats_columns: Collection[str]
     """Logical names of the columns whose bounds are kept, in place of those that the table says."""
     name: str
-    """Of the file, relative to the table's folder, in place of one for data files."""
+    """Name of the file, relative to the table's folder, in place of one for data files."""
     page_statistics: Collection[str]
     """Logical names of the columns that Parquet keeps bounds of, in place of all."""
     compression: Literal["snappy", "zstd"]
@@ -155,7 +155,7 @@ def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema
 
 
 def read_living(table_path: str, file: DataFile, columns: Sequence[str], schema: TableSchema) -> pa.Table:
-    """As ``read_columns``, without rows that the file's deletion vector marks as deleted."""
+    """Columns of a data file, as ``read_columns``, without rows that its deletion vector marks as deleted."""
     rows = read_columns(table_path, file, columns, schema)
     if file.deletion_vector is None:
         return rows
@@ -165,7 +165,7 @@ def read_living(table_path: str, file: DataFile, columns: Sequence[str], schema:
 def read_between(
     table_path: str, file: DataFile, columns: Sequence[str], schema: TableSchema, bounds: tuple[str, Any, Any]
 ) -> pa.Table:
-    """As ``read_columns``, without row groups in which no row lies between two values of a column of numbers.
+    """Columns of a data file, without row groups in which no row lies between two values of a column of numbers.
 
     bounds: the column, the least and the greatest value; None leaves a side open.
     """

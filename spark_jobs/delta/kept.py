@@ -37,7 +37,7 @@ _ALL_BYTES = 64 << 20
 
 
 class Parsed(Protocol):
-    """What a log says, up to a version."""
+    """Content of a table's log, parsed up to a version."""
 
     version: int
 
@@ -239,7 +239,7 @@ def rows_of_file(path: str, key: Hashable, read: Callable[[], pa.Table]) -> pa.T
 
 
 def committed(path: str, version: int, content: bytes) -> None:
-    """This process has made a commit: a kept log has it without reading it."""
+    """Add a commit of this process to the kept log of the table, which then need not read it."""
     with kept_log(path) as log:
         if log is not None:
             log.append(version, content)

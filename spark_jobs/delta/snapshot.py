@@ -134,13 +134,13 @@ class DataFile:
     """A data file of a version with its deletion vector: an ``add`` action."""
 
     action: Mapping[str, Any]
-    """As it is in the log."""
+    """The ``add`` action as it is in the log."""
     table: str = field(default="", compare=False)
     """The path of its table, where a log was read: for messages."""
 
     @property
     def path(self) -> str:
-        """As in the log: relative to the table, URL-encoded."""
+        """Path of the file as in the log: relative to the table, URL-encoded."""
         return str(self.action["path"])
 
     @property
@@ -214,12 +214,12 @@ class Snapshot:
     protocol: Protocol
     metadata: Metadata
     list_files: Callable[[], tuple[DataFile, ...]] = field(default=tuple, compare=False)
-    """Its data files. They are listed when somebody asks: a commit that adds some asks for none of those that are
-    there, and so costs the same however many they are."""
+    """Lists the version's data files when somebody asks: a commit that adds some asks for none of those that are there,
+    and so costs the same however many they are."""
     transactions: Mapping[str, int] = field(default_factory=dict)
     """The version of each application's newest transaction (``txn``)."""
     commit_info: Mapping[str, Any] = field(default_factory=dict)
-    """Of the version's own commit; empty where its commit file is not there any more."""
+    """The ``commitInfo`` of the version's own commit; empty where its commit file is not there any more."""
     domains: tuple[str, ...] = ()
     """Names of domain metadata that features of Delta keep."""
 

@@ -17,7 +17,7 @@ Hashes = NDArray[np.uint64]
 
 SEED = np.uint64(0x9E3779B97F4A7C15)
 SECOND_SEED = np.uint64(0xC2B2AE3D27D4EB4F)
-"""For a hash that is independent of the one by default."""
+"""Seed of a hash that is independent of the one by default."""
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
 

@@ -59,7 +59,7 @@ class Build:
     """A version of the server: where its program lies, and how it differs from the one that the demo starts."""
 
     name: str
-    """Of its initial tables in the cache."""
+    """Name of its initial tables in the cache."""
     dist: Callable[[], Path]
     """Gives its base directory."""
     program: tuple[str, ...] = ("bin/mysqld",)

@@ -46,10 +46,10 @@ class DownstreamCommit(TableCommit):
     keys_never_whole: int = field(default=0, metadata=member("keys_never_whole"))
     """Keys without a row because no row image of theirs was whole."""
     columns: Mapping[str, str] | None = field(default=None, metadata=member("columns"))
-    """Of a part, on the way to the commit of its table: its columns, and its key."""
+    """Columns of a part, by name and type, on the way to the commit of its table; ``key`` has the part's key."""
     key: tuple[str, ...] | None = field(default=None, metadata=member("key", LIST))
     parts: tuple[PartEntry, ...] | None = field(default=None, metadata=member("parts", list_of(object_of(PartEntry))))
-    """Of a table of several source tables: the part of each."""
+    """Parts of a table of several source tables, one of each; None for other tables."""
     shapes: tuple[Mapping[str, str], ...] | None = field(default=None, metadata=member("shapes", LIST))
     """The columns of parts, by name and type; those that several have alike stand there once."""
     key_sharing: str | None = field(default=None, metadata=member("keys"))

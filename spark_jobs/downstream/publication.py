@@ -87,7 +87,7 @@ class Entry:
     numbered: bool | None = None
     """True where nothing names its columns, and they are called by their numbers; null otherwise."""
     targets: tuple[Target, ...] = ()
-    """Its downstream tables where it goes to several; null in the table where it goes to one."""
+    """Downstream tables of a table that goes to several; null in the table where it goes to one."""
     modes: tuple[str, ...] = ()
     """Modes of its downstream tables, in their order; null where all are mirrors."""
 
@@ -124,7 +124,7 @@ class Entry:
         return self.state == "stopped" and (not failing or name in failing)
 
     def with_targets(self, targets: Sequence[Target]) -> "Entry":
-        """As it is where it goes to these downstream tables, one at least."""
+        """The entry as it is where the table goes to these downstream tables, one at least."""
         first, reached = targets[0], [Position.parse(target.merged) for target in targets if target.merged]
         lacking = [target.keys_never_whole for target in targets if target.keys_never_whole]
         modes = tuple(target.mode for target in targets)
@@ -338,7 +338,7 @@ class PublishedTable:
     rows: "DataFrame | None"
     """None where nothing of it was merged yet; the first downstream table's where it goes to several."""
     targets: dict[tuple[str, str], "DataFrame"]
-    """Its rows in each of its downstream tables, by the names of these."""
+    """The source table's rows in each of its downstream tables, by the names of these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Faults: TypeAlias = NDArray[np.int32]
 """By row a number that says why there is no value, 0 where there is one."""
 Values: TypeAlias = pa.Array | pa.Scalar
-"""Of all rows; a scalar where they are the same in all of them."""
+"""Values of all rows; a scalar where they are the same in all of them."""
 
 
 class Sort(Enum):
@@ -113,7 +113,7 @@ class Term:
 
 
 Resolve: TypeAlias = Callable[[str], Term]
-"""Of a column's name in small letters, the column as a term. Raises ConfigError where there is none."""
+"""Function that gives a column as a term, by its name in small letters. Raises ConfigError where there is none."""
 
 
 def constant(value: object, kind: pa.DataType) -> Evaluate:

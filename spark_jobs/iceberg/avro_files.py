@@ -60,10 +60,10 @@ class File:
     """Rows, or of a vector those that it deletes."""
     size: int
     metrics: bytes = NO_METRICS
-    """Of ``Metrics``, encoded; they are copied, and never looked at again."""
+    """``Metrics`` of the file, encoded; they are copied, and never looked at again."""
     first_row_id: int | None = None
     referenced: str | None = None
-    """Of a vector, the data file whose rows it deletes."""
+    """Location of the data file whose rows a deletion vector deletes; None of data files."""
     offset: int | None = None
     length: int | None = None
 
@@ -124,7 +124,7 @@ class ManifestFile:
     files: tuple[int, int, int]
     """Entries that were added, are there, and were deleted."""
     rows: tuple[int, int, int]
-    """Their rows."""
+    """Rows of the files that were added, are there, and were deleted."""
     first_row_id: int | None = None
 
     @property

@@ -64,7 +64,7 @@ class Folder:
     load: Callable[[str], bytes]
     write: Callable[[str, bytes], None]
     location: str
-    """Of the folder, without a slash at its end."""
+    """Location of the folder, without a slash at its end."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Manifests:
 
     folder: Folder
     listed: list[ManifestFile] = field(default_factory=list)
-    """As the snapshot's list has them."""
+    """The manifests as the snapshot's list has them."""
     added_rows: int = 0
     """Rows that got ids by this snapshot."""
     _live: dict[str, list[ManifestEntry]] = field(default_factory=dict)

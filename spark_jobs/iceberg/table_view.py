@@ -57,7 +57,7 @@ class ShownTable:
     version: int
     """Delta's version, which is the current snapshot."""
     number: int
-    """Of the file of metadata."""
+    """Number of the metadata file."""
     snapshots: int = 0
     """New ones."""
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """What signs: of a user, or with ``session`` of a role for some time. Their text shows nothing."""
+    """Keys that sign: of a user, or with ``session`` of a role for some time. Their text shows nothing."""
 
     access: str = field(repr=False)
     secret: str = field(repr=False)
@@ -24,7 +24,7 @@ class AwsKeys:
 
 @dataclass(frozen=True, slots=True)
 class SignatureScope:
-    """What a signature is for: a service in a region, at a moment (UTC)."""
+    """Scope of a signature: a service in a region, at a moment (UTC)."""
 
     region: str
     service: str

@@ -29,27 +29,29 @@ class CommitKind(StrEnum):
     """Kind of a commit of a table."""
 
     LIVE = "live"
-    """It added what the next part of the log has."""
+    """A commit that added what the next part of the log has."""
     MAINTENANCE = "maintenance"
-    """It changed how rows are stored, and no row."""
+    """A commit that changed how rows are stored, and no row."""
     ALTERING = "altering"
-    """Of earlier versions: it left the table between two sets of columns; so did maintenance upon such a commit."""
+    """A commit of earlier versions that left the table between two sets of columns; so did maintenance upon such a
+    commit."""
     WIDENED = "widened"
-    """Of earlier versions: it changed the columns of a downstream table of several source tables, and no row."""
+    """A commit of earlier versions that changed the columns of a downstream table of several source tables, and no
+    row."""
     GC = "gc"
-    """It removed files of the log from bronze."""
+    """A commit that removed files of the log from bronze."""
     RESTORED = "restored"
-    """It put files of the log before those that bronze has."""
+    """A commit that put files of the log before those that bronze has."""
     CHANGE = "change"
-    """It moved a silver table over a statement; it says which steps changed the columns."""
+    """A commit that moved a silver table over a statement; it says which steps changed the columns."""
     LOAD = "load"
-    """It added rows that an initial load read from the server."""
+    """A commit that added rows that an initial load read from the server."""
     MEND = "mend"
-    """It added rows of some keys that were read from the server, since they were not what the log led to."""
+    """A commit that added rows of some keys that were read from the server, since they were not what the log led to."""
     RESET = "reset"
-    """It left a silver table without a row, because its log, compacted again, has none."""
+    """A commit that left a silver table without a row, because its log, compacted again, has none."""
     REDO = "redo"
-    """It replaced windows of a silver table; it says which."""
+    """A commit that replaced windows of a silver table; it says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +236,8 @@ class Head:
     counter: int
     checkpoint: Checkpoint | None
     design: "Design | None" = None
-    """Of a table that is not there yet, or is to be rebuilt: its next commit makes it, or puts rows and columns in the
-    position of all that it has, and holds a position as any other."""
+    """Design of a table that is not there yet, or is to be rebuilt: the next commit makes the table, or replaces all of
+    its rows and columns, and holds a position as any other."""
     all_parts: Checkpoint | None = None
     """Newest commit of all, where ``checkpoint`` is that of a part (multi_source.py)."""
 

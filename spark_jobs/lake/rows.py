@@ -38,7 +38,7 @@ def rows_of(
 def rows_in(
     snapshot: Snapshot, columns: Sequence[str], condition: pc.Expression | None, *, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """As ``rows_of``, of a version that is open."""
+    """Rows of a version that is open, by a condition, at most so many in a batch, as ``rows_of``. Raises LakeError."""
     names = list(columns) if condition is None else snapshot.schema.names
     for file in snapshot.files:
         table = data_files.read_living(snapshot.path, file, names, snapshot.schema)

@@ -40,7 +40,7 @@ def parse_location(text: str) -> LogLocation:
 
 
 def parse_start(text: str) -> Start:
-    """As ``parse_location``, or ``earliest`` or ``latest``. Raises ConfigError."""
+    """The start that a text names: ``earliest``, ``latest`` or a location. Raises ConfigError."""
     match text:
         case "earliest" | "latest":
             return text

@@ -139,7 +139,7 @@ class Reset:
     rows: int
     lost_rows: str | None = None
     bronze_version: int | None = None
-    """As ``Entry`` has it; None with consent to lose rows."""
+    """Version of bronze that the reset was planned with, as ``Entry`` has it; None with consent to lose rows."""
 
     @property
     def name(self) -> TableName:

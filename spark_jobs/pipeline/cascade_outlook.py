@@ -26,7 +26,7 @@ _STOP = "stop: the table stops before the first change of the parent that may ch
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What will be of one declaration, and what to do: None where the lake has the server's rows, or may lack them."""
+    """Effect of one declaration, and what to do: None where the lake has the server's rows, or may lack them."""
 
     text: str
     remedy: str | None = None

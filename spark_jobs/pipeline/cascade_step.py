@@ -63,7 +63,7 @@ class CascadeLimit:
 
 @dataclass(frozen=True, slots=True)
 class AppliedCascades:
-    """What is derived of a source.
+    """Result of deriving a source's changes by foreign keys.
 
     Attributes:
         limits: child tables that are not to be compacted up to the log's end.

@@ -25,7 +25,7 @@ class Outcome:
     merged: list[Merged] = field(default_factory=list)
     stopped: dict[TableName, str] = field(default_factory=dict)
     stopped_into: dict[TableInto, str] = field(default_factory=dict)
-    """Of the tables that stopped on their way downstream, why, by downstream table too: others may continue."""
+    """Reasons why tables stopped on their way downstream, by source table and downstream table: others may continue."""
     new: set[known_tables.SeenTable] = field(default_factory=set)
     waiting: dict[TableName, Position] = field(default_factory=dict)
     """Child tables whose changes by foreign keys are derived up to a position, and further once that is merged."""

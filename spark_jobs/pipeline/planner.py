@@ -73,7 +73,7 @@ class Planner:
     surveyed: Position | None = None
     """Up to where earlier runs have looked at bronze."""
     gaps: SourceUnloggedChanges | None = None
-    """Those of the source's log; read where nobody has them."""
+    """Unlogged changes of the source's log; the plan reads them where they are not given."""
     limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
     """Child tables whose changes by foreign keys are derived up to a position before the log's end."""
 

@@ -78,7 +78,7 @@ class TableMerge:
     locks: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
     changes: LoggedChanges
-    """For tables that are made of every change."""
+    """Logged changes, for tables that are made of every change."""
     comments: SourceComments
     """Comments of the source on its tables."""
     settings: Spark
@@ -91,7 +91,7 @@ class TableMerge:
     def prepared(
         self, number: int, planned_tables: PlannedTables, log: ChangedLog | None
     ) -> "downstream_job.PreparedMerge | None":
-        """As ``downstream_job.prepared``. Raises TableStopped."""
+        """The table's merge as a unit of a job; None where there is nothing to do now. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
         if self.into.mode.has_every_change and log is None:
             return None  # the merge of the table says so
@@ -273,7 +273,7 @@ class MergeSummary:
     stopped_into: Mapping[TableInto, str]
     stopped: Mapping[TableName, str]
     unchanged: Mapping[TableInto, Target] = field(default_factory=dict)
-    """What is published of the downstream tables that had nothing to merge."""
+    """Published targets of the downstream tables that had nothing to merge."""
 
     @cached_property
     def versions(self) -> dict[str, int]:

@@ -73,7 +73,7 @@ class TablePlanner:
     """Positions where slices are cut."""
     gaps: SourceUnloggedChanges = NO_UNLOGGED_CHANGES
     slices: SliceIndex | None = None
-    """Those that the scan is of."""
+    """Slices of the part of the log that the scan is of."""
     limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
     """Child tables whose changes by foreign keys are derived up to a position before the log's end."""
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 Order = tuple[int, ...]
-"""Of a change: the order of the position where its slice takes effect, its offset, its row."""
+"""Order of a change: the order of the position where its slice takes effect, its offset, its row."""
 _BEFORE_ALL: Order = ()
 _AFTER_ALL: Order = (1 << 62,)
 

@@ -27,7 +27,8 @@ from spark_jobs.row_history.trace_lines import differing
 log = logging.getLogger(__name__)
 
 Event = tuple[int, ...]
-"""Where a row event, or an XA transaction, has its effect: the beginning of ``TracedChange.position``."""
+"""Order of the position where a row event, or an XA transaction, takes effect: the beginning of
+``TracedChange.position``."""
 
 
 def event_of(traced: TracedChange) -> Event:

@@ -73,7 +73,7 @@ def interruptible() -> Iterator[None]:
 
 
 def require_not_interrupted(error: Exception | None = None) -> None:
-    """For whoever handles an error inside the block: raises KeyboardInterrupt where the signal is its cause."""
+    """Raise KeyboardInterrupt where a signal is the cause of an error that the caller handles inside the block."""
     if _signalled.is_set():
         raise KeyboardInterrupt from error
 

@@ -83,7 +83,7 @@ JAVA_OPTIONS = _logging("log4j2.properties")
 CLUSTER_JAVA_OPTIONS = _logging("log4j2.cluster.properties")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SILENT_CLASSES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-"""For the JVM: nothing is said of classes that an archive cannot take, or of an archive that does not fit."""
+"""JVM options by which nothing is said of classes that an archive cannot take, or of an archive that does not fit."""
 _LATE_OPTIMISER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
     "-XX:Tier4BackEdgeThreshold=400000"

@@ -53,14 +53,14 @@ class ServerAnswer:
     definitions: tuple[TableDefinition, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = True
-    """Of all that it has."""
+    """True if it has all tables that there are, so that one that it lacks is gone."""
     note: str | None = None
     """Reason why it does not count."""
     origin: Literal["server", "dump"] = "server"
     unread: tuple[tuple[TableName, str], ...] = ()
     """Tables that the dump has, and why they cannot be read there."""
     declared: ServerFacts | None = None
-    """Of a dump, what the log may not tell of its tables."""
+    """Declarations of a dump that the log may not tell; None of a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class TableVersion:
 
 
 def in_order(facts: Iterable[Fact]) -> list[Fact]:
-    """As they stand in the log."""
+    """The facts in the order of the log."""
     return sorted(facts, key=lambda fact: (fact.at.order, _KIND[type(fact)]))
 
 

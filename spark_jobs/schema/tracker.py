@@ -425,7 +425,7 @@ def key_of(definition: TableDefinition) -> str:
 
 
 def type_of_column(column: Column) -> str:
-    """As SHOW CREATE TABLE prints it; its number where this version does not know the type."""
+    """The type as SHOW CREATE TABLE prints it; its number where this version does not know the type."""
     try:
         return column.sql_type
     except (DecodeError, KeyError):

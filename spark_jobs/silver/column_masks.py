@@ -45,7 +45,7 @@ class ColumnMasks:
     masks: Mapping[str, Mask]
     computed: tuple[Computed, ...] = ()
     key: str = ""
-    """Of the rule, for messages."""
+    """Key of the rule in the configuration, for messages."""
 
     def __bool__(self) -> bool:
         return bool(self.excluded or self.masks or self.computed)

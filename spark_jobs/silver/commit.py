@@ -83,9 +83,11 @@ class SilverCommit(TableCommit):
     is_overwrite: bool = field(default=False, metadata=member("renewed"))
     """True if it replaced all rows and the columns."""
     has_unknown_columns: bool = field(default=False, metadata=member("bare"))
-    """Of such a commit: whether nothing tells the table's columns, and those that it still has count for nothing."""
+    """True in a commit that replaced all rows if nothing tells the table's columns, and those that it still has count
+    for nothing."""
     inherited_from: str | None = field(default=None, metadata=member("carried"))
-    """Of a statement that brought rows: what the table was called that they came from; its own name for its own."""
+    """Earlier name of the table whose rows a statement brought, or its own name for its own rows; None where it brought
+    none."""
     folded_to: Position | Literal[""] | None = field(default=None, metadata=member("folded", _FLOOR))
     """Up to where windows were folded into one, and cannot be compacted again; it stands until a commit says another
     position, or ``NOT_FOLDED``."""

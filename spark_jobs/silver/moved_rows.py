@@ -22,7 +22,7 @@ from spark_jobs.silver.partial_images import absent_names
 from spark_jobs.silver.row_overlay import ABSENT, MOVED_FROM, RAW, completed_texts, present_mask
 
 MOVED = "_moved"
-"""Of a row of a change whether the change gave it its key, and no row of the old key has completed it yet."""
+"""Column of rows: true if a change gave the row its key, and no row of the old key has completed it yet."""
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 _NONE = -1
@@ -30,7 +30,7 @@ _NONE = -1
 
 @dataclass(slots=True)
 class KeyState:
-    """What is known of a key's row at some point of the log.
+    """State of a key's row at some point of the log.
 
     sources: of each column the number of the row that has its value, -1 where none does. origin: the number of the key
     that the row had before, which the other columns are to be asked of; -1 for its own. is_broken: whether it lacks

@@ -70,7 +70,7 @@ class PlanningContext:
         return (self.by_server or ServerDefinitions(self.lake, self.source)).complete(logged, last_change)
 
     def for_load(self) -> "PlanningContext":
-        """For rows that were read as the server shows them: by names that the server has."""
+        """Context for rows that were read as the server shows them: by names that the server has."""
         return replace(
             self,
             by_history=lambda _name, _start: None,

@@ -19,7 +19,7 @@ from spark_jobs.silver.net_changes import by_position, identity_columns
 from spark_jobs.silver.row_overlay import ABSENT, ENDED, MOVED_FROM, PERIOD, KeyRuns, overlaid
 
 FIELDS = ("stretch", "number", "offset", "row")
-"""Of ``_position``, in order of weight; ``_window_start`` has the first three."""
+"""Fields of ``_position``, in order of weight; ``_window_start`` has the first three."""
 _ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT, MOVED_FROM, PERIOD)
 """Columns that rows of silver have beside the source's, as far as they are read here."""
 GONE = pa.array(["delete", "mend_delete", "cascade_delete", "truncate"])

@@ -30,7 +30,7 @@ from spark_jobs.silver.timeline.inputs import Beginning, Complete, TimelineInput
 
 @dataclass(frozen=True)
 class RenameLineage:
-    """Of the tables of one source. Rules of the configuration judge no rows that come with a name."""
+    """Contents of a source's tables under earlier names. Configured rules judge no rows that come with a name."""
 
     context: PlanningContext
     _scans: list[RangeScan] = field(default_factory=list, compare=False, repr=False)

@@ -29,7 +29,7 @@ class RetiredColumn:
     at: Position
 
     def to_note(self) -> dict[str, Any]:
-        """As it is stored in a silver commit."""
+        """The retired column as a silver commit stores it."""
         return {"name": self.name, "type": self.type, "of": self.of, "at": str(self.at)}
 
     @classmethod
@@ -43,7 +43,7 @@ def types_of(retired: Sequence[RetiredColumn]) -> dict[str, str]:
 
 
 def names_of(retired: Sequence[RetiredColumn]) -> str:
-    """For people."""
+    """Names of retired columns, for people."""
     return ", ".join(column.name for column in retired)
 
 

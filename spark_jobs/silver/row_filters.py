@@ -221,6 +221,6 @@ class _Judged:
 
 
 def true_rows(cells: Cells, count: int) -> Mask:
-    """For which rows a condition is TRUE. cells: its truths."""
+    """Mask of the rows for which a condition is TRUE. cells: its truths."""
     mask: Mask = cells.over(count).fill_null(False).to_numpy(zero_copy_only=False)
     return mask

@@ -29,9 +29,9 @@ from spark_jobs.silver.partial_images import absent_names
 ABSENT = "_absent"
 MOVED_FROM = "_moved_from"
 ENDED = "_ended"
-"""Of a key's row whether it lacks columns behind an end of what the key was before."""
+"""Column of a key's row: true if it lacks columns, and the key's row before it ended, or it came from another key."""
 PERIOD = "_period"
-"""Of a row how many statements emptied the table before it; a row takes nothing from an earlier period."""
+"""Column of rows: how many statements emptied the table before the row, which takes nothing from an earlier period."""
 RAW = "_raw"
 _RAW_TYPE = pa.map_(pa.string(), pa.string())
 _NUMBER = "\0number"
@@ -122,7 +122,7 @@ class KeyRuns:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSources:
-    """Of each column of rows, where the row stands that each key has its value from; -1 where it is absent.
+    """Index of the row that each key has its value from, for each column of rows; -1 where the column is absent.
 
     by_column: the same array for columns that the same rows hold.
     """

@@ -25,12 +25,12 @@ class SliceRun:
     origin: SliceOrigin
     slices: tuple[SliceBytes, ...]
     effect: Position | None = None
-    """Of a slice of an XA transaction, which is by itself: where it takes effect."""
+    """Position where a slice of an XA transaction, which is a run by itself, takes effect; None for other runs."""
     is_derived: bool = False
     """True if the slices have changes that were derived from foreign keys (bronze/derived_slices.py)."""
 
     def changes(self, decoder: Decoder) -> Iterator[Changes]:
-        """As ``Decoder.decode_slices``."""
+        """Changes of the slices, as ``Decoder.decode_slices`` or as they were derived from foreign keys."""
         if self.is_derived:
             return (changes_of(part.payload, decoder.definition, part.gtid) for part in self.slices)
         return decoder.decode_slices(self.origin.file, self.slices)

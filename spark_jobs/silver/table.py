@@ -47,7 +47,7 @@ class Op(StrEnum):
     UPDATE = "update"
     DELETE = "delete"
     TRUNCATE = "truncate"
-    """Of a row without a key: a statement emptied the table, and rows before it count no more."""
+    """A statement emptied the table: the row has no key, and rows before it count no more."""
     LOAD = "load"
     """An initial load read the row."""
     MEND = "mend"
@@ -55,18 +55,18 @@ class Op(StrEnum):
     MEND_DELETE = "mend_delete"
     """A mend found no row of the key at the server."""
     RENAME = "rename"
-    """It came with the table that was given this one's name, as of the statement that did it.
+    """The row came with the table that was given this one's name, as of the statement that did it.
 
     Rows that the table had itself are such too, where a statement changed what they are identified by."""
     CASCADE_UPDATE = "cascade_update"
-    """Of rows of every change: a foreign key changed the row, which was derived (``on_cascade: apply``)."""
+    """A foreign key changed the row, which was derived (``on_cascade: apply``); among rows of every change."""
     CASCADE_DELETE = "cascade_delete"
-    """Of the same: a foreign key deleted the row."""
+    """A foreign key deleted the row, which was derived; among rows of every change."""
 
 
 MENDED = (Op.MEND, Op.MEND_DELETE)
 FROM_SERVER = (Op.LOAD, *MENDED)
-"""Of rows that were read from the server: no change in the log says them, and they are in no window."""
+"""Operations of rows that were read from the server: no change in the log says them, and they are in no window."""
 _FROM_SERVER = pa.array([str(kind) for kind in FROM_SERVER])
 _DELETES = pa.array([str(Op.DELETE), str(Op.MEND_DELETE), str(Op.CASCADE_DELETE)])
 
@@ -321,7 +321,7 @@ PROPERTIES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors":
 
 
 def properties(table: Table) -> dict[str, str]:
-    """As PROPERTIES, unless the table is to be plain."""
+    """Delta properties of a silver table: PROPERTIES, or none if the table is to be plain."""
     return {} if table.plain else dict(PROPERTIES)
 
 

@@ -35,7 +35,7 @@ class TableState:
     is_kept: bool = False
     """A rule left its DROP out, so that its rows stay when it is created again."""
     was_numbered: bool = False
-    """Of a table that is dropped, whether its rows are of a definition whose columns have numbers for names."""
+    """True if the table is dropped, and its rows are of a definition with positional columns."""
     retired: tuple[RetiredColumn, ...] = ()
     """Retired columns that the lake keeps."""
 
@@ -59,7 +59,7 @@ class TableState:
 
     @classmethod
     def of(cls, commit: SilverCommit) -> "TableState":
-        """As a silver commit says it."""
+        """State of the table as a silver commit says it."""
         return cls(
             commit.definition,
             commit.is_dropped,

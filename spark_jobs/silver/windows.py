@@ -28,7 +28,7 @@ OF_CHANGES = (Op.INSERT, Op.UPDATE, Op.DELETE)
 
 
 def windows_at(table: Table, version: int, operations: Collection[Op] = OF_CHANGES) -> set[WindowKey]:
-    """As ``windows_of``, of a version of a table. Raises LakeError."""
+    """The windows that rows of some operations are of in a version of a table, as ``windows_of``. Raises LakeError."""
     snapshot = snapshot_of(table.path, version)
     assert snapshot is not None
     return windows_of(snapshot, operations)

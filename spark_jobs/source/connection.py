@@ -70,7 +70,7 @@ def connect(name: str, settings: MySQL) -> "pymysql.Connection[DictCursor]":
 
 
 def open_connection(settings: MySQL) -> "pymysql.Connection[DictCursor]":
-    """As ``connect``, raising what PyMySQL and the operating system raise."""
+    """A connection as ``connect`` makes it; raises what PyMySQL and the operating system raise."""
     return log_in(settings, cursorclass=DictCursor, autocommit=True)
 
 

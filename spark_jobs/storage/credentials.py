@@ -19,9 +19,9 @@ from spark_jobs.identity import aws, azure, google
 from spark_jobs.identity.errors import CredentialsError
 
 RESOURCE = "https://storage.azure.com"
-"""What tokens of Azure are for."""
+"""Resource that tokens of Azure are for."""
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
-"""What tokens of Google are for."""
+"""Scope that tokens of Google are for."""
 SECONDS = 5.0
 """Until a service of the cloud that does not answer is given up."""
 _ACCOUNT_KEY, _SAS = "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"
@@ -35,11 +35,11 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What is shown, whose it is, and until when it can be used: seconds since 1970, or None for no end."""
+    """Secrets that a store is shown, whose they are, and their end: seconds since 1970, or None for no end."""
 
     kind: Literal["keys", "account key", "shared access signature", "token"]
     values: tuple[str, ...] = field(repr=False)
-    """Of keys three: access key, secret key, and the token of a session or an empty text."""
+    """The secrets: for ``keys`` access key, secret key, and the token of a session or an empty text; otherwise one."""
     origin: str
     """A variable of the environment, or the identity in words."""
     end: float | None = None

@@ -44,7 +44,7 @@ def create(target: Path, content: bytes) -> bool:
 
 
 def replace(target: Path, content: bytes) -> None:
-    """As ``files.replace``. Raises OSError."""
+    """Replace a file's content, durably, as ``files.replace``. Raises OSError."""
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     make_directory(target.parent)
     try:
@@ -60,7 +60,7 @@ def replace(target: Path, content: bytes) -> None:
 
 
 def write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """As ``files.write_all``: the folder is synced once. Raises FileExistsError, OSError."""
+    """Write new files into a folder, as ``files.write_all``; it is synced once. Raises FileExistsError, OSError."""
     make_directory(folder)
     for name, content in contents.items():
         with (folder / name).open("xb") as sink:
@@ -98,7 +98,7 @@ def names(folder: Path) -> list[str] | None:
 
 
 def walk(folder: Path) -> Iterator[tuple[str, float]]:
-    """As ``files.walk``. A file that goes meanwhile is left out. Raises OSError."""
+    """Files in and below a folder, as ``files.walk``. A file that goes meanwhile is left out. Raises OSError."""
     for parent, _, file_names in os.walk(folder, onerror=_raise):
         for name in file_names:
             file = Path(parent, name)
@@ -116,7 +116,7 @@ def age(file: Path) -> float:
 
 
 def mark(file: Path) -> tuple[int, ...] | None:
-    """As ``files.mark``. Raises OSError."""
+    """Mark of a file's present content, as ``files.mark``; None where there is no file. Raises OSError."""
     try:
         found = file.stat()
     except (FileNotFoundError, NotADirectoryError):

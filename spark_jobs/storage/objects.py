@@ -175,7 +175,7 @@ def durable(target: ObjectPath) -> Iterator[BinaryIO]:
 
 
 def write_all(folder: ObjectPath, contents: Mapping[str, bytes]) -> None:
-    """As ``files.write_all``: several puts at once. Raises StoreError."""
+    """Write new objects under a prefix, as ``files.write_all``: several puts at once. Raises StoreError."""
 
     def put(name: str) -> None:
         target = folder / name
@@ -195,7 +195,7 @@ def names(folder: ObjectPath) -> list[str] | None:
 
 
 def walk(folder: ObjectPath) -> Iterator[tuple[str, float]]:
-    """As ``files.walk``. Raises StoreError."""
+    """Objects under a prefix, as ``files.walk``. Raises StoreError."""
     prefix = f"{folder.key}/" if folder.key else ""
     try:
         for chunk in obstore.list(client(folder.root), prefix or None, chunk_size=1000):
@@ -214,7 +214,7 @@ def age(target: ObjectPath) -> float:
 
 
 def mark(target: ObjectPath) -> tuple[object, ...] | None:
-    """As ``files.mark``. Raises StoreError."""
+    """Mark of an object's present content, as ``files.mark``; None where there is no object. Raises StoreError."""
     try:
         meta = target.answer(lambda: obstore.head(client(target.root), target.key))
     except FileNotFoundError:

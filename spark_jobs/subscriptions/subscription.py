@@ -42,7 +42,7 @@ _ADVANCE_SECONDS = 10.0
 _BATCH_LETTERS = 16 << 20
 """Of lines, from which on a batch ends before it has its size."""
 NONE_ID = -1
-"""Of a batch without entries, as canal has it."""
+"""Id of a batch without entries, as canal has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Subscription:
             lease.give_up(None if self._outstanding else self._read_to)
 
     def get(self, size: int = 1000, timeout: float | None = None) -> Batch:
-        """As ``get_without_ack``, and acknowledges the batch before it is returned: at most once.
+        """The next entries as ``get_without_ack``, in a batch that is acknowledged before it is returned: at most once.
 
         Raises StratalogError where batches wait for their acknowledgement.
         """

@@ -39,7 +39,7 @@ class Dataset:
     rows: int | None = None
 
     def to_json(self, *, is_output: bool) -> dict[str, Any]:
-        """As an event has it."""
+        """The dataset as an event has it."""
         document: dict[str, Any] = {"namespace": self.namespace, "name": self.name}
         if self.columns is not None:
             fields = [{"name": name, "type": kind} for name, kind in self.columns.items()]

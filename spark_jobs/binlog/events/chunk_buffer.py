@@ -190,7 +190,10 @@ class Feed:
         self._scanned -= begin
 
     def rewind(self, begin: int) -> None:
-        """As ``keep``, and scans the rest again with at least as much after it; a transaction begins at ``begin``."""
+        """Forget the bytes before ``begin``, where a transaction begins, and scan the rest again.
+
+        That waits for at least as many bytes more.
+        """
         assert self._scanner
         self.keep(begin)
         self._missing_bytes = max(self._missing_bytes, self._scanned)

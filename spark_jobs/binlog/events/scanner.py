@@ -118,7 +118,7 @@ class Scan:
     offset: NDArray[np.int64]
     """In the buffer."""
     length: NDArray[np.int64]
-    """Of the whole event, header and checksum included."""
+    """Bytes of the whole event, header and checksum included."""
     code: NDArray[np.uint8]
     """Type number: a key of EVENT_TYPES."""
     table: NDArray[np.int32]
@@ -359,7 +359,7 @@ class EventScanner:
             self._transaction = scan.transactions[-1].copy()
 
     def scan_all(self, payload: Bytes, base: int, start: int = 0) -> Scan:
-        """As ``scan``; raises its error, and Truncated where the payload does not end with a whole event."""
+        """Scan as ``scan`` does; raises its error, and Truncated where the payload does not end with a whole event."""
         scan = self.scan(payload, base, start)
         if scan.error:
             raise scan.error

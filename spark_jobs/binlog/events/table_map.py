@@ -40,7 +40,7 @@ class Column:
 
     name: str | None
     type_code: int
-    """Of MySQL's enum_field_types; ENUM and SET under their own numbers."""
+    """Number in MySQL's enum_field_types; ENUM and SET under their own numbers."""
     meta: int = 0
     """The type's metadata as its ColumnType.meta reads it: precision and scale, length in bytes, fraction digits …."""
     unsigned: bool | None = False
@@ -48,7 +48,7 @@ class Column:
     charset: int | None = None
     """Collation id; 63 is bytes."""
     labels: tuple[str, ...] | None = None
-    """Of ENUM and SET."""
+    """Labels of an ENUM or SET, in the order of their numbers; None for other types, and where nothing told them."""
     declared: str | None = None
     """The type as declared, where type code and metadata tell less: ``uuid``, ``vector(3)``, an old ``time(3)``."""
     default: str | None = field(default=None, compare=False)
@@ -69,7 +69,7 @@ class Column:
 
     @property
     def sql_type(self) -> str:
-        """As SHOW CREATE TABLE would print it: ``decimal(12,2)``, ``varchar(32)``."""
+        """The type as SHOW CREATE TABLE would print it: ``decimal(12,2)``, ``varchar(32)``."""
         return self.type.sql(self)
 
     @property

@@ -34,7 +34,7 @@ FRAGMENT = int(event_cells.FRAGMENT)
 NO_FOREIGN_KEY_CHECKS = 0x02
 """A flag of a row event: its session had ``foreign_key_checks = 0``, and no foreign key changed a row by it."""
 CASCADES_LOGGED = 0x10
-"""Of one: what foreign keys did by its rows is in the log as row events of its own (MySQL 9.6 and later).
+"""A flag of a row event: what foreign keys did by it is in the log as row events of its own (MySQL 9.6 and later).
 
 Source of both: MySQL libs/mysql/binlog/event/rows_event.h (``NO_FOREIGN_KEY_CHECKS_F``, ``USE_SQL_FOREIGN_KEY_F``);
 MariaDB sql/log_event.h has the first, and nothing at 0x10.

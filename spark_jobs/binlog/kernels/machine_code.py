@@ -84,7 +84,7 @@ def decoded(target: CodeTarget, content: bytes) -> dict[str, memoryview]:
 
 @functools.cache
 def installed() -> MachineCode:
-    """What is installed for this processor."""
+    """Machine code that is installed for this processor; where none can be used it is empty, and says why."""
     target = fitting_target()
     if target is None:
         named = "NUMBA_CPU_NAME or NUMBA_CPU_FEATURES names a processor"

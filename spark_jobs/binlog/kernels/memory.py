@@ -96,13 +96,13 @@ def _give_back(owner: pa.Buffer) -> None:
 
 
 def address(memory: Memory) -> int:
-    """Of the first byte."""
+    """Address of the memory's first byte."""
     buffer = pa.py_buffer(memory) if isinstance(memory, np.ndarray) else memory  # ndarray.ctypes takes six times longer
     return int(buffer.address)
 
 
 def note(memory: Memory) -> int:
-    """As ``address``; its bytes may be touched from now on, for as long as the object lives."""
+    """Address of the memory's first byte; its bytes may be touched from now on, for as long as the object lives."""
     ranges = _ranges_of.get(id(memory))
     if ranges is None or ranges[0].lives() is None:
         _add_ranges(memory, [_MemoryRange(memory)])
@@ -110,12 +110,12 @@ def note(memory: Memory) -> int:
 
 
 def part_address(memory: Memory, _offsets: Any, _sizes: Any) -> int:
-    """As ``address``."""
+    """Address of the memory's first byte, whatever parts it has."""
     return address(memory)
 
 
 def note_parts(memory: Memory, offsets: Any, sizes: Any) -> int:
-    """As ``note``, of arrays of parts; nothing may be touched across their ends, nor between them."""
+    """Address of the memory's first byte; its parts may be touched from now on, nothing across or between them."""
     parts = zip(offsets.ravel().tolist(), sizes.ravel().tolist(), strict=True)
     _add_ranges(memory, [_MemoryRange(memory, offset, size) for offset, size in parts] or [_MemoryRange(memory, 0, 0)])
     return address(memory)
@@ -186,7 +186,7 @@ def store(size: int) -> Callable[[int, Any], None]:
 
 
 def copy(target: int, source: int, count: int) -> None:
-    """As C's memmove."""
+    """Copy bytes as C's memmove does. Raises OutOfBounds."""
     count = int(count)
     if count < 0:
         raise OutOfBounds(f"copy of {count} bytes")

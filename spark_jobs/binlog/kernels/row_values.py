@@ -76,7 +76,7 @@ def read_decimal_18(q: int, slot: int, lead: int, groups: int, tail: int, tail_s
 
 @kernel
 def read_decimal_38(q: int, slot: int, lead: int, groups: int, tail: int, tail_scale: int, lead_scale: int) -> Any:
-    """As read_decimal_18, for up to 38 digits, in 128 bits."""
+    """DECIMAL of at most 38 digits into 16 bytes, as read_decimal_18; False where a group has too many digits."""
     # The sign is the inverted first bit; groups of a negative number are inverted.
     negative = (load8(q) & np.uint8(128)) == 0
     flip = np.uint64(0xFFFFFFFF) if negative else np.uint64(0)

@@ -67,7 +67,7 @@ def find_map(address: int, count: int, slots: Array, bodies: Array) -> Any:
 
 @part
 def recent_map(address: int, count: int, state: Array, bodies: int, table_id: int) -> Any:
-    """As find_map, where the body is that of the last map of the same id (or of one that shares its offset).
+    """Ordinal of the last map of the table id (or of one that shares its slot) if it has this body, or -1.
 
     bodies: the address of what find_map has.
     """

@@ -262,7 +262,7 @@ def inet4_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, o
 
 @kernel
 def inet6_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, out: Array) -> Any:
-    """As MariaDB prints it (sql_type_inet.cc, Inet6::to_string): at most 39 bytes a row.
+    """Text of INET6 values as MariaDB prints it (sql_type_inet.cc, Inet6::to_string): at most 39 bytes a row.
 
     The first of the longest runs of zero words is ``::``, be it of one word, and the last two words of ``::`` and
     ``::ffff:`` are dotted.

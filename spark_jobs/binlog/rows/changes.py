@@ -51,12 +51,12 @@ class Changes:
     """An update's before image, all null for other rows."""
     raw: pa.Array | None
     before_raw: pa.Array | None
-    """Of ``raw`` and ``before_raw``, map<string, string>: exact text or hex of what typed columns cannot hold; None
-    where no row has any."""
+    """Exact text or hex of what typed columns cannot hold, map<string, string>: ``raw`` is of ``after``, ``before_raw``
+    of ``before``; None where no row has any."""
     present: Presence | None = None
     before_present: Presence | None = None
-    """Of ``present`` and ``before_present``: which columns of ``after`` and ``before`` the log holds; what it leaves
-    out is null there. None: every image is whole. A row without a before image has no column in ``before_present``."""
+    """Columns of ``before`` that the log holds, as ``present`` has those of ``after``; what it leaves out is null
+    there. None: every image is whole. A row without a before image has no column in ``before_present``."""
     flags: pa.Array | None = None
     """uint16: those of the row's event (binlog/events/types.py), or None."""
 

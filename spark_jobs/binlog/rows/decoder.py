@@ -336,7 +336,7 @@ class Decoder:
             raise failed.pop()
 
     def rest(self, origin: RowSource | None = None) -> Iterator[Changes]:
-        """As ``closed``, where the reader wants all that there is."""
+        """The rows of the block that is open, as ``closed`` gives them, for a reader that wants all that there is."""
         try:
             yield from self.closed(origin)
         finally:

@@ -23,7 +23,7 @@ _FLAGS = HEADER + 6
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """As ``Changes`` has them; None of those that nobody asked for."""
+    """Columns of ``Changes`` that row events give: GTIDs, presence of columns, flags; None for those not asked for."""
 
     gtid: pa.Array | None = None
     present: Presence | None = None

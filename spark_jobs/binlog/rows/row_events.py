@@ -45,7 +45,7 @@ class RowEvents:
     lengths: Numbers
     """Without a checksum."""
     codes: Numbers
-    """Their type codes."""
+    """Type codes of the events."""
     offsets: Numbers
     """In the file; of the payload event for what was inside one."""
     commits: Numbers

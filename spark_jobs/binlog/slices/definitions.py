@@ -58,5 +58,5 @@ def _first_uses(scan: Scan, offsets: NDArray[np.int64]) -> dict[int, int]:
 def definitions_of(
     file: str, start: int, context: bytes | None, payload: Bytes, *, unused: bool = False
 ) -> list[TableDefinition]:
-    """As ``Definitions.of_slice``, of one slice alone."""
+    """Table definitions of one slice alone, as ``Definitions.of_slice`` gives them."""
     return Definitions().of_slice(file, start, context, payload, unused=unused)

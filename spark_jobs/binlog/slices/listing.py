@@ -41,7 +41,7 @@ class Event:
 
     offset: int
     type: str
-    """As SHOW BINLOG EVENTS spells it."""
+    """The event's type as SHOW BINLOG EVENTS spells it."""
     server_id: int
     stop: int
     transaction: str | None

@@ -75,7 +75,7 @@ class Commits:
         return Commits(self.columns[rows])
 
     def gtid(self, row: int) -> str | None:
-        """As the server writes it."""
+        """GTID of a row's transaction as the server writes it; None where it has none."""
         return gtid_text(self.columns[row])
 
     def is_in(self, gtids: Gtids) -> NDArray[np.bool_]:

@@ -160,7 +160,7 @@ def require_fits(size: int) -> None:
 
 
 def as_is(arrow: pa.DataType) -> Finish:
-    """For slots that are Arrow values already."""
+    """Function that finishes slots that are Arrow values already."""
 
     def finish(filled: Filled) -> Finished:
         return filled.array(arrow), None

@@ -50,7 +50,7 @@ class Varchar(ColumnType):
         return self.sized(column, column.meta)
 
     def sized(self, column: TypedColumn, size: int) -> str:
-        """As declared with so many bytes."""
+        """The type as declared with so many bytes, such as ``varchar(32)``."""
         return f"{'varbinary' if _named_charset(column) == BINARY else 'varchar'}({_length(column, size)})"
 
     def reading(self, column: TypedColumn) -> ColumnReading:

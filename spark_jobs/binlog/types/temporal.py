@@ -82,7 +82,7 @@ def _finish_date(filled: Filled) -> Finished:
 
 
 def finish_moment(arrow: pa.DataType, digits: int) -> Finish:
-    """For slots of microseconds, or marked under a null."""
+    """Function that finishes slots of microseconds, or marked under a null."""
 
     def finish(filled: Filled) -> Finished:
         exact = None
@@ -96,7 +96,7 @@ def finish_moment(arrow: pa.DataType, digits: int) -> Finish:
 
 
 def finish_marked(filled: Filled, values: Numbers, arrow: pa.DataType, digits: int) -> Finished:
-    """As finish_moment, of microseconds that were made in numpy, where a mark has no null yet."""
+    """Finish microseconds that were made in numpy: marked rows, not null yet, become null with an exact value."""
     nulls = filled.is_null()
     marked = (values < row_cells.TIME_MARK // 2) & (nulls == 0)
     rows = np.flatnonzero(marked)

@@ -35,11 +35,11 @@ class ChangeLine:
     pieces: Iterable[str]
     kind: Kind = "change"
     mark: Mark | None = None
-    """Of a begin and an end."""
+    """Mark of the line of a begin or an end; None for changes and statements."""
     rows: int = 1
     """Rows of the event that are in it, the first of which is ``row``."""
     part: int = COMPLETE
-    """Of the last of its rows."""
+    """Part of its last row that the line is: FIRST_OF_TWO or COMPLETE."""
 
     @property
     def text(self) -> str:

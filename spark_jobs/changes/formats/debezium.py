@@ -35,7 +35,7 @@ from spark_jobs.changes.formats.java_text import quoted_by_jackson as quoted
 from spark_jobs.changes.json_encoding import instant
 
 VERSION = "3.6.1.Final"
-"""Of the connector that is written of."""
+"""Version of the connector whose output is written."""
 _EPOCH, _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _MICROSECOND = 1_000_000
 _LETTERS = {INSERT: "c", UPDATE: "u", DELETE: "d"}

@@ -38,12 +38,12 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def double_text(value: float) -> str:
-    """As ``Double.toString``."""
+    """Text of a DOUBLE as ``Double.toString`` has it."""
     return _layout(repr(value), value)
 
 
 def float_text(value: float) -> str:
-    """As ``Float.toString`` of the value as a FLOAT."""
+    """Text of the value as a FLOAT, as ``Float.toString`` has it."""
     return _layout(str(np.float32(value)), value)
 
 
@@ -67,7 +67,7 @@ def _layout(text: str, value: float) -> str:
 
 
 def decimal_text(value: Decimal) -> str:
-    """As ``BigDecimal.toString``: with an exponent where the number is below a millionth."""
+    """Text of a number as ``BigDecimal.toString`` has it: with an exponent where it is below a millionth."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     power = len(digits) + exponent - 1

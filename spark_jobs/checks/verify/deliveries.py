@@ -62,7 +62,7 @@ class DeliveryVerdict(TableVerdict):
         return [difference.inverted for difference in self.differences]
 
     def to_json(self) -> dict[str, Any]:
-        """As an object of JSON; of a difference, ``source`` is the target."""
+        """The verdict as a JSON object; in a difference, ``source`` is the target."""
         return {
             "delivery": self.delivery,
             "table": self.table,

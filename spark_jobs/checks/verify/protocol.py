@@ -52,7 +52,7 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Of every bucket, how many rows lie in it and the sum of their hashes modulo 2**64; both int64."""
+    """Number of rows in every bucket, and the sum of their hashes modulo 2**64; both int64."""
 
     rows: NDArray[np.int64]
     digests: NDArray[np.int64]

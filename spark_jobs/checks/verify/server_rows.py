@@ -101,7 +101,7 @@ class ServerSession:
         return sorted(self.rows(_ASK_TABLES))
 
     def columns(self, schema: str, table: str) -> list[dict[str, Any]]:
-        """As ``layout`` wants them; none where there is no such table."""
+        """Columns of a table as ``layout`` takes them; none where there is no such table."""
         rows = self.rows(_ASK_COLUMNS.format(is_table(schema, table)))
         return [dict(zip(_COLUMN, row, strict=True)) for row in rows]
 

@@ -54,7 +54,7 @@ class Form:
     literal: Callable[[bytes], str] = lambda text: f"'{text.decode()}'"
     """The SQL of a value, of its text."""
     display: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
-    """For people."""
+    """The value for people, of its text."""
     extra_value: str | None = None
     """A further expression of the server, for ``is_equal``: whether two texts that differ are one value."""
     is_equal: IsEqual = lambda _first, _second, _extra_value: False

@@ -149,7 +149,7 @@ class Verdict(TableVerdict):
             yield f"{self.label}: {changing}; verify again when it is quieter"
 
     def to_json(self) -> dict[str, Any]:
-        """As an object of JSON."""
+        """The verdict as a JSON object."""
         return {
             "source": self.source,
             "table": str(self.table),

@@ -25,7 +25,7 @@ from spark_jobs.silver.slice_runs import SliceRun
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
 
 Order = tuple[int, int, int]
-"""Of a position."""
+"""Order of a position: stretch, file number, offset (bytes)."""
 Numbers = NDArray[np.int64]
 
 
@@ -41,7 +41,7 @@ class Piece:
     begin: Position
     """Position where the transaction begins that the slice begins in: before the slice, where it continues one."""
     transactions: Numbers
-    """Of each change: the offset where its transaction begins."""
+    """Offset where the transaction of each change begins."""
 
     @property
     def last_transaction(self) -> Order:

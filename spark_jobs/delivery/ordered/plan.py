@@ -41,7 +41,7 @@ class Action(IntEnum):
     DELETE = 0
     UPSERT = 1
     MOVE = 2
-    """It gets another key, by an UPDATE of its own."""
+    """Give the row another key, by an UPDATE of its own."""
     INSERT = 3
 
 
@@ -50,7 +50,7 @@ class TableTexts:
     """The changes of one table in a portion, as literals. keys: of each change its numbers, without NONE."""
 
     number: int
-    """Of the table in the delivery."""
+    """Number of the table in the delivery."""
     writer: Writer
     op: NDArray[np.uint8]
     is_moved: NDArray[np.bool_]
@@ -289,7 +289,7 @@ class Sizes:
 
     @classmethod
     def for_open_window(cls, part: int) -> "Sizes":
-        """For a window that was begun: it has the parts that it had, and nothing is flushed in it."""
+        """Sizes of a window that was begun: it has the parts that it had, and nothing is flushed in it."""
         return cls(part, 1, part, 1 << 62, 1 << 62)
 
     def rows_per_part(self, rows: int) -> int:

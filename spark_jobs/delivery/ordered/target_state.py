@@ -70,7 +70,7 @@ class TargetState:
     is_helper: Callable[[TableName], bool] = lambda _: False
     """True if a table is one that a tool of online schema changes works with."""
     seed: int = 0
-    """Of the target's table: source tables that are merged into it have one."""
+    """Seed of the target's table, for hashes of its keys: source tables that are merged into it have the same one."""
 
     @property
     def name(self) -> str:

@@ -34,7 +34,8 @@ from spark_jobs.silver.slice_runs import gathered
 _OF_CHANGES = ("_op", "_gtid", "_position", "_committed_at", "_raw")
 """Columns of decoded changes besides the source's."""
 IS_CHANGE = "\0change"
-"""Of a row that may lack columns whether it is a change by itself, not the delete of a key that an update left."""
+"""Column of rows that may lack columns: true for a change by itself, false for the delete of a key that an update
+left."""
 _OPERATIONS = pa.array([str(kind) for kind in (silver.Op.TRUNCATE, silver.Op.RENAME, *silver.FROM_SERVER)])
 PositionCells = tuple[int, ...]
 """Stretch, number and offset of a position."""

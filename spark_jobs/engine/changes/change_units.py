@@ -145,7 +145,7 @@ class UnitPart:
     statements: tuple[DataFile, ...] = ()
     files: tuple[DataFile, ...] = ()
     is_first: bool = True
-    """Of parts of one unit one alone: it tells every bucket that the unit is there."""
+    """True for one alone of the parts of a unit: it tells every bucket that the unit is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from spark_jobs.silver.row_overlay import ABSENT, KeyRuns
 from spark_jobs.silver.row_overlay import completed_rows_and_whole_flags as completed_by_key
 
 KEY_NUMBER = "\0key"
-"""Of a row by which key of a merge it is identified; NULL where it came from silver."""
+"""Column of rows: number of the key of a merge that identifies the row; NULL where the row came from silver."""
 Flags = NDArray[np.bool_]
 
 

@@ -31,7 +31,8 @@ from spark_jobs.silver.keyless_rows import distinct, numbers_of_equal_rows
 from spark_jobs.silver.positions import FIELDS, last_rows_by_key
 
 _FILE, _ROW, _IS_REPLACED = "\0file", "\0row", "\0replaced"
-"""Of a row of the target: the number of its file in the unit, its own in the file, whether the merge replaces it."""
+"""Columns of the target's rows: number of the row's file in the unit, of the row in the file, whether the merge
+replaces it."""
 _INTERVAL = ("_valid_to", "_is_current")
 Flags = NDArray[np.bool_]
 

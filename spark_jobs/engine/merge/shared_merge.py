@@ -49,7 +49,7 @@ _NO_ROWS: Numbers = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class LastChanges:
-    """Of some keys the last change of a source table, or of all. An item a change.
+    """Last changes of some keys, by one source table or by all of them. An item a change.
 
     keys: ordinals of the keys. positions: an array a field. sides, files, rows: where its row is.
     """

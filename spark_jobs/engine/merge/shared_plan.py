@@ -33,13 +33,13 @@ class Side:
 
     owner: Owner
     silver: SilverSource
-    """Its columns have the names and types of the downstream table."""
+    """The source table's silver; its columns have the names and types of the downstream table."""
     columns: tuple[str, ...]
-    """Those of the source table, by these names."""
+    """Columns that the source table has, under the downstream table's names."""
     files: tuple[DataFile, ...]
-    """Those that may have the last change of a key."""
+    """Silver's files that may have the last change of a key."""
     marker_files: tuple[DataFile, ...]
-    """Those that may say that a statement emptied the table."""
+    """Silver's files that may say that a statement emptied the table."""
     times: OrderTimes
 
     def __str__(self) -> str:
@@ -56,9 +56,9 @@ class SharedUnit(TargetUnit):
 
     key: tuple[str, ...]
     sides: tuple[Side, ...]
-    """Its own first."""
+    """Sides of all source tables, that of the merged one first."""
     pending: tuple[DataFile, ...]
-    """Its own files of which the keys are touched."""
+    """Files of the merged source table's silver of which the keys are touched."""
     after: Position | None
     """Windows before it touch none."""
     restatement: Restatement | None

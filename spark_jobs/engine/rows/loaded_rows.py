@@ -52,7 +52,7 @@ class LoadedFiles:
         return cls(snapshot.path, snapshot.schema, files, since, until)
 
     def rows(self, key: Sequence[str], hidden: Collection[str]) -> RowsOfLoad:
-        """Their rows, which are found by a key. hidden: columns of which they do not have the server's value."""
+        """The files' rows, found by a key. hidden: columns of which they do not have the server's value."""
         names = frozenset(self.schema.names) - silver.ADDED.keys() - {*hidden}
 
         def read(wanted: pa.Table, asked: Sequence[str]) -> tuple[NDArray[np.int64], pa.Table]:

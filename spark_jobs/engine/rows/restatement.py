@@ -60,7 +60,7 @@ class Restatement:
 
 @dataclass(frozen=True, slots=True)
 class StatementEffects:
-    """What statements have done to rows of silver that are read all the same.
+    """Effects of statements on rows of silver that are read all the same.
 
     emptied: where those stand that emptied the table. exact: changes of exact texts, and of names of columns
     that rows lack, since the files were there.

@@ -65,7 +65,7 @@ class SilverWindow:
 
     definition: TableDefinition
     columns: silver.Columns
-    """As silver stores them; those that the definition does not have are NULL."""
+    """The columns as silver stores them; those that the definition does not have are NULL."""
     ranges: tuple[Range, ...]
     schema: TableSchema
     configuration: Mapping[str, str]
@@ -77,11 +77,12 @@ class SilverWindow:
     filters: ChangeFilters | None = None
     """The rules that filter changes of its rows."""
     inherited: InheritedRows | None = None
-    """Of a statement that brings rows: what they are. The range is the statement's then."""
+    """Rows that a statement or a load brings, whose range is then the window's; None for windows of changes."""
     into: int | None = None
-    """Of a part of what a statement brings: the window of that."""
+    """Number of the window of the statement, where this one is a part of what it brings; None otherwise."""
     projection: RowProjection | None = None
-    """Of such a part: its columns to those of all parts. Of others, those that rows are written with."""
+    """Projection of a part's columns (``into``) to those of all parts; in other windows, to those that rows are written
+    with."""
     present: silver.Columns | None = None
     """Result of a projection that comes before rows are written."""
     skips: frozenset[Position] = frozenset()
@@ -174,7 +175,7 @@ class WindowResult:
     """Changes that rules have filtered, by rule."""
     error: StratalogError | None = None
     replaced: str | None = None
-    """Of a file that was written again, the path of the one whose rows it has."""
+    """Path of the file whose rows the new file has, where it was written again."""
     failing: Position | None = None
     """Position where the first transaction of the task's slices begins whose rows cannot be taken; None where no single
     transaction is at fault."""

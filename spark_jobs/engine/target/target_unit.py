@@ -39,7 +39,7 @@ class TargetUnit:
     exact: tuple[ExactTextChange, ...] = ()
     """Effects of statements on exact texts of the target's rows: files that have some are written again."""
     provenance: tuple[tuple[str, str], ...] = ()
-    """Of a part of a table of several source tables: columns that say whose a row is, with the part's values."""
+    """Provenance columns with the values of this part of a table of several source tables; otherwise none."""
     has_feed: bool = False
     """True if the commit says which rows it changes (Delta's change data feed)."""
 

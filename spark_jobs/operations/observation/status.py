@@ -52,11 +52,11 @@ class TableStatus:
     """Keys that downstream lacks because row images left columns out and none held the row whole, null where there is
     none."""
     watermark: str | None = None
-    """Of a downstream table in which source tables have keys in common, up to when it has all that they wrote; null
+    """Time up to which a downstream table in which source tables have keys in common has all that they wrote; null
     where that is not known."""
     targets: list[dict[str, str | None]] | None = None
-    """Of a table that goes to several downstream tables each one (table, downstream, reason, watermark, mode), and
-    null of others; ``downstream``, ``keys_never_whole`` and ``watermark`` are then the least or most of all."""
+    """Downstream tables of a table that goes to several (table, downstream, reason, watermark, mode), null of others;
+    ``downstream``, ``keys_never_whole`` and ``watermark`` are then the least or most of all."""
     numbered: bool | None = None
     """True where nothing names its columns, and they are called by their numbers; null of others."""
     mode: str | None = None

@@ -78,7 +78,7 @@ class Verified(DifferingRows):
 
     @property
     def name(self) -> str:
-        """As status names the table."""
+        """Name of the table as status has it."""
         return f"{self.schema}.{self.table}"
 
     @property

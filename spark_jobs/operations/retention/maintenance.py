@@ -69,7 +69,7 @@ class Maintained:
     version_after: int
     kept_hours: int
     folded: Folded | None = None
-    """Of a silver table whose old windows were folded."""
+    """Result of folding a silver table's old windows; None where none were folded."""
 
 
 @dataclass(frozen=True, slots=True)

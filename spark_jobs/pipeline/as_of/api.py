@@ -44,7 +44,7 @@ def as_of(  # noqa: D418 - as long as it is, it says what it gives
     spark: SparkSession,
     folder: str,
 ) -> DataFrame:
-    """Of a Delta table in the folder."""
+    """A table as it was, as a DataFrame of a Delta table in the folder."""
 
 
 def as_of(  # noqa: PLR0913 - the ways in which rows are chosen

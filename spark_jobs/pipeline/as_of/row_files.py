@@ -31,7 +31,7 @@ from spark_jobs.storage.files import StoredPath
 from spark_jobs.storage.reach import use
 
 FORMATS = ("csv", "jsonl", "parquet", "delta")
-"""Of files that rows are written to."""
+"""Formats of files that rows are written to."""
 _FILE_BYTES = 256 << 20
 """Bytes of rows in memory that a data file of a Delta table takes; its statistics need them until it is written."""
 _UNSIGNED = pa.decimal128(20, 0)
@@ -112,7 +112,7 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def write_json_lines(selection: QueryRows, sink: BinaryIO) -> int:
-    """As ``write_csv``."""
+    """The rows as JSON lines; how many. Raises as ``QueryRows.batches``, OSError."""
     count = 0
     for rows in selection.batches():
         sink.write("".join(json_lines(rows)).encode())
@@ -121,7 +121,7 @@ def write_json_lines(selection: QueryRows, sink: BinaryIO) -> int:
 
 
 def write_parquet(selection: QueryRows, sink: BinaryIO) -> int:
-    """As ``write_csv``."""
+    """The rows as a Parquet file; how many. Raises as ``QueryRows.batches``, OSError."""
     count = 0
     with pq.ParquetWriter(sink, selection.schema) as writer:
         for rows in selection.batches():

@@ -47,7 +47,7 @@ class ScratchLake(Lake):
         self._copy(_DOWNSTREAM, name, version)
 
     def put_merged(self, name: TableName, version: Snapshot, rows: pa.Table) -> None:
-        """As ``copy_merged``, with some of the version's rows alone. Raises LakeError."""
+        """Create the current rows of a table with some rows of a version as their beginning. Raises LakeError."""
         path = self._path(_DOWNSTREAM, name)
         path.mkdir(parents=True)
         design = Snapshot(str(path), -1, version.protocol, version.metadata)

@@ -57,7 +57,7 @@ class Loaded:
     outcome: Outcome
     seconds: float = 0.0
     already: list[TableName] = field(default_factory=list)
-    """Those that were asked for by name and had nothing missing."""
+    """Tables that were asked for by name and had nothing missing."""
 
     @property
     def stopped(self) -> dict[TableName, str]:

@@ -62,7 +62,7 @@ class MendTask:
 
 @dataclass(frozen=True, slots=True)
 class MendCounts:
-    """Of some keys: how many rows a mend writes, by what silver had of their keys, and how many it does not.
+    """Counts of rows of some keys: those that a mend writes, by what silver had of them, and those that it does not.
 
     equal: silver has what the server has. changed: the log has a change of the key from the snapshot on. tied: a load
     read the row at the snapshot's very position, and no position is between the two.

@@ -101,7 +101,7 @@ class Attachment:
     token: str = field(repr=False)
     folder: SessionFolder
     descriptor: int
-    """Of the file that says so."""
+    """Descriptor of the file that shows the attachment while it is open; -1 after it was closed."""
 
     def detach(self) -> None:
         """From now on the server is as unused as it was."""

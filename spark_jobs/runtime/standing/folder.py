@@ -32,7 +32,7 @@ from pathlib import Path
 IS_SUPPORTED = sys.platform == "linux"
 """Linux's own means to know who listens at a port, and that a server ends with its keeper."""
 LOG_BYTES = 1 << 20
-"""Of each of the two files of a log."""
+"""Bytes of each of the two files of a log, at most."""
 _PRIVATE = 0o700
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _POLL = 0.05
@@ -48,7 +48,7 @@ class State:
     """A server that listens. Times are seconds since 1970."""
 
     server: int
-    """Its process id."""
+    """Process id of the server."""
     port: int
     began: float
     keep: float

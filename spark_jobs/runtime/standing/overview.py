@@ -21,7 +21,7 @@ class StandingSession:
 
     name: str
     pid: int | None
-    """Of the server; None while it starts."""
+    """Process id of the server; None while it starts."""
     address: str | None
     code: str | None
     spark: str | None

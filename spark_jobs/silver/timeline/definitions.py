@@ -53,7 +53,7 @@ def complete_definition(
 def complete_definition_of_rows(
     timeline: Timeline, logged: TableDefinition, until: Position, *, is_last: bool
 ) -> TableDefinition:
-    """As ``complete_definition``, of rows where the build is.
+    """A logged definition with names, of rows at the timeline's present state, as ``complete_definition``.
 
     A server tells the defaults of the last ones, which no log does.
     """

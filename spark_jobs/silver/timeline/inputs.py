@@ -31,7 +31,7 @@ ContentsOf = Callable[[TableName, Position], TableContents]
 Skipped = Callable[[str, str], frozenset[Position]]
 """The events that are quarantined for the table of a schema and a name."""
 First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
-"""Of each part of the log, by its ordinal, the definition of the table's first rows in it."""
+"""Definition of a table's first rows in each part of the log, by the part's ordinal."""
 
 
 FirstRowPosition = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position]
