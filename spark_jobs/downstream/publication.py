@@ -249,8 +249,8 @@ def _is_published_further(entry: Entry, stored: Entry, found: Entry | None) -> b
     """
     if found is not None and stored == replace(found, published_at=stored.published_at, surveyed=stored.surveyed):
         return False
-    reached = ((target.merged, entry.reached(target.name)) for target in stored.into)
-    return any(theirs and (not own or Position.parse(theirs) > Position.parse(own)) for theirs, own in reached)
+    pairs = ((target.merged, entry.reached(target.name)) for target in stored.into)
+    return any(now and (not merged or Position.parse(now) > Position.parse(merged)) for now, merged in pairs)
 
 
 def overwrite(lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:

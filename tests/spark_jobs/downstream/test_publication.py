@@ -200,8 +200,8 @@ def test_a_consistent_set_stays_as_it_was_published_while_later_runs_go_on(spark
 def test_a_run_does_not_set_back_what_another_one_has_published_since(lake: Path, stored: Entry, merged: str) -> None:
     filled, found = Lake(str(lake)), replace(FULL, merged="b.000002:4")
     write(filled, "shop", [stored], AT)
-    mine = replace(FULL, position="b.000002:100", merged="b.000002:60", downstream_version=6)
-    write(filled, "shop", [mine], AT, found=[found])
+    entry_of_run = replace(FULL, position="b.000002:100", merged="b.000002:60", downstream_version=6)
+    write(filled, "shop", [entry_of_run], AT, found=[found])
     (entry,) = read(filled, "shop")
     assert (entry.merged, entry.downstream_version) == (merged, 7 if entry == stored else 6)
 
