@@ -127,6 +127,13 @@ def test_replays_that_once_went_wrong(seed: int, tmp_path: Path) -> None:
     require_nothing_wrong("engine, replays", [play(range(seed, seed + 1), tmp_path, layout=REPLAYS)])
 
 
+@pytest.mark.thorough
+def test_a_change_without_all_columns_ends_the_version_of_its_key(tmp_path: Path) -> None:
+    """A filter kept the row's departure from the key that another row moves to."""
+    seeds = range(5050, 5051)
+    require_nothing_wrong("engine, rules", [play(seeds, tmp_path, layout=RULES_CHANGES_PARTIAL)])
+
+
 @pytest.mark.long
 def test_thousands_of_faults_lose_and_double_nothing(tmp_path: Path, traces: Path, summary: list[str]) -> None:
     count, share = 720, 20

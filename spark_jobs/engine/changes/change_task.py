@@ -28,7 +28,7 @@ from spark_jobs.delta.change_data import AFTER, BEFORE, DELETE, INSERT
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.changes import change_rows, version_merge
 from spark_jobs.engine.changes.change_units import ChangeTask, ChangeUnit, UnitPart
-from spark_jobs.engine.changes.row_completion import MergedChanges, whole_changes_and_never_whole_count
+from spark_jobs.engine.changes.row_completion import CompletedChanges, MergedChanges, completed_changes
 from spark_jobs.engine.jobs import key_hash, shuffle_blocks
 from spark_jobs.engine.jobs.spark_job import ShuffleBlock
 from spark_jobs.engine.silver.silver_task import OpenSlices
@@ -117,23 +117,25 @@ class _KeyRows:
 
 def _by_key(unit: ChangeUnit, rows: _KeyRows, files: Sequence[DataFile] = ()) -> MergedFiles:
     """Writes what changes of some keys are, which may lack columns. files: as for ``_appended``."""
-    names, statements, never_whole = change_rows.fields_of(unit).names, rows.statements, 0
-    changes = rows.changes
+    names, statements = change_rows.fields_of(unit).names, rows.statements
+    completed = CompletedChanges(rows.changes, rows.changes.slice(0, 0))
     if unit.earlier:
-        merged_changes = MergedChanges(changes, statements, unit.extent, unit.keys)
-        within = partial(rows.within, unit=unit)
-        changes, never_whole = whole_changes_and_never_whole_count(merged_changes, unit.earlier, unit.columns, within)
+        merged_changes = MergedChanges(rows.changes, statements, unit.extent, unit.keys)
+        completed = completed_changes(merged_changes, unit.earlier, unit.columns, partial(rows.within, unit=unit))
         statements = statements.select(names)
     takes_statements = rows.bucket in (None, 0)
     if unit.mode is Mode.HISTORY:
-        merged_files = _merged(unit, changes.select(names), statements, rows.located, takes_statements=takes_statements)
+        complete, incomplete = (part.select(names) for part in (completed.complete, completed.incomplete))
+        changes = version_merge.VersionChanges(complete, incomplete, statements)
+        merged_files = _merged(unit, changes, rows.located, takes_statements=takes_statements)
     else:
         # A key that an update left is no change by itself.
+        changes = completed.complete
         changes = changes.filter(changes.column(change_rows.IS_CHANGE)).select(names)
         is_new = np.asarray(change_rows.new_statements(unit, statements), np.bool_) & takes_statements
         changes = pa.concat_tables([changes, statements.filter(pa.array(is_new))])
         merged_files = _appended(unit, changes, rows.located, files)
-    return replace(merged_files, never_whole=never_whole)
+    return replace(merged_files, never_whole=completed.never_whole)
 
 
 def _appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table, files: Sequence[DataFile]) -> MergedFiles:
@@ -158,10 +160,10 @@ def _appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table, files: Sequen
 
 
 def _merged(
-    unit: ChangeUnit, changes: pa.Table, statements: pa.Table, located: pa.Table, *, takes_statements: bool
+    unit: ChangeUnit, key_changes: version_merge.VersionChanges, located: pa.Table, *, takes_statements: bool
 ) -> MergedFiles:
     """Writes versions that are new or end, and marks those of the target that they replace."""
-    versions = version_merge.merged(unit, changes, statements, located, takes_statements=takes_statements)
+    versions = version_merge.merged(unit, key_changes, located, takes_statements=takes_statements)
     rows = pa.concat_tables([versions.ended, versions.added])
     is_current = rows.column("_is_current")
     added = _data_files(unit, [rows.filter(pc.invert(is_current)), rows.filter(is_current)])

@@ -6,7 +6,8 @@ Put here: which rows these are, and how many keys no row ever held whole. Not he
 A change has what its image omits from the change of its key before it: of the same merge, or of silver, whose rows have
 the newest value of each column in a window. A delete has the values that its row had last. What stands before a delete,
 or before a statement that emptied the table, is of another row. A change of which a column is in no row before it has
-no row in the target, as a key has none in a mirror: it waits in silver, and the target's commit counts such keys.
+no row in the target, as a key has none in a mirror: it waits in silver, and the target's commit counts such keys. It
+ends the version of its key all the same.
 Of a change that gave its row another key, the change before it is that of the key until then.
 
 What silver has in the place of older windows, and rows from the server, decide about changes behind them too: these are
@@ -74,22 +75,37 @@ class MergedChanges:
         return replace(self, rows=self.rows.filter(is_wanted), keys=self.keys[number : number + 1])
 
 
-def whole_changes_and_never_whole_count(
+@dataclass(frozen=True, slots=True)
+class CompletedChanges:
+    """Changes after completion.
+
+    complete: those with all columns. incomplete: those of which a column is in no row before them. never_whole: by how
+    many more the keys are that were never whole.
+    """
+
+    complete: pa.Table
+    incomplete: pa.Table
+    never_whole: int = 0
+
+
+def completed_changes(
     changes: MergedChanges, earlier: EarlierRows, columns: silver.Columns, within: Callable[[pa.Table], pa.Table]
-) -> tuple[pa.Table, int]:
-    """The changes that are whole; and by how many more the keys are that were never whole.
+) -> CompletedChanges:
+    """The changes, each with what it lacks from the rows of its key before it.
 
     within: the rows that are of the task's own keys, of some. Raises TableStopped, LakeError.
     """
-    rows, never_whole = _changes_completed_by_one_key(
+    completed = _changes_completed_by_one_key(
         changes if len(changes.keys) == 1 else changes.of_key(0), earlier, columns, within
     )
     # A statement gave the table another key, and stands between rows that are identified by one and by the other.
-    parts = [rows]
+    parts = [completed]
     for number in range(1, len(changes.keys)):
-        rows, _ = _changes_completed_by_one_key(changes.of_key(number), _uncounted(earlier), columns, within)
-        parts.append(rows.filter(pc.is_valid(rows.column(KEY_NUMBER))))
-    return pa.concat_tables(parts), never_whole
+        by_key = _changes_completed_by_one_key(changes.of_key(number), _uncounted(earlier), columns, within)
+        tables = (by_key.complete, by_key.incomplete)
+        parts.append(CompletedChanges(*(rows.filter(pc.is_valid(rows.column(KEY_NUMBER))) for rows in tables)))
+    complete, incomplete = [part.complete for part in parts], [part.incomplete for part in parts]
+    return CompletedChanges(pa.concat_tables(complete), pa.concat_tables(incomplete), completed.never_whole)
 
 
 def _uncounted(earlier: EarlierRows) -> EarlierRows:
@@ -98,12 +114,12 @@ def _uncounted(earlier: EarlierRows) -> EarlierRows:
 
 def _changes_completed_by_one_key(
     changes: MergedChanges, earlier: EarlierRows, columns: silver.Columns, within: Callable[[pa.Table], pa.Table]
-) -> tuple[pa.Table, int]:
-    """Complete changes that one key identifies; and by how many more the keys are that were never whole."""
+) -> CompletedChanges:
+    """The changes that one key identifies."""
     lookup, (key,) = earlier.lookup, changes.keys
     if not key:
         _require_whole(changes.rows)
-        return changes.rows, 0
+        return CompletedChanges(changes.rows, changes.rows.slice(0, 0))
     # What the changes do not say of each other, silver says, which has rows from the server between them too.
     rows, is_whole = changes.rows, pc.is_null(changes.rows.column(ABSENT)).to_numpy()
     if changes.extent.is_all:  # all that silver has is at hand
@@ -120,7 +136,7 @@ def _changes_completed_by_one_key(
         rows, is_whole = _laid_over(all_rows, changes.statements, lookup.floor, columns, key)
         rows, is_whole = rows.slice(len(older)), is_whole[len(older) :]
         never_whole = _new_never_whole_count(silver_rows, keys, earlier, columns) if key == columns.key else 0
-    return rows.filter(pa.array(is_whole)), never_whole
+    return CompletedChanges(rows.filter(pa.array(is_whole)), rows.filter(pa.array(~is_whole)), never_whole)
 
 
 def _require_whole(rows: pa.Table) -> None:

@@ -115,30 +115,43 @@ def appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table) -> tuple[pa.Ta
     return rows.filter(pa.array(~is_written_before)), _by_file(unit, located.filter(pa.array(~is_kept)))
 
 
-def merged(
-    unit: ChangeUnit, changes: pa.Table, statements: pa.Table, located: pa.Table, *, takes_statements: bool
-) -> MergedVersions:
+@dataclass(frozen=True, slots=True)
+class VersionChanges:
+    """All that a merge takes of some keys, with ``fields_of``.
+
+    complete: changes that are versions. incomplete: changes without all columns, which end versions and are none.
+    statements: rows of all statements that emptied the table, as far as they may end versions.
+    """
+
+    complete: pa.Table
+    incomplete: pa.Table
+    statements: pa.Table
+
+
+def merged(unit: ChangeUnit, changes: VersionChanges, located: pa.Table, *, takes_statements: bool) -> MergedVersions:
     """Merged versions of some keys.
 
     Args:
         unit: the target's.
-        changes: all that the merge takes of these keys, with ``fields_of``.
-        statements: rows of all statements that emptied the table, as far as they may end versions.
+        changes: of these keys.
         located: as ``looked_through`` gives them, of these keys.
         takes_statements: whether rows of statements are written too; not by all that have a part of the keys.
     """
-    names = fields_of(unit).names
-    target_rows = pa.concat_tables([located, *_other_versions(unit, changes, located)])
+    names, statements = fields_of(unit).names, changes.statements
+    all_changes = pa.concat_tables([changes.complete, changes.incomplete])
+    target_rows = pa.concat_tables([located, *_other_versions(unit, all_changes, located)])
     is_replaced = np.asarray(target_rows.column(_IS_REPLACED).to_numpy(), np.bool_)
     stay, replaced = target_rows.filter(pa.array(~is_replaced)), target_rows.filter(pa.array(is_replaced))
     # Intervals of all that there is of the keys: versions that stay, new ones, and statements that end them.
     is_new = np.asarray(new_statements(unit, statements), np.bool_) & takes_statements
-    new = pa.concat_tables([changes, statements.filter(pa.array(is_new))])
-    enders = statements.filter(pa.array(~is_new))
+    new = pa.concat_tables([changes.complete, statements.filter(pa.array(is_new))])
+    enders = pa.concat_tables([changes.incomplete, statements.filter(pa.array(~is_new))])
     versions = with_intervals(pa.concat_tables([stay.select(names), new, enders]), unit.columns)
     after, new_versions = versions.slice(0, len(stay)), versions.slice(len(stay), len(new))
     # Of the target's rows those go that end otherwise, and those that are replaced by others.
     is_other = ~equal_rows_mask(after.select(_INTERVAL), stay.select(_INTERVAL))
+    if unit.earlier and not unit.buckets:  # else what ended one is at hand, or is a statement that other buckets have
+        is_other &= ~_ended_before(stay, pa.concat_tables([replaced.select(names), all_changes]))
     old_kept, new_kept = equal_pairs(replaced, new_versions, unit.columns)
     return MergedVersions(
         ended=after.filter(pa.array(is_other)),
@@ -146,6 +159,15 @@ def merged(
         changed=_by_file(unit, stay.filter(pa.array(is_other))),
         replaced=_by_file(unit, replaced.filter(pa.array(~old_kept))),
     )
+
+
+def _ended_before(rows: pa.Table, changes: pa.Table) -> Flags:
+    """Rows of the target that ended before the first of some changes, which decide nothing about them then.
+
+    What ended one may be no row of the target: a change without all columns.
+    """
+    first = pc.min(changes.column("_committed_at"))
+    return np.asarray(pc.fill_null(pc.less(rows.column("_valid_to"), first), False), np.bool_)
 
 
 def _other_versions(unit: ChangeUnit, changes: pa.Table, located: pa.Table) -> Iterator[pa.Table]:

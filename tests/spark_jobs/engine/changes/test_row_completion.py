@@ -17,7 +17,7 @@ from spark_jobs.engine.changes.row_completion import (
     KEY_NUMBER,
     EarlierRows,
     MergedChanges,
-    whole_changes_and_never_whole_count,
+    completed_changes,
 )
 from spark_jobs.engine.jobs.spark_job import Capacity
 from spark_jobs.engine.rows.restatement import SilverSource
@@ -132,7 +132,7 @@ def test_changes_are_told_apart_by_the_key_of_their_time(tmp_path: Path) -> None
     earlier = EarlierRows(SilverLookup(source, (), None, at(30)))
     columns = Columns(COLUMNS.types, ("a",), has_partial=True)
     changes = MergedChanges(pa.Table.from_pylist(rows, schema), statements, Extent(is_all=True), (("a",), ("id",)))
-    rows_completed, _ = whole_changes_and_never_whole_count(changes, earlier, columns, lambda keys: keys)
+    rows_completed = completed_changes(changes, earlier, columns, lambda keys: keys).complete
     whole_rows = [(row["_position"]["offset"], row["id"], row["a"], row["b"]) for row in rows_completed.to_pylist()]
     assert sorted(whole_rows) == [
         (10, 1, 5, 7),
@@ -143,4 +143,4 @@ def test_changes_are_told_apart_by_the_key_of_their_time(tmp_path: Path) -> None
         (40, 1, 5, 9),
     ]
     with pytest.raises(TableStopped, match="offset 20: a row image omits columns, and a later statement removed the"):
-        whole_changes_and_never_whole_count(replace(changes, keys=(("a",), None)), earlier, columns, lambda keys: keys)
+        completed_changes(replace(changes, keys=(("a",), None)), earlier, columns, lambda keys: keys)

@@ -1,16 +1,27 @@
 """Versions of keys that were replayed, and of all keys where a statement ends them."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.config.filters import EventFilter, TableFilters
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
+from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.changes import change_job
+from spark_jobs.engine.changes.change_rows import fields_of
 from spark_jobs.engine.changes.change_units import ChangeUnit
+from spark_jobs.engine.changes.row_completion import EarlierRows
+from spark_jobs.engine.changes.version_merge import VersionChanges, located_schema, merged
 from spark_jobs.engine.jobs.spark_job import Capacity
+from spark_jobs.engine.rows.restatement import SilverSource
+from spark_jobs.engine.target.partial_merge import SilverLookup
 from tests.spark_jobs.engine.changed_lakes import ChangedLake, in_small_parts
 from tests.spark_jobs.engine.lake_rows import newest
 from tests.spark_jobs.engine.logs_of_rows import NAMES
@@ -77,3 +88,32 @@ def test_a_statement_that_empties_a_large_table_ends_versions_in_buckets(
     for name in NAMES:
         expected = [(op, cells, False) for op, cells, _ in lake.expected(name, 4)]
         assert lake.rows(name) == [*expected, ("truncate", (None, None), False)]
+
+
+def test_a_version_that_ended_before_what_is_replayed_stays_so(tmp_path: Path) -> None:
+    """It was ended by a change that is no row of the target: one of which columns are in no row before it."""
+    lake = ChangedLake(tmp_path, Mode.HISTORY, (3, 6), 1, count=9)
+    unit = next(table.unit for table in lake.prepared(1) if isinstance(table.unit, ChangeUnit))
+    ended = {"nullCount": {unit.schema.column("_valid_to").physical_name: 0}}
+    earlier = EarlierRows(SilverLookup(SilverSource(unit.origin, unit.schema, unit.columns.key), (), None, None))
+    unit = replace(unit, files=(DataFile({"path": "a", "stats": json.dumps(ended)}),), earlier=earlier)
+    schema = located_schema(unit)
+    key = dict.fromkeys(unit.columns.key, 1)
+
+    def at(second: int) -> datetime:
+        return datetime.fromtimestamp(second, UTC)
+
+    def version(second: int, valid_to: int | None, **flags: bool) -> dict[str, Any]:
+        position = {"stretch": 1, "number": 1, "offset": second, "row": 0}
+        times = {"_committed_at": at(second), "_valid_from": at(second), "_valid_to": valid_to and at(valid_to)}
+        cells = {"_op": "update", "_position": position, "_is_current": valid_to is None, "\0file": 0, "\0row": second}
+        return key | cells | times | {"\0replaced": False} | flags
+
+    rows = [version(10, 20), version(30, 40), version(40, None, **{"\0replaced": True})]
+    located = pa.Table.from_pylist(rows, schema)
+    new = pa.Table.from_pylist([version(50, None)], schema).select(fields_of(unit).names)
+    changes = VersionChanges(new, new.slice(0, 0), new.slice(0, 0))
+    versions = merged(unit, changes, located, takes_statements=True)
+    assert versions.ended.column("_valid_to").to_pylist() == [at(50)]  # that of 30
+    assert versions.added.column("_is_current").to_pylist() == [True]
+    assert {path: numbers.tolist() for path, numbers in versions.changed.items()} == {"a": [30]}
