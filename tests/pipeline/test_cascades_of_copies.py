@@ -37,7 +37,9 @@ def family(shop: Shop, tasks_here: None) -> Shop:
     return shop
 
 
-@pytest.mark.parametrize("has_run_between", [False, True], ids=["in one run", "a run between"])
+@pytest.mark.parametrize(
+    "has_run_between", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["in one run", "a run between"]
+)
 def test_rows_of_a_copy_that_foreign_keys_changed_are_named_in_a_warning(
     family: Shop, *, has_run_between: bool
 ) -> None:

@@ -217,7 +217,14 @@ def random_step(lake: Lake, chance: Random, pieces: list[list[RowChange]]) -> No
         lake.window(pieces.pop())
 
 
-@pytest.mark.parametrize("is_part, mode", [(False, Mode.MIRROR), (True, Mode.MIRROR), (False, Mode.SOFT_DELETE)])
+@pytest.mark.parametrize(
+    "is_part, mode",
+    [
+        (False, Mode.MIRROR),
+        pytest.param(True, Mode.MIRROR, marks=pytest.mark.thorough),
+        pytest.param(False, Mode.SOFT_DELETE, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_target_is_what_plain_rows_say(is_part: bool, mode: Mode, tmp_path: Path) -> None:
     @examples(25)
     @given(st.integers(0, 1 << 30))
