@@ -87,6 +87,7 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     assert idle_run.run.tags["did/shop"] == "nothing new"
 
 
+@pytest.mark.thorough
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_only_tables_with_news_are_materialized_and_a_new_one_is_taken_at_once(shop: CodeLocation) -> None:

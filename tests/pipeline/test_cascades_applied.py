@@ -123,6 +123,7 @@ def test_a_mirror_that_is_ahead_without_changes_by_foreign_keys_stops_its_group(
     assert {name.table: reason in text for name, text in stopped.items()} == {"c": True, "g": True}
 
 
+@pytest.mark.thorough
 def test_statements_about_children_count_where_they_are(family: Shop) -> None:
     # In the log of one run.
     fill(family)

@@ -62,6 +62,7 @@ def test_rows_of_a_copy_that_foreign_keys_changed_are_named_in_a_warning(
     assert cascades(chosen, lake_of(chosen), SOURCE) == []
 
 
+@pytest.mark.thorough
 def test_a_child_with_apply_stops_before_it_gets_such_rows(family: Shop) -> None:
     pipeline = family.pipeline(live=True, on_cascade="apply")
     run(family, pipeline, "pc")

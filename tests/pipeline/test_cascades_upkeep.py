@@ -37,6 +37,7 @@ def derived(shop: Shop, pipeline: Pipeline) -> list[tuple[str, str]]:
     return [(row["table"], row["file"]) for row in slices.to_pylist()]
 
 
+@pytest.mark.thorough
 def test_derived_changes_go_with_their_log_and_it_is_not_replayed_without_them(shop: Shop, tasks_here: None) -> None:
     shop.execute(*TABLES)
     fill(shop)

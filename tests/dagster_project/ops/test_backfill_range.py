@@ -57,7 +57,15 @@ def test_what_is_wrong_is_said_at_once_and_in_one_message(
     assert [text for text in messages if text not in ran.failures["range"]] == []
 
 
-@pytest.mark.parametrize("wrong", [{"source": "shopp"}, {"layers": ["gold"]}, {"until": "a.000002:4"}, {"to": 4}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"source": "shopp"},
+        {"layers": ["gold"]},
+        pytest.param({"until": "a.000002:4"}, marks=pytest.mark.thorough),
+        pytest.param({"to": 4}, marks=pytest.mark.thorough),
+    ],
+)
 def test_the_launchpad_refuses_what_is_no_choice(form: CodeLocation, wrong: dict[str, Any]) -> None:
     job = form.defs().resolve_job_def("backfill_range")
     dg.validate_run_config(job, RIGHT)

@@ -125,6 +125,7 @@ def test_a_running_server_is_not_started_again(mysql: MySQLServer) -> None:
         mysql.start()
 
 
+@pytest.mark.thorough
 def test_stopping_twice_is_stopping(tmp_path: Path) -> None:
     with MySQLServer(tmp_path) as server:
         server.stop()

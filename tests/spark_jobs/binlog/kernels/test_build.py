@@ -78,6 +78,8 @@ def tree(built: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_nothing_is_compiled_or_stored_where_the_installed_code_fits(tree: Path) -> None:
     ran = program(tree, "-c", USE)
     assert (ran.stdout.strip(), ran.stderr) == (LOADED, "")

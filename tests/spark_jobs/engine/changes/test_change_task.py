@@ -45,7 +45,7 @@ def test_versions_that_end_are_marked_and_a_file_of_ended_ones_is_not_read_again
     assert len(keys) == len({*keys}) > 0
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_rows_that_a_replay_leaves_as_they_are_are_not_written(mode: Mode, *, plain: bool, tmp_path: Path) -> None:
     lake = ChangedLake(tmp_path, mode, CUTS, seed=1, count=30, plain=plain)

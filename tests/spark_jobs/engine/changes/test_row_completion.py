@@ -81,7 +81,7 @@ def test_targets_have_every_change_as_whole_images_would_give_it(mode: Mode, see
         lake.require_same(lake.windows)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param(Mode.APPEND, marks=pytest.mark.thorough), Mode.HISTORY])
 def test_a_load_completes_changes_after_it_that_are_merged_already(mode: Mode, tmp_path: Path) -> None:
     """Rows are older than the log, and some changes of them are in no image whole."""
     completed_changes = 0

@@ -332,7 +332,9 @@ def test_a_statement_right_behind_a_load_ends_its_rows(mode: Mode, *, merges_bet
     lake.require_same()
 
 
-@pytest.mark.parametrize("merges", range(8))
+@pytest.mark.parametrize(
+    "merges", [*range(4), *(pytest.param(merges, marks=pytest.mark.thorough) for merges in range(4, 8))]
+)
 @pytest.mark.parametrize("change", [minimal(1, a=2), RowChange({"id": 1, "a": 2}, {"id": 2})])
 def test_a_row_between_two_statements_has_nothing_of_the_row_before_them(
     change: RowChange, merges: int, tmp_path: Path
