@@ -230,14 +230,14 @@ def log_of(server: MySQLServer, connection: Connection, statements: Sequence[str
         connection.execute("DROP DATABASE cases")
 
 
-def _each() -> Iterator[ParameterSet]:
+def _cases_by_server() -> Iterator[ParameterSet]:
     """Each case with each server; the one that takes longest with one of them by every session of tests."""
     for server, case in itertools.product(SERVERS, CASES):
         is_thorough = case == "a hidden column of a functional index" and server != "mysql-8.0"
         yield pytest.param(server, case, id=f"{server}-{case}", marks=pytest.mark.thorough if is_thorough else [])
 
 
-@pytest.mark.parametrize("name, case", [*_each()])
+@pytest.mark.parametrize("name, case", [*_cases_by_server()])
 def test_changes_of(name: str, case: str, servers: Servers, dialects: dict[str, Dialect]) -> None:
     server, test_case = servers.get(name), CASES[case]
     with connected(server) as connection:
