@@ -14,6 +14,10 @@ from tests.servers import FETCHED, SERVERS, build_of
 OPTIONS: dict[str, object] = {"log_bin": "log-bin", "binlog_row_event_max_size": 2048, "thread_stack": "2M"}
 """Small row events, so that one statement's rows fill several. MySQL 8.0 follows foreign keys from row to row on the
 stack of its thread, and dies where that is too small for a table that refers to itself."""
+EACH_SERVER = [
+    pytest.param(name, marks=[] if name in ("mysql-8.0", "mariadb-11.4") else pytest.mark.thorough) for name in SERVERS
+]
+"""Parameters of a test of every server: by every session of tests one of each kind."""
 TELLING = (
     ("mysql-5.7", None),
     ("mysql-8.0", "FULL"),
@@ -71,7 +75,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield Servers(stack, tmp_path_factory)
 
 
-@pytest.fixture(scope="session", params=SERVERS)
+@pytest.fixture(scope="session", params=EACH_SERVER)
 def any_server(request: pytest.FixtureRequest, servers: Servers) -> tuple[str, MySQLServer]:
     """Each server in turn, with its name. Tests set its global variables back."""
     return request.param, servers.get(request.param)

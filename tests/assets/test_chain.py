@@ -87,6 +87,7 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     assert idle_run.run.tags["did/shop"] == "nothing new"
 
 
+@pytest.mark.thorough
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_only_tables_with_news_are_materialized_and_a_new_one_is_taken_at_once(shop: CodeLocation) -> None:
@@ -107,6 +108,7 @@ def test_only_tables_with_news_are_materialized_and_a_new_one_is_taken_at_once(s
     assert not later & {key.to_user_string() for key in loaded.resolve_asset_graph().get_all_asset_keys()}
 
 
+@pytest.mark.thorough
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_what_dagster_lost_or_has_wrong_is_written_again_and_marked(shop: CodeLocation) -> None:
@@ -126,6 +128,7 @@ def test_what_dagster_lost_or_has_wrong_is_written_again_and_marked(shop: CodeLo
     assert idle(shop).run().materialized == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_a_run_outside_dagster_is_published_as_such(shop: CodeLocation) -> None:
@@ -142,6 +145,7 @@ def test_a_run_outside_dagster_is_published_as_such(shop: CodeLocation) -> None:
         assert metadata["checkpoint/lake_had"] == metadata["binlog/end"] == str(extracted.head.position)
 
 
+@pytest.mark.thorough
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_a_stopped_table_fails_the_run_after_the_others_went_through(shop: CodeLocation) -> None:

@@ -80,14 +80,18 @@ class Bronze:
 @pytest.mark.parametrize(
     "before, now, is_whole",
     [
-        ([], [], True),
+        pytest.param([], [], True, marks=pytest.mark.thorough),
         ([], ["a.000001", "a.000002"], True),
         (["a.000001", "a.000002"], ["a.000001", "a.000002", "a.000003", "2/b.000001"], False),  # behind the end
-        (["a.000003"], ["a.000001", "a.000002", "a.000003"], False),  # older ones, out of an archive
-        (["a.000001", "a.000002", "a.000003"], ["a.000002", "a.000003"], False),  # gc removed one
+        pytest.param(
+            ["a.000003"], ["a.000001", "a.000002", "a.000003"], False, marks=pytest.mark.thorough
+        ),  # older ones, out of an archive
+        pytest.param(
+            ["a.000001", "a.000002", "a.000003"], ["a.000002", "a.000003"], False, marks=pytest.mark.thorough
+        ),  # gc removed one
         (["a.000002", "a.000001"], ["a.000001", "a.000002"], True),  # out of order
-        (["a.000001", "by hand"], ["a.000001"], True),
-        (["a.999999"], ["a.999999", "a.1000000"], False),
+        pytest.param(["a.000001", "by hand"], ["a.000001"], True, marks=pytest.mark.thorough),
+        pytest.param(["a.999999"], ["a.999999", "a.1000000"], False, marks=pytest.mark.thorough),
     ],
 )
 def test_files_are_registered_in_the_order_of_the_log(

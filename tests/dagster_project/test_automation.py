@@ -70,6 +70,7 @@ def test_an_asset_behind_a_downstream_table_follows_its_materializations(tmp_pat
         assert requests == [[], ["totals", "orders_and_lines"], [], ["totals", "orders_and_lines"]]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_assets_are_requested_by_runs_that_changed_their_tables_and_by_no_others(
     tmp_path: Path, spark: SparkSession

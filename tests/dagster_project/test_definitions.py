@@ -41,13 +41,21 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", ["validate", pytest.param("check", marks=[pytest.mark.thorough, pytest.mark.processes])]
+)
 def test_the_project_is_valid(folder: Path, name: str) -> None:
     process = run(COMMANDS[name], folder)
     assert process.returncode == 0, process.stdout + process.stderr
 
 
-@pytest.mark.parametrize("name", ["validate", pytest.param("check", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("validate", marks=[pytest.mark.thorough, pytest.mark.processes]),
+        pytest.param("check", marks=pytest.mark.long),
+    ],
+)
 def test_what_is_wrong_with_the_configuration_is_said_first(folder: Path, name: str) -> None:
     (folder / "pipeline.yaml").write_text("lake: ./lake\nsources: {shop: {}}\ntabels: []\n")
     process = run(COMMANDS[name], folder)

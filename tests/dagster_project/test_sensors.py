@@ -82,7 +82,12 @@ def test_a_source_never_read_is_asked_for(shop: CodeLocation) -> None:
 
 
 @pytest.mark.parametrize(
-    "positions", [{"end": NEXT}, {"published": None}, {"published": Position("mysql-bin.000001", 4)}]
+    "positions",
+    [
+        {"end": NEXT},
+        pytest.param({"published": None}, marks=pytest.mark.thorough),
+        pytest.param({"published": Position("mysql-bin.000001", 4)}, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_source_that_moved_or_was_left_behind_is_asked_for(
     shop: CodeLocation, monkeypatch: pytest.MonkeyPatch, positions: dict[str, Position | None]
@@ -96,7 +101,7 @@ def test_a_source_that_has_not_moved_is_left_alone(shop: CodeLocation, monkeypat
     assert tick(shop) == f"shop has not moved: its log ends at {END}, and bronze holds it up to there"
 
 
-@pytest.mark.parametrize("job", ["sync", "sync_shop"])
+@pytest.mark.parametrize("job", ["sync", pytest.param("sync_shop", marks=pytest.mark.thorough)])
 def test_a_run_under_way_is_waited_for(shop: CodeLocation, job: str) -> None:
     run = started(shop, job, dg.DagsterRunStatus.STARTED)
     assert tick(shop) == f"run {run.run_id} of {job} is started"
@@ -173,7 +178,9 @@ def test_a_delivery_is_asked_for_when_something_is_published(delivering: CodeLoc
     assert isinstance(delivery_tick(delivering), dg.RunRequest)
 
 
-@pytest.mark.parametrize("status", [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
+@pytest.mark.parametrize(
+    "status", [pytest.param(dg.DagsterRunStatus.FAILURE, marks=pytest.mark.thorough), dg.DagsterRunStatus.CANCELED]
+)
 def test_a_delivery_that_did_not_end_well_is_asked_for_again_after_a_while(
     delivering: CodeLocation, monkeypatch: pytest.MonkeyPatch, status: dg.DagsterRunStatus
 ) -> None:

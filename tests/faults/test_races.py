@@ -29,12 +29,22 @@ from tests.faults import runs
 from tests.faults.campaign import Log, Scenario
 from tests.faults.changes import SCHEMA, SOURCE
 from tests.faults.checking import Checks
-from tests.faults.runs import CASCADES, CATALOG, LAYOUTS
+from tests.faults.runs import CASCADES, CATALOG, HISTORY_PARTIAL, LANDINGS, LAYOUTS, SOFT_DELETE
 
 _STEPS = {"first commits": (2,), "later commits": (0, 3)}
 """Steps of the log with a run behind each, of which the last is overtaken."""
 _STRIDES = {"each third": 3, "each twelfth": 12, "each": 1}
 """From one of a run's commits to the next one that is overtaken."""
+
+
+_CHEAP = ("mirrors", LANDINGS, SOFT_DELETE, HISTORY_PARTIAL)
+"""Layouts whose later commits are overtaken by every session of tests."""
+
+
+def _marks(layout: str, steps: str, stride: str) -> list[pytest.MarkDecorator]:
+    if stride == "each":
+        return [pytest.mark.long]
+    return [] if steps == "later commits" and layout in _CHEAP else [pytest.mark.thorough]
 
 
 def _cases() -> Iterator[ParameterSet]:
@@ -44,8 +54,8 @@ def _cases() -> Iterator[ParameterSet]:
         # A catalog is reached by the disk of a scenario alone (test_exactly_once.py).
         if layout == CATALOG or stride == ("each third" if is_of_many else "each twelfth"):
             continue
-        marks = [pytest.mark.long] if stride == "each" else [pytest.mark.thorough] if steps == "first commits" else []
-        yield pytest.param(layout, _STEPS[steps], _STRIDES[stride], id=f"{layout}-{steps}-{stride}", marks=marks)
+        marks, name = _marks(layout, steps, stride), f"{layout}-{steps}-{stride}"
+        yield pytest.param(layout, _STEPS[steps], _STRIDES[stride], id=name, marks=marks)
 
 
 @pytest.mark.parametrize("layout, steps, stride", [*_cases()])
@@ -77,6 +87,7 @@ def test_a_run_that_is_overtaken_at_a_commit_plans_again(
     assert overtaken >= max(1, 4 // stride)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("steps", [(2,), (0, 3)], ids=["first commits", "later commits"])
 def test_a_run_that_one_of_another_configuration_overtakes_plans_again(
     steps: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

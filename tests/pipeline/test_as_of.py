@@ -97,6 +97,7 @@ def test_rows_between_windows_and_inside_of_them(shop: Shop) -> None:
         pass
 
 
+@pytest.mark.thorough
 def test_incomplete_images_copies_and_prepared_transactions(shop: Shop) -> None:
     pipeline, memory = shop.pipeline(), Memory(shop)
     memory.do(

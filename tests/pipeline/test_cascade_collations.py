@@ -28,7 +28,7 @@ def old_shop(spark: SparkSession, servers: Servers, tmp_path: Path, tasks_here: 
         yield Shop(spark, database, tmp_path, Position(file, offset))
 
 
-@pytest.fixture(params=["NO_LOG", "FULL"])
+@pytest.fixture(params=[pytest.param("NO_LOG", marks=pytest.mark.thorough), "FULL"])
 def maria_shop(
     request: pytest.FixtureRequest, spark: SparkSession, servers: Servers, tmp_path: Path, tasks_here: None
 ) -> Iterator[Shop]:

@@ -71,6 +71,7 @@ def test_modes_tell_what_foreign_keys_did(shop: Shop, tasks_here: None) -> None:
     assert shop.truth("c") == [(3, 3, 0), (4, 4, 0), (5, 4, 0)]
 
 
+@pytest.mark.thorough
 def test_children_without_a_key_of_several_tables_in_one_and_by_xa_transactions(shop: Shop, tasks_here: None) -> None:
     name = shop.database.name
     shop.execute(

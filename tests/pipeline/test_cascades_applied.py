@@ -123,6 +123,7 @@ def test_a_mirror_that_is_ahead_without_changes_by_foreign_keys_stops_its_group(
     assert {name.table: reason in text for name, text in stopped.items()} == {"c": True, "g": True}
 
 
+@pytest.mark.thorough
 def test_statements_about_children_count_where_they_are(family: Shop) -> None:
     # In the log of one run.
     fill(family)
@@ -149,7 +150,9 @@ def test_statements_about_children_count_where_they_are(family: Shop) -> None:
 
 
 @pytest.mark.parametrize("key", [" PRIMARY KEY", ""], ids=["keyed", "without a key"])
-@pytest.mark.parametrize("is_merged", [False, True], ids=["in the log", "in the mirror"])
+@pytest.mark.parametrize(
+    "is_merged", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["in the log", "in the mirror"]
+)
 def test_rows_from_before_their_key_in_the_same_run(shop: Shop, tasks_here: None, key: str, *, is_merged: bool) -> None:
     names = ("p", "c", "g")
     shop.execute(
@@ -182,6 +185,7 @@ def test_rows_from_before_their_key_in_the_same_run(shop: Shop, tasks_here: None
     assert all(row["_committed_at"].year > 2000 for rows in times.values() for row in rows)
 
 
+@pytest.mark.thorough
 def test_runs_that_end_early_replays_and_rebuilds_come_to_the_same_rows(family: Shop) -> None:
     fill(family)
     pipeline = family.pipeline(on_cascade="apply")
@@ -229,7 +233,10 @@ def test_a_table_that_refers_to_itself(shop: Shop, tasks_here: None) -> None:
 def cases() -> list[ParameterSet]:
     """Short ones of two servers in CI, and at night long ones of every server."""
     seeds = range(FIRST_SEED + 1, FIRST_SEED + 1 + int(os.environ.get("STRATALOG_RUNS", "2")))
-    short = [pytest.param(Case(kind, FIRST_SEED - 1, 4), id=f"{kind}-short") for kind in ("MySQL 8.0", "MariaDB 11.4")]
+    short = [
+        pytest.param(Case(kind, FIRST_SEED - 1, 4), id=f"{kind}-short", marks=pytest.mark.thorough)
+        for kind in ("MySQL 8.0", "MariaDB 11.4")
+    ]
     return short + [
         pytest.param(Case(kind, seed, runs, size, kills=True), id=f"{kind}-{seed}-{size}", marks=pytest.mark.long)
         for kind in KINDS

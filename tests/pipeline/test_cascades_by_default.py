@@ -46,6 +46,7 @@ def test_a_new_lake_derives_and_one_without_cascades_has_no_table_for_it(family:
     assert family.merged(pipeline, "c") == [(2, 20, 0), (3, 3, 0), (4, 4, 0), (5, 4, 0)]
 
 
+@pytest.mark.thorough
 def test_a_lake_that_an_earlier_version_began_only_warns_until_it_is_told_otherwise(
     family: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_what_is_not_known_goes_on_with_a_warning_and_the_rest_is_derived(shop: 
     assert lake.cascades(SOURCE).head() == version, "nothing is written where no parent changed"
 
 
+@pytest.mark.thorough
 def test_loaded_children_are_derived_from_where_they_were_read(family: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(family)
     later = Shop(family.spark, family.database, family.folder, family.end())
@@ -152,6 +154,7 @@ def test_what_cascades_before_a_child_with_rows_is_loaded_is_told(family: Shop) 
     assert "the lake has not all of its rows" in named["c"]
 
 
+@pytest.mark.thorough
 def test_what_cascades_while_a_child_is_loaded_is_told(family: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(family)
     later = Shop(family.spark, family.database, family.folder, family.end())

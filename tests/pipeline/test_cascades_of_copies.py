@@ -37,7 +37,9 @@ def family(shop: Shop, tasks_here: None) -> Shop:
     return shop
 
 
-@pytest.mark.parametrize("has_run_between", [False, True], ids=["in one run", "a run between"])
+@pytest.mark.parametrize(
+    "has_run_between", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["in one run", "a run between"]
+)
 def test_rows_of_a_copy_that_foreign_keys_changed_are_named_in_a_warning(
     family: Shop, *, has_run_between: bool
 ) -> None:
@@ -60,6 +62,7 @@ def test_rows_of_a_copy_that_foreign_keys_changed_are_named_in_a_warning(
     assert cascades(chosen, lake_of(chosen), SOURCE) == []
 
 
+@pytest.mark.thorough
 def test_a_child_with_apply_stops_before_it_gets_such_rows(family: Shop) -> None:
     pipeline = family.pipeline(live=True, on_cascade="apply")
     run(family, pipeline, "pc")

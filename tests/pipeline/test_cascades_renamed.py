@@ -80,7 +80,15 @@ REPLAYS = ("before the rename", "behind it", "all of the log")
     "kind, moment, replays",
     [
         # Each case with one of the ranges, so that all of them come; at night with all.
-        *(pytest.param(*case, REPLAYS[at % 3 :][:1], id="-".join(case)) for at, case in enumerate(CASES)),
+        *(
+            pytest.param(
+                *case,
+                REPLAYS[at % 3 :][:1],
+                id="-".join(case),
+                marks=[] if case == ("child", "inside a run") else pytest.mark.thorough,
+            )
+            for at, case in enumerate(CASES)
+        ),
         *(pytest.param(*case, REPLAYS, id="-".join((*case, "each range")), marks=pytest.mark.long) for case in CASES),
     ],
 )
@@ -113,6 +121,7 @@ def test_tables_with_other_names_are_the_servers_after_each_run_and_replay(
     run(shop, pipeline, tables)
 
 
+@pytest.mark.thorough
 def test_log_from_before_the_lake_is_not_replayed_under_an_earlier_name(shop: Shop, tasks_here: None) -> None:
     shop.execute(*TABLES, *BEFORE, "RENAME TABLE p TO p2, c TO c2")
     later = Shop(shop.spark, shop.database, shop.folder, shop.end())

@@ -37,6 +37,7 @@ def derived(shop: Shop, pipeline: Pipeline) -> list[tuple[str, str]]:
     return [(row["table"], row["file"]) for row in slices.to_pylist()]
 
 
+@pytest.mark.thorough
 def test_derived_changes_go_with_their_log_and_it_is_not_replayed_without_them(shop: Shop, tasks_here: None) -> None:
     shop.execute(*TABLES)
     fill(shop)
@@ -65,6 +66,7 @@ def test_derived_changes_go_with_their_log_and_it_is_not_replayed_without_them(s
     run(shop, pipeline, FAMILY)
 
 
+@pytest.mark.thorough
 def test_children_are_found_by_an_index_once_their_files_are_large(
     shop: Shop, tasks_here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +93,7 @@ def test_children_are_found_by_an_index_once_their_files_are_large(
     assert shop.merged(pipeline, "c") == [(2, 20, 0), (3, 3, 0)]
 
 
+@pytest.mark.thorough
 def test_a_row_that_a_foreign_key_deleted_is_forgotten(shop: Shop, tasks_here: None) -> None:
     shop.execute(
         TABLES[0],

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from _pytest.mark.structures import ParameterSet
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName, list_events
@@ -57,7 +58,7 @@ def shop(request: pytest.FixtureRequest, servers: Servers, spark: SparkSession, 
         yield Shop(spark, database, tmp_path, Shop.end(Shop(spark, database, tmp_path, Position("", 0))))
 
 
-def on(*servers: str) -> pytest.MarkDecorator:
+def on(*servers: str | ParameterSet) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("shop", servers, indirect=True)
 
 
@@ -151,7 +152,7 @@ def lived(shop: Shop, **keys: Any) -> Pipeline:
     return pipeline
 
 
-@on(MYSQL, MARIADB)
+@on(MYSQL, pytest.param(MARIADB, marks=pytest.mark.thorough))
 def test_no_file_has_the_values_and_all_else_is_as_it_was(shop: Shop) -> None:
     pipeline = lived(shop)
     folder, before = Path(pipeline.lake), Rows.of(shop, pipeline)

@@ -129,8 +129,10 @@ def _comparable_value(name: str, value: Any) -> Any:
     return str(value) if name in ("d", "m") and value is not None else value
 
 
-@pytest.mark.parametrize("server", ["mysql-8.0", "mariadb-11.4"])
-@pytest.mark.parametrize("has_ddl", [False, True], ids=["dates that no column holds", "DDL"])
+@pytest.mark.parametrize("server", ["mysql-8.0", pytest.param("mariadb-11.4", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "has_ddl", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["dates that no column holds", "DDL"]
+)
 @pytest.mark.parametrize(
     "seed, count", [(1, 60), *(pytest.param(seed, 150, marks=pytest.mark.long) for seed in (1, 2, 3))]
 )

@@ -236,6 +236,7 @@ def test_tables_of_one_target_are_mended_each_in_its_part(shop: Shop) -> None:
     assert shop.merged(pipeline, "all") == sorted([*shop.truth("t_1"), *shop.truth("t_2")])
 
 
+@pytest.mark.thorough
 @on_both
 def test_deleted_rows_stay_where_they_are_kept_and_versions_end_and_begin(shop: Shop) -> None:
     pipeline = shop.pipeline(
@@ -287,6 +288,7 @@ def test_deleted_rows_stay_where_they_are_kept_and_versions_end_and_begin(shop: 
     assert {name: cells(name, "id", "v", "_position") for name in names} == before
 
 
+@pytest.mark.thorough
 @on_both
 @pytest.mark.by_spark
 def test_a_table_without_a_key_is_read_again_as_a_whole(shop: Shop) -> None:

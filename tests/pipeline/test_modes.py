@@ -130,14 +130,16 @@ CASES: dict[str, Callable[[Shop, Pipeline, Stream], None]] = {
 _LONG = ("history in buckets", "append of NOBLOB images", "history of MINIMAL images")
 
 
+def _marks(case: str) -> list[pytest.MarkDecorator]:
+    if case in _LONG:
+        return [pytest.mark.long]
+    by_spark = [pytest.mark.by_spark] if case == "append" else []
+    return by_spark + ([] if case == "soft_delete" else [pytest.mark.thorough])
+
+
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(
-            case, marks=pytest.mark.long if case in _LONG else pytest.mark.by_spark if case == "append" else []
-        )
-        for case in CASES
-    ],
+    [pytest.param(case, marks=_marks(case)) for case in CASES],
 )
 def test_a_table_has_what_its_twin_has_whatever_the_windows_are(
     shop: Shop, case: str, monkeypatch: pytest.MonkeyPatch

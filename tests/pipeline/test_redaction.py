@@ -147,7 +147,9 @@ def _bytes(value: Any) -> bytes:
     return str(value).encode()
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module", params=[pytest.param(kind, marks=[] if kind == "plain" else pytest.mark.thorough) for kind in KINDS]
+)
 def redacting(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Redacting]:

@@ -185,7 +185,7 @@ def compare(server: MySQLServer, folder: Path, transactions: int, image: str, se
         return count
 
 
-@pytest.mark.parametrize("image", ["FULL", "MINIMAL"])
+@pytest.mark.parametrize("image", ["FULL", pytest.param("MINIMAL", marks=pytest.mark.thorough)])
 def test_a_row_s_life_is_what_the_server_did(mysql: MySQLServer, tmp_path: Path, image: str) -> None:
     assert compare(mysql, tmp_path, 40, image, seed=1) > 100
 

@@ -152,7 +152,9 @@ def require_model(shop: Shop, pipeline: Pipeline, model: Model, loaded_at: Posit
     assert sorted(map(repr, logged)) == sorted(map(repr, expected))
 
 
-@pytest.mark.parametrize("image", ["MINIMAL", pytest.param("NOBLOB", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "image", [pytest.param("MINIMAL", marks=pytest.mark.thorough), pytest.param("NOBLOB", marks=pytest.mark.long)]
+)
 def test_a_loaded_row_tells_rules_what_images_leave_out(
     image: str, shop: Shop, spark: SparkSession, summary: list[str]
 ) -> None:

@@ -173,6 +173,7 @@ def require_model(shop: Shop, pipeline: Pipeline, model: Model) -> None:
     assert sorted(map(repr, logged)) == sorted(map(repr, expected))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
 def test_rules_see_the_rows_of_the_server(image: str, shop: Shop, spark: SparkSession, summary: list[str]) -> None:
     pipeline, model, generator = pipeline_of(shop, **rules_of(shop)), Model(), random.Random(SEED)

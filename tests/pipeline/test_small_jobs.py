@@ -114,12 +114,13 @@ def test_a_disk_that_is_full_is_a_message(folder: Path, monkeypatch: pytest.Monk
     assert orders(pipeline) == {1: "a"}
 
 
-def test_many_small_commits_leave_few_files_and_a_short_log(folder: Path) -> None:
+@pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.thorough)])
+def test_many_small_commits_leave_few_files_and_a_short_log(folder: Path, count: int) -> None:
     """A reduced form of ``make bench BENCH=week``: maintenance comes between runs, a month apart by their files."""
     pipeline, keys = pipeline_of(folder, 1 << 20), 7
     lake = lake_of(pipeline)
     tables = [lake.bronze(SOURCE), lake.silver(SOURCE, "shop", "orders"), lake.downstream("shop", "orders")]
-    for number in range(1, 41):
+    for number in range(1, count + 1):
         key, before = number % keys, f"n{number - keys}"
         row = (key, f"n{number}")
         write(
@@ -136,7 +137,7 @@ def test_many_small_commits_leave_few_files_and_a_short_log(folder: Path) -> Non
         for table in (*tables, lake.published()):
             assert len(table.file_sizes()) <= 2
             assert len([*Path(table.path, "_delta_log").iterdir()]) < 25
-    assert orders(pipeline) == {number % keys: f"n{number}" for number in range(34, 41)}
+    assert orders(pipeline) == {number % keys: f"n{number}" for number in range(count - 6, count + 1)}
 
 
 def test_a_table_by_itself_is_small_too(folder: Path) -> None:

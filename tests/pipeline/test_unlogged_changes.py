@@ -75,6 +75,7 @@ def test_a_child_is_mended_as_the_page_says(shop: Shop) -> None:
     assert (cascade.table.table, cascade.key.name) == ("c", "f2")
 
 
+@pytest.mark.thorough
 def test_where_cascades_stop_a_child_holds_what_came_before_the_parent_s_change(shop: Shop) -> None:
     shop.execute(
         "CREATE TABLE p (id INT PRIMARY KEY, note INT)",

@@ -46,6 +46,7 @@ def test_a_model_holds_and_its_mutant_does_not() -> None:
     assert check.check(model.within(Takeovers=2), without=["ownRecord"], workers=1).violated == "Forward"
 
 
+@pytest.mark.thorough
 def test_a_mutant_that_holds_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(check, "MUTANTS", [Mutant("subscription", "no guard", ("Confirmed",))])
     assert check.main(["small", "no guard"]) == 1

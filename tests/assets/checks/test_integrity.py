@@ -81,11 +81,21 @@ STATUS = SourceStatus("shop", "a.000001:9", "a.000001:4", 5, 61.0, 2**40, 3.5, 0
 @pytest.mark.parametrize(
     "changed, limit, expected",
     [
-        ({}, None, {"lag": (True, "max_lag is not set"), "retention_margin": (True, None)}),
-        ({}, 120, {"lag": (True, None)}),
+        pytest.param(
+            {},
+            None,
+            {"lag": (True, "max_lag is not set"), "retention_margin": (True, None)},
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param({}, 120, {"lag": (True, None)}, marks=pytest.mark.thorough),
         ({}, 60, {"lag": (False, "bronze was at the source's end 61 s ago, and max_lag is 60 s")}),
-        ({"lag_seconds": None}, 60, {"lag": (True, None)}),
-        ({"warning": "only 1 hour left"}, None, {"retention_margin": (False, "only 1 hour left")}),
+        pytest.param({"lag_seconds": None}, 60, {"lag": (True, None)}, marks=pytest.mark.thorough),
+        pytest.param(
+            {"warning": "only 1 hour left"},
+            None,
+            {"retention_margin": (False, "only 1 hour left")},
+            marks=pytest.mark.thorough,
+        ),
         ({"error": "no route"}, 60, {"lag": (False, "no route"), "retention_margin": (False, "no route")}),
     ],
 )
@@ -147,15 +157,17 @@ def test_tables_that_foreign_keys_change_unlogged_are_named(tmp_path: Path, monk
             (False, "shop.orders: column note: only the server has it"),
             {"compared": 3, "differing": 1, "waiting": 0, "without_rows": 0},
         ),
-        (
+        pytest.param(
             SchemaAudit("shop", None, 2, waiting={TableName("shop", "lines"): "has stopped"}, unknown=4),
             (True, "columns and keys of tables: 2 as the server declares, 1 pending, 4 without rows"),
             {"compared": 2, "differing": 0, "waiting": 1, "without_rows": 4},
+            marks=pytest.mark.thorough,
         ),
-        (
+        pytest.param(
             SchemaAudit("shop", None, why_not="bronze holds nothing yet"),
             (True, "columns are not compared with the server's: bronze holds nothing yet"),
             {},
+            marks=pytest.mark.thorough,
         ),
     ],
 )

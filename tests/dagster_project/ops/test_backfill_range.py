@@ -30,13 +30,23 @@ RIGHT = {"source": "shop", "from": "a.000001:4", "to": "a.000002:4"}
 @pytest.mark.parametrize(
     "wrong, messages",
     [
-        ({"from": "yesterday"}, ["from: 'yesterday' is not a position, GTID set or time"]),
-        ({"from": "a.000003:4"}, ["the range ends at a.000002:4, before its start at a.000003:4"]),
-        ({"to": "2026-11-21T08:00:00"}, ["to: '2026-11-21T08:00:00' has no offset from UTC"]),
+        pytest.param(
+            {"from": "yesterday"}, ["from: 'yesterday' is not a position, GTID set or time"], marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            {"from": "a.000003:4"},
+            ["the range ends at a.000002:4, before its start at a.000003:4"],
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            {"to": "2026-11-21T08:00:00"},
+            ["to: '2026-11-21T08:00:00' has no offset from UTC"],
+            marks=pytest.mark.thorough,
+        ),
         ({"from": " ", "to": "x", "tables": ["orders"]}, ["from: missing", "to: 'x' is not a position", "tables[0]: "]),
         ({"tables": ["shop.nothing"]}, ["tables[0]: shop.nothing is no table of shop that a run has seen: none"]),
-        ({"layers": []}, ["layers: none: choose among silver, downstream"]),
-        ({"archive": "/nowhere"}, ["archive: /nowhere is no folder"]),
+        pytest.param({"layers": []}, ["layers: none: choose among silver, downstream"], marks=pytest.mark.thorough),
+        pytest.param({"archive": "/nowhere"}, ["archive: /nowhere is no folder"], marks=pytest.mark.thorough),
     ],
 )
 def test_what_is_wrong_is_said_at_once_and_in_one_message(
@@ -47,7 +57,15 @@ def test_what_is_wrong_is_said_at_once_and_in_one_message(
     assert [text for text in messages if text not in ran.failures["range"]] == []
 
 
-@pytest.mark.parametrize("wrong", [{"source": "shopp"}, {"layers": ["gold"]}, {"until": "a.000002:4"}, {"to": 4}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"source": "shopp"},
+        {"layers": ["gold"]},
+        pytest.param({"until": "a.000002:4"}, marks=pytest.mark.thorough),
+        pytest.param({"to": 4}, marks=pytest.mark.thorough),
+    ],
+)
 def test_the_launchpad_refuses_what_is_no_choice(form: CodeLocation, wrong: dict[str, Any]) -> None:
     job = form.defs().resolve_job_def("backfill_range")
     dg.validate_run_config(job, RIGHT)

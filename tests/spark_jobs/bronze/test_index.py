@@ -88,7 +88,7 @@ def ranges(table: Table, chance: Random) -> list[Range]:
     return chance.sample(parts, 4)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 5))])
 def test_a_table_s_slices_in_ranges_are_where_the_index_says(bronze_files: tuple[Table, int], seed: int) -> None:
     table, version = bronze_files
     parts = ranges(table, Random(seed))
@@ -167,7 +167,7 @@ def test_a_quarantined_xa_transaction_is_left_out(quarantined: list[int], starts
     assert sorted(slices.column("start").to_pylist()) == starts
 
 
-@pytest.mark.parametrize("number", [16, 3_000])
+@pytest.mark.parametrize("number", [16, pytest.param(3_000, marks=pytest.mark.thorough)])
 def test_the_first_slice_of_a_table_in_each_of_many_parts(tmp_path: Path, number: int) -> None:
     """Parts of 50 bytes with gaps of 50 between them, of slices of 10 bytes; every third part is empty."""
     parts = slice_positions(
@@ -180,7 +180,7 @@ def test_the_first_slice_of_a_table_in_each_of_many_parts(tmp_path: Path, number
     assert len(index.slices_of_table(NAMES[0], parts)) == 5 * len(expected)
 
 
-@pytest.mark.parametrize("target", [300, 1 << 20])
+@pytest.mark.parametrize("target", [300, pytest.param(1 << 20, marks=pytest.mark.thorough)])
 def test_a_slice_may_be_cut_again(tmp_path: Path, target: int) -> None:
     """Positions one after the other, in any order, give the slices of all positions together; no byte is lost."""
     content = log(Random(7))

@@ -21,7 +21,7 @@ def _bronze_like(path: Path, target: int) -> list[pa.RecordBatch]:
     return [batch.slice(at, 1) for batch in batches for at in range(batch.num_rows)]
 
 
-@pytest.mark.parametrize("target", [200, 1 << 20])
+@pytest.mark.parametrize("target", [200, pytest.param(1 << 20, marks=pytest.mark.thorough)])
 def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
     path = RECORDED / "mysql-8.0-types.000001"
     slices = [cells for cells in _bronze_like(path, target) if cells.column("kind")[0].as_py() == "rows"]

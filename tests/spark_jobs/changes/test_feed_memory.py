@@ -39,7 +39,9 @@ def test_a_row_of_100_megabytes_in_bounded_memory(verb: str, lines: int, limit: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [30_000_000, 90_000_000])
+@pytest.mark.parametrize(
+    "size", [30_000_000, pytest.param(90_000_000, marks=[pytest.mark.thorough, pytest.mark.processes])]
+)
 def test_a_transaction_of_any_size_in_bounded_memory(size: int) -> None:
     """Both are larger than what is held back of a transaction together with the program's own 270 MiB."""
     output, resident = _piped("changes", giants.transaction(size), "--table", "shop.none")

@@ -14,6 +14,8 @@ from tests.fix_cli import Stratalog
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.dagster
 def test_dagster_loads_what_init_wrote(tmp_path: Path, stratalog: Stratalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,7 @@ def test_columns_are_followed(copy: Copy) -> None:
     assert outcome.tables[0].statements
 
 
+@pytest.mark.thorough
 def test_columns_by_hand(copy: Copy) -> None:
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)")
     pipeline = copy.pipeline(live=True, ddl="stop")
@@ -136,6 +137,7 @@ def test_safe_mode_is_changed_while_a_window_is_open(copy: Copy) -> None:
     copy.require_same("t")
 
 
+@pytest.mark.thorough
 def test_a_window_that_an_earlier_release_left_open(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its numbers of parts say nothing: rows with a key are written again, and a table without one stops."""
     values = ", ".join(f"({number}, {number})" for number in range(60))
@@ -172,6 +174,7 @@ def test_a_window_that_an_earlier_release_left_open(copy: Copy, monkeypatch: pyt
     copy.require_same("t", "bag")
 
 
+@pytest.mark.thorough
 def test_a_downstream_table_that_was_restored_is_not_gone_on_with(copy: Copy) -> None:
     """Its next version has a number that the target has already, and other changes."""
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
@@ -211,8 +214,8 @@ def test_keys_that_differ_at_the_source_alone(copy: Copy, servers: Servers) -> N
     assert f"{copy.schema}.ai: " in reason
 
 
-@pytest.mark.parametrize("safe_mode", ["auto", "on"])
-@pytest.mark.parametrize("apply", ["net", "ordered"])
+@pytest.mark.parametrize("safe_mode", ["auto", pytest.param("on", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("apply", ["net", pytest.param("ordered", marks=pytest.mark.thorough)])
 def test_a_unique_index_that_only_the_target_has(copy: Copy, apply: str, safe_mode: str) -> None:
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, code INT)", "INSERT INTO t VALUES (1, 1)")
     pipeline = copy.pipeline(apply=apply, safe_mode=safe_mode, batch_rows=1)
@@ -225,6 +228,7 @@ def test_a_unique_index_that_only_the_target_has(copy: Copy, apply: str, safe_mo
     assert (1, 1) in copy.rows("t")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("safe_mode", ["auto", "on"])
 @pytest.mark.parametrize("unique", ["", ", ADD UNIQUE KEY (v)"])
 def test_a_key_of_the_source_that_the_target_does_not_have(copy: Copy, safe_mode: str, unique: str) -> None:
@@ -247,7 +251,7 @@ def test_a_key_of_the_source_that_the_target_does_not_have(copy: Copy, safe_mode
     copy.require_same("t")
 
 
-@pytest.mark.parametrize("safe_mode", ["auto", "on"])
+@pytest.mark.parametrize("safe_mode", ["auto", pytest.param("on", marks=pytest.mark.thorough)])
 def test_equal_rows_that_have_one_key_at_the_target(copy: Copy, safe_mode: str) -> None:
     copy.shop.execute("CREATE TABLE t (id INT NOT NULL, n INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
     pipeline = copy.pipeline(safe_mode=safe_mode)
@@ -265,7 +269,7 @@ def test_equal_rows_that_have_one_key_at_the_target(copy: Copy, safe_mode: str) 
         assert copy.rows("t") == [(1, 1), (2, 3)]
 
 
-@pytest.mark.parametrize("apply", ["net", "ordered"])
+@pytest.mark.parametrize("apply", ["net", pytest.param("ordered", marks=pytest.mark.thorough)])
 def test_json_with_decimals_in_a_table_without_a_key(copy: Copy, apply: str) -> None:
     copy.shop.execute(
         "CREATE TABLE t (a INT, j JSON)",
@@ -285,8 +289,8 @@ def test_json_with_decimals_in_a_table_without_a_key(copy: Copy, apply: str) -> 
     assert copy.rows("t", "a, CAST(j AS CHAR)") == [(20, '{"p": 2.5}'), (7, '{"s": "a"}')]
 
 
-@pytest.mark.parametrize("key", ["PRIMARY KEY (id)", "KEY (id)"])
-@pytest.mark.parametrize("apply", ["net", "ordered"])
+@pytest.mark.parametrize("key", ["PRIMARY KEY (id)", pytest.param("KEY (id)", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("apply", ["net", pytest.param("ordered", marks=pytest.mark.thorough)])
 def test_rows_that_somebody_else_removed(copy: Copy, apply: str, key: str) -> None:
     copy.shop.execute(f"CREATE TABLE t (id INT, n INT, {key})", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
     pipeline = copy.pipeline(apply=apply)

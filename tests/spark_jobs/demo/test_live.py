@@ -57,6 +57,8 @@ def test_too_few_rows(tmp_path: Path) -> None:
     assert not (tmp_path / "demo").exists()
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_ctrl_c_leaves_no_server_and_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "spark_jobs.cli", "demo", "--rows", "1000", "--dir", str(tmp_path / "demo")]
     root = Path(__file__).parents[3]

@@ -81,12 +81,14 @@ def test_options_replace_the_defaults_and_none_leaves_one_out(tmp_path: Path) ->
         assert variables(server, "binlog_row_metadata", "server_id", "binlog_row_image") == ["MINIMAL", "7", "FULL"]
 
 
+@pytest.mark.thorough
 def test_two_servers_beside_each_other_are_two(tmp_path: Path) -> None:
     with MySQLServer(tmp_path / "one") as first, MySQLServer(tmp_path / "two") as two:
         assert first.port != two.port
         assert variables(first, "server_uuid") != variables(two, "server_uuid")
 
 
+@pytest.mark.thorough
 def test_a_directory_with_a_name_longer_than_a_socket_may_have(tmp_path: Path) -> None:
     directory = tmp_path / ("d" * 120) / ("e" * 120)
     with MySQLServer(directory) as server:
@@ -123,6 +125,7 @@ def test_a_running_server_is_not_started_again(mysql: MySQLServer) -> None:
         mysql.start()
 
 
+@pytest.mark.thorough
 def test_stopping_twice_is_stopping(tmp_path: Path) -> None:
     with MySQLServer(tmp_path) as server:
         server.stop()
@@ -137,6 +140,7 @@ def test_a_library_without_stand_in_is_named(tmp_path: Path, monkeypatch: pytest
         MySQLServer(tmp_path).start()
 
 
+@pytest.mark.thorough
 def test_it_works_on_stand_ins_for_all_libraries(tmp_path: Path) -> None:
     for name in LIBRARIES:
         write_library(tmp_path / "lib", name)

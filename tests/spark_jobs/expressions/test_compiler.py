@@ -29,7 +29,9 @@ def slow(tree: Any, row: dict[str, Any], sort: Sort, *, is_condition: bool) -> A
     return float(value) if sort is Sort.REAL and value is not None else value
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(4, 12))]
+)
 def test_values_are_those_of_the_slow_twin(seed: int) -> None:
     random = Random(seed)
     writer, count = Writer(random), 0

@@ -365,7 +365,14 @@ def written(snapshot: Snapshot, at: int) -> Any:
     )
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(at, marks=pytest.mark.long) for at in range(4, 60))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        0,
+        *(pytest.param(at, marks=pytest.mark.thorough) for at in range(1, 4)),
+        *(pytest.param(at, marks=pytest.mark.long) for at in range(4, 60)),
+    ],
+)
 def test_metadata_of_any_history_is_as_the_specification_has_it(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     path = str(tmp_path / "t")

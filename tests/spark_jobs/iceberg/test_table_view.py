@@ -66,6 +66,7 @@ def test_all_types_are_read_as_delta_reads_them(tmp_path: Path) -> None:
     assert len(by_delta(path)) == 97
 
 
+@pytest.mark.thorough
 def test_bounds_leave_out_no_row(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     snapshot = begin(path)

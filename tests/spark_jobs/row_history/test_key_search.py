@@ -243,6 +243,7 @@ def compare_random_traces(folder: Path, seed: int, keys: int, monkeypatch: pytes
             assert traced(shop, ORDERS, keys=(str(key),), **bounds) == expected, (seed, key)
 
 
+@pytest.mark.thorough
 def test_random_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compare_random_traces(tmp_path, 1, 2, monkeypatch)
 

@@ -59,7 +59,9 @@ def carried_out(rows: Rows, step: UndoStep) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(10, 30))]
+)
 def test_conflicts_are_the_steps_that_do_nothing(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     rows: Rows = {}

@@ -10,6 +10,8 @@ from spark_jobs.runtime import key_providers
 from spark_jobs.runtime.key_providers import trust_options
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_a_jvm_trusts_each_certificate_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRATALOG_CACHE", str(tmp_path / "cache"))
     names = ["one.example", "two.example"]
@@ -37,6 +39,8 @@ def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
         trust_options(ObjectStore(ca=tmp_path / "ca.pem"))
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_what_the_compiler_refuses_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "Broken.scala"
     source.write_text("class Broken extends Nothing_of_that_name")

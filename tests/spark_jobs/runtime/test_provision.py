@@ -155,6 +155,7 @@ def test_a_repository_that_is_not_reached(cache: Path, tmp_path: Path, monkeypat
     assert not (cache / "delta-4.4.0").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_jars_come_from_a_repository_of_ones_own(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STRATALOG_CACHE")

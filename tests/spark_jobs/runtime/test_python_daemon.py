@@ -68,6 +68,8 @@ def test_loading_starts_no_thread_that_a_fork_would_lose() -> None:
     assert threads.count("python") == 1, threads
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.slow
 def test_standard_output_begins_with_the_port_and_the_daemon_ends_with_its_input() -> None:
     command = [sys.executable, "-m", MODULE, "pyspark.worker"]

@@ -19,10 +19,10 @@ from spark_jobs.source import binlog_dump
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.protocol import FilePart
 from tests.dump_stream import LONGEST, event, fake_rotate, packets
-from tests.fix_servers import OPTIONS, Servers
+from tests.fix_servers import EACH_SERVER, OPTIONS, Servers
 from tests.proxy import Proxy
 from tests.segment_spec import SegmentSpec, reframed
-from tests.servers import SERVERS, build_of
+from tests.servers import build_of
 
 SETTINGS = MySQL(user="repl", password=SecretStr("geheim"), port=3306)
 READING = DumpReading("shop", SETTINGS)
@@ -278,7 +278,7 @@ def closed_file(server: MySQLServer, *statements: str) -> FilePart:
     return FilePart(file, 0, (server.data / file).stat().st_size)
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module", params=EACH_SERVER)
 def plain_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
     """Without TLS, so that a proxy sees where a dump begins."""
     without_tls: dict[str, object] = {"tls_version": ""} if request.param == "mysql-9.7" else {"ssl": "OFF"}
@@ -378,6 +378,7 @@ def test_a_killed_connection_is_survived(plain_server: MySQLServer) -> None:
     assert b"".join(chunk_list) == content_of(plain_server, part.file)
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.usefixtures("quick")
 def test_a_server_that_starts_again_in_between_is_survived(tmp_path: Path) -> None:

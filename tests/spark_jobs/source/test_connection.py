@@ -20,8 +20,8 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source.connection import connect, connection_options, log_in, may_pass, open_connection
 from spark_jobs.source.server import Server
-from tests.fix_servers import OPTIONS, Servers
-from tests.servers import SERVERS, build_of
+from tests.fix_servers import EACH_SERVER, OPTIONS, Servers
+from tests.servers import build_of
 from tests.spark_jobs.source.test_binlog_dump import settings_of
 
 
@@ -323,7 +323,7 @@ def certificate(folder: Path, name: str, issuer: str | None = None, host: str | 
 
 
 # MySQL 5.7.22 came with a library that ends at TLS 1.1, which OpenSSL no longer speaks.
-@pytest.fixture(scope="module", params=[full_name for full_name in SERVERS if full_name != "mysql-5.7"])
+@pytest.fixture(scope="module", params=[server for server in EACH_SERVER if server.values != ("mysql-5.7",)])
 def certified(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
     """A server with a certificate for its address, signed by ``ca``; ``other`` is a CA that signed nothing."""
     folder = tmp_path_factory.mktemp("certified")

@@ -19,8 +19,8 @@ from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.seek import find_start, has_no_transaction_before, resolve_location
 from spark_jobs.source.server import Server
-from tests.fix_servers import OPTIONS
-from tests.servers import SERVERS, build_of
+from tests.fix_servers import EACH_SERVER, OPTIONS
+from tests.servers import build_of
 from tests.spark_jobs.source.test_binlog_dump import settings_of
 
 pytestmark = pytest.mark.mysql
@@ -74,7 +74,7 @@ def statements(server: str) -> Iterator[str]:
             yield "FLUSH BINARY LOGS"
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module", params=EACH_SERVER)
 def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
     from spark_jobs.errors import ConfigError
 

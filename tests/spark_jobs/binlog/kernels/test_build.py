@@ -78,6 +78,8 @@ def tree(built: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_nothing_is_compiled_or_stored_where_the_installed_code_fits(tree: Path) -> None:
     ran = program(tree, "-c", USE)
     assert (ran.stdout.strip(), ran.stderr) == (LOADED, "")
@@ -85,6 +87,8 @@ def test_nothing_is_compiled_or_stored_where_the_installed_code_fits(tree: Path)
     assert not (tree / "cache").exists()
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_files_that_are_there_are_not_made_again(tree: Path) -> None:
     files = sorted((tree / KERNELS / FOLDER).iterdir())
     assert len(files) == len(machine_targets())
@@ -98,6 +102,8 @@ def test_files_that_are_there_are_not_made_again(tree: Path) -> None:
     assert program(tree, "-c", USE).stdout.strip() == LOADED
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_a_clone_gets_the_file_of_this_processor_alone(tree: Path) -> None:
     shutil.rmtree(tree / KERNELS / FOLDER)
     target = fitting_target()
@@ -108,6 +114,8 @@ def test_a_clone_gets_the_file_of_this_processor_alone(tree: Path) -> None:
     assert program(tree, "-c", USE).stdout.strip() == LOADED
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "harm, reason",
     [
@@ -144,6 +152,8 @@ def test_compilation_is_a_line_with_its_reason(harm: str, reason: str, tree: Pat
     assert ran.stderr == f"compiling the decoder, half a minute once: {name}{reason}\n"
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_what_was_compiled_is_kept(tree: Path) -> None:
     shutil.rmtree(tree / KERNELS / FOLDER)
     assert program(tree, "-c", USE).stdout.strip() == COMPILED
@@ -152,6 +162,8 @@ def test_what_was_compiled_is_kept(tree: Path) -> None:
     assert program(tree, "-c", LOAD).stdout == "1 1 0\n"
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_where_nothing_can_be_written_each_process_loads_or_compiles_for_itself(tree: Path) -> None:
     (tree / KERNELS / "__pycache__").touch()
     nowhere = {"NUMBA_CACHE_DIR": "", "HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none"}

@@ -52,6 +52,8 @@ def folders(folder_path: Path) -> list[str]:
     return [folder.name for folder in folder_path.rglob(PREFIX + "*")]
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.parametrize("cache", ["", "elsewhere"])
 def test_an_edit_of_a_helper_compiles_its_callers_again(tree: Path, cache: str) -> None:
     """MARK_CONTROL is a constant of another module than the kernel that is compiled with it."""
@@ -71,6 +73,8 @@ def test_an_edit_of_a_helper_compiles_its_callers_again(tree: Path, cache: str) 
     assert (folders(local_cache) == []) == bool(cache)
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_a_process_whose_folder_is_removed_compiles_for_itself(tree: Path) -> None:
     remove = """
 import shutil
@@ -104,6 +108,8 @@ print(loaded, signatures, sum(complete_events.stats.cache_misses.values()))
 """
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 def test_what_is_cached_is_loaded_at_once_and_nothing_is_compiled_for_it(tree: Path) -> None:
     assert answer(started(tree, LOAD)) == ["0", "0", "1"]
     assert answer(started(tree, LOAD)) == ["1", "1", "0"]

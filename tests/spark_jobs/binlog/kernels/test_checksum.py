@@ -119,6 +119,8 @@ print(checksum.HAS_CLMUL, utf8.HAS_SHUFFLE, right)
 """
 
 
+@pytest.mark.thorough
+@pytest.mark.processes
 @pytest.mark.skipif(CHECKED, reason="nothing is compiled where kernels run as plain Python")
 def test_numba_may_be_told_for_which_processor_to_compile() -> None:
     """With instructions that this one has and the other has not, LLVM would end the process."""

@@ -31,7 +31,9 @@ def test_division_by_zero_raises_nothing() -> None:
         assert half(np.float64(1), np.float64(0)) == np.inf
 
 
-@pytest.mark.parametrize("name", ["NUMBA_DISABLE_JIT", "NUMBA_CPU_NAME"])
+@pytest.mark.parametrize(
+    "name", ["NUMBA_DISABLE_JIT", pytest.param("NUMBA_CPU_NAME", marks=[pytest.mark.thorough, pytest.mark.processes])]
+)
 def test_nothing_special_is_used_where_the_processor_is_not_this_one(name: str) -> None:
     environment = os.environ | {name: "1" if name == "NUMBA_DISABLE_JIT" else "generic"}
     command = [sys.executable, "-c", FEATURES]

@@ -61,7 +61,11 @@ def test_another_machine_gets_none(processor: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(CHECKED, reason="nothing is compiled where kernels run as plain Python")
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    "target",
+    [TARGETS[0], *(pytest.param(target, marks=pytest.mark.thorough) for target in TARGETS[1:])],
+    ids=lambda target: target.name,
+)
 def test_numba_compiles_for_a_target_that_it_is_told_and_loads_no_other(target: CodeTarget) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", ENTRY], env=os.environ | target.options(), capture_output=True, text=True, check=True

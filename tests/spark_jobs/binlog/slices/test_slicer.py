@@ -300,6 +300,7 @@ def test_a_large_transaction_rolled_back() -> None:
     assert len(parts) > 3
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.skipif(CHECKED, reason="200 MB are much for kernels in plain Python")
 def test_memory_is_bounded() -> None:
@@ -364,6 +365,7 @@ def test_cut_after_every_byte() -> None:
         assert slicer.pending == length - slicer.complete
 
 
+@pytest.mark.thorough
 def test_one_flipped_bit_is_seen() -> None:
     content = SMALL.to_bytes()
     for offset in range(len(content)):

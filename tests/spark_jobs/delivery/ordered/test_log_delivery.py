@@ -260,6 +260,7 @@ def test_merged_tables(copy: Copy) -> None:
     assert run(copy, routes=routes).tables == []
 
 
+@pytest.mark.thorough
 def test_other_settings_in_a_window_that_is_open(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that was begun with other indexes at the target is written again, by statements that may be repeated."""
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, u INT)", "INSERT INTO t VALUES (-1, -1)")
@@ -309,6 +310,7 @@ def _stopped_within(copy: Copy, monkeypatch: pytest.MonkeyPatch, texts: int, **k
     return pipeline
 
 
+@pytest.mark.thorough
 def test_tables_that_are_created_while_a_window_is_open(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables outside the window, whatever their names, are none of its plan: also without a key it goes on."""
     copy.shop.execute("CREATE TABLE bag (a INT, b INT)", "INSERT INTO bag VALUES (-1, -1)")
@@ -321,6 +323,7 @@ def test_tables_that_are_created_while_a_window_is_open(copy: Copy, monkeypatch:
     copy.require_same("aaa", "bag")
 
 
+@pytest.mark.thorough
 def test_a_table_that_was_left_out_for_a_while(copy: Copy) -> None:
     """What the log said of it meanwhile is not at the target, and nothing may pass over that."""
     for table in ("kept", "paused"):
@@ -342,7 +345,7 @@ def test_a_table_that_was_left_out_for_a_while(copy: Copy) -> None:
     copy.require_same("kept", "paused")
 
 
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_open", [pytest.param(True, marks=pytest.mark.thorough), False])
 def test_the_net_change_after_a_part_of_the_log(copy: Copy, monkeypatch: pytest.MonkeyPatch, *, is_open: bool) -> None:
     """Rows that the log's windows wrote already are not written a second time by another way of applying."""
     copy.shop.execute("CREATE TABLE bag (a INT)", "INSERT INTO bag VALUES (-1)")

@@ -14,7 +14,7 @@ from tests.spark_jobs.engine.logs_of_rows import NAMES
 CUTS = (3, 4, 8)
 
 
-@pytest.mark.parametrize("in_buckets", [False, True])
+@pytest.mark.parametrize("in_buckets", [False, pytest.param(True, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("first", [0, 2, 4])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_rows_that_were_loaded_stand_where_the_load_began(
@@ -39,7 +39,7 @@ def test_rows_that_were_loaded_stand_where_the_load_began(
     assert {row["_committed_at"] for row in loaded} == {max(row["_committed_at"] for row in before)}
 
 
-@pytest.mark.parametrize("merges_between", [False, True])
+@pytest.mark.parametrize("merges_between", [False, pytest.param(True, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_a_statement_right_behind_a_load_ends_its_rows(mode: Mode, *, merges_between: bool, tmp_path: Path) -> None:
     lake = ChangedLake(tmp_path, mode, CUTS, seed=2, count=20)
@@ -56,7 +56,7 @@ def test_a_statement_right_behind_a_load_ends_its_rows(mode: Mode, *, merges_bet
         assert not any(row.get("_is_current") for row in rows)
 
 
-@pytest.mark.parametrize("in_buckets", [False, True])
+@pytest.mark.parametrize("in_buckets", [False, pytest.param(True, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("first", [0, 4])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_rows_that_came_with_a_name_are_of_the_time_of_its_statement(

@@ -21,7 +21,7 @@ ANY = Scope.parse(("shop.*",))
 CUTS = (3, 4, 8)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(at, marks=pytest.mark.thorough) for at in range(3, 12))])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_targets_have_every_change_whatever_is_merged_at_once(mode: Mode, seed: int, tmp_path: Path) -> None:
     lake = ChangedLake(tmp_path, mode, CUTS, seed, plain=seed % 4 == 3)
@@ -45,7 +45,7 @@ def test_versions_that_end_are_marked_and_a_file_of_ended_ones_is_not_read_again
     assert len(keys) == len({*keys}) > 0
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_rows_that_a_replay_leaves_as_they_are_are_not_written(mode: Mode, *, plain: bool, tmp_path: Path) -> None:
     lake = ChangedLake(tmp_path, mode, CUTS, seed=1, count=30, plain=plain)
@@ -88,7 +88,9 @@ def test_masked_columns_have_what_the_mask_makes_of_them(tmp_path: Path) -> None
     assert {row["v"] for row in rows_of(newest(lake.target(NAMES[0]).path))} == {7}
 
 
-@pytest.mark.parametrize("first", [0, 2, 4])
+@pytest.mark.parametrize(
+    "first", [0, pytest.param(2, marks=pytest.mark.thorough), pytest.param(4, marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_a_statement_that_empties_the_table_is_a_row_and_ends_all_versions(
     mode: Mode, first: int, tmp_path: Path
@@ -123,8 +125,8 @@ def test_the_row_of_a_statement_has_the_defaults_of_later_columns_as_silvers_row
     assert [lake.rows(name)[-1][:2] for name in NAMES] == [("truncate", (None, 7)), ("truncate", (None, None))]
 
 
-@pytest.mark.parametrize("in_buckets", [False, True])
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("in_buckets", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_another_mode_makes_all_of_the_table_again(
     plain: bool, in_buckets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,8 +147,11 @@ def test_another_mode_makes_all_of_the_table_again(
         assert "_is_current" in table.schema.names or mode is Mode.APPEND
 
 
-@pytest.mark.parametrize("in_buckets", [False, True])
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
+@pytest.mark.parametrize("in_buckets", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "seed",
+    [0, pytest.param(1, marks=pytest.mark.thorough), *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))],
+)
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_a_feed_is_the_difference_between_two_versions(
     mode: Mode, seed: int, *, in_buckets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -41,7 +41,13 @@ def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         in_small_parts(monkeypatch)
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, LAKES))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(pytest.param(seed, marks=[] if seed == 1 else pytest.mark.thorough) for seed in range(3)),
+        *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, LAKES)),
+    ],
+)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.usefixtures("parts")
 def test_targets_have_every_change_as_whole_images_would_give_it(mode: Mode, seed: int, tmp_path: Path) -> None:
@@ -75,7 +81,7 @@ def test_targets_have_every_change_as_whole_images_would_give_it(mode: Mode, see
         lake.require_same(lake.windows)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param(Mode.APPEND, marks=pytest.mark.thorough), Mode.HISTORY])
 def test_a_load_completes_changes_after_it_that_are_merged_already(mode: Mode, tmp_path: Path) -> None:
     """Rows are older than the log, and some changes of them are in no image whole."""
     completed_changes = 0

@@ -35,8 +35,15 @@ def without_deletes(*numbers: int) -> Callable[[int], tuple[str, ...]]:
     return lambda number: () if number in numbers else ("delete",)
 
 
-@pytest.mark.parametrize("in_buckets", [False, True])
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])
+@pytest.mark.parametrize("in_buckets", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        0,
+        *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 4)),
+        *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8)),
+    ],
+)
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
 def test_windows_that_were_replayed_have_what_the_log_says_now_and_others_stay(
     mode: Mode, seed: int, *, in_buckets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +75,7 @@ def test_windows_that_were_replayed_have_what_the_log_says_now_and_others_stay(
     assert mode is Mode.APPEND or counts == [(0, 0, 0)] * 2
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_statement_that_empties_a_large_table_ends_versions_in_buckets(
     plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -265,7 +265,9 @@ def _step(chance: Random, silver: Silver) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.SOFT_DELETE])
-@pytest.mark.parametrize("plain", [False, True], ids=["deletion vectors", "plain"])
+@pytest.mark.parametrize(
+    "plain", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["deletion vectors", "plain"]
+)
 def test_a_target_has_the_copies_that_silver_adds_up_to(
     plain: bool, mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,7 +238,7 @@ def repr_of(row: Mapping[str, Any]) -> str:
     return repr(sorted(cells))
 
 
-@pytest.mark.parametrize("key", [("id",), ()], ids=["keys", "copies"])
+@pytest.mark.parametrize("key", [("id",), pytest.param((), marks=pytest.mark.thorough)], ids=["keys", "copies"])
 def test_parts_whose_columns_change_are_their_union(
     key: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

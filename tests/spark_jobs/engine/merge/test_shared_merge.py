@@ -91,6 +91,7 @@ def hiding(sources: Sequence[SharedSource]) -> Iterator[tuple[SharedSource, tupl
                     yield source, window, key
 
 
+@pytest.mark.thorough
 def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

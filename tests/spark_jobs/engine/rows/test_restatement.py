@@ -22,7 +22,9 @@ from tests.spark_jobs.engine.silver_lakes import STEPS, Silver
 
 @pytest.mark.parametrize("first", ["window", "load"])
 @pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.SOFT_DELETE])
-@pytest.mark.parametrize("is_plain", [False, True], ids=["deletion vectors", "plain"])
+@pytest.mark.parametrize(
+    "is_plain", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["deletion vectors", "plain"]
+)
 def test_a_target_is_what_all_of_silver_says(first: str, mode: Mode, is_plain: bool, tmp_path: Path) -> None:
     number = 0
 

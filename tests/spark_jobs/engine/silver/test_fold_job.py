@@ -56,7 +56,9 @@ def require_one_window(snapshot: Snapshot, until: Position) -> None:
     assert windows.count <= 1
 
 
-@pytest.mark.parametrize("seed", [4, 9, 15])
+@pytest.mark.parametrize(
+    "seed", [4, pytest.param(9, marks=pytest.mark.thorough), pytest.param(15, marks=pytest.mark.thorough)]
+)
 def test_a_folded_table_says_what_it_said(seed: int, tmp_path: Path) -> None:
     lake, counts = Lake(tmp_path, seed, steps=4), list[tuple[int, int]]()
     end = lake.log_range.stop

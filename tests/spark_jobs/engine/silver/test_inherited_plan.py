@@ -43,7 +43,9 @@ def compare(folder: Path, seed: int, *, steps: int, is_partial: bool) -> None:
         checks.check(pipeline, until)
 
 
-@pytest.mark.parametrize("is_partial", [False, True], ids=["whole images", "partial images"])
+@pytest.mark.parametrize(
+    "is_partial", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["whole images", "partial images"]
+)
 def test_rows_go_on_under_other_names_and_keys(is_partial: bool, tmp_path: Path, jobs: list[int]) -> None:
     with runs.without_spark():
         for seed, steps in ((24, 1), (7, 3)):

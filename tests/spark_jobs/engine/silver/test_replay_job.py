@@ -114,7 +114,10 @@ def compare(folder: Path, seed: int) -> int:
     return len(mended)
 
 
-@pytest.mark.parametrize("seed", [9, *(pytest.param(seed, marks=pytest.mark.long) for seed in (4, 15))])
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(9, marks=pytest.mark.thorough), *(pytest.param(seed, marks=pytest.mark.long) for seed in (4, 15))],
+)
 def test_a_range_done_again_is_what_the_log_has(tmp_path: Path, seed: int) -> None:
     assert compare(tmp_path / f"{seed}", seed) > 2
 

@@ -195,7 +195,7 @@ def bounds_of(chance: Random, count: int) -> Iterator[tuple[int, int]]:
     return pairwise(sorted({0, count, *(chance.randrange(1, count) for _ in range(chance.randrange(5)))}))
 
 
-@pytest.mark.parametrize("is_part", [False, True])
+@pytest.mark.parametrize("is_part", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_rows_are_those_that_rules_leave_of_the_server_s(*, is_part: bool, tmp_path: Path) -> None:
     @examples(10)
     @given(st.integers(0, 1 << 30))

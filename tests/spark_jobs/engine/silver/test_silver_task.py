@@ -42,7 +42,7 @@ from tests.spark_jobs.engine.logs_of_rows import (
 numbers = count()
 
 
-@pytest.fixture(params=["one task", "several tasks"])
+@pytest.fixture(params=["one task", pytest.param("several tasks", marks=pytest.mark.thorough)])
 def capacity(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Capacity:
     if request.param == "several tasks":
         monkeypatch.setattr(silver_job, "_LEAST_TASK_BYTES", 1)

@@ -217,7 +217,14 @@ def random_step(lake: Lake, chance: Random, pieces: list[list[RowChange]]) -> No
         lake.window(pieces.pop())
 
 
-@pytest.mark.parametrize("is_part, mode", [(False, Mode.MIRROR), (True, Mode.MIRROR), (False, Mode.SOFT_DELETE)])
+@pytest.mark.parametrize(
+    "is_part, mode",
+    [
+        (False, Mode.MIRROR),
+        pytest.param(True, Mode.MIRROR, marks=pytest.mark.thorough),
+        pytest.param(False, Mode.SOFT_DELETE, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_target_is_what_plain_rows_say(is_part: bool, mode: Mode, tmp_path: Path) -> None:
     @examples(25)
     @given(st.integers(0, 1 << 30))
@@ -325,7 +332,9 @@ def test_a_statement_right_behind_a_load_ends_its_rows(mode: Mode, *, merges_bet
     lake.require_same()
 
 
-@pytest.mark.parametrize("merges", range(8))
+@pytest.mark.parametrize(
+    "merges", [*range(4), *(pytest.param(merges, marks=pytest.mark.thorough) for merges in range(4, 8))]
+)
 @pytest.mark.parametrize("change", [minimal(1, a=2), RowChange({"id": 1, "a": 2}, {"id": 2})])
 def test_a_row_between_two_statements_has_nothing_of_the_row_before_them(
     change: RowChange, merges: int, tmp_path: Path
