@@ -80,7 +80,7 @@ PYTEST_IN = $(PY) -m pytest -n $(patsubst 1,0,$(or $(PROCESSES),$1)) --dist load
 PYTEST = $(call PYTEST_IN,2)
 
 .PHONY: test
-test: java lint delta classes mysql servers ## lint, then the tests of every subject: eight minutes
+test: java lint delta classes mysql servers ## lint, then the tests of every subject: a quarter of an hour
 	@$(STEP) 'The tests'
 	@$(call PYTEST_IN,3) -m 'not thorough and not long and not stores and not cluster'
 
