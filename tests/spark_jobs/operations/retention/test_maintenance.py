@@ -3,6 +3,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,14 +14,21 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.publication import consistent, read
 from spark_jobs.engine.jobs import rewrite
 from spark_jobs.errors import LostRace
-from spark_jobs.lake.commit import new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.observation import verified
 from spark_jobs.operations.observation.verified import EQUAL, Verified
 from spark_jobs.operations.retention import maintenance
-from spark_jobs.operations.retention.maintenance import Maintained, Upkeep, _hours, maintain_source, superseded
+from spark_jobs.operations.retention.maintenance import (
+    Maintained,
+    Upkeep,
+    _hours,
+    maintain_source,
+    newest_with_same_rows,
+    superseded,
+)
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.lazy_session import lazy_session
@@ -29,7 +37,7 @@ from tests.logs import SOURCE, Logs, file
 from tests.ran import without_codes
 from tests.segment_spec import Commit, Insert, Update
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +75,7 @@ def all_contents(logs: Logs) -> dict[str, Any]:
     return rows | {"positions": [table.head().position for table in tables(logs).values()]}  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_path: Path) -> None:
     before, start = all_contents(logs), consistent(logs.spark, logs.lake, SOURCE)
     verified.note(logs.lake, SOURCE, [Verified("shop", "orders", EQUAL, "b.000001:4", verified.now())])
@@ -105,6 +114,7 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
     assert len(list(export(logs.spark, logs.lake, SOURCE, tmp_path / "out"))) == 4
 
 
+@pytest.mark.long
 def test_a_purge_removes_every_marked_row(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tables(logs)["downstream"]
     monkeypatch.setattr(rewrite, "DEAD", 2.0)
@@ -117,6 +127,7 @@ def test_a_purge_removes_every_marked_row(logs: Logs, monkeypatch: pytest.Monkey
     assert all_contents(logs) == before
 
 
+@pytest.mark.long
 def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     silver = tables(logs)["silver"]
     before = silver.head()
@@ -145,6 +156,7 @@ def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs, monke
     assert silver.head() == after, "removing files is no version of the table"
 
 
+@pytest.mark.long
 def test_a_version_that_a_merge_compares_with_is_kept_however_old(logs: Logs) -> None:
     lake = logs.lake
     (entry,) = read(lake, SOURCE)
@@ -156,6 +168,7 @@ def test_a_version_that_a_merge_compares_with_is_kept_however_old(logs: Logs) ->
     assert timedelta(0) < datetime.now(UTC) - since < timedelta(hours=1)
 
 
+@pytest.mark.long
 def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_for(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +193,7 @@ def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_f
         table.append_rows(no_rows(table), planned, late)
 
 
+@pytest.mark.long
 def test_what_lands_while_files_are_written_together_stays_the_newest_that_a_table_says(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +221,17 @@ def test_what_lands_while_files_are_written_together_stays_the_newest_that_a_tab
     assert entry.holds(str(landed[0]))
 
 
+def test_the_newest_version_with_the_same_rows_is_behind_maintenance_alone(tmp_path: Path) -> None:
+    table, column = Table(str(tmp_path / "t"), plain=False), {"a": "STRING"}
+    kinds = (CommitKind.LIVE, CommitKind.MAINTENANCE, CommitKind.LIVE, CommitKind.MAINTENANCE, CommitKind.MAINTENANCE)
+    for number, kind in enumerate(kinds):
+        checkpoint = Checkpoint(Position("b.000001", 4 + number), new_batch(), kind=kind)
+        head = table.head() or table.unwritten_head(column, {})
+        table.replace_rows(pa.table({"a": [str(number)]}), {}, head, checkpoint, columns=column)
+    assert [newest_with_same_rows(table, version) for version in range(5)] == [0, 1, 4, 4, 4]
+
+
+@pytest.mark.long
 def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +255,7 @@ def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(
         ("SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "its protocol has the table feature rowTracking"),
     ],
 )
+@pytest.mark.long
 def test_a_table_with_another_tool_s_feature_is_left_as_it_is_by_name(logs: Logs, change: str, reason: str) -> None:
     table = tables(logs)["downstream"]
     logs.spark.sql(f"ALTER TABLE {table.sql} {change}")
@@ -241,6 +267,7 @@ def test_a_table_with_another_tool_s_feature_is_left_as_it_is_by_name(logs: Logs
     assert (table.head(), all_contents(logs)) == (head, before)
 
 
+@pytest.mark.long
 def test_no_session_is_made_where_little_is_written(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     def make() -> SparkSession:
         raise AssertionError("Spark starts")
