@@ -16,7 +16,7 @@ from pathlib import Path
 from spark_jobs import errors
 from spark_jobs.errors import StratalogError
 from spark_jobs.text.codes import MessageCode, as_markdown
-from spark_jobs.text.remedies import has_own_remedy, remedy_of
+from spark_jobs.text.remedies import has_own_remedy, in_words, remedy_of
 
 ROOT = Path(__file__).parents[2]
 _TREES = ("spark_jobs", "assets", "dagster_project", "stratalog")
@@ -27,6 +27,14 @@ _ELIDED = "…"
 FIRST = 1001
 _ALIKE = 0.75
 """Share of a message that stays where it is reworded."""
+_PASSED_ON = {
+    "SourceError": (
+        "cannot be reached: …",
+        "cannot be reached: Connection refused",
+        "cannot be reached: Name or service not known",
+    )
+}
+"""Texts by class that a function makes (``source/connection.py::refusal``), for callers in other modules to raise."""
 _SHORTEST = 8
 """Letters that a text needs to be searched for."""
 
@@ -99,7 +107,7 @@ def messages() -> dict[str, list[str]]:
     """All texts by class, each once. Parsing all modules takes seconds, so it is done once a process."""
     by_class: defaultdict[str, set[str]] = defaultdict(set)
     for name, texts in raise_sites():
-        by_class[name] |= {_searchable(text) for text in texts}
+        by_class[name] |= {_searchable(text) for text in (*texts, *_PASSED_ON.get(name, ()))}
     searchable = {
         name: sorted(text for text in texts if sum(map(str.isalpha, text)) >= _SHORTEST)
         for name, texts in by_class.items()
@@ -160,17 +168,10 @@ def page(codes: Sequence[MessageCode]) -> Iterator[str]:
         rows = [code for code in of_class if code.text and has_own_remedy(cls, code.text)]
         without = [code.code for code in of_class if code not in rows]
         meaning = (cls.__doc__ or "").partition("\n")[0]
-        default = linked(_in_words(remedy_of(cls, "") or ""))
+        default = linked(in_words(remedy_of(cls, "") or ""))
         yield from ("", f"## {name}", "", meaning, "", f"What to do: {default}.", "")
         yield from textwrap.wrap(f"Codes: {', '.join(without)}.", 120)
         yield from ("", "| code | message | what to do |", "| --- | --- | --- |") if rows else ()
         for code in rows:
-            cells = (code.code, as_markdown(code.text), linked(_in_words(remedy_of(cls, code.text) or "")))
+            cells = (code.code, as_markdown(code.text), linked(in_words(remedy_of(cls, code.text) or "")))
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _in_words(advice: str) -> str:
-    """A remedy with words for what is filled in at run time."""
-    for name, word in {"{source}": "SOURCE", "{table}": "DB.TABLE", "{at}": "POSITION"}.items():
-        advice = advice.replace(name, word)
-    return advice

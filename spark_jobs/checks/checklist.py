@@ -73,7 +73,8 @@ def _source_sections(pipeline: Pipeline, name: str, tables: _Tables) -> Iterator
 
 
 def _endpoint(pipeline: Pipeline, source: Source) -> Iterator[Check]:
-    with doing(f"checking {source.name} ({source.endpoint})"):
+    endpoint = f" ({source.endpoint})" if source.endpoint else ""
+    with doing(f"checking {source.name}{endpoint}"):
         if isinstance(source, Server):
             yield from check_server(pipeline, source)
             return

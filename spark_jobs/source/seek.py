@@ -262,12 +262,12 @@ class _Time(Search):
         if now is not None and self.moment > now:
             raise SourceError(
                 f"{self.name}: {self.moment.isoformat()} is still to come by the server's clock, which says "
-                f"{now.isoformat()}; name an earlier time, or latest"
+                f"{now.isoformat()}; name an earlier time, or the end of the log, {self.log.end}"
             )
         if now is None:
             raise SourceError(
                 f"{self.name}: {self.moment.isoformat()} is after the end of the log at {self.log.end}, whose last "
-                f"transaction committed at {_time_text(latest)}; name an earlier time, or latest"
+                f"transaction committed at {_time_text(latest)}; name an earlier time, or that position"
             )
 
 

@@ -18,6 +18,8 @@ FILE = Path(__file__).with_name("codes.tsv")
 PATTERN = re.compile(r"SL-\d{4}")
 ELIDED = "…"
 """Stands for what is known at run time alone."""
+_WORDS = 3
+"""Words of a text by which a message of any class has its code."""
 _CODED = re.compile(r"\[SL-\d{4}\] ")
 
 
@@ -66,12 +68,17 @@ def as_markdown(text: str) -> str:
 def code_of(error: StratalogError | type[StratalogError], text: str | None = None) -> str:
     """The code of an error, or of a text that errors of a class have: of the longest message that it contains.
 
-    Errors pass texts on, so the class decides only between messages of one length, and where none fits.
+    Errors pass texts on, so the class decides only between messages of one length, and where none fits. A text of one
+    or two words is found in too many messages: it is its own class's alone.
     """
     cls = error if isinstance(error, type) else type(error)
     message = " ".join((str(error) if text is None else text).split())
     names = [ancestor.__name__ for ancestor in cls.__mro__]
-    fitting = [code for code in catalogue() if code.text and code.fits(message)]
+    fitting = [
+        code
+        for code in catalogue()
+        if code.text and (code.cls in names or len(code.text.split()) >= _WORDS) and code.fits(message)
+    ]
     if fitting:
         return max(fitting, key=lambda code: (code.size, code.cls == cls.__name__)).code
     return next(code.code for name in names for code in catalogue() if code.cls == name and not code.text)

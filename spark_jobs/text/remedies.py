@@ -286,3 +286,10 @@ def _usual_remedy(text: str, cls: type[StratalogError]) -> str:
     # The kinds are about sources and the lake; a target's server may say the same words of something else.
     kind = None if issubclass(cls, DeliveryError) else kind_of(text)
     return kind.remedy if kind else next(DEFAULTS[ancestor] for ancestor in cls.__mro__ if ancestor in DEFAULTS)
+
+
+def in_words(advice: str) -> str:
+    """A remedy with words such as SOURCE for what is filled in at run time."""
+    for name, word in {"{source}": "SOURCE", "{table}": "DB.TABLE", "{at}": "POSITION"}.items():
+        advice = advice.replace(name, word)
+    return advice

@@ -92,6 +92,11 @@ def test_a_code_shows_its_message_and_what_to_do(stratalog: Stratalog) -> None:
     assert "What to do: copy them there" in ran.out
 
 
+def test_a_remedy_has_words_for_what_a_run_fills_in() -> None:
+    code = next(code for code in catalogue() if code.text == "cannot be reached: Connection refused")
+    assert "correct host and port of source SOURCE" in pages.explained(code.code)
+
+
 def test_a_message_with_backticks_is_code_as_a_whole() -> None:
     code = next(code for code in catalogue() if code.text.startswith("`"))
     assert f"\n\n`` {code.text} ``\n\n" in pages.explained(code.code)

@@ -1,7 +1,7 @@
 import pytest
 
 from docs.reference.messages import assigned, messages
-from spark_jobs.errors import ConfigError, DeliveryError, JvmEnded, SourceError, StratalogError, TableStopped
+from spark_jobs.errors import ConfigError, DeliveryError, JvmEnded, LakeError, SourceError, StratalogError, TableStopped
 from spark_jobs.text.codes import MessageCode, catalogue, code_of, codes_in
 from spark_jobs.text.remedies import advised
 
@@ -41,6 +41,12 @@ def test_each_message_of_the_code_has_its_code() -> None:
 )
 def test_the_code_does_not_depend_on_names_or_on_who_passes_it_on(error: StratalogError, text: str) -> None:
     assert entry(code_of(error)).text.startswith(text)
+
+
+def test_a_short_text_is_its_own_class_s_alone() -> None:
+    (short,) = (code for code in catalogue() if code.text == "cannot be")
+    assert entry(code_of(SourceError("shop: h:1 cannot be reached: Connection refused"))).text.endswith("refused")
+    assert [code_of(cls("x cannot be y")) == short.code for cls in (LakeError, SourceError)] == [True, False]
 
 
 @pytest.mark.parametrize("cls", [SourceError, DeliveryError, JvmEnded])
