@@ -129,11 +129,12 @@ def print_status(status: "SourceStatus", *, everything: bool) -> None:
     # A source at a glance: its condition, positions and counts.
     word, colour = _source_condition(status)
     states = Counter(table.state for table in status.tables)
+    stretch = f", stretch {status.stretch} of the log" if (status.stretch or 1) > 1 else ""
     facts = [
         ("log", status.end or "unknown"),
         ("bronze", _bronze(status)),
         ("margin", _margin(status)),
-        ("server", f"{status.endpoint}, stretch {status.stretch} of the log" if status.endpoint else ""),
+        ("server", f"{status.endpoint}{stretch}" if status.endpoint else ""),
         ("tables", ", ".join(f"{count} {state}" for state, count in states.most_common())),
     ]
     console = Terminal(highlight=False, width=_WIDE)
