@@ -3,6 +3,7 @@
 Put here: the writer. Not here: what is expected of many of them.
 """
 
+import os
 import sys
 
 import pyarrow as pa
@@ -38,3 +39,5 @@ def main(path: str, writer: str, count: int, settings: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    # Without the interpreter's end, in which a thread of Arrow's may abort the process (apache/arrow#34314).
+    os._exit(0)
