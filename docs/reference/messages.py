@@ -16,7 +16,7 @@ from pathlib import Path
 from spark_jobs import errors
 from spark_jobs.errors import StratalogError
 from spark_jobs.text.codes import MessageCode, as_markdown
-from spark_jobs.text.remedies import has_own_remedy, in_words, remedy_of
+from spark_jobs.text.remedies import filled, has_own_remedy, remedy_of
 
 ROOT = Path(__file__).parents[2]
 _TREES = ("spark_jobs", "assets", "dagster_project", "stratalog")
@@ -29,7 +29,7 @@ _ALIKE = 0.75
 """Share of a message that stays where it is reworded."""
 _PASSED_ON = {
     "SourceError": (
-        "cannot be reached: …",
+        "cannot be reached",
         "cannot be reached: Connection refused",
         "cannot be reached: Name or service not known",
     )
@@ -168,10 +168,10 @@ def page(codes: Sequence[MessageCode]) -> Iterator[str]:
         rows = [code for code in of_class if code.text and has_own_remedy(cls, code.text)]
         without = [code.code for code in of_class if code not in rows]
         meaning = (cls.__doc__ or "").partition("\n")[0]
-        default = linked(in_words(remedy_of(cls, "") or ""))
+        default = linked(filled(remedy_of(cls, "") or ""))
         yield from ("", f"## {name}", "", meaning, "", f"What to do: {default}.", "")
         yield from textwrap.wrap(f"Codes: {', '.join(without)}.", 120)
         yield from ("", "| code | message | what to do |", "| --- | --- | --- |") if rows else ()
         for code in rows:
-            cells = (code.code, as_markdown(code.text), linked(in_words(remedy_of(cls, code.text) or "")))
+            cells = (code.code, as_markdown(code.text), linked(filled(remedy_of(cls, code.text) or "")))
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -22,7 +22,7 @@ from spark_jobs.cli.output import print_grid
 from spark_jobs.errors import ConfigError
 from spark_jobs.text import codes
 from spark_jobs.text.progress import erased
-from spark_jobs.text.remedies import in_words, remedy_of
+from spark_jobs.text.remedies import filled, remedy_of
 
 _PACKAGE = Path(spark_jobs.__file__).parent
 _OF_CONTRIBUTORS = ("adr/", "adr", "cases", "contributing")
@@ -121,7 +121,7 @@ def explained(code: str) -> str:
         raise ConfigError(f"no message has the code {code}; stratalog docs reference/messages lists all")
     message = codes.as_markdown(entry.text) if entry.text else "Another message of this class."
     cls = getattr(errors, entry.cls)
-    advice = in_words(remedy_of(cls, entry.text) or "The message says what to do.")
+    advice = filled(remedy_of(cls, entry.text) or "The message says what to do.")
     meaning = (cls.__doc__ or "").partition("\n")[0]
     return f"# {code}\n\n{message}\n\n- Class: {entry.cls}: {meaning}\n- What to do: {advice}\n"
 

@@ -238,14 +238,16 @@ def _with_remedy(
     table = table or (prefix["table"] if prefix else None)
     remedy = _SKIP if table and _is_about_event(text, cls) else _usual_remedy(text, cls)
     position = _POSITION.search(text)
-    names = {
-        "source": source or (prefix["source"] if prefix else None) or "SOURCE",
-        "table": str(table or "DB.TABLE"),
-        "at": position[0] if position else "POSITION",
-    }
+    source = source or (prefix["source"] if prefix else None)
+    return f"{text}; {filled(remedy, source, table, position[0] if position else None)}"
+
+
+def filled(remedy: str, source: str | None = None, table: object = None, at: str | None = None) -> str:
+    """A remedy with names in the places of {source}, {table} and {at}; words such as SOURCE where there is none."""
+    names = {"source": source or "SOURCE", "table": str(table or "DB.TABLE"), "at": at or "POSITION"}
     for name, value in names.items():
         remedy = remedy.replace(f"{{{name}}}", value)
-    return f"{text}; {remedy}"
+    return remedy
 
 
 def remedy_of(cls: type[StratalogError], text: str) -> str | None:
@@ -286,10 +288,3 @@ def _usual_remedy(text: str, cls: type[StratalogError]) -> str:
     # The kinds are about sources and the lake; a target's server may say the same words of something else.
     kind = None if issubclass(cls, DeliveryError) else kind_of(text)
     return kind.remedy if kind else next(DEFAULTS[ancestor] for ancestor in cls.__mro__ if ancestor in DEFAULTS)
-
-
-def in_words(advice: str) -> str:
-    """A remedy with words such as SOURCE for what is filled in at run time."""
-    for name, word in {"{source}": "SOURCE", "{table}": "DB.TABLE", "{at}": "POSITION"}.items():
-        advice = advice.replace(name, word)
-    return advice

@@ -12,14 +12,13 @@ from tests.faults.runs import without_spark
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["mirrors"])
 @pytest.mark.parametrize(
-    "seed, flips, files",
-    [pytest.param(3, 1, 1, marks=pytest.mark.thorough), pytest.param(3, 2, 3, marks=pytest.mark.long)],
+    "flips, files", [pytest.param(1, 1, marks=pytest.mark.thorough), pytest.param(2, 3, marks=pytest.mark.long)]
 )
 def test_a_damaged_file_gives_right_rows_or_a_message(
-    layout: str, tmp_path: Path, summary: list[str], seed: int, flips: int, files: int
+    layout: str, tmp_path: Path, summary: list[str], flips: int, files: int
 ) -> None:
     """flips: bits in each file. files: of each kind."""
-    counts, wrong = play(seed, tmp_path, layout, flips=flips, files=files)
+    counts, wrong = play(3, tmp_path, layout, flips=flips, files=files)
     by_outcome = Counter[str]()
     for kind, count in counts.items():
         by_outcome[kind.partition(": ")[2].partition(": ")[2]] += count

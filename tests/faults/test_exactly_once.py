@@ -122,16 +122,16 @@ def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [5010, 5014], ids=["bronze that is not read", "bronze from before another run"])
-def test_replays_that_once_went_wrong(seed: int, tmp_path: Path) -> None:
-    require_nothing_wrong("engine, replays", [play(range(seed, seed + 1), tmp_path, layout=REPLAYS)])
-
-
-@pytest.mark.thorough
-def test_a_change_without_all_columns_ends_the_version_of_its_key(tmp_path: Path) -> None:
-    """A filter kept the row's departure from the key that another row moves to."""
-    seeds = range(5050, 5051)
-    require_nothing_wrong("engine, rules", [play(seeds, tmp_path, layout=RULES_CHANGES_PARTIAL)])
+@pytest.mark.parametrize(
+    "layout, seed",
+    [
+        pytest.param(REPLAYS, 5010, id="bronze that is not read"),
+        pytest.param(REPLAYS, 5014, id="bronze from before another run"),
+        pytest.param(RULES_CHANGES_PARTIAL, 5050, id="a row moves to a key whose row a filter kept"),
+    ],
+)
+def test_scenarios_that_once_went_wrong(layout: str, seed: int, tmp_path: Path) -> None:
+    require_nothing_wrong(f"engine, {layout}", [play(range(seed, seed + 1), tmp_path, layout=layout)])
 
 
 @pytest.mark.long

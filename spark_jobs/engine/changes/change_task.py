@@ -28,7 +28,7 @@ from spark_jobs.delta.change_data import AFTER, BEFORE, DELETE, INSERT
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.changes import change_rows, version_merge
 from spark_jobs.engine.changes.change_units import ChangeTask, ChangeUnit, UnitPart
-from spark_jobs.engine.changes.row_completion import CompletedChanges, MergedChanges, completed_changes
+from spark_jobs.engine.changes.row_completion import MergedChanges, completed_changes, without_lacks
 from spark_jobs.engine.jobs import key_hash, shuffle_blocks
 from spark_jobs.engine.jobs.spark_job import ShuffleBlock
 from spark_jobs.engine.silver.silver_task import OpenSlices
@@ -118,7 +118,7 @@ class _KeyRows:
 def _by_key(unit: ChangeUnit, rows: _KeyRows, files: Sequence[DataFile] = ()) -> MergedFiles:
     """Writes what changes of some keys are, which may lack columns. files: as for ``_appended``."""
     names, statements = change_rows.fields_of(unit).names, rows.statements
-    completed = CompletedChanges(rows.changes, rows.changes.slice(0, 0))
+    completed = without_lacks(rows.changes)
     if unit.earlier:
         merged_changes = MergedChanges(rows.changes, statements, unit.extent, unit.keys)
         completed = completed_changes(merged_changes, unit.earlier, unit.columns, partial(rows.within, unit=unit))
@@ -130,11 +130,11 @@ def _by_key(unit: ChangeUnit, rows: _KeyRows, files: Sequence[DataFile] = ()) ->
         merged_files = _merged(unit, changes, rows.located, takes_statements=takes_statements)
     else:
         # A key that an update left is no change by itself.
-        changes = completed.complete
-        changes = changes.filter(changes.column(change_rows.IS_CHANGE)).select(names)
+        is_change = completed.complete.column(change_rows.IS_CHANGE)
+        new = completed.complete.filter(is_change).select(names)
         is_new = np.asarray(change_rows.new_statements(unit, statements), np.bool_) & takes_statements
-        changes = pa.concat_tables([changes, statements.filter(pa.array(is_new))])
-        merged_files = _appended(unit, changes, rows.located, files)
+        new = pa.concat_tables([new, statements.filter(pa.array(is_new))])
+        merged_files = _appended(unit, new, rows.located, files)
     return replace(merged_files, never_whole=completed.never_whole)
 
 

@@ -88,6 +88,11 @@ class CompletedChanges:
     never_whole: int = 0
 
 
+def without_lacks(rows: pa.Table) -> CompletedChanges:
+    """Changes that have all columns from the beginning."""
+    return CompletedChanges(rows, rows.slice(0, 0))
+
+
 def completed_changes(
     changes: MergedChanges, earlier: EarlierRows, columns: silver.Columns, within: Callable[[pa.Table], pa.Table]
 ) -> CompletedChanges:
@@ -119,7 +124,7 @@ def _changes_completed_by_one_key(
     lookup, (key,) = earlier.lookup, changes.keys
     if not key:
         _require_whole(changes.rows)
-        return CompletedChanges(changes.rows, changes.rows.slice(0, 0))
+        return without_lacks(changes.rows)
     # What the changes do not say of each other, silver says, which has rows from the server between them too.
     rows, is_whole = changes.rows, pc.is_null(changes.rows.column(ABSENT)).to_numpy()
     if changes.extent.is_all:  # all that silver has is at hand
