@@ -1,21 +1,21 @@
-"""Every way in which Stratalog says no, and whose move is next.
+"""Exceptions, and what each of them is about: who has to act.
 
     StratalogError
     ├── ConfigError          you: pipeline.yaml, an option, the machine's set-up
     ├── SourceError          the server or the directory of files
-    │   └── AnotherLog       what stands under the source's name now is not the log that bronze holds
-    ├── DecodeError          the bytes of the log
-    │   ├── Truncated        an event reaches beyond the end of what there is
-    │   ├── ChecksumMismatch a CRC32 that does not fit its event
-    │   └── Unsupported      understood well enough to be refused by name
-    │       └── PartialImage a row image that leaves columns out, for a decoder of whole ones
-    │           └── PartialWindow one that others of its window complete, for a task that has not all of these
-    ├── TableStopped         one table cannot continue; the others can
-    │   └── NamesUnknown     nothing tells what the columns of its rows are called
-    ├── DeliveryError        the server that tables are delivered to
+    │   └── AnotherLog       the source has another log than bronze
+    ├── DecodeError          bytes of the log
+    │   ├── Truncated        an event that ends after its bytes do
+    │   ├── ChecksumMismatch an event with a wrong CRC32
+    │   └── Unsupported      known by name, and not handled
+    │       └── PartialImage a row image without all columns
+    │           └── PartialWindow a row image that changes of other tasks complete
+    ├── TableStopped         one table; the others continue
+    │   └── NamesUnknown     the names of its columns are not known
+    ├── DeliveryError        the target of a delivery
     └── LakeError            the tables of the lake
-        ├── LostRace         another writer moved the table's head first
-        └── JvmEnded         Spark's JVM or server is gone, and with it the session of this process
+        ├── LostRace         another writer committed first
+        └── JvmEnded         Spark's JVM or server has ended
 
 Put here: exception classes. Not here: the texts; they belong where the facts are.
 
@@ -58,7 +58,7 @@ class AnotherLog(SourceError):
 
 
 class DecodeError(StratalogError):
-    """Bytes of the log that do not mean what they should."""
+    """Bytes of the log cannot be decoded."""
 
 
 class Truncated(DecodeError):
@@ -66,19 +66,19 @@ class Truncated(DecodeError):
 
 
 class ChecksumMismatch(DecodeError):
-    """An event's CRC32 does not fit its bytes."""
+    """The CRC32 of an event differs from that of its bytes."""
 
 
 class Unsupported(DecodeError):
-    """Something known by name that this version does not handle; no row is guessed in its place."""
+    """The log has an event, type or feature that this version does not decode; the message names it."""
 
 
 class PartialImage(Unsupported):
-    """A row image leaves columns out, and whoever decodes has no place for that."""
+    """A row image without all columns, where all are required."""
 
 
 class PartialWindow(PartialImage):
-    """A row image that other changes of its window complete, and a task that has not all of the window's slices."""
+    """A row image without all columns, in a task that does not have all slices of the window that complete it."""
 
 
 class TableStopped(StratalogError):
@@ -96,11 +96,11 @@ class TableStopped(StratalogError):
 
 
 class NamesUnknown(TableStopped):
-    """Nothing tells what the columns of a table's rows are called; they can be read by number, where that is chosen."""
+    """Neither the log nor a definition has the column names of the rows of a table."""
 
 
 class DeliveryError(StratalogError):
-    """A server that tables are delivered to refuses what is to be written, or has not what is needed."""
+    """The target of a delivery refuses rows, or lacks a table, a column or a privilege."""
 
 
 class LakeError(StratalogError):

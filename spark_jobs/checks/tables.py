@@ -19,6 +19,7 @@ from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.silver.table import refused_names
+from spark_jobs.text.suggestions import did_you_mean
 
 _SHOWN = 5
 
@@ -73,11 +74,8 @@ def patterns(view: TablesView) -> Iterator[Check]:
         elif view.is_complete:
             yield problem(name, "matches no table", _remedy(pattern, view.names))
         else:
-            yield warning(
-                name,
-                "matches no table yet",
-                "binlog files show their tables in a run only; check the name of the pattern",
-            )
+            remedy = "binlog files show their tables in a run only; check the name of the pattern"
+            yield warning(name, "matches no table yet", remedy + _like(pattern, view.names))
 
 
 def in_scope(view: TablesView) -> Iterator[Check]:
@@ -167,6 +165,11 @@ def why_nothing_in_scope(pipeline: Pipeline, names: Iterable[Name]) -> str | Non
         f"none of the {_count_text(len(name_list))} of the log is in scope (tables: {', '.join(pipeline.tables)}); "
         f"{remedy}"
     )
+
+
+def _like(pattern: Pattern, names: Collection[Name]) -> str:
+    """The table that a pattern may mean, of those that the lake knows."""
+    return did_you_mean(f"{pattern.schema}.{pattern.table}", [f"{schema}.{table}" for schema, table in names])
 
 
 def _remedy(pattern: Pattern, names: Collection[Name]) -> str:

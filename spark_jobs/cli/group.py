@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +25,7 @@ from spark_jobs.cli.streams import discard, has_left, writing
 from spark_jobs.errors import StratalogError
 from spark_jobs.text.disclosure import printable
 from spark_jobs.text.progress import Heartbeat, doing
+from spark_jobs.text.suggestions import did_you_mean
 
 
 class Terminal(Console):
@@ -136,9 +136,8 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb that is meant; a word that is none is refused, with the verbs that are like it."""
-        near = [] if args[0] in _MODULES else get_close_matches(args[0], _MODULES)
-        if near:
-            ctx.fail(f"No such command {args[0]!r}; did you mean {' or '.join(near)}?")
+        if args[0] not in _MODULES and (near := did_you_mean(args[0], _MODULES, 3)):
+            ctx.fail(f"No such command {args[0]!r}{near}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -34,6 +34,7 @@ from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.log.location import require_locations
 from spark_jobs.runtime.arrow import load_without_pandas
 from spark_jobs.text.disclosure import cell
+from spark_jobs.text.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from spark_jobs.binlog import TableDefinition, TableName
@@ -134,7 +135,8 @@ def _no_table(tables: tuple[str, ...], location: str, names: Iterable[str]) -> s
     listed = sorted(names)
     rest = f" and {len(listed) - _SHOWN} more" if listed[_SHOWN:] else ""
     name_list = ", ".join(listed[:_SHOWN]) + rest if listed else "none"
-    return f"no table like {', '.join(tables)}; {location} {name_list}"
+    near = "".join(dict.fromkeys(did_you_mean(table, listed) for table in tables))
+    return f"no table like {', '.join(tables)}; {location} {name_list}{near}"
 
 
 _SHOWN = 10

@@ -7,6 +7,7 @@ servers (spark_jobs/checks).
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from spark_jobs.cli.starter_file import Schema, Starter
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.project_files import start_command, write_project
 from spark_jobs.config.yaml_file import FILE_NAME
-from spark_jobs.errors import ConfigError
+from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source.information_schema import user_schema_condition
 
 if TYPE_CHECKING:
@@ -134,13 +135,22 @@ def _answered(starter: Starter, path: Path) -> Starter:
     pipeline = from_keys(yaml.safe_load(starter.text()), path)
     server = open_source(starter.source, pipeline.sources[starter.source])
     assert isinstance(server, Server)
-    with server.connect() as connection:
+    with _saying_unwritten(path), server.connect() as connection:
         rows = server.ask(connection, _ASK_SCHEMAS)
         schemas = [Schema(row["name"], int(row["tables"]), int(row["size"])) for row in rows]
         starter = replace(starter, schemas=schemas)
         pipeline = from_keys(yaml.safe_load(starter.text()), path)
         checks = list(check_view(ServerView(pipeline, server, connection)))
     return replace(starter, remarks=list(_remarks(checks)))
+
+
+@contextmanager
+def _saying_unwritten(path: Path) -> Iterator[None]:
+    """Adds to an error of the server that there is no file yet. Raises SourceError."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(f"{error}; {path} was not written") from error
 
 
 def _remarks(checks: "Sequence[Check]") -> Iterator[str]:

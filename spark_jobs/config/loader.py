@@ -7,7 +7,6 @@ Put here: reading the file, the environment's variables, pydantic's errors in a 
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,6 +22,7 @@ from spark_jobs.config.values import ONE, SEVERAL, VARIABLE
 from spark_jobs.config.yaml_file import read
 from spark_jobs.errors import ConfigError
 from spark_jobs.text.disclosure import cell
+from spark_jobs.text.suggestions import did_you_mean
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
 
@@ -95,10 +95,6 @@ def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
         yield key, text + (_suggestion(problem["loc"]) if problem["type"] == "extra_forbidden" else "")
 
 
-_ALIKE = 0.75
-"""Likeness that a key must have to be suggested, 1 at most."""
-
-
 def _suggestion(path: Sequence[int | str]) -> str:
     """A known key like the last one of the path, if there is one."""
     kind: Any = Pipeline
@@ -107,8 +103,7 @@ def _suggestion(path: Sequence[int | str]) -> str:
         annotation = next((field.annotation for name, field in fields if part in (name, field.alias)), kind)
         kind = next(filter(_is_model, _nested_types(annotation)), kind)
     names = [field.alias or name for name, field in kind.model_fields.items() if name != "path"]
-    near = get_close_matches(str(path[-1]), names, 1, _ALIKE)
-    return f"; did you mean {near[0]}?" if near else ""
+    return did_you_mean(str(path[-1]), names)
 
 
 def _is_model(kind: Any) -> bool:

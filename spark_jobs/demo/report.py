@@ -18,7 +18,7 @@ from spark_jobs.demo.gtid_check import BronzeGtids
 from spark_jobs.demo.run_totals import RunTotals
 
 _WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
-"""There in a clone, which has `make dev`; not in an installed package."""
+"""There in a clone, where `make dev` starts Dagster; not in an installed package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class DemoReport:
         return aligned(rows)
 
     def _dagster(self) -> str:
-        if _WORKSPACE.exists():
+        if _WORKSPACE.exists() and Path.cwd() == _WORKSPACE.parent:
             return "make dev" if self.folder.path == Path("demo") else f"make dev DEMO={self.folder.path}"
         config, home = self.folder.config.absolute(), self.folder.dagster.absolute()
         return with_webserver(f"STRATALOG_CONFIG={config} DAGSTER_HOME={home} dagster dev -m stratalog.definitions")

@@ -12,6 +12,7 @@ from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.text.suggestions import did_you_mean
 
 _LISTED = 20
 """Tables that a message names."""
@@ -35,5 +36,6 @@ def wrong_tables(source: str, texts: Sequence[str], tables: Sequence[TableName])
         if not any(pattern.matches(table.schema, table.table) for table in tables):
             listed = ", ".join(map(str, sorted(tables)[:_LISTED])) or "none"
             rest = f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else ""
-            problems[f"tables[{at}]"] = f"{text} is no table of {source} that a run has seen: {listed}{rest}"
+            near = did_you_mean(text, map(str, tables))
+            problems[f"tables[{at}]"] = f"{text} is no table of {source} that a run has seen: {listed}{rest}{near}"
     return problems

@@ -36,13 +36,20 @@ class Activity:
     def __init__(self, text: str, total: int = 0, *, unit: str = "", is_verb: bool = False) -> None:
         self.text, self.total, self.unit, self.is_verb = text, total, unit, is_verb
         self.count = 0
-        self.since = time.monotonic()
+        self.began = time.monotonic()
+        self.since = self.began
+        """Second of time.monotonic() that the age counts from."""
+        self.thread = threading.get_ident()
         self._lock = threading.Lock()
 
     def add(self, _: object = None) -> None:
         """Counts an item."""
         with self._lock:
             self.count += 1
+
+    def leave_out(self, part: "Activity") -> None:
+        """Takes the time of a part, which ends now, out of the age."""
+        self.since += time.monotonic() - part.began
 
     def line(self, now: float) -> str:
         """The activity with its age and, where it has a total, its count and how long the rest takes as it went."""
@@ -87,7 +94,12 @@ def doing(text: str, total: int = 0, *, unit: str = "", is_verb: bool = False) -
         yield activity
     finally:
         with _lock:
-            _activities.remove(activity)
+            at = _activities.index(activity)
+            del _activities[at]
+            # A part is shown with an age of its own, which is not time of what it interrupted.
+            outer = next((before for before in reversed(_activities[:at]) if before.thread == activity.thread), None)
+            if outer and not outer.is_verb:
+                outer.leave_out(activity)
 
 
 @contextmanager

@@ -133,6 +133,9 @@ KINDS: tuple[Kind, ...] = (
         r"read in ranges|its key does not advance", "exclude the table from the load (stratalog docs load#requirements)"
     ),
     # Sources.
+    Kind(
+        r"not a binlog: it begins with", f"give files as the server writes them, or complete copies of them ({_DUMP})"
+    ),
     Kind(r"holds no binlog files", f"copy them there, or correct files: of source {{source}} ({_DUMP})"),
     Kind(r"No such file or directory|Not a directory", "correct the path, or create the file or folder"),
     Kind(

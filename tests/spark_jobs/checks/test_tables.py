@@ -50,6 +50,8 @@ def test_a_pattern_says_how_many_tables_it_matches(
 def test_of_files_a_pattern_may_match_tables_of_later(tmp_path: Path) -> None:
     checks = check(pipeline(tmp_path, "['shopp.*']"), is_complete=False)
     assert checks["tables: shopp.*"].status == "warning"
+    near = check(pipeline(tmp_path, "['shop.ordrs']"), is_complete=False)["tables: shop.ordrs"]
+    assert near.remedy.endswith("check the name of the pattern; did you mean shop.orders?")
     assert checks["tables in scope"].status == "ok"
 
 

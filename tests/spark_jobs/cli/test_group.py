@@ -69,7 +69,7 @@ def test_a_verb_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "word, answer",
-    [("extrakt", "No such command 'extrakt'; did you mean extract or export?"), ("zzz", "No such command 'zzz'.")],
+    [("extrakt", "No such command 'extrakt'; did you mean extract?"), ("zzz", "No such command 'zzz'.")],
 )
 def test_a_word_that_is_like_a_verb_is_answered_by_it(stratalog: Stratalog, word: str, answer: str) -> None:
     ran = stratalog(word)

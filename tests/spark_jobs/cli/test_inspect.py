@@ -111,7 +111,9 @@ def test_events_of_one_table(stratalog: Stratalog, tmp_path: Path) -> None:
     lines = stratalog("events", file, "--table", "shop.*").out.splitlines()
     assert [line.split("\t")[2] for line in lines] == ["Table_map", "Write_rows"]
     outcome = stratalog("events", file, "--table", "shop.u", "--table", "x.*")
-    assert outcome == Ran(0, "", "warning: --table: no table like shop.u, x.*; the files have shop.t\n")
+    assert outcome == Ran(
+        0, "", "warning: --table: no table like shop.u, x.*; the files have shop.t; did you mean shop.t?\n"
+    )
     assert stratalog("events", file, "--summary", "--table", "shop.u").status == 2
 
 
@@ -164,7 +166,9 @@ def test_changes_of_a_table_that_is_not_there_say_which_are(
 ) -> None:
     file = pipeline_file.parent / "binlogs" / "mysql-bin.000001"
     ran = stratalog("changes", file, "--table", "shop.u")
-    assert ran == Ran(0, "", "warning: --table: no table like shop.u; the files have rows of shop.t\n")
+    assert ran == Ran(
+        0, "", "warning: --table: no table like shop.u; the files have rows of shop.t; did you mean shop.t?\n"
+    )
     assert stratalog("changes", file, "--table", "shop.?").status == 0
 
     monkeypatch.setattr("spark_jobs.cli.inspect.spark_of", lambda _: pytest.fail("Spark is started"))
@@ -178,7 +182,9 @@ def test_changes_of_a_table_that_is_not_there_say_which_are(
     rows = pa.Table.from_pylist([asdict(entry)], schema=publication._SCHEMA)
     deltalake.write_deltalake(lake.published().path, rows)
     ran = stratalog("changes", "-c", pipeline_file, "--table", "shop.u")
-    assert ran == Ran(2, "", "--table: no table like shop.u; the log of shop has rows of shop.t\n")
+    assert ran == Ran(
+        2, "", "--table: no table like shop.u; the log of shop has rows of shop.t; did you mean shop.t?\n"
+    )
 
 
 HOSTILE = SegmentSpec(

@@ -71,7 +71,10 @@ def test_a_server_that_does_not_answer_leaves_no_file(
     monkeypatch.setenv("SHOP_PASSWORD", "p")
     ran = stratalog("init", "--host", "127.0.0.1", "--port", 1, "--connect")
     assert (ran.status, list(folder.iterdir())) == (1, [])
-    assert "cannot be reached: Connection refused; start the server, or correct host and port of source shop" in ran.err
+    assert (
+        "cannot be reached: Connection refused; pipeline.yaml was not written; start the server, or correct host and port of source shop"
+        in ran.err
+    )
 
 
 MONITOR = {"mysql-8.0": "REPLICATION CLIENT", "mysql-5.7": "REPLICATION CLIENT", "mariadb-11.4": "BINLOG MONITOR"}

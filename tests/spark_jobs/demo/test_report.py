@@ -97,9 +97,11 @@ def test_without_rates(report: DemoReport) -> None:
     assert "a second" not in replace(report, rates=False).text()
 
 
-def test_hints_and_another_folder(report: DemoReport) -> None:
-    lines = replace(report, folder=DemoFolder(Path("other")), hints=[("more", "cp a b")]).text().splitlines()
-    assert lines[-2:] == ["more          cp a b", "Dagster's UI  make dev DEMO=other"]
+def test_hints_and_another_folder(report: DemoReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = replace(report, folder=DemoFolder(Path("other")), hints=[("more", "cp a b")])
+    assert changed.text().splitlines()[-2:] == ["more          cp a b", "Dagster's UI  make dev DEMO=other"]
+    monkeypatch.chdir(tmp_path)  # where there is no Makefile
+    assert "make dev" not in changed.text()
 
 
 @pytest.mark.parametrize(

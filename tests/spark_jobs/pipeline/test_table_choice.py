@@ -12,6 +12,7 @@ TABLES = [TableName("shop", f"t{number:02}") for number in range(22)]
         (["shop.t00", "shop.*", "*.t2?"], {}),
         ([], {}),
         (["shop.t00", "t00"], {"tables[1]": "is not a table pattern"}),
+        (["shop.t0"], {"tables[0]": "and 2 more; did you mean shop.t"}),
         (["a.b"], {"tables[0]": "a.b is no table of s that a run has seen: shop.t00, shop.t01, "}),
     ],
 )

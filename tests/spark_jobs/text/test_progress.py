@@ -17,6 +17,32 @@ def test_what_is_shown_is_the_newest_activity_that_has_not_ended() -> None:
     assert current() is None
 
 
+def test_the_age_is_without_the_parts_that_this_thread_did_meanwhile() -> None:
+    def begun_earlier(activity: Activity, seconds: float) -> None:
+        activity.since -= seconds
+        activity.began -= seconds
+
+    with doing("shop: run", is_verb=True) as verb, doing("merging") as merging:
+        begun_earlier(verb, 100)
+        begun_earlier(merging, 90)
+        with doing("starting Spark") as starting:
+            begun_earlier(starting, 60)
+            with doing("compiling") as compiling:
+                begun_earlier(compiling, 20)
+            assert starting.line(time.monotonic()) == "starting Spark (40 s)"
+        assert merging.line(time.monotonic()) == "merging (30 s)"
+        thread = threading.Thread(target=lambda: begun_and_ended("elsewhere"))
+        thread.start()
+        thread.join()
+        assert merging.line(time.monotonic()) == "merging (30 s)"
+    assert verb.line(time.monotonic()) == "shop: run (100 s)"
+
+
+def begun_and_ended(text: str) -> None:
+    with doing(text) as activity:
+        activity.began -= 25
+
+
 def test_an_activity_ends_with_an_error_too_and_in_any_order() -> None:
     with pytest.raises(ValueError, match="x"), doing("merging"):
         raise ValueError("x")
