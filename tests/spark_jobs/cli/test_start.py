@@ -72,8 +72,8 @@ def test_a_server_that_does_not_answer_leaves_no_file(
     ran = stratalog("init", "--host", "127.0.0.1", "--port", 1, "--connect")
     assert (ran.status, list(folder.iterdir())) == (1, [])
     assert (
-        "cannot be reached: Connection refused; pipeline.yaml was not written; start the server, or correct host and port of source shop"
-        in ran.err
+        "cannot be reached: Connection refused; pipeline.yaml was not written; start the server, or correct host and "
+        "port of source shop" in ran.err
     )
 
 
