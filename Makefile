@@ -137,7 +137,7 @@ test-stores: java $(DEV) delta classes mysql s3 ## lakes on S3, and on Azure and
 CLUSTER ?= cluster and not long
 
 .PHONY: test-cluster
-test-cluster: java $(DEV) delta mysql s3 hadoop ## Spark Connect, a standalone cluster and YARN, which the tests start: minutes
+test-cluster: java $(DEV) delta classes mysql s3 hadoop ## Spark Connect, a standalone cluster and YARN, which the tests start: minutes
 	@$(STEP) 'Spark Connect, a standalone cluster and YARN'
 	@$(PY) -m pytest -m '$(CLUSTER)' tests/cluster
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -139,3 +140,31 @@ def test_a_night_checks_the_bounds_of_all_that_continuous_integration_does(tests
     )
     assert 100 < len(by_ci) < len(by_night)
     assert by_ci < by_night
+
+
+def test_three_runs_with_a_share_each_have_every_test_once() -> None:
+    """Those of clusters and, beside them, tests that each run has."""
+    paths = ["tests/cluster", "tests/spark_jobs/text", "tests/spark_jobs/demo/test_server.py"]
+    whole = Counter(collected("", *paths))
+    runs = [Counter(collected(f"{number}/3", *paths)) for number in (1, 2, 3)]
+    always = {name for name, count in sum(runs, Counter[str]()).items() if count == 3}
+    assert {name for name in always if "/text/" not in name and "/demo/" not in name} == set()
+    assert {name for name in whole if "/text/" in name} <= always
+    once = Counter({name: count for name, count in whole.items() if name not in always})
+    assert sum((Counter({name: run[name] for name in run if name not in always}) for run in runs), Counter()) == once
+    assert all(always < set(run) for run in runs)
+
+
+def test_a_share_without_a_file_is_no_failure_and_a_wrong_one_is_refused() -> None:
+    one_file = "tests/cluster/test_yarn.py"
+    assert sorted(bool(collected(f"{number}/3", one_file)) for number in (1, 2, 3)) == [False, False, True]
+    with pytest.raises(subprocess.CalledProcessError):
+        collected("4/3", one_file)
+
+
+def collected(share: str, *paths: str) -> list[str]:
+    """Names of the tests that a run of continuous integration with a share has, of these files and folders."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", "not long", *paths]
+    environment = os.environ | {"STRATALOG_SHARE": share, "PYTEST_ADDOPTS": ""}
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
+    return [line for line in ran.stdout.splitlines() if line.startswith("tests/") and "::" in line]
