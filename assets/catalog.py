@@ -55,11 +55,11 @@ class AssetCatalog:
 
     pipeline: Pipeline
     key_prefix: str | Sequence[str] = ()
-    """Before each asset key."""
+    """Prefix of each asset key."""
     group: str | None = None
     """Group of all assets; by default each source has a group per layer."""
     job_prefix: str = ""
-    """Before the names of jobs, sensors, schedules, steps and pools."""
+    """Prefix of the names of jobs, sensors, schedules, steps and pools."""
     resource_key: str | None = None
     """Key of the resource that gives Spark sessions."""
     translation: Translation | None = None
@@ -244,7 +244,7 @@ class AssetCatalog:
         }
 
     def _freshness(self, asset: AssetOf) -> dg.FreshnessPolicy | None:
-        """Of bronze by ``max_lag``, of a downstream table by ``changes_within``; None where nothing is set.
+        """Freshness of bronze by ``max_lag``, of a downstream table by ``changes_within``; None where nothing is set.
 
         A source without changes is confirmed by the sensor of the lake; a table without changes is not, so that assets
         after it are not started for nothing.
@@ -258,6 +258,6 @@ class AssetCatalog:
 
 
 def _tags(asset: AssetOf) -> dict[str, str]:
-    """By which assets are searched and selected. A name that Dagster takes for no tag's value has none."""
+    """Tags by which assets are searched and selected. A name that Dagster takes for no tag's value has none."""
     named = {"layer": asset.layer, "source": asset.source, "schema": asset.schema, "table": asset.table}
     return {f"stratalog/{name}": value for name, value in named.items() if _TAG.fullmatch(value)}

@@ -78,7 +78,7 @@ NUMBERED = "table/columns_numbered"
 KEPT_COLUMNS = "table/kept_columns"
 """Names of the columns that the lake keeps, of those that were restarted."""
 WATERMARK = "binlog/watermark"
-"""Up to where a source is in a table of several source tables; after it, the source's name."""
+"""Metadata key, followed by the source's name: position up to which a table of several source tables has a source."""
 NOTHING_NEW = "run/nothing_new"
 REDONE = "delta/windows_done_again"
 COLUMNS = "dagster/column_schema"
@@ -95,7 +95,7 @@ NEW = "tables/shown_after_reload"
 SKIPPED = "tables/events_passed_over"
 QUARANTINED = "tables/quarantined_events"
 DELIVERED = "delivery/position"
-"""Up to where a target has a table; of a table of several source tables each one's."""
+"""Metadata key: position up to which a target has a table; of a table of several source tables each one's."""
 DELIVERED_VERSION = "delivery/version"
 """The version of the downstream table that a target has."""
 DELIVERED_ROWS = "delivery/rows"
@@ -254,7 +254,7 @@ def extraction_metadata(extracted: "Extracted", table: "Table") -> Metadata:
 
 
 def _redacted(extracted: "Extracted") -> Metadata:
-    """Of a source that keeps rows of tables out; nothing where there were none."""
+    """Metadata about the redacted events of a source; empty where there were none."""
     if not extracted.redacted_events:
         return {}
     return {REDACTED_EVENTS: number(extracted.redacted_events), REDACTED_BYTES: number(extracted.redacted_bytes)}

@@ -178,7 +178,7 @@ def _first_source(pipeline: Pipeline, head: "Head") -> str:
 
 
 def _shared_watermark(pipeline: Pipeline, into: "Destination", source: str, outcome: "Outcome") -> "datetime | None":
-    """Up to when a table has all that its sources wrote, where these have keys in common; None for another one."""
+    """Time up to which a table whose sources share keys has all that they wrote; None for another table."""
     from spark_jobs.downstream.watermark import watermark
     from spark_jobs.lake.layout import lake_of
 
@@ -186,7 +186,7 @@ def _shared_watermark(pipeline: Pipeline, into: "Destination", source: str, outc
 
 
 def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome") -> dict[str, str]:
-    """Up to where each source is in a table of several: the least of its tables that rows go there from.
+    """Positions by source up to which a table of several has it: the least of its tables that rows go there from.
 
     What is published says so of tables without news, and the parts of those that were merged since.
     """

@@ -28,7 +28,7 @@ VERIFY_TIME = (
 
 
 def schedules(jobs: Jobs, job: "AnyJob", running: str = "") -> list[dg.ScheduleDefinition]:
-    """Off until they are switched on; ``running`` names the one that is on from the beginning."""
+    """Schedules that are off until they are switched on; ``running`` names the one that is on from the beginning."""
     waited_for = jobs.syncing()
     return [
         _schedule(jobs.name(name), (cron, text), waited_for, job, is_running=name == running)
@@ -37,17 +37,17 @@ def schedules(jobs: Jobs, job: "AnyJob", running: str = "") -> list[dg.ScheduleD
 
 
 def maintenance_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:
-    """Off until it is switched on."""
+    """Daily schedule of maintenance, off until it is switched on."""
     return _schedule(jobs.name("maintenance_daily"), MAINTENANCE_TIME, [*jobs.syncing(), jobs.name(MAINTENANCE)], job)
 
 
 def verify_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:
-    """Off until it is switched on."""
+    """Weekly schedule of verify, off until it is switched on."""
     return _schedule(jobs.name("verify_weekly"), VERIFY_TIME, [*jobs.syncing(), jobs.name(VERIFY)], job)
 
 
 def audit_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:
-    """Off until it is switched on. It writes nothing, so it waits for no run but its own."""
+    """Hourly schedule of the audit, off until switched on. It writes nothing, so it waits for no run but its own."""
     return _schedule(jobs.name("audit_hourly"), AUDIT_TIME, [jobs.name(AUDIT)], job)
 
 

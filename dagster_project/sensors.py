@@ -28,7 +28,7 @@ _AFTER_FAILURE = 300
 def binlog_sensor(
     jobs: Jobs, lineage: Lineage, job: "UnresolvedAssetJobDefinition", *, is_running: bool = False
 ) -> dg.SensorDefinition:
-    """Off until it is switched on. A source that cannot be asked fails the tick with its message.
+    """Sensor of a source's log, off until switched on. A source that cannot be asked fails the tick with its message.
 
     No run key: Dagster would remember it even where the run fails, and never try that range again.
     """
@@ -54,7 +54,7 @@ def binlog_sensor(
 
 
 def delivery_sensor(catalog: AssetCatalog, name: str, job: "UnresolvedAssetJobDefinition") -> dg.SensorDefinition:
-    """Off until it is switched on: starts a delivery until one of what is published has ended well.
+    """Sensor, off until switched on, that starts a delivery until one of what is published has ended well.
 
     No cursor: what the last run was asked for, and how it ended, is in the run. Where no run is known any more, as
     after a loss of Dagster's storage, one more is started, which finds what the target lacks.

@@ -72,7 +72,7 @@ class DataFiles:
         self._counts: list[int] = added.column("num_records").to_pylist()
         self._sizes: list[int] = added.column("size_bytes").to_pylist()
         self._lacking: dict[str, set[int]] = {}
-        """By kind the files that are known to have no slice of it."""
+        """Files that are known to have no slice of a kind, by kind."""
         self._footers: OrderedDict[int, pq.ParquetFile] = OrderedDict()
         self._groups: OrderedDict[tuple[int, int, tuple[str, ...]], pa.Table] = OrderedDict()
 
@@ -183,7 +183,7 @@ class DataFiles:
 
     @cached_property
     def _deleted(self) -> dict[str, NDArray[np.bool_]]:
-        """By path, of files with a deletion vector, which rows stay; rows beyond its end do."""
+        """Mask of the rows that stay, by path of a file with a deletion vector; rows beyond its end stay too."""
         protocol = self._opened.protocol()
         if "deletionVectors" not in (protocol.reader_features or ()):
             return {}
@@ -291,13 +291,13 @@ def _has_any(rows: Numbers, start: int, count: int) -> bool:
 
 
 def _file_bounds(added: pa.Table, end: str, offset: str) -> list[NDArray[np.int64]]:
-    """Of each file the least or the greatest stretch, number and ``offset``; 0 where it is unknown."""
+    """Least or greatest stretch, number and ``offset`` of each file; 0 where it is unknown."""
     columns = (_bound(added, end, name).cast(pa.int64()) for name in ("stretch", "number", offset))
     return [pc.fill_null(column, 0).to_numpy() for column in columns]
 
 
 def _is_known(added: pa.Table) -> NDArray[np.bool_]:
-    """Of which files all bounds are known."""
+    """Mask of the files of which all bounds are known."""
     is_known = np.ones(added.num_rows, bool)
     for end in ("min", "max"):
         for name in _POSITION_COLUMNS:

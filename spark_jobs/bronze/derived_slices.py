@@ -72,7 +72,7 @@ _RAW = pa.map_(pa.string(), pa.string())
 _NAME = ("schema", "table")
 _FIRST = Position("log.0", 0)
 _OUTSIDE = "../../cascades/"
-"""What the paths of its data files begin with, from bronze's folder."""
+"""Prefix of the paths of its data files, from bronze's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ def _lake_of(bronze: str) -> str:
 
 
 def _removed_to(bronze: str) -> dict[str, Position]:
-    """By text of the name of a child table up to where its derived changes were removed. Raises LakeError."""
+    """Positions up to which derived changes were removed, by text of the child table's name. Raises LakeError."""
     commit = CascadesCommit.of_head(_table(bronze).head())
     return {name: Position.parse(position) for name, position in (commit.removed if commit else {}).items()}
 
@@ -234,7 +234,7 @@ def _located(snapshot: Snapshot, file: DataFile) -> Iterator[pa.Table]:
 
 
 def definitions_in(slices: pa.Table) -> dict[TableName, list[tuple[Position, TableDefinition]]]:
-    """By child table where its derived slices begin, and its definition there. slices: rows of DERIVED."""
+    """Positions where derived slices begin, with the definition there, by child table. slices: rows of DERIVED."""
     by_table: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
     for row in slices.to_pylist():
         at = Position(row["file"], row["start"], row["stretch"])
@@ -366,7 +366,7 @@ def _image_of(cells: pa.ChunkedArray, definition: TableDefinition) -> pa.RecordB
 
 
 def counts(slices: Sequence[DerivedSlice]) -> Counter[TableName]:
-    """By child table the changes of slices."""
+    """Number of changes in slices by child table."""
     changes = Counter[TableName]()
     for part in slices:
         changes[part.name] += len(part.changes)

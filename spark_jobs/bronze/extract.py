@@ -241,7 +241,7 @@ def land_parts(spark: SparkSession, table: Table, head: Head, parts: LogParts, c
 
 
 _TASKS = 8
-"""At least so many tasks, where there are as many files: dump connections at once, as far as there are cores."""
+"""Least number of tasks, where there are as many files: dump connections at once, as far as there are cores."""
 _A_TASK = 16 << 20
 """Bytes of log that are worth a task."""
 

@@ -121,12 +121,12 @@ def require_whole(files: Sequence[BinlogFile], available: Sequence[BinlogFile]) 
 
 
 def range_of(first: BinlogFile, last: BinlogFile, end: int, checkpoint: Checkpoint) -> Range:
-    """From where what bronze holds of one file begins to the end of what it holds of another."""
+    """Range from the beginning of what bronze holds of one file to the end of what it holds of another."""
     return Range(_first_position(first, checkpoint), Position(last.name, end, last.stretch))
 
 
 def _first_position(file: BinlogFile, checkpoint: Checkpoint) -> Position:
-    """At a file's first event, or later in the first file of a stretch."""
+    """Position of a file's first event, or a later one in the first file of a stretch."""
     positions = [bronze.oldest(checkpoint), *(stretch.begin for stretch in stretches(checkpoint))]
     begins = [position for position in positions if BinlogFile.of(position) == file]
     return max([Position(file.name, FIRST_EVENT, file.stretch), *begins])

@@ -105,7 +105,7 @@ def _previous(bronze: Table, version: int, stretch: Stretch, file: str) -> Gtids
 def _gtids(
     bronze: Table, version: int, stretch: Stretch, files: list[str], of: Callable[[Commits], Gtids]
 ) -> Iterator[Gtids]:
-    """Those of the transactions that end in the slices of some files; ``of``: what is asked of several."""
+    """GTIDs of the transactions that end in the slices of some files; ``of``: what is asked of several."""
     numbers = [file_number(file) for file in files]
     condition = _in(stretch) & pc.field("number").isin(numbers) & (pc.field("transactions") > 0)
     names = ["file", "start", "transactions", "gtid", "context", "payload"]

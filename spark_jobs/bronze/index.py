@@ -107,8 +107,8 @@ class SliceIndex:
     derived: pa.Table = field(default_factory=DERIVED.empty_table)
     """Slices of derived changes in the same part of the log, which are no slices of it: rows of DERIVED."""
     derived_removed_to: Mapping[str, Position] = field(default_factory=dict)
-    """By text of a table's name up to where derived changes of it were removed, so that its rows cannot be made from
-    there."""
+    """Positions up to which derived changes of a table were removed, by text of its name, so that its rows cannot be
+    made from there."""
 
     def __len__(self) -> int:
         return len(self.slices)
@@ -127,7 +127,7 @@ class SliceIndex:
         return replace(self, slices=self.slices.slice(first, last - first))
 
     def with_slices(self, slices: pa.Table) -> "SliceIndex":
-        """With more slices, rows of SCHEMA."""
+        """Index with more slices, rows of SCHEMA."""
         return replace(self, slices=ordered(pa.concat_tables([self.slices, slices])))
 
     def flags(self, name: str) -> NDArray[np.bool_]:
@@ -237,7 +237,7 @@ class SliceIndex:
         return None if file is None else Position(file, start, stretch)
 
     def extent_by_table(self) -> dict[TableName, tuple[Position, Position, int]]:
-        """By table, but for XA transactions, where its first and its last slice begin, and the bytes of all of them."""
+        """Begin of the first and the last slice of each table, but for XA transactions, and the bytes of all."""
         rows, names = self._pairs
         is_row_data = ~self.flags("is_xa")[rows]
         sizes = pc.subtract(self.slices["stop"], self.slices["start"]).to_numpy()
@@ -396,7 +396,7 @@ _AT_ONCE = 1024
 _NOTED = ("gtid", "database", "statement", "maps", "context")
 """Columns that say what statements and definitions a slice has."""
 _BETWEEN = "\0"
-"""Between the two parts of a table's name in one text: no server takes it in a name."""
+"""Separator of the two parts of a table's name in one text: no server takes it in a name."""
 _OF_CELLS = [*SCHEMA.names[:6], "data_file", "row_group", "row", "offset"]
 _NONE: Rows = np.zeros(0, np.int64)
 

@@ -43,7 +43,7 @@ class Stretch:
 
     @classmethod
     def from_note(cls, note: dict[str, Any]) -> "Stretch":
-        """From the index in a commit, of this version or an earlier one."""
+        """Stretch read from the index in a commit, of this version or an earlier one."""
         text = note.get("gtids")
         return cls(
             number=note["stretch"],

@@ -41,7 +41,7 @@ _BUCKET = 64
 """Entries of a bucket, about."""
 _ENTRY_BITS = 32
 _RANGE = struct.Struct("<III")
-"""Of a bucket: its number, its first entry, the one after its last."""
+"""Range of a bucket: its number, its first entry, the one after its last."""
 
 
 class _Content(Protocol):

@@ -90,7 +90,7 @@ class LogSeeker:
         return replace(position, stretch=numbers[0] if numbers else self._stretch_of_no_file(position))
 
     def _stretch_of_no_file(self, position: Position) -> int:
-        """Of a file that bronze does not hold: the oldest stretch, where it lies before what is left of that."""
+        """Stretch of a file that bronze lacks: the oldest where the file is older than bronze, else the newest."""
         oldest = self._snapshot.oldest
         is_before = (
             position.file.rpartition(".")[0] == oldest.file.rpartition(".")[0] and position.number < oldest.number

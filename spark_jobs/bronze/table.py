@@ -128,7 +128,7 @@ class BronzeSnapshot:
 
     @property
     def complete_from(self) -> Position:
-        """From where on bronze lacks nothing."""
+        """Position from which on bronze lacks nothing."""
         return complete_from(self.checkpoint)
 
     @property
@@ -165,7 +165,7 @@ def oldest(checkpoint: Checkpoint) -> Position:
 
 
 def complete_from(checkpoint: Checkpoint) -> Position:
-    """From where on bronze holds all that was logged: where it begins, or the end of what gc removed last.
+    """Position from which on bronze holds all that was logged: where it begins, or the end of what gc removed last.
 
     Nothing lies between the two. Where the log was read up to the very end of a file, what came next counts from there.
     """

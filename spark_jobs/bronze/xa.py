@@ -78,7 +78,7 @@ class Xa:
         return Xa(rows, tuple((xid, at) for xid, at in self.unknown if at not in passed_over))
 
     def row_ranges(self) -> list[Range]:
-        """From where its rows begin to where it is committed, of each transaction."""
+        """Range of each transaction, from where its rows begin to where it is committed."""
         return [
             Range(
                 Position(row["file"], row["begun"], row["stretch"]),
@@ -88,7 +88,7 @@ class Xa:
         ]
 
     def commits(self) -> dict[TableName, tuple[Position, Position, int]]:
-        """By table the first and the last commit of its rows, and the bytes of their transactions."""
+        """First and last commit of each table's rows, and the bytes of their transactions."""
         order = [(f"at_{name}", "ascending") for name in ("stretch", "number", "start")]
         rows = self.rows.filter(pc.field("table").is_valid()).sort_by(order)
         position = ("at_file", "at_start", "at_stretch")
@@ -104,7 +104,7 @@ class Xa:
         }
 
     def also(self, new: TableName, old: TableName, since: Position) -> "Xa":
-        """With one table's rows that were logged before a position and are committed after it as another's too."""
+        """Transactions with a table's rows, logged before a position and committed after it, as another's too."""
         table_rows = self.of(old).rows
         spans = Xa(table_rows).row_ranges()
         table_rows = table_rows.filter(pa.array([span.start < since < span.stop for span in spans], pa.bool_()))
@@ -114,7 +114,7 @@ class Xa:
         return replace(self, rows=pa.concat_tables([self.rows, table_rows]))
 
     def extent(self) -> Range | None:
-        """From the first row to the last commit; None where nothing is committed."""
+        """Range from the first row to the last commit; None where nothing is committed."""
         if not len(self.rows):
             return None
         first = self.rows.sort_by([(name, "ascending") for name in ("stretch", "number", "begun")]).slice(0, 1)

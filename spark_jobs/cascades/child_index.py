@@ -68,13 +68,13 @@ def rows_with(
 
 
 def _key(stored: Sequence[DeltaColumn], columns: KeyColumns) -> list[str]:
-    """What the hashes of a file follow from."""
+    """Texts that the hashes of a file follow from."""
     described = zip(stored, columns.comparisons, strict=True)
     return ["foreign key", *(f"{column.physical_name} {column.ddl} {comparison}" for column, comparison in described)]
 
 
 def _qualifier(stored: Sequence[DeltaColumn]) -> str:
-    """By it indexes of several foreign keys stand beside each other; one of another definition takes its place."""
+    """Qualifier by which indexes of several foreign keys stand beside each other; another definition replaces one."""
     names = "\0".join(column.physical_name for column in stored)
     return hashlib.blake2b(names.encode(), digest_size=8).hexdigest()
 

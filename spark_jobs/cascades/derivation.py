@@ -111,7 +111,7 @@ Effect = tuple[tuple[str, Any], ...] | None
 
 @dataclass(slots=True)
 class _SharedColumns:
-    """What follows from one change, of children with several keys that share columns.
+    """Effects of one change on children with several keys that share columns.
 
     InnoDB goes through the children of a row in the order of an index, which no log tells. Where one key's effect on a
     row decides whether another key finds it, so does the order.

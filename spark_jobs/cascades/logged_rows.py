@@ -20,7 +20,7 @@ from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position
 
 _INSERT, _DELETE = 1, 3
-"""By ``Changes.op``."""
+"""Values of ``Changes.op``."""
 
 
 class LoggedRow(NamedTuple):

@@ -33,7 +33,7 @@ _BYTES = 63
 """The collation of bytes that are no text."""
 _UPDATE, _DELETE = 2, 3
 _VERBS = {_UPDATE: "UPDATE", _DELETE: "DELETE"}
-"""By ``Changes.op``."""
+"""Verbs by ``Changes.op``."""
 
 
 @dataclass(frozen=True, slots=True)

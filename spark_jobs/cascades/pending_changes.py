@@ -26,7 +26,7 @@ from spark_jobs.cascades.parent_changes import Boundaries
 from spark_jobs.log.position import Position
 
 _UPDATE, _DELETE = 2, 3
-"""By ``Changes.op``."""
+"""Values of ``Changes.op``."""
 _RAW_TYPE = pa.map_(pa.string(), pa.string())
 _MOMENT = pa.timestamp("us", "UTC")
 

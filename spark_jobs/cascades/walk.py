@@ -43,7 +43,7 @@ from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
 
 _DELETE = 3
-"""By ``Changes.op``."""
+"""Value of ``Changes.op``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Walk:
         self._event: Position | None = None
         self._is_new = self._is_skipped = False
         self._passed: dict[TableName, bool] = {}
-        """By table whether its changes of the event at hand are in its mirror, or quarantined."""
+        """True if a table's changes of the event at hand are in its mirror, or quarantined."""
 
     def derive(self) -> Derived:
         """The derived slices of the range, and the position up to which they are complete. Raises LakeError."""

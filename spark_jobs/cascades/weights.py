@@ -48,7 +48,7 @@ KNOWN: Mapping[int, Collation] = {
     8: Collation(SWEDISH, pads=True),  # latin1_swedish_ci
     48: Collation(LATIN1_GENERAL, pads=True),  # latin1_general_ci
 }
-"""By id; of MariaDB's NO PAD twins only those of another id than 1024 above."""
+"""Collations by id; of MariaDB's NO PAD twins only those of another id than 1024 above."""
 
 
 def weigher_of(column: Column) -> Callable[[Any], Hashable]:
@@ -102,7 +102,7 @@ def characters_of(table: CollationTable) -> list[str]:
 
 
 class _CharacterClasses(dict[int, int | str]):
-    """By character what it weighs like. Raises Unsupported for one that a table does not have."""
+    """Weight of each character of a collation. Raises Unsupported for one that a table does not have."""
 
     def __init__(self, table: CollationTable) -> None:
         spans = list(_spans(table.characters))

@@ -211,7 +211,7 @@ class _LogPart:
 
 
 def _log_part(spark: SparkSession, lake: Lake, source: str, start: LocationText, stop: LocationText) -> _LogPart:
-    """With the earlier parts of a transaction that the range begins inside."""
+    """Part of the log with the earlier parts of a transaction that the range begins inside."""
     within = range_in(lake, source, start, stop)
     snapshot = bronze.BronzeSnapshot.of(lake, source)
 

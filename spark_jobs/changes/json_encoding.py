@@ -97,7 +97,7 @@ def texts_of_columns(
 def cells_of_columns(
     columns: Mapping[str, Column], rows: pa.Table | pa.RecordBatch, raw: pa.Array | None
 ) -> dict[str, list[Cell]]:
-    """By name the values of columns, one a row. columns: what each is, by the names that ``rows`` has them under."""
+    """Values of columns by name, one a row. columns: what each is, by the names that ``rows`` has them under."""
     exact = _texts_by_column(columns, raw)
     return {
         name: _json_cells(column, _flat(rows.column(name)), exact.get(name, {})) for name, column in columns.items()
@@ -109,7 +109,7 @@ def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def unsigned_readings(definition: TableDefinition, ordinals: Iterable[int], image: pa.RecordBatch) -> dict[int, str]:
-    """By row an object of the values below zero of these integer columns, read as UNSIGNED; rows without any have none.
+    """Objects by row of the values below zero of these integer columns, read as UNSIGNED; rows without any have none.
 
     ordinals: of columns that are read as signed.
     """
@@ -125,12 +125,12 @@ def unsigned_readings(definition: TableDefinition, ordinals: Iterable[int], imag
 
 
 def _exact_texts(definition: TableDefinition, raw: pa.Array | None) -> dict[str, dict[int, str]]:
-    """By column and row, the JSON text of what typed columns cannot hold."""
+    """JSON texts by column and row of what typed columns cannot hold."""
     return _texts_by_column(dict(zip(definition.column_names(), definition.columns, strict=True)), raw)
 
 
 def _texts_by_column(types: Mapping[str, Column], raw: pa.Array | None) -> dict[str, dict[int, str]]:
-    """As ``_exact_texts``, of columns by name."""
+    """Texts of ``_exact_texts``, of columns by name."""
     texts: dict[str, dict[int, str]] = {}
     if raw is None:
         return texts

@@ -124,7 +124,7 @@ class JsonChanges:
         self._prepared = prepared
         self._definitions = Definitions()
         self._readers: dict[tuple[TableDefinition, TableDefinition], _TableReader] = {}
-        """By what a TABLE_MAP says, and what completes it."""
+        """Readers by what a TABLE_MAP says, and what completes it."""
         self._warned: set[TableName] = set()
         """Tables of which something is lacking, and that were warned of."""
         self._begin: ChangeLine | None = None

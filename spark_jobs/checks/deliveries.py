@@ -220,7 +220,7 @@ def _definition(view: TargetView, table: LakeTable, target: TargetTable, shape: 
 
 
 def _engines(view: TargetView, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Of those tables that are there."""
+    """Storage engines of those tables that are there."""
     schemas = sorted({schema for schema, _ in names})
     marks = ", ".join(["%s"] * len(schemas))
     query = (

@@ -58,7 +58,7 @@ def _grant_table(part: str) -> str:
 
 
 Ask = Callable[[str], Sequence[Mapping[str, Any]]]
-"""From a statement to its rows, by column."""
+"""Query function: a statement to its rows, by column."""
 
 
 def current_grants(ask: Ask, *, has_roles: bool) -> Grants:

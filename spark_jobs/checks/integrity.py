@@ -48,7 +48,7 @@ def breaks(table: Table, head: Head) -> list[str]:
 
 
 def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
-    """Of slices in the log's order."""
+    """Faults between slices, which are in the log's order."""
     # Slices as arrays: the comparison of neighbours is one operation for all of them.
     stretch, number, start, stop = (slices[name].to_numpy() for name in _POSITION_COLUMNS[:4])
     if not len(stretch):

@@ -140,7 +140,7 @@ def _table_state(lake: Lake, source: str, entry: Entry) -> TableState | None:
 
 
 def _statements_of(reading: PartReader, part: FilePart) -> Iterator[Statement]:
-    """Those of a part of the log that may be about tables. Raises SourceError, DecodeError."""
+    """Statements of a part of the log that may be about tables. Raises SourceError, DecodeError."""
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_)
     for cut in chain(chain.from_iterable(map(slicer.feed, chunks)), slicer.finish()):

@@ -30,9 +30,9 @@ class TablesView:
 
     pipeline: Pipeline
     definitions: Mapping[str, list[TableDefinition]]
-    """By source: the tables that its server declares now, in scope or not; sources that are files are not in it."""
+    """Tables by source that its server declares now, in scope or not; sources that are files are not in it."""
     in_lake: Mapping[str, Collection[Name]]
-    """By source: the tables that the lake knows of its log, in scope or not."""
+    """Tables by source that the lake knows of its log, in scope or not."""
     is_complete: bool
     """True if every source is a server that was asked for its tables."""
 

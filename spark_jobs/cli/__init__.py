@@ -54,7 +54,7 @@ def _run_command() -> None:
 
 @contextmanager
 def ending_at_interrupt() -> Iterator[None]:
-    """While libraries are imported, SIGINT ends the process at once with one line.
+    """Context in which SIGINT ends the process at once with one line, while libraries are imported.
 
     They swallow an exception, or raise another in its place, and nothing needs to be cleaned up yet. Where SIGINT is
     ignored, or not Python's own, that stays.

@@ -135,7 +135,7 @@ def _consume(
 
 @contextmanager
 def _ending(subscription: "Subscription") -> Iterator[threading.Event]:
-    """Inside, the first SIGINT or SIGTERM ends consuming after the batch that is written; the second one interrupts."""
+    """Context: the first SIGINT or SIGTERM ends consuming after the batch being written; the second one interrupts."""
     event = threading.Event()
 
     # The handler does nothing but set flags: a line that is being written is written to its end.

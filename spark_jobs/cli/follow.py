@@ -84,7 +84,7 @@ def with_small_jobs_here(pipeline: Pipeline) -> Pipeline:
 
 @contextmanager
 def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Inside the ``with`` block the first SIGTERM or SIGINT asks for the end; the second one works as before."""
+    """Context: the first SIGTERM or SIGINT asks for the end; the second one works as before."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
 

@@ -131,7 +131,7 @@ def _warn_of_no_table(tables: tuple[str, ...], location: str, names: Iterable[st
 
 
 def _no_table(tables: tuple[str, ...], location: str, names: Iterable[str]) -> str:
-    """That --table matches none of the names that there are."""
+    """Message that --table matches none of the names that there are."""
     listed = sorted(names)
     rest = f" and {len(listed) - _SHOWN} more" if listed[_SHOWN:] else ""
     name_list = ", ".join(listed[:_SHOWN]) + rest if listed else "none"

@@ -54,7 +54,7 @@ class SchemaListing:
             yield Lines(f"{name} at {self.positions[name]}: {_state(version)}", _column_rows(version.definition))
 
     def histories(self) -> Iterator[Lines]:
-        """By table all that was told of it, and what that changed."""
+        """Lines by table: all that was told of it, and what that changed."""
         for name in sorted({version.name for version in self.versions}):
             before: TableDefinition | None = None
             rows = []
@@ -107,7 +107,7 @@ def _version_at(versions: list[TableVersion], name: TableName, position: Positio
 
 
 def _state(version: TableVersion) -> str:
-    """Since when a table is as it is, and what is to be known of it."""
+    """State of a table in words: since when it is as it is, and what is to be known of it."""
     if version.is_dropped:
         renamed = f", to {version.renamed_to}" if version.renamed_to else ""
         return f"{'renamed' if renamed else 'dropped'}{renamed} at {version.at}"

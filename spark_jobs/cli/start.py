@@ -122,7 +122,7 @@ def init(  # noqa: PLR0913 - the options of the verb
 
 
 def _answered(starter: Starter, path: Path) -> Starter:
-    """With what the server shows and lacks. Raises ConfigError, SourceError."""
+    """Starter with what the server shows and lacks. Raises ConfigError, SourceError."""
     from spark_jobs.checks.server import ServerView, check_view
     from spark_jobs.source.open import open_source
     from spark_jobs.source.server import Server

@@ -176,7 +176,7 @@ def print_status(status: "SourceStatus", *, everything: bool) -> None:
 
 
 def _delivery_statuses(pipeline: Pipeline) -> "list[DeliveryStatus]":
-    """Of all deliveries of a pipeline, most of which have none: their libraries take as long as all else."""
+    """Status of all deliveries of a pipeline, most of which have none: their libraries take as long as all else."""
     if not pipeline.deliveries:
         return []
     from spark_jobs.delivery.status import status as delivery_status

@@ -19,7 +19,7 @@ from spark_jobs.text.progress import erased
 
 @contextmanager
 def writing(stream: IO[Any]) -> Iterator[None]:
-    """Inside, text is printed to standard output or standard error; it is discarded once the reader has left.
+    """Context for text on standard output or standard error; it is discarded once the reader has left.
 
     Raises StratalogError where standard output cannot be written for another reason, such as a full disk.
     """
@@ -34,7 +34,7 @@ def writing(stream: IO[Any]) -> Iterator[None]:
 
 @contextmanager
 def streaming(stream: IO[Any]) -> Iterator[None]:
-    """Inside, text is printed as in ``writing``; raises BrokenPipeError once the reader of the text has left."""
+    """Context for text as in ``writing``; raises BrokenPipeError once the reader of the text has left."""
     try:
         with erased():
             yield

@@ -75,12 +75,12 @@ def _redaction_problems(sources: Any, tables: Any) -> Iterator[tuple[str, str]]:
 
 
 def _route_problems(rules: Any, sources: list[Any]) -> Iterator[tuple[str, str]]:
-    """Of the routes that are valid by themselves; the model reports the others."""
+    """Problems of the routes that are valid by themselves; the model reports the others."""
     yield from problems_of_routes(_routes(rules), list(map(str, sources))).items()
 
 
 def _mode_problems(modes: Any, rules: Any) -> Iterator[tuple[str, str]]:
-    """Of the modes that are valid by themselves, beside such routes."""
+    """Problems of the modes that are valid by themselves, beside such routes."""
     listed = [mode for mode in map(_mode, _list(modes)) if mode]
     problem = problem_of_modes(Modes.from_rules(listed), Routes(tuple(_routes(rules).values())).merged)
     if problem:
@@ -138,7 +138,7 @@ def _delivery_problems(deliveries: Any, modes: Any) -> Iterator[tuple[str, str]]
 
 
 def _routes(rules: Any) -> dict[str, Route]:
-    """By key, the routes that are valid by themselves."""
+    """Routes by key, those that are valid by themselves."""
     return {f"routes[{at}]": route for at, rule in enumerate(_list(rules)) if (route := _route(rule))}
 
 

@@ -72,7 +72,7 @@ class Modes:
     feeds: tuple[tuple[Pattern, bool], ...] = ()
     """Tables that have a change data feed."""
     windows: tuple[tuple[Pattern, timedelta], ...] = ()
-    """Within what time tables have to change."""
+    """Times within which tables have to change, by pattern."""
     iceberg: tuple[tuple[Pattern, bool], ...] = ()
     """Tables that are Iceberg tables too, where that is not as for all."""
 
@@ -98,7 +98,7 @@ class Modes:
         return next((is_on for pattern, is_on in reversed(self.iceberg) if pattern.matches(schema, table)), None)
 
     def window_of(self, schema: str, table: str) -> timedelta | None:
-        """Within what time a table has to change; None where it need not."""
+        """Time within which a table has to change; None where it need not."""
         return next((window for pattern, window in reversed(self.windows) if pattern.matches(schema, table)), None)
 
     def may_have_feed(self, tables: Pattern) -> bool:

@@ -143,7 +143,7 @@ class Route:
 
     @cached_property
     def legs(self) -> tuple[Leg, ...]:
-        """In the order of ``to``."""
+        """Legs in the order of ``to``."""
         return tuple(Leg(self.tables, pattern, self.sources, self.is_shared) for pattern in self.to)
 
     def takes(self, source: str, schema: str, table: str) -> bool:

@@ -39,7 +39,7 @@ _KINDS = {
     "BIT_STRING": "bits",
     "HEX_STRING": "hex",
 }
-"""By sqlglot's names of kinds."""
+"""Kinds of words by sqlglot's names of kinds."""
 
 
 def words_of(text: str) -> list[Word]:
@@ -75,7 +75,8 @@ def require_plain(text: str, session: Session) -> None:
 
 
 _READABLE = UTF8 | CODECS.keys() | SINGLE_BYTE.keys() - {"swe7"}
-"""Not binary, where bytes are kept as they come; nor swe7, where signs of SQL are letters too."""
+"""Character sets that are read: not binary, where bytes are kept as they come; nor swe7, where signs of SQL are letters
+too."""
 _SWE7_LETTERS = re.compile(r"[@\[\\\]^{|}~]")
 
 
@@ -282,7 +283,7 @@ class _Attributes:
         self.is_unique, self.nullable, self.unsigned = True, False, True
 
     def computed(self) -> None:
-        """Behind GENERATED, ALWAYS or AS: the expression, or MariaDB's ROW START and ROW END."""
+        """Parse what follows GENERATED, ALWAYS or AS: the expression, or MariaDB's ROW START and ROW END."""
         self._take("ALWAYS")
         self._take("AS")
         self.is_computed = True
@@ -310,7 +311,7 @@ class _Attributes:
         self.is_invisible = True
 
     def binary(self) -> None:
-        """Of text: the collation ``_bin`` of its character set."""
+        """Note BINARY of a text: the collation ``_bin`` of its character set."""
         self.is_binary = True
 
     def reference(self) -> None:
@@ -463,7 +464,7 @@ def column_in_charset(column: Column, charset: str) -> Column:
 
 _BLOB = 252
 _FLOATS = 2048
-"""Of a VECTOR that does not say how many it has (MySQL manual, "The VECTOR Type")."""
+"""Number of floats in a VECTOR that does not say how many it has (MySQL manual, "The VECTOR Type")."""
 _MOST_VARCHAR = 65535
 _BLOB_BYTES = [(1 << 8 * size) - 1 for size in (1, 2, 3, 4)]
 """Sizes of TINYTEXT, TEXT, MEDIUMTEXT and LONGTEXT."""

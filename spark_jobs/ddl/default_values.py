@@ -146,7 +146,7 @@ def _significant_digits(text: str) -> str:
 
 _BIT = 16
 _FLOAT_DIGITS = 6
-"""As many as a server prints of a FLOAT: a default that shows them all may have more."""
+"""Number of digits that a server prints of a FLOAT: a default that shows them all may have more."""
 
 
 def _timed(column: Column, words: tuple[Word, ...], moment: Moment) -> str | None:
@@ -258,7 +258,10 @@ def _real(column: Column, constant: _Constant | None, measure: tuple[int, int] |
 
 
 def _rounded(value: float, digits: int, scale: int) -> float:
-    """As servers round (sql/field.cc, ``Field_real::truncate``): DOUBLE(10,3) has 1.2389999999999999 for 1.239."""
+    """Number rounded as servers do: DOUBLE(10,3) has 1.2389999999999999 for 1.239.
+
+    Source: MySQL sql/field.cc (``Field_real::truncate``).
+    """
     integral, power = math.floor(value), 10.0**scale
     rounded = integral + round((value - integral) * power) / power
     if abs(rounded) > 10.0 ** (digits - scale) - 1 / power:

@@ -65,7 +65,7 @@ _TEXTUAL = {*_COUNTED.values(), 252, *_DEFLATED.values(), *_LONG.values()}
 PRIMARY = "PRIMARY"
 """The name of the index that is a primary key."""
 _ESCAPED = re.compile(r"''|\\.", re.DOTALL)
-"""As information_schema writes labels (sql/sql_show.cc and field.cc, ``append_unescaped``)."""
+"""Escapes in labels as information_schema writes them (sql/sql_show.cc and field.cc, ``append_unescaped``)."""
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 
 

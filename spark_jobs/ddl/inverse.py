@@ -191,7 +191,7 @@ def _was(column: Column, ordinal: int, change: Change | None, *, is_open: bool) 
 
 
 def _undeclared(was: _Was, name: str, clauses: Sequence[Operation]) -> _Was:
-    """Without what operations say of a column that they do not declare. name: that behind them, in small letters."""
+    """Column without what operations say of it and do not declare. name: that after them, in small letters."""
     column, is_open = was.column, was.is_open
     for clause in clauses:
         if isinstance(clause, Default) and clause.name.casefold() == name:
@@ -245,7 +245,7 @@ def _differs(before: EarlierDefinition, after: EarlierDefinition, clauses: Seque
 
 
 def _closed(candidate: EarlierDefinition, logged: TableDefinition) -> EarlierDefinition:
-    """With what the rows tell of columns that are open. Raises Unsupported where that is not all, or is another."""
+    """Definition with what the rows tell of open columns. Raises Unsupported where that is not all, or is another."""
     definition = candidate.definition
     if len(definition.columns) != len(logged.columns):
         raise Unsupported(f"its rows have ({column_list(logged)}), which ({column_list(definition)}) is not")

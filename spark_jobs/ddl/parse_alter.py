@@ -357,7 +357,7 @@ def _rename(rest: list[Word], _: str) -> list[Operation]:
 
 
 def _default(rest: list[Word], _: str) -> list[Operation]:
-    """Of a column; ALTER INDEX, CHECK and CONSTRAINT change none."""
+    """Operations of an ALTER of a column; ALTER INDEX, CHECK and CONSTRAINT change none."""
     if rest[0].among("INDEX", "KEY", "CHECK", "CONSTRAINT") and not (len(rest) > 1 and rest[1].among("SET", "DROP")):
         return []
     rest = rest[1:] if rest[0].among("COLUMN") and len(rest) > 1 and not rest[1].among("SET", "DROP") else rest

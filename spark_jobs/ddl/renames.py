@@ -18,7 +18,7 @@ from spark_jobs.errors import Unsupported
 
 @readable
 def earlier_names(text: str, database: str) -> dict[TableName, TableName | None]:
-    """By each name that a statement takes or gives: what the table was called before that has it after the statement.
+    """Earlier names by each name that a statement takes or gives: of the table that has it after the statement.
 
     None where no table has it any more; the name itself where it comes back to the table that had it. Empty for
     statements that rename no table. Raises Unsupported.

@@ -58,7 +58,7 @@ def _begins_options(words: list[Word]) -> bool:
 
 
 _NOT_OF_TEXT = ("binary",)
-"""What makes other types of text types."""
+"""Character sets that make other types of text types."""
 _OWN_COLLATION = re.compile(r"\b(BINARY|uca1400_\w+)\b", re.IGNORECASE)
 
 

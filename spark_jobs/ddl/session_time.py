@@ -42,7 +42,7 @@ def instant(local: dt.datetime, zone: str | None) -> dt.datetime:
 
 
 def with_zone(moment: Moment | None, system: str | None) -> Moment | None:
-    """In the zone that the configuration names, where its session had the server's own, which no log names."""
+    """Moment in the zone that the configuration names, where its session had the server's own, which no log names."""
     if moment and system and (moment.zone or "").upper() == _SYSTEM:
         return replace(moment, zone=system)
     return moment

@@ -326,7 +326,7 @@ def _tables_of_alter(tokens: TokenScanner) -> list[QualifiedName]:
 
 
 def _skip_rest(tokens: TokenScanner) -> None:
-    """Behind an opening parenthesis to the closing one."""
+    """Skip tokens after an opening parenthesis up to the closing one."""
     depth = 1
     while depth:
         token = tokens.take()

@@ -107,7 +107,7 @@ def renames(statements: Iterable[DdlStatement]) -> list[Renamed]:
 class _TableKeys:
     keys: list[tuple[ForeignKey, Position | None]] = field(default_factory=list)
     versioned: list[Position | None] = field(default_factory=list)
-    """Since when the table is system-versioned; empty where it is not."""
+    """Position since which the table is system-versioned; empty where it is not."""
 
 
 def unlogged_changes(statements: Iterable[DdlStatement], facts: ServerFacts | None = None) -> list[UnloggedChanges]:

@@ -136,7 +136,7 @@ def _between(before: Snapshot, after: Snapshot) -> TableDelta:
 
 
 def _ordered(files: Sequence[FileSelection]) -> tuple[FileSelection, ...]:
-    """By path, without those that have no row."""
+    """Selections by path, without those that have no row."""
     present = [rows for rows in files if rows.numbers is None or len(rows.numbers)]
     return tuple(sorted(present, key=lambda rows: rows.file.path))
 

@@ -129,7 +129,7 @@ def _progress_rows(name: str, settings: Delivery) -> dict[Name, Progress]:
 
 
 def _pending(settings: Delivery, tables: list[LakeTable], rows: Mapping[Name, Progress]) -> list[LakeTable]:
-    """Those that the target lacks something of; in order, those that it does not have yet."""
+    """Tables that the target lacks something of; of a delivery in order, those that it does not have yet."""
     # A table that was restored from a backup may have the version's number again, and other rows under it.
     reached = {table: row for table, row in rows.items() if row.exit_version is None and row.version is not None}
     if settings.apply == "ordered":

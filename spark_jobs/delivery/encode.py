@@ -20,7 +20,7 @@ NULL = "NULL"
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), "<u2")
 """Two hex digits of each byte."""
 _LARGEST = float(np.finfo(np.float32).max)
-"""Of a FLOAT."""
+"""Largest value of a FLOAT."""
 _SEPARATOR = 6
 """Bytes between two texts of a statement at most."""
 
@@ -99,7 +99,7 @@ def _enclosed(texts: pa.Array) -> pa.Array:
 
 
 def _decimals(values: pa.Array) -> pa.Array:
-    """As numbers; those that Arrow prints with an exponent as texts, which servers read digit by digit."""
+    """Decimals as numbers; those that Arrow prints with an exponent as texts, which servers read digit by digit."""
     texts = values.cast(pa.string())
     has_exponent = pc.match_substring(texts, "E")
     if not pc.any(has_exponent).as_py():
@@ -122,7 +122,7 @@ def _hex(values: pa.Array) -> pa.Array:
 
 
 def _geometries(values: pa.Array) -> pa.Array:
-    """As servers store them: four bytes of SRID, then WKB."""
+    """Geometries as servers store them: four bytes of SRID, then WKB."""
     srid, wkb = (pc.struct_field(values, name) for name in ("srid", "wkb"))
     numbers = np.asarray(srid.fill_null(0), "<u4")
     buffers = [None, pa.py_buffer(numbers.tobytes())]
@@ -131,13 +131,13 @@ def _geometries(values: pa.Array) -> pa.Array:
 
 
 def _vectors(values: pa.Array) -> pa.Array:
-    """As servers store them: four bytes a number."""
+    """Vectors as servers store them: four bytes a number."""
     cells = [None if cell is None else np.asarray(cell, "<f4").tobytes() for cell in values.to_pylist()]
     return pa.array(cells, pa.binary())
 
 
 def _printed(values: pa.Array) -> pa.Array:
-    """As Arrow prints them, FLOAT and DOUBLE by the fewest digits that are read back as the same number.
+    """Texts as Arrow prints them, FLOAT and DOUBLE by the fewest digits that are read back as the same number.
 
     Those of the largest FLOAT are a larger DOUBLE, which a strict session refuses: it is printed as a DOUBLE.
     """
@@ -149,7 +149,7 @@ def _printed(values: pa.Array) -> pa.Array:
 
 
 def _utc_times(values: pa.Array) -> pa.Array:
-    """As UTC, the session's time zone."""
+    """Times in UTC, the session's time zone."""
     return _enclosed(values.cast(pa.timestamp("us")).cast(pa.string()))
 
 

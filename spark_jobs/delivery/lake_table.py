@@ -150,7 +150,7 @@ def as_declared(column: Column | None, kind: str, hashed: Collection[str]) -> Co
 
 
 def _silver_versions(checkpoint: DownstreamCommit) -> Mapping[tuple[str, str, str], int]:
-    """By owner, which version of silver was merged."""
+    """Version of silver that was merged, by owner."""
     parts = {part.owner: part.silver_version for part in parts_of(checkpoint)}
     if parts or not checkpoint.source or not checkpoint.table:
         return parts
@@ -179,7 +179,7 @@ def _position_text(checkpoint: DownstreamCommit | None) -> str:
 
 
 def positions_of(text: str | None, table: LakeTable) -> dict[Origin, Position]:
-    """By source table the position that a progress row says. text: as ``Shape.position``."""
+    """Positions by source table that a progress row says. text: as ``Shape.position``."""
     if not text:
         return {}
     if len(table.origins) == 1 and " " not in text:

@@ -57,7 +57,7 @@ _LATER_COLUMNS = {
     "plan": f"ALTER TABLE {TABLE} ADD COLUMN plan MEDIUMTEXT CHARACTER SET utf8mb4 NULL",
     "executing": f"ALTER TABLE {TABLE} ADD COLUMN executing VARCHAR(500) CHARACTER SET utf8mb4 NULL",
 }
-"""Those that a table of an earlier release does not have."""
+"""Columns that a table of an earlier release does not have."""
 _DUPLICATE_COLUMN = 1060
 
 Names = frozenset[tuple[str, str]]
@@ -106,7 +106,7 @@ class Progress:
     """The version of the downstream table that the target has; None where none is complete."""
     position: str | None = None
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By physical name the columns of that version: name and declared type."""
+    """Columns of that version by physical name: name and declared type."""
     exit_version: int | None = None
     """The version by which an open window ends; None where none is open."""
     exit_position: str | None = None

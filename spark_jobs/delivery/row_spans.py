@@ -46,7 +46,7 @@ class RemainingRows:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._ranges: dict[str, list[list[int]]] = {kind: [] for kind in ChangeKind}
-        """By kind begin and end of ranges that are complete, in order, with rows between them."""
+        """Begin and end of complete ranges by kind, in order, with rows between them."""
         spans = [(match[1], int(match[2]), int(match[3])) for name in names if (match := _NAME.fullmatch(name))]
         for kind, begin, end in sorted(spans):
             ranges = self._ranges[kind]

@@ -246,14 +246,14 @@ class Writer:
         return _conjunction([*by_index, *spelled])
 
     def _statements(self, texts: pa.Array, head: str, separator: str, tail: str) -> Iterator[tuple[int, bytes, int]]:
-        """Of each statement where its texts begin, the statement, and how many of them it has."""
+        """Statements, each after where its texts begin and before how many of them it has."""
         size = max(1, min(_MOST_BYTES, self.packet - len(head.encode()) - len(tail.encode()) - _OVERHEAD))
         for begin, end in cuts(texts, self.rows, size):
             rows = joined(texts.slice(begin, end - begin), separator)
             yield begin, b"".join([head.encode(), rows, tail.encode()]), end - begin
 
     def _assignments(self, method: WriteMethod) -> str:
-        """Those of an upsert, behind its guard: a server carries them out one after the other."""
+        """Assignments of an upsert, after its guard: a server carries them out one after the other."""
         compared = self.identity_columns if method is WriteMethod.REPEATED_INSERT else self.key_columns
         condition = " AND ".join(_is_same(column) for column in compared)
         first = identifier(self.key[0])

@@ -47,7 +47,7 @@ _PART_BYTES = 16 << 20
 _REPORT_SECONDS = 5.0
 """Seconds between two lines of progress."""
 _SPANS = 1
-"""Of the order of a window's rows; raised where a change of it gives spans another meaning."""
+"""Version of the order of a window's rows; raised where a change of it gives spans another meaning."""
 
 Submit = Callable[[Callable[[Connection], int]], "Future[int]"]
 """Gives work to one of the delivery's connections."""
@@ -266,7 +266,7 @@ class _Writing:
         return rows
 
     def _opened_window(self) -> "_Writing":
-        """With a window that is open: begun now, to be completed, or to be written again as a whole."""
+        """Writing with a window that is open: begun now, to be completed, or to be written again as a whole."""
         writer, progress = self._writer(), self.progress
         digest = self._digest(writer)
         is_open, plan = progress.exit_version is not None, progress.plan
@@ -284,7 +284,7 @@ class _Writing:
         return replace(self, progress=after)
 
     def _digest(self, writer: Writer) -> str:
-        """Of what the spans of a window's rows depend on, beside its files, which never change."""
+        """Digest of what the spans of a window's rows depend on, beside its files, which never change."""
         columns = sorted(column.name for column in writer.columns)
         unique = [column.name for column in self.target.unique_columns(writer.columns)]
         versions = self.progress.version, self.step.version
@@ -337,7 +337,7 @@ class _Writing:
                     at = part.end
 
     def _statements(self, writer: Writer, *, is_safe: bool) -> "Mapping[ChangeKind, Statements]":
-        """By kind of change what makes statements of rows."""
+        """Makers of statements from rows, by kind of change."""
         if not writer.key:
             is_counted = bool(self.window.removed)
             insert = _inserts_of_copies(writer) if is_counted else _writes(writer, WriteMethod.INSERT)

@@ -43,7 +43,7 @@ _PADDED, _UNPADDED = ("bin",), ("0900_bin", "nopad_bin")
 """Suffixes of the names of binary collations, by whether they ignore spaces at the end."""
 
 KeyTypes = Mapping[str, tuple[str, str | None]]
-"""By key column its type and, of text, its character set."""
+"""Type and, of text, character set by key column."""
 
 
 def counts_spaces(collation: int) -> bool:

@@ -55,7 +55,7 @@ class TargetColumn:
     is_generated: bool
     collation: str | None = None
     has_default: bool = False
-    """Or a value of its own: AUTO_INCREMENT."""
+    """True if it has a default, or a value of its own: AUTO_INCREMENT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class TargetTable:
         return tuple(column for column in columns if column.name.casefold() in names)
 
     def column(self, name: str) -> TargetColumn | None:
-        """By name, in letters of any case, as servers compare them."""
+        """Column by name, in letters of any case, as servers compare them."""
         return next((column for column in self.columns if column.name.casefold() == name.casefold()), None)
 
     def output_columns(self, shape: LakeTableShape) -> tuple[OutputColumn, ...]:
@@ -304,7 +304,7 @@ def _is_short(part: IndexPart, prefixes: Mapping[str, int | None]) -> bool:
 
 
 def _key_types(shape: LakeTableShape, dialect: Dialect) -> dict[str, tuple[str, str | None]]:
-    """By key column its type and character set."""
+    """Type and character set by key column."""
     by_name = {column.name: column for column in shape.columns}
     collations = {name: dialect.key_collation(by_name[name]) for name in shape.key}
     return {
@@ -314,7 +314,7 @@ def _key_types(shape: LakeTableShape, dialect: Dialect) -> dict[str, tuple[str, 
 
 
 def types_of(shape: LakeTableShape, dialect: Dialect) -> dict[str, dict[str, str]]:
-    """By physical name what the progress row keeps of the columns: names and definitions."""
+    """Columns by physical name as the progress row keeps them: names and definitions."""
     return {
         column.physical: {
             "name": column.name,
@@ -339,7 +339,7 @@ class Alterations:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def clauses(self, *, is_checked: bool) -> list[str]:
-        """In order, for one statement; none where the target has the columns. Raises DeliveryError.
+        """Clauses in order, for one statement; none where the target has the columns. Raises DeliveryError.
 
         is_checked: whether a column counts as altered whose type is the target's, since somebody else alters it.
         """
@@ -407,7 +407,7 @@ class Alterations:
         return self.dialect.definition(column, is_key=column.name in self.shape.key)
 
     def _moves(self, present: set[str]) -> dict[str, str]:
-        """By physical name the old names of columns that are to be renamed. Raises DeliveryError."""
+        """Old names by physical name of columns that are to be renamed. Raises DeliveryError."""
         new = {column.name.casefold() for column in self.shape.columns}
         old = {column["name"].casefold() for column in self.before.values()}
         moves = {

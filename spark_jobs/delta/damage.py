@@ -12,7 +12,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.storage.files import reason
 
 _RAISED = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError)
-"""By JSON or Parquet that is broken, or has other members than actions have."""
+"""Exceptions by JSON or Parquet that is broken, or has other members than actions have."""
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class FileLayout(TypedDict, total=False):
     page_statistics: Collection[str]
     """Logical names of the columns that Parquet keeps bounds of, in place of all."""
     compression: Literal["snappy", "zstd"]
-    """By default as Spark does. For long values zstd at its lowest level is quicker, both ways, and half as large."""
+    """Codec, by default Spark's. For long values zstd at its lowest level is quicker, both ways, and half as large."""
 
 
 def write(

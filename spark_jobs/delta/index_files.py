@@ -18,7 +18,7 @@ from spark_jobs.delta.log_files import directory
 log = logging.getLogger(__name__)
 
 FOLDER = "_stratalog_index"
-"""Beside the data files of a table."""
+"""Folder beside the data files of a table."""
 SUFFIX = ".keys"
 _DATA = ".parquet"
 

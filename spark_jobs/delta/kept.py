@@ -33,7 +33,7 @@ _COMMIT_BYTES = 1 << 20
 _ROWS, _ROW_BYTES = 8, 1 << 20
 """Data files of a table whose rows are kept, and the bytes of one at most."""
 _ALL_BYTES = 64 << 20
-"""What all kept logs may take in memory; the one that was looked at longest ago goes first."""
+"""Most bytes of all kept logs in memory; the one that was looked at longest ago goes first."""
 
 
 class Parsed(Protocol):
@@ -55,7 +55,7 @@ class KeptLog:
         self.version = -1
         """The newest; -1 where there is no table."""
         self.parsed: Parsed | None = None
-        """Up to ``version``, or to an earlier one."""
+        """Log parsed up to ``version``, or to an earlier one."""
         self.weight = 0
         self._listing: LogListing | None = None
         """The whole log, until a commit comes after it."""
@@ -176,7 +176,7 @@ class _Logs:
 
 
 class _KeptHere:
-    """Whether logs are kept in this process, and which."""
+    """Logs that this process keeps; None where it keeps none."""
 
     logs: _Logs | None = None
 

@@ -28,7 +28,7 @@ from spark_jobs.storage.files import StoredPath, reason
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _SUMS = re.compile(r"\d{20}\.crc")
-"""Of Spark: what a version comes to, which may list its files with their statistics."""
+"""Names of Spark's checksums: what a version comes to, which may list its files with their statistics."""
 _OWN = "Stratalog"
 _STATISTICS = ("stats", "stats_parsed")
 

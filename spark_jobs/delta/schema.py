@@ -63,7 +63,7 @@ _ARROW = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DIGITS = 38
-"""Of a decimal at most (Delta's PROTOCOL.md, "Primitive Types")."""
+"""Most digits of a decimal (Delta's PROTOCOL.md, "Primitive Types")."""
 _DECIMAL = re.compile(r"decimal\((\d+), *(-?\d+)\)")
 
 DeltaType: TypeAlias = "str | StructType | ArrayType | MapType"

@@ -36,7 +36,7 @@ from spark_jobs.delta.snapshot import (
 from spark_jobs.errors import LakeError
 
 FIRST = ""
-"""In place of a column's name: before all columns."""
+"""Value in place of a column's name: before all columns."""
 
 _NAME = r"(`(?:[^`]|``)+`|[A-Za-z_]\w*)"
 _POSITION_CLAUSE = rf"(?: (FIRST)| AFTER {_NAME})"

@@ -422,7 +422,7 @@ _FileActions = Sequence[Mapping[str, Any]]
 _KEPT_COMMITS, _KEPT_ACTIONS = 20, 1_000
 """Commits, and their actions on files, that wait for somebody who asks for the files."""
 _FILE_BYTES = 3_000
-"""What a data file takes in memory, roughly: most of it are its statistics."""
+"""Approximate bytes of a data file in memory: most of it are its statistics."""
 
 
 class _FileList:
@@ -475,7 +475,7 @@ class _FileList:
 
 
 class _LogState:
-    """What a log says up to a version."""
+    """State of a log up to a version."""
 
     def __init__(self, path: str, listing: LogListing) -> None:
         """listing: its checkpoint counts."""

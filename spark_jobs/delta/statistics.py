@@ -88,7 +88,7 @@ def bounds(values: Mapping[str, Any], column: DeltaColumn) -> Bounds:
 
 
 def _first_leaves(columns: Collection[DeltaColumn], count: int) -> tuple[tuple[DeltaColumn, ...], int]:
-    """So many leaves from the first, within their structs, and how many these are."""
+    """First columns with so many leaves, within their structs, and how many these are."""
     first_columns: list[DeltaColumn] = []
     leaves = 0
     for column in columns:
@@ -234,7 +234,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "timestamp": lambda value: datetime.fromisoformat(value).astimezone(UTC),
     "timestamp_ntz": lambda value: datetime.fromisoformat(value).replace(tzinfo=None),
 }
-"""By type; those that are not here are decimals, or have no bounds."""
+"""Parsers by type; those that are not here are decimals, or have no bounds."""
 
 
 def _json(value: Any) -> str:

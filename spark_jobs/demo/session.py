@@ -9,7 +9,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.runtime.spark_session import spark_session
 
 _BRIEF = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC"
-"""For the JVM: compiling once and lightly; compiling hot code again takes more of a minute than it gives back.
+"""Options of the JVM: compiling once and lightly; compiling hot code again takes more of a minute than it gives back.
 
 That compiler alone reserves 48 MB for code by itself; Spark fills them within a minute, and is then interpreted."""
 

@@ -47,7 +47,7 @@ LIBRARIES = {
     ),
     "libcrypt.so.1": (),
 }
-"""By file name; the symbols are all that MySQL 8.0.12 asks of each."""
+"""Symbols by file name: all that MySQL 8.0.12 asks of each."""
 
 
 def write_library(directory: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Those who write to the shop: a round of changes, and small transactions that continue while the pipeline runs.
+"""Writers to the shop: a round of changes, and small transactions that continue while the pipeline runs.
 
 What a pipeline may get wrong is in it: keys that change, swap and differ by case alone, keys deleted and used again,
 rows that live within one transaction, rollbacks, savepoints, and a large transaction.

@@ -63,7 +63,7 @@ class ClockCommit(Checkpoint):
     """A commit of a source's order times, up to its position."""
 
     begin: Position = field(metadata=member("begin", POSITION))
-    """From where on they are known."""
+    """Position from which on they are known."""
     reached: int | None = field(default=None, metadata=member("reached", is_always=True))
     """The greatest of them, in microseconds since 1970; None where nothing was committed."""
     has_late: bool = field(default=False, metadata=member("late", is_always=True))

@@ -202,7 +202,7 @@ def _looked_through(
 
 
 def _spans(slices: "DataFrame") -> "DataFrame":
-    """Of each slice the least and the greatest commit time (µs), and whether none is less than the one before it.
+    """Least and greatest commit time (µs) of each slice, and whether none is less than the one before it.
 
     A slice of one transaction, or of a part of one, tells its time itself; of several it is the last one's.
     """

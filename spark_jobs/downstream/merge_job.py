@@ -153,7 +153,7 @@ class SilverDelta:
     """True if all rows and the columns were replaced, silver was restored to a state before what was merged, or the
     target is to have another mode."""
     replaced_from: Position | None = None
-    """From where on silver has other rows than those that were merged; None where it has these and more."""
+    """Position from which on silver has other rows than those that were merged; None where it has these and more."""
     waits: bool = False
     """True if silver is rebuilt and is not yet where the target is: the target keeps what it has until then."""
 
@@ -176,7 +176,7 @@ def _is_other_silver(work: MergeJob, last: DownstreamCommit | None, listed: Sequ
 
 
 def _begins(commit: SilverCommit) -> Iterator[Position]:
-    """From where on a commit of silver has other rows than before it: of windows again, and of rows from the server."""
+    """Positions from which on silver has other rows by a commit: of windows again, and of rows from the server."""
     yield from (log_range.start for log_range in commit.ranges)
     if commit.kind == CommitKind.LOAD and commit.loaded:
         yield commit.loaded.read_from

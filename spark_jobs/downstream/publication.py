@@ -73,11 +73,12 @@ class Entry:
     committed_at: datetime | None = None
     """Commit time of the newest change that was compacted."""
     surveyed: str | None = None
-    """Up to where the source's bronze was looked at by the run that wrote the row."""
+    """Position up to which the run that wrote the row had looked at the source's bronze."""
     published_at: datetime | None = None
     bronze_version: int | None = None
-    """In the source's own row, whose ``schema`` and ``table`` are null. In the row of a table that was reset, without
-    consent to lose rows, the version that this was planned with: bronze is to begin there still when it is rebuilt."""
+    """Version of bronze in the source's own row, whose ``schema`` and ``table`` are null. In the row of a table that
+    was reset, without consent to lose rows, the version that this was planned with: bronze is to begin there still when
+    it is rebuilt."""
     complete: bool | None = None
     """True if the table has the rows from before the log begins, if there were any; null where it has no row at all."""
     keys_never_whole: int | None = None
@@ -171,7 +172,7 @@ def read(lake: Lake, source: str) -> list[Entry]:
 
 
 def versions(lake: Lake) -> dict[str, int]:
-    """By path of a downstream table, the oldest version of it that is published, of whatever source."""
+    """Oldest published version of each downstream table, by path, of whatever source."""
     lowest: dict[str, int] = {}
     for target in (target for row in lake.published().rows() for target in _entry(row).into):
         if target.version is not None:

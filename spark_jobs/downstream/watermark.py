@@ -1,4 +1,4 @@
-"""Up to when a downstream table has all that its sources wrote, where these have keys in common.
+"""Watermark of a downstream table whose sources share keys: the time up to which it has all that they wrote.
 
 Put here: the least of the sources' times. Not here: what those times are (commit_clock.py), or who shows them
 (operations/observation/status.py).

@@ -117,7 +117,7 @@ class Compiler:
         return term
 
     def boolean(self, node: exp.Boolean) -> Term:
-        """Among numbers TRUE is 1."""
+        """Number of a boolean: TRUE is 1."""
         return exact_numbers.literal(str(int(node.this)))
 
     def null(self, _: exp.Null) -> Term:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Faults: TypeAlias = NDArray[np.int32]
-"""By row a number that says why there is no value, 0 where there is one."""
+"""Numbers by row that say why there is no value, 0 where there is one."""
 Values: TypeAlias = pa.Array | pa.Scalar
 """Values of all rows; a scalar where they are the same in all of them."""
 

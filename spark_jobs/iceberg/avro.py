@@ -100,7 +100,7 @@ class AvroReader:
         return self.long() if self.is_present() else None
 
     def skip_array(self) -> None:
-        """Past an array of blocks that say how many bytes they have."""
+        """Skip an array of blocks that say how many bytes they have."""
         while count := self.long():
             if count > 0:
                 raise ValueError("an array has no size")

@@ -120,7 +120,7 @@ class ManifestFile:
     sequence: int
     min_sequence: int
     snapshot: int
-    """By which it was added."""
+    """Snapshot that added it."""
     files: tuple[int, int, int]
     """Entries that were added, are there, and were deleted."""
     rows: tuple[int, int, int]

@@ -146,7 +146,7 @@ class _Rest:
         from pyiceberg.catalog.rest import RestCatalog
 
         class Limited(RestCatalog):
-            """With a limit to how long a request may take: there is none otherwise."""
+            """Catalog with a limit to how long a request may take: there is none otherwise."""
 
             def _config_headers(self, session: Any) -> None:
                 # The first that is done with a new session, before it signs in.

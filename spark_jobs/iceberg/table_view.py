@@ -43,7 +43,7 @@ _LOGGED_FILES = 100
 """Earlier files of metadata that are named."""
 VERSION = "delta-version"
 _COMMIT = "delta-commit"
-"""In a snapshot's summary: the version, and what tells its commit from another of the same number."""
+"""Member of a snapshot's summary: the version, and what tells its commit from another of the same number."""
 
 
 class NotShown(LakeError):

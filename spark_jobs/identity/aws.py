@@ -54,7 +54,7 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Where keys are looked for: an environment, the region of requests, seconds for one."""
+    """Search for keys: an environment, the region of requests, seconds for one."""
 
     environment: Mapping[str, str]
     region: str
@@ -287,7 +287,7 @@ def _identity_of_instance(search: _Search) -> AwsIdentity:
 
 
 def _looked_for(environment: Mapping[str, str]) -> str:
-    """What was looked for before the instance's role, in the order of the search."""
+    """Places that are searched before the instance's role, in order."""
     credentials, settings = files_of(environment)
     name = environment.get("AWS_PROFILE") or "default"
     return (

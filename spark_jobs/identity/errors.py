@@ -1,4 +1,4 @@
-"""Why there is nothing to log in with; the text never has a secret, nor what a program or a service wrote.
+"""Exception for credentials that cannot be had. Its text has no secret, and nothing that a program or a service wrote.
 
 Put here: the exception. Not here: the texts; they belong where the facts are.
 """

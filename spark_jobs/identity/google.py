@@ -107,7 +107,7 @@ def _refresh(scope: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _assertion(path: str, scope: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """What a service account says of itself for an hour, signed by its key (RS256)."""
+    """Claims of a service account for an hour, signed by its key (RS256)."""
     now = int(time.time())
     claims = {
         "iss": values.get("client_email"),

@@ -1,4 +1,4 @@
-"""What a service lends for some time: kept in this process, and asked for again before it expires.
+"""Leases: what a service lends for some time is kept in this process, and asked for again before it expires.
 
 Put here: keeping. Not here: asking (service.py), or what is lent.
 """

@@ -84,7 +84,7 @@ def readable_table(path: str) -> Iterator[None]:
 
 
 def _newest(path: str, count: int | None = None, after: int = -1) -> list[CommitInfo] | None:
-    """At most so many of the newest commits, of those after a version; none without a table.
+    """Newest commits, at most so many, of those after a version; none without a table.
 
     None where the log has to be read as a whole. Raises LakeError.
     """

@@ -43,12 +43,12 @@ class Pace:
     due: float = 0.0
 
     def succeeded(self, began: float, ended: float, *, has_news: bool) -> None:
-        """After a run. has_news: whether there was anything to do."""
+        """Set when the next run is due, after one that succeeded. has_news: whether there was anything to do."""
         self.failures = 0
         self.due = max(began + self.interval, 0.0 if has_news else ended + _LEAST_PAUSE)
 
     def failed(self, ended: float) -> float:
-        """After a run that failed; the seconds until the next."""
+        """Set when the next run is due, after one that failed, and return the seconds until then."""
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0**self.failures)
         self.failures += 1
         self.due = max(self.due, ended + wait)
@@ -71,7 +71,7 @@ class _Watch:
         threading.Thread(target=self._watch, name=f"watch {self.name}", daemon=True).start()
 
     def arm(self) -> None:
-        """From here on it waits for what comes after bronze's end."""
+        """Start waiting for what comes after bronze's end."""
         self.news.clear()
         self.is_armed.set()
 

@@ -69,7 +69,7 @@ def _keys_until(
 
 
 def _cascade_of(snapshot: BronzeSnapshot, gap: UnloggedChanges, renamed: Renamed, named: Named) -> str | None:
-    """Why the rows that a table brings are not known, by one of its keys; None where that changed none."""
+    """Reason why the rows that a table brings are not known, by one of its keys; None where that changed none."""
     assert gap.key
     assert gap.until
     life = Range(max(gap.since or snapshot.oldest, snapshot.oldest), gap.until)

@@ -1,4 +1,4 @@
-"""What a live server declares of its tables that its log will not tell, and what a run will do about each.
+"""Foreign keys and tables of a live server that its log will not tell, and what a run will do about each.
 
 Put here: the outcome of each foreign key that cascades, and why, by the configuration and the server's definitions.
 Not here: what the lake lacks of a table (cascade_step.py), or how it is printed (spark_jobs/checks).
@@ -90,7 +90,7 @@ def _outlook(
 def _declared_reasons(
     child: TableName, key: ForeignKey, definitions: Mapping[TableName, TableDefinition]
 ) -> Iterator[str]:
-    """Why changes by a foreign key cannot be derived from tables as the server declares them."""
+    """Reasons why changes by a foreign key cannot be derived from tables as the server declares them."""
     for name, columns in ((child, key.columns), (key.parent, key.parent_columns)):
         definition = definitions.get(name)
         if definition is None:

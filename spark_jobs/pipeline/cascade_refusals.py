@@ -63,7 +63,7 @@ def is_applied(pipeline: Pipeline, actions: CascadeActions, name: TableName) -> 
 
 
 def _reasons(pipeline: Pipeline, source: str, name: TableName) -> Iterator[str]:
-    """Why the configuration leaves nothing to derive the changes of a child table from."""
+    """Reasons why the configuration leaves nothing to derive the changes of a child table from."""
     # Rows that the lake does not have as the server has them.
     filters = filters_of(pipeline.filters, source, name)
     if filters.events or filters.rows:

@@ -93,7 +93,7 @@ class _Unknown(Exception):
 
 @dataclass(slots=True)
 class _Found:
-    """What a run derives of a source, group by group.
+    """Results of a run that derives changes of a source, group by group.
 
     Attributes:
         end: of the log that the run has.
@@ -212,7 +212,7 @@ class CascadeStep:
         chosen: Collection[TableName],
         found: "_Found",
     ) -> Derived | None:
-        """What is derived of tables that keys join; None where nothing that the keys refer to changed.
+        """Changes derived of tables that keys join; None where nothing that the keys refer to changed.
 
         Raises _Unknown where the lake has not all of their rows, _Unmerged where a mirror has not.
         """
@@ -242,7 +242,7 @@ class CascadeStep:
         within: Range,
         positions: Mapping[str, Position],
     ) -> Derived | None:
-        """What is derived in a range of the log, or up to where a mirror has to come first; as ``_derived``."""
+        """Changes derived in a range of the log, or up to where a mirror has to come first; as ``_derived``."""
         # Nothing is read where no parent has a row in the log, or none that cascades.
         names, start, end = {gap.table for gap in group}, within.start, within.stop
         if not within or not _has_parents(self.snapshot, group, within):
@@ -267,7 +267,7 @@ class CascadeStep:
         names: Collection[TableName],
         index: SliceIndex,
     ) -> Derived:
-        """What is derived in a part of the log; as ``_derived``. names: those of the group in other parts too."""
+        """Changes derived in a part of the log; as ``_derived``. names: those of the group in other parts too."""
         start = part.within.start
         # The log from where the mirror ends that is furthest behind.
         since = min([start, *(child.complete_to or self.snapshot.oldest for child in children.values())])
@@ -296,7 +296,7 @@ class CascadeStep:
         return entry is None or entry.silver_version != head.version
 
     def _entry(self, name: TableName) -> Entry | None:
-        """What is published of a table."""
+        """Entry of a table in what is published."""
         return next((entry for entry in self.entries if entry.name == (name.schema, name.table)), None)
 
     def _behind_mirrors(
@@ -306,9 +306,9 @@ class CascadeStep:
         within: Range,
         children: Mapping[TableName, ChildTable],
     ) -> tuple[Position, str | None]:
-        """From where on changes are derived where mirrors are ahead, and why they cannot be.
+        """Position from which on changes are derived where mirrors are ahead, and why they cannot be.
 
-        A table that had another ``on_cascade`` meanwhile has what the log had, and is gone on with from there.
+        A table that had another ``on_cascade`` meanwhile has what the log had: its changes are derived from there.
         """
         start = within.start
         ahead = max([start, *(child.complete_to for child in children.values() if child.complete_to)])
@@ -342,7 +342,7 @@ class CascadeStep:
     def _start(
         self, names: Collection[TableName], positions: Mapping[str, Position], children: Mapping[TableName, ChildTable]
     ) -> Position:
-        """From where on changes are derived: where that ended before, or the lake has the children when it begins."""
+        """Position from which on changes are derived: where that ended, or the lake has the children when it begins."""
         # What every mirror has is behind them, whether a parent changed there or not.
         known = [positions[str(name)] for name in names if str(name) in positions]
         present = [child.complete_to for child in children.values() if child.complete_to]
@@ -384,7 +384,7 @@ class CascadeStep:
         return ChildTable(name, commit.definition if commit else None, rows, position)
 
     def _why_incomplete(self, name: TableName, scan: RangeScan, until: Position) -> str | None:
-        """Why the lake does not have all rows of a child table; None where it has. scan: of the log up to ``until``."""
+        """Reason why the lake lacks rows of a child table; None where it has all. scan: of the log up to ``until``."""
         table = self.lake.silver(self.source, name.schema, name.table)
         head = table.head()
         if head is not None:
@@ -401,7 +401,7 @@ class CascadeStep:
         return None if is_made_in(statements, name, until) else _INCOMPLETE
 
     def _with_definitions(self, joined: JoinedLog, scan: RangeScan) -> JoinedLog:
-        """With what is known of the tables besides their rows."""
+        """Joined log with what is known of the tables besides their rows."""
         names = sorted(joined.children)
         statements = [(logged, name) for name in names for logged in scan.about(name, joined.since)]
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
@@ -415,7 +415,7 @@ class CascadeStep:
 
 
 def _same_columns(lake: Lake, source: str) -> Callable[[LoggedStatement, TableName], bool]:
-    """Whether a statement leaves a table's columns and key as they are, by the schema history."""
+    """Function that says by the schema history whether a statement leaves a table's columns and key as they are."""
     history = cache(lambda: read_history(lake, source))
 
     def columns_at(name: TableName, at: Position) -> list[object] | None:

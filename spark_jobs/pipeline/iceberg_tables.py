@@ -81,7 +81,7 @@ def _show_behind(pipeline: Pipeline, source: str) -> None:
 
 
 def expire(pipeline: Pipeline, path: str, hours: int, pinned: tuple[int, ...]) -> None:
-    """Before files are removed from a table: removes the snapshots that need them, and metadata that none has.
+    """Remove snapshots that need files of a table, and metadata that no snapshot has, before the files are removed.
 
     The metadata of a table that is not shown any more goes as a whole: nothing would keep its files.
 

@@ -36,7 +36,7 @@ class LoggedChanges:
         return ChangedLog(snapshot, partial(filters_of, rules, self.source), partial(self._replayed, snapshot))
 
     def _replayed(self, snapshot: BronzeSnapshot, work: MergeJob, log_range: Range | None) -> CompactionJob | None:
-        """As ``column_history.Replayed``."""
+        """Job that replays a range of the log, as ``column_history.Replayed``."""
         assert work.pinned.position
         log_range = Range(snapshot.earliest, work.pinned.position) if log_range is None else log_range
         try:

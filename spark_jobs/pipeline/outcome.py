@@ -33,10 +33,10 @@ class Outcome:
     derived: dict[TableName, int] = field(default_factory=dict)
     """Changes of child tables that were derived from foreign keys (``on_cascade: apply``)."""
     found: list[Entry] = field(default_factory=list)
-    """What was published of the source's tables when the run began with them."""
+    """Entries that were published of the source's tables when the run began with them."""
 
     def then(self, later: "Outcome") -> "Outcome":
-        """This run and the one after it as one."""
+        """Outcome of this run and the one after it as one."""
         return replace(
             later,
             compacted=[*self.compacted, *later.compacted],

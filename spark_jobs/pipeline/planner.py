@@ -71,7 +71,7 @@ class Planner:
     snapshot: BronzeSnapshot
     tables: frozenset[TableName] | None = None
     surveyed: Position | None = None
-    """Up to where earlier runs have looked at bronze."""
+    """Position up to which earlier runs have looked at bronze."""
     gaps: SourceUnloggedChanges | None = None
     """Unlogged changes of the source's log; the plan reads them where they are not given."""
     limits: Mapping[TableName, CascadeLimit] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Planner:
         return planned
 
     def _with_beginnings(self, scan: RangeScan, entries: list[Entry], start: Position) -> RangeScan:
-        """With the statements about tables that are seen now for the first time, from where nothing showed them yet.
+        """Scan with the statements about tables that are seen for the first time, from where nothing showed them yet.
 
         A table's CREATE may lie far ahead of its first row; it tells that nothing of the table is missing.
         """
@@ -228,7 +228,7 @@ class Planner:
         return is_chosen(self.tables, entry)
 
     def _since(self, entry: Entry) -> Position:
-        """From where on a table is to be compacted: it has nothing to compact before."""
+        """Position from which on a table is to be compacted: it has nothing to compact before."""
         if entry.is_reset:
             return self.snapshot.oldest
         is_new = entry.surveyed is None  # bronze did not show it where earlier runs looked

@@ -165,7 +165,7 @@ def _definition_at(table: Table, begin: Position) -> TableDefinition | None:
 
 
 def _inherited_since(name: TableName, inherited: TableContents, log_range: Range) -> Position:
-    """From where on the log has the rows that came with a name. Raises LakeError where some are from before."""
+    """Position from which on the log has the rows that came with a name. Raises LakeError where some are older."""
     content = inherited.alive
     starts = [content.since]
     starts += [

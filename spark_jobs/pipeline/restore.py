@@ -167,7 +167,7 @@ class MissingLog:
     origins: Sequence[LogOrigin]
     _logs: dict[str, Log] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
-    """By origin, why nothing comes from it."""
+    """Reasons by origin why nothing comes from it."""
 
     @property
     def oldest(self) -> Position:
@@ -212,7 +212,7 @@ class MissingLog:
 
     @property
     def _earliest_position(self) -> Position:
-        """As far back as a log may go that bronze's oldest stretch is of."""
+        """Earliest position of a log that bronze's oldest stretch is of."""
         begin = self.stretch.begin
         return begin if self.stretch.number > 1 else Position(self.stretch.file(1), FIRST_EVENT)
 
@@ -237,7 +237,7 @@ class MissingLog:
         return self.oldest.stretch == self.snapshot.end.stretch
 
     def _lowest(self, position: Position) -> Position:
-        """From where on files are needed: whole ones, but for what a stretch never had, which an earlier one has."""
+        """Position from which files are needed: whole ones, but for what a stretch never had and an earlier one has."""
         if position.stretch != self.oldest.stretch:
             raise LakeError(
                 f"{position} lies in a stretch of the log of which bronze holds nothing any more; the oldest that it "
@@ -248,7 +248,7 @@ class MissingLog:
         return first if position < begin and position.stretch == 1 else max(begin, first)
 
     def _sequences(self, lowest: Position) -> Iterator[FileSequence]:
-        """From bronze's oldest on backwards, of the first origin that has the next file, as many as it has."""
+        """Sequences of files, from bronze's oldest backwards, as many as the first origin with the next file has."""
         oldest, sequence = self.oldest, None
         while lowest < oldest:
             seam = _seam_of(sequence) if sequence else self._seam()
@@ -342,7 +342,7 @@ class MissingLog:
             )
 
     def _require_same_file(self, origin: LogOrigin, file: str) -> None:
-        """Of a bronze that holds nothing but its position: the file there was begun when its own was."""
+        """Require that the file of a bronze which holds only its position was begun when the origin's file was."""
         began = self.stretch.began
         file_start = file_started_at(origin.source.reading(), file)
         if began and file_start != began:

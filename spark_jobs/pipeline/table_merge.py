@@ -76,7 +76,7 @@ class TableMerge:
     is_one_of_several: bool
     """True if the source table goes to others too."""
     locks: dict[str, threading.Lock]
-    """By path: parts of one table are merged one after the other."""
+    """Locks by path: parts of one table are merged one after the other."""
     changes: LoggedChanges
     """Logged changes, for tables that are made of every change."""
     comments: SourceComments
@@ -114,7 +114,7 @@ class TableMerge:
         return replace(result, stopped=self._with_names(result.stopped)) if result.stopped else result
 
     def _with_comments(self, result: TableMergeResult) -> TableMergeResult:
-        """After a merge, with the comments of the source's table; a table of several has none."""
+        """Result of a merge with the comments of the source's table; a table of several has none."""
         if result.merged is None or result.stopped or result.downstream is None or self.into.is_merged:
             return result
         comments = self.comments.of(self.origin)
@@ -252,7 +252,7 @@ def newest_versions(results: Iterable[TableMergeResult]) -> dict[str, int]:
 
 
 def at_one_version(results: dict[TableInto, TableMergeResult]) -> dict[TableInto, TableMergeResult]:
-    """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
+    """Results with the newest version of each table of several for all its parts: it holds all of them now."""
     newest = newest_versions(results.values())
     return {
         name: replace(result, downstream=replace(result.downstream, version=newest[result.target.path]))
@@ -268,7 +268,7 @@ class MergeSummary:
 
     lake: Lake
     legs: Mapping[TableName, tuple[Destination, ...]]
-    """By source table all the downstream tables that it goes to."""
+    """Downstream tables that each source table goes to."""
     results: Mapping[TableInto, TableMergeResult]
     stopped_into: Mapping[TableInto, str]
     stopped: Mapping[TableName, str]

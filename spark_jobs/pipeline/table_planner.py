@@ -220,7 +220,7 @@ class TablePlanner:
         return StopAtUnlogged(max(limit.end, window.start), refusal)
 
     def _limit(self, name: TableName) -> CascadeLimit:
-        """Up to where a table can be compacted."""
+        """Limit up to which a table can be compacted."""
         return self.limits.get(name) or CascadeLimit(self.snapshot.end)
 
     def _window(self, start: Position, ended: Ended | None, end: Position) -> Window:
@@ -231,7 +231,7 @@ class TablePlanner:
         return Window(snapshot.table, snapshot.version, (Range(start, stop),), snapshot.oldest, xa, bounds)
 
     def _warn_of_numbers(self, name: TableName, before: TableState | None, after: TableState) -> None:
-        """Of columns that have numbers in the lake: earlier versions took labels in the log alone."""
+        """Warn of columns that have numbers in the lake: earlier versions took labels in the log alone."""
         if before is None or before.definition is None or after.definition is None or after.is_numbered:
             return
         for column in set(without_labels(before.definition)) - set(without_labels(after.definition)):

@@ -198,7 +198,7 @@ class SourceUnloggedChanges:
 
 
 def _in_small(gap: UnloggedChanges) -> UnloggedChanges:
-    """As a server has it that stores names in small letters."""
+    """Changes as of a server that stores names in small letters."""
 
     def small(name: TableName) -> TableName:
         return TableName(name.schema.casefold(), name.table.casefold())

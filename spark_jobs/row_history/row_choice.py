@@ -144,7 +144,7 @@ class RowChoice:
         return mask
 
     def _is_true(self, definition: TableDefinition, changes: Changes, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Of which changes the row before or after fulfils the condition; of those of another time's columns none."""
+        """Mask of the changes whose row before or after fulfils the condition; none of another time's columns."""
         assert self.condition
         columns = {str(name).casefold() for name in definition.column_names()}
         if missing := sorted(self.condition.columns - columns):

@@ -49,7 +49,7 @@ from spark_jobs.silver.planning_context import filters_of
 log = logging.getLogger(__name__)
 
 _BEHIND = 1 << 62
-"""After each offset in a file."""
+"""Offset after each offset in a file."""
 _KEPT = 128 << 20
 """Bytes of slices with changes of chosen rows that are kept in memory; of more they are read again."""
 
@@ -295,7 +295,7 @@ def _order(log_slice: LocatedSlice, line: ChangeLine) -> Order:
 
 
 def _order_of_derived(part: DerivedChanges, line: ChangeLine) -> Order:
-    """Behind all rows of the event, or XA transaction, that made the change."""
+    """Order of a derived change: after all rows of the event, or XA transaction, that made it."""
     return (*replace(part.at, offset=line.offset).order, _BEHIND, line.row)
 
 

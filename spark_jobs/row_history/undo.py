@@ -133,7 +133,7 @@ class _Children:
     def steps(
         self, tables: Sequence["_Table"], changes: Mapping[TableName, Sequence[TracedChange]]
     ) -> dict[Event, list[UndoStep]]:
-        """By event the steps that restore what foreign keys did by it. Raises Unsupported.
+        """Steps by event that restore what foreign keys did by it. Raises Unsupported.
 
         changes: the chosen ones of each table, those by foreign keys among them.
         """

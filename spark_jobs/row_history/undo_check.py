@@ -35,9 +35,9 @@ class GuardCheck:
 
     ask: Ask
     _rows: dict[tuple[str, str], _RowNow] = field(default_factory=dict)
-    """By table and the condition that finds the row."""
+    """Rows now, by table and the condition that finds the row."""
     _copies: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Of tables without a key how many rows of these values there are."""
+    """Number of rows of these values, of tables without a key."""
 
     def conflicts(self, steps: Iterable[UndoStep]) -> Iterator[tuple[UndoStep, str]]:
         """The steps that would do nothing, and why."""

@@ -45,7 +45,7 @@ class ChildRules:
     def restored(
         self, logged: Sequence[TracedChange], derived: Iterable[TracedChange]
     ) -> dict[Event, list[TracedChange]]:
-        """By event the changes that statements restore, in their order.
+        """Changes by event that statements restore, in their order.
 
         logged: the changes that are taken back. derived: those by foreign keys of the same events. Raises Unsupported.
         """
@@ -118,7 +118,7 @@ class ChildRules:
         )
 
     def _ranks(self, names: Collection[TableName], traced: TracedChange) -> Mapping[TableName, int]:
-        """By table its place in an order of parents before children. Raises Unsupported where there is none."""
+        """Rank by table in an order of parents before children. Raises Unsupported where there is none."""
         parents = {name: set[TableName]() for name in names}
         for gap in self.in_force(traced):
             if gap.key and gap.table in parents and gap.key.parent in parents and gap.key.parent != gap.table:

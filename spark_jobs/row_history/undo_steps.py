@@ -73,7 +73,7 @@ class UndoStep:
 
     @property
     def guards(self) -> dict[str, str]:
-        """By column what has to hold of the row that is there; nothing of one that is to be inserted."""
+        """Conditions by column on the row that is there; none for one that is to be inserted."""
         if self.after is None:
             return {}
         return {name: self.after.conditions[name] for name in self.columns}

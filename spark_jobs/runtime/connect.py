@@ -146,7 +146,7 @@ def connected(
     *,
     archive: str | None = None,
 ) -> "SparkSession":
-    """This process's session on a server, opened at the first call.
+    """Session of this process on a server, opened at the first call.
 
     Args:
         remote: its address, sc://host:port.
@@ -182,12 +182,12 @@ def connected(
 
 
 def current() -> "SparkSession | None":
-    """This process's session on a server, where one is open."""
+    """Session of this process on a server, where one is open."""
     return None if _server is None or _client(_server.first).is_closed else _server.first
 
 
 def on_this_machine(port: int, token: str, log_file: str, detach: Callable[[], None]) -> "SparkSession":
-    """This process's session on a server that was started for it and others, with all settings.
+    """Session of this process on a server that was started for it and others, with all settings.
 
     Args:
         port: of 127.0.0.1; the caller has seen whose it is.

@@ -128,7 +128,7 @@ def _packaged() -> Iterator[tuple[str, Path]]:
 
 
 def _dependencies() -> list[Distribution]:
-    """This project's distribution, and those that it depends on but for what the driver alone imports."""
+    """Distributions of this project, and of those that it depends on but for what the driver alone imports."""
     distributions: dict[str, Distribution] = {}
     waiting = [NAME]
     while waiting:

@@ -38,7 +38,7 @@ _elsewhere = False
 
 
 def use_others() -> None:
-    """From now on tasks of this process run where its code may not be."""
+    """Note that tasks of this process run from now on where its code may not be."""
     global _elsewhere  # noqa: PLW0603 - a process has one session, wherever that is
     _elsewhere = True
 

@@ -29,7 +29,7 @@ _SPEAKING = (None, "py4j.clientserver")
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside the ``with`` block SIGINT raises KeyboardInterrupt in the main thread, and Spark's jobs are cancelled.
+    """Context in which SIGINT raises KeyboardInterrupt in the main thread, and Spark's jobs are cancelled.
 
     So does SIGTERM where its handler is that of SIGINT, as in the processes of Dagster's runs. The jobs are those of
     all sessions of this process. Off the main thread signals do not arrive, and nothing is changed. The block ends by
@@ -127,7 +127,7 @@ def dropping(*pools: ThreadPoolExecutor) -> Iterator[None]:
 
 @contextmanager
 def own_handler_kept() -> Iterator[None]:
-    """Inside the ``with`` block PySpark may start a session, which takes SIGINT for itself: it is taken back."""
+    """Context in which PySpark may start a session, which takes SIGINT for itself: it is taken back."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

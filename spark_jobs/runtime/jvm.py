@@ -40,7 +40,7 @@ _jvm: subprocess.Popen[bytes] | None = None
 
 @contextmanager
 def attached(confs: dict[str, str]) -> Iterator[None]:
-    """Inside the ``with`` block PySpark attaches to this process's JVM, which is started where there is none.
+    """Context in which PySpark attaches to this process's JVM, which is started where there is none.
 
     confs: settings that Spark reads from the command line of the JVM.
     Raises RuntimeError where the JVM ends instead of listening.

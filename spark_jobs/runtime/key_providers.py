@@ -1,4 +1,4 @@
-"""What a JVM shows object stores by its environment, and the certificates that it trusts.
+"""Credentials that a JVM shows object stores by its environment, and the certificates that it trusts.
 
 Put here: what all kinds of object stores need of the JVM. Not here: a kind's jars and settings (s3.py, azure.py).
 

@@ -74,7 +74,7 @@ first window of 10 GB was two tasks of 17 million rows, and the end of a JVM of 
 
 
 def _logging(file: str) -> str:
-    """For the JVM: Spark logs as a file beside this one has it, and with STRATALOG_DEBUG all of it."""
+    """Option of the JVM: Spark logs as a file beside this one has it, and with STRATALOG_DEBUG all of it."""
     name = "log4j2.debug.properties" if os.environ.get("STRATALOG_DEBUG") else file
     return f"-Dlog4j2.configurationFile={Path(__file__).with_name(name).as_uri()}"
 
@@ -88,7 +88,7 @@ _LATE_OPTIMISER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
     "-XX:Tier4BackEdgeThreshold=400000"
 )
-"""For the JVM: its optimising compiler takes up code that was run ten times as often as by default.
+"""Options of the JVM: its optimising compiler takes up code that was run ten times as often as by default.
 
 Of a run over 10 tables it was a fifth of the processor time: it optimised code of Spark's that is run for seconds. What
 is run for longer reaches these numbers too."""
@@ -121,11 +121,11 @@ _KEPT_SESSION_CONFS = {
     "spark.sql.connect.ui.retainedStatements": "20",
     "spark.sql.connect.ui.retainedSessions": "20",
 }
-"""Of a server that many runs have one after the other."""
+"""Settings of a server that many runs have one after the other."""
 _CONNECT_PYTHON = "spark.sql.execution.pyspark.python"
 _LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
-"""Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a
-chroot, in some containers, away from the office's network."""
+"""Variable of the environment without which Spark looks its machine's own name up before all else, and ends where
+nothing knows that name: in a chroot, in some containers, away from the office's network."""
 
 
 def spark_session(settings: Spark) -> SparkSession:
@@ -322,7 +322,7 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
 
 
 def _session_confs(confs: dict[str, str]) -> dict[str, str]:
-    """Those settings that a session may have for itself."""
+    """Settings that a session may have for itself."""
     return {key: value for key, value in confs.items() if key.startswith(("spark.sql", "spark.databricks", "parquet"))}
 
 

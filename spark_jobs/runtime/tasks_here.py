@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class _TasksHere:
-    """In the place of a session: jobs run in this process."""
+    """Placeholder of a session: jobs run in this process."""
 
 
 TASKS_HERE = cast("SparkSession", _TasksHere())
-"""In the place of a session, for jobs that are too small for one: their tasks run one after the other, here."""
+"""Placeholder of a session, for jobs that are too small for one: their tasks run one after the other, here."""
 
 
 def is_here(spark: "SparkSession") -> bool:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 MASTER = "yarn"
 ARCHIVES = "spark.yarn.dist.archives"
-"""By ``spark.archives`` the driver and each executor would fetch and unpack what YARN has unpacked already."""
+"""Setting for archives. By ``spark.archives`` the driver and each executor would fetch and unpack what YARN has
+unpacked already."""
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _IMPATIENT = {
     "yarn.resourcemanager.connect.max-wait.ms": "10000",
@@ -30,7 +31,7 @@ _IMPATIENT = {
     "ipc.client.connect.max.retries.on.timeouts": "0",
     "ipc.client.connect.timeout": "3000",
 }
-"""Of Hadoop's client: ten attempts, half a minute at most where nothing answers at all."""
+"""Settings of Hadoop's client: ten attempts, half a minute at most where nothing answers at all."""
 _NO_CONNECTION = re.compile(
     r"to (?P<address>\S+) failed on [a-z ]+ exception: [\w.$]+: (?P<cause>[^;\n]+)"
     r"|Invalid host name: .*?destination host is: \"?(?P<host>[^\";]+)\"?(?P<port>:\d+)"
@@ -101,7 +102,7 @@ def no_answer(text: str) -> str | None:
 
 
 def follow(session: "SparkSession") -> None:
-    """From now on ``ended_by`` asks for this session's application."""
+    """Note the application of this session, which ``ended_by`` asks for from now on."""
     global _application  # noqa: PLW0603 - as above
     _application = session.sparkContext.applicationId
 

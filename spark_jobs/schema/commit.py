@@ -26,6 +26,6 @@ class HistoryCommit(Checkpoint):
     dump: str | None = field(default=None, metadata=member("dump"))
     """Schema dump that is in the history."""
     charsets: Mapping[str, str | None] | None = field(default=None, metadata=member("charsets"))
-    """By schema the character set of tables that name none, or a collation of it, as statements in the log told it."""
+    """Character set by schema of tables that name none, or a collation of it, as statements in the log told it."""
     facts: ServerFacts | None = field(default=None, metadata=member("facts", _FACTS))
     """Declarations of the server that its log may not tell."""

@@ -90,7 +90,7 @@ class TableVersion:
     definition: TableDefinition | None = None
     """None where it is not known, or there is no table."""
     is_dropped: bool = False
-    """There is no table after it."""
+    """True if there is no table after it."""
     holds: bool = True
     """True if the definition is the table's from here on; a server's that contradicts the log, or was read while the
     table changed, is not."""
@@ -123,5 +123,5 @@ def in_order(facts: Iterable[Fact]) -> list[Fact]:
 
 
 _ORDER: dict[VersionOrigin, int] = {"inverted": 0, "server": 1, "dump": 1, "table_map": 2, "ddl": 3}
-"""Of what stands at one position: servers were asked and dumps taken before the statement, rows are elsewhere."""
+"""Order of what stands at one position: servers were asked and dumps taken before the statement, rows are elsewhere."""
 _KIND: dict[type, int] = {InvertedDefinition: 0, ServerAnswer: 1, LoggedTable: 2, StatementFact: 3}

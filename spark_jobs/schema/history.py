@@ -59,7 +59,7 @@ class History:
     versions: tuple[TableVersion, ...]
 
     def at(self, position: Position | None = None) -> dict[TableName, TableVersion]:
-        """By table the version that it has at a position, at the end where none is given; dropped ones among them.
+        """Version of each table at a position, at the end where none is given; dropped ones among them.
 
         Raises LakeError for a position before the history begins, or behind its end.
         """
@@ -163,9 +163,9 @@ class _Update:
     """Newest commit of the history."""
     oldest: Position
     end: Position
-    """Of bronze."""
+    """End of bronze."""
     start: Position
-    """From where on facts are followed."""
+    """Position from which on facts are followed."""
     is_rebuilt: bool
     """Everything is followed from ``oldest`` on: bronze begins earlier than the history, or the dump is new."""
     dump: ServerAnswer | None
@@ -273,7 +273,7 @@ def follow(
 
 
 def _stored_versions(table: Table, head: Head | None) -> list[TableVersion]:
-    """Those upon which a commit is planned."""
+    """Versions upon which a commit is planned."""
     return [version_of(row) for row in table.rows(version=head.version)] if head else []
 
 
@@ -361,7 +361,7 @@ def _at_positions(answer: ServerAnswer, checkpoint: Checkpoint, within: Range) -
 
 
 def _warn(source: str, stored: Iterable[TableVersion], reading: ServerReading | None) -> None:
-    """Of tables that an earlier dump told otherwise than this one."""
+    """Warn of tables that an earlier dump told otherwise than this one."""
     if reading is None or reading.dump is None:
         return
     # Rows that are in the lake already keep the names that the old dump gave them.

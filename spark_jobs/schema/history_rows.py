@@ -94,7 +94,7 @@ def row_of(version: TableVersion) -> dict[str, Any]:
 
 
 def _quoted_name(name: TableName | None) -> str | None:
-    """In back-ticks: a name may have dots in it."""
+    """Name in back-ticks: it may have dots in it."""
     return f"{identifier(name.schema)}.{identifier(name.table)}" if name else None
 
 

@@ -299,7 +299,7 @@ class _Script:
         )
 
     def _with_charset(self, definition: TableDefinition) -> TableDefinition:
-        """With its database's default where it has no character set, and the dump leaves none out."""
+        """Definition with its database's default where it has no character set, and the dump leaves none out."""
         charset = self.charsets.get(definition.name.schema)
         if charset is None or definition.name in self.without_charset:
             return definition

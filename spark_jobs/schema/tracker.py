@@ -67,7 +67,7 @@ def lacks_names(definition: TableDefinition | None) -> bool:
 
 
 def as_of(versions: Iterable[TableVersion], position: Position | None = None) -> dict[TableName, TableVersion]:
-    """By table the version that it has at a position, at the end where none is given; dropped ones among them."""
+    """Version of each table at a position, at the end where none is given; dropped ones among them."""
     latest: dict[TableName, TableVersion] = {}
     for version in sorted(versions, key=lambda version: version.order):
         if version.holds and (position is None or version.is_before(position)):
@@ -83,7 +83,7 @@ class Tracker:
         stored = list(versions)
         self._now = as_of(stored)
         self.charsets = dict(charsets or {})
-        """Of schemas whose statements were followed; None where they may have another one since."""
+        """Character sets of schemas whose statements were followed; None where they may have another one since."""
         self._by_origin = {
             origin: as_of(replace(version, holds=True) for version in stored if version.origin == origin)
             for origin in ("server", "dump")

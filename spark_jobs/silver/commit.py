@@ -72,7 +72,7 @@ class SilverCommit(TableCommit):
     known_columns: tuple[str, ...] | None = field(default=None, metadata=member("columns_known", LIST))
     """Names, in small letters, of the columns that a table under rules has or had."""
     filtered: Mapping[str, int] | None = field(default=None, metadata=member("left_out"))
-    """By rule how many changes and statements it kept out."""
+    """Number of changes and statements that each rule kept out."""
     definition: TableDefinition | None = field(default=None, metadata=member("definition", _DEFINITION, is_always=True))
     is_dropped: bool = field(default=False, metadata=member("dropped", is_always=True))
     emptied_at: Position | None = field(default=None, metadata=member("emptied", POSITION, is_always=True))
@@ -89,8 +89,8 @@ class SilverCommit(TableCommit):
     """Earlier name of the table whose rows a statement brought, or its own name for its own rows; None where it brought
     none."""
     folded_to: Position | Literal[""] | None = field(default=None, metadata=member("folded", _FLOOR))
-    """Up to where windows were folded into one, and cannot be compacted again; it stands until a commit says another
-    position, or ``NOT_FOLDED``."""
+    """Position up to which windows were folded into one, and cannot be compacted again; it stands until a commit says
+    another position, or ``NOT_FOLDED``."""
     steps: tuple[str, ...] | None = field(default=None, metadata=member("steps", LIST))
     """Effects of a statement on the columns, step by step."""
     ranges: tuple[Range, ...] = field(default=(), metadata=member("ranges", RANGES))

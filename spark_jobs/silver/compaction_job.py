@@ -104,7 +104,7 @@ class CompactionJob:
     """Stop of the steps before the log ends, with the table stopped there."""
 
     def with_partial_flag(self) -> "CompactionJob":
-        """With ``has_partial`` as the silver table is: whether partial row images have a column there."""
+        """Job with ``has_partial`` as the silver table is: whether partial row images have a column there."""
         return replace(self, has_partial=silver.ABSENT in self.table.columns())
 
     def __str__(self) -> str:

@@ -149,7 +149,7 @@ def decoding_task(
     scans: Scans | None = None,
     rules: WindowRules | None = None,
 ) -> Callable[[Runs], Batches]:
-    """From slices to two rows at most a key and gathered run of changes.
+    """Task from slices to two rows at most a key and gathered run of changes.
 
     Of a keyless table to one row an image and run.
 
@@ -185,7 +185,7 @@ def changes_task(
     scans: Scans | None = None,
     rules: WindowRules | None = None,
 ) -> Callable[[Runs], Batches]:
-    """From slices to every change; splits: as for ``every_change``. scans, rules: as for ``decoding_task``."""
+    """Task from slices to every change; splits: as for ``every_change``. scans, rules: as for ``decoding_task``."""
     # Images that lack columns are completed as far as their events do it, others decoded as far as somebody asks.
     if columns.has_partial:
         return lambda slices: _each_change(

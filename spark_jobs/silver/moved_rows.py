@@ -110,7 +110,7 @@ class RowWalk:
         return key_codes, origins, origin_rows
 
     def _states(self, codes: Numbers, origins: Numbers, is_present: Flags) -> list[tuple[int, KeyState]]:
-        """Of each moved row what is known of it."""
+        """States of the moved rows: what is known of each."""
         states: dict[int, KeyState] = {}
         default: KeyState | None = None
         results: list[tuple[int, KeyState]] = []
@@ -150,7 +150,7 @@ class RowWalk:
     def _state_of_moved(
         self, row: int, origin: int, old: KeyState | None, before: KeyState | None, is_present: Flags
     ) -> KeyState:
-        """What is known of a row that came from another key. before: of its new key's row until then."""
+        """State of a row that came from another key. before: of its new key's row until then."""
         sources = np.where(is_present, row, _NONE)
         if old is not None and old is not _GONE:
             sources = np.where(sources < 0, old.sources, sources)

@@ -144,7 +144,7 @@ def every_change(
 
 
 _OPERATIONS = pa.array(["", "insert", "update", "delete", "", "", "cascade_update", "cascade_delete"])
-"""By ``Changes.op``, and four more where the change was derived from a foreign key."""
+"""Operations by ``Changes.op``, and four more where the change was derived from a foreign key."""
 
 
 def _operations(changes: Changes) -> pa.Array:
@@ -186,7 +186,7 @@ def sorted_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def _ends(rows: pa.Table, key: Sequence[str], *, is_final: bool = False) -> tuple[pa.Table, Numbers, Numbers]:
-    """Of each window and key the sums of its rows, and the numbers of the first and the last.
+    """Sums of the rows of each window and key, and the numbers of the first and the last.
 
     is_final: in the order of the key.
     """
@@ -219,7 +219,7 @@ def position_order(rows: pa.Table) -> Numbers:
 
 
 def _aggregated(rows: pa.Table, key: Sequence[str], ranks: Numbers) -> pa.Table:
-    """Of each window and key the least and the greatest rank, its changes and its latest time.
+    """Least and greatest rank of each window and key, its changes and its latest time.
 
     Columns that are the same in all rows tell no keys apart, and are left out: mostly the window and the exact texts.
     """
@@ -369,7 +369,7 @@ def _old_key_texts(changes: Changes, key: Sequence[str], is_moved: pa.Array, abs
 
 
 def _not_moved(absent: pa.Array) -> dict[str, pa.Array]:
-    """What rows lack that came from no other key."""
+    """Columns about rows that came from no other key: what they lack."""
     return {
         _ABSENT: absent,
         _MOVED_FROM: pa.nulls(len(absent), moved_from_codec.TEXTS),

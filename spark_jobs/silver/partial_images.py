@@ -156,7 +156,7 @@ class _Refusing:
 
 
 def _filled(changes: Changes, copied: CellMask, names: Sequence[str]) -> Changes:
-    """With the values of before images, and their exact texts, where they are to be taken."""
+    """Changes with the values of before images, and their exact texts, where they are to be taken."""
     if not copied.any():
         return changes
     pairs = zip(changes.after.columns, changes.before.columns, copied.T, strict=True)

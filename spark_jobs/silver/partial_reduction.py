@@ -77,7 +77,7 @@ def _runs(rows: pa.Table, key: Sequence[str]) -> KeyRuns:
 
 
 def _totals(rows: pa.Table, runs: KeyRuns) -> tuple[np.ndarray, np.ndarray]:
-    """Of each key its changes, and its latest time."""
+    """Number of changes of each key, and its latest time."""
     if not len(runs):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     changes, micros = (rows.column(name).to_numpy()[runs.numbers] for name in ("_changes", "_micros"))

@@ -43,7 +43,7 @@ class PlanningContext:
 
     @classmethod
     def of(cls, pipeline: Pipeline, lake: Lake, snapshot: BronzeSnapshot) -> "PlanningContext":
-        """By the configuration, and what the lake has of the source."""
+        """Context by the configuration, and what the lake has of the source."""
         return cls(
             lake,
             snapshot,

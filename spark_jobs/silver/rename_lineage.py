@@ -34,7 +34,7 @@ class RenameLineage:
 
     context: PlanningContext
     _scans: list[RangeScan] = field(default_factory=list, compare=False, repr=False)
-    """That of all statements, once it was made."""
+    """Scan of all statements, once it was made."""
 
     def inputs(self, slices: SliceIndex) -> TimelineInputs:
         """Inputs of timelines besides the survey of these slices."""

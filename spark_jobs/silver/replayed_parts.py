@@ -29,7 +29,7 @@ class ReplayedPart:
     """The statements after them."""
 
     def projection(self, work: CompactionJob) -> Projection:
-        """From the columns that the rows have to the present ones. Raises TableStopped."""
+        """Projection from the columns that the rows have to the present ones. Raises TableStopped."""
         columns = work.columns_of(self.state)
         projection = projection_of(columns.types, self.later, work.columns_of)
         for change in self.later:

@@ -148,7 +148,7 @@ class ChangeJudge:
         return is_filtered
 
     def _is_true(self, judged: "_Judged", test: _Test, wanted_mask: Mask) -> Mask:
-        """For which rows a condition is TRUE, of those that are asked about. Raises TableStopped for a fault there."""
+        """Mask of the rows, of those asked about, for which a condition is TRUE. Raises TableStopped for a fault."""
         if test.evaluate is None or not wanted_mask.any():
             return np.zeros(len(judged.rows), bool)
         computed = self._rules.computed

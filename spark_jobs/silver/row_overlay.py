@@ -36,7 +36,7 @@ RAW = "_raw"
 _RAW_TYPE = pa.map_(pa.string(), pa.string())
 _NUMBER = "\0number"
 _SEPARATOR = "\0"
-"""Between names of columns; no name of a server's has a zero byte."""
+"""Separator of names of columns; no name of a server's has a zero byte."""
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -149,7 +149,7 @@ class ColumnSources:
 
 
 def _newest_holders(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> dict[str, Numbers]:
-    """By column where each key's newest row stands that holds it; -1 where none does. As ``ColumnSources`` has them."""
+    """Newest row of each key that holds a column, by column; -1 where none does. As ``ColumnSources`` has them."""
     sets, codes = _present_sets(rows.column(ABSENT), names)
     codes = codes[runs.numbers]
     by_set: dict[bytes, Numbers] = {}

@@ -86,7 +86,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _RuleRowsState:
-    """What is known at a place of the log: in which of the parts that the windows make, and which cut it is behind."""
+    """State at a position of the log: in which of the parts that the windows make, and after which cut it is."""
 
     part: int | None = None
     known: _Known | None = None
@@ -185,7 +185,7 @@ class RuleRows:
         return walk.changes_with(changes, sources)
 
     def _stage(self, load: RowsOfLoad, window: int) -> _Stage:
-        """Where the changes in hand are beside a load."""
+        """Stage of the changes in hand beside a load."""
         passed = self._state.passed
         if load.since < self._starts[window] or any(load.since.order <= skip <= passed for skip in self._skips):
             return _Stage.UNKNOWN
@@ -264,7 +264,7 @@ class _ChangeWalk:
         return cls(rows, key, names, np.concatenate(present), before_in_key, *numbers, is_moved, may_be_loaded)
 
     def with_loaded(self, at: int, load: RowsOfLoad, sources: dict[str, Numbers]) -> Self:
-        """With rows of a load, where changes lack columns that these have.
+        """Rows with those of a load, where changes lack columns that these have.
 
         at: the load's number. sources: as ``sources`` gives them.
         """
@@ -297,7 +297,7 @@ class _ChangeWalk:
         )
 
     def _first_rows(self) -> tuple[Numbers, Flags]:
-        """Of each row the first one that it was, and whether it has had the same key since."""
+        """First row that each row was, and whether it has had the same key since."""
         count = len(self.rows)
         pointers, has_same_key = np.where(self.previous < count, self.previous, np.arange(count)), ~self.is_moved
         while not np.array_equal(further := pointers[pointers], pointers):
@@ -322,7 +322,7 @@ class _ChangeWalk:
         return _Known(rows.take(pa.array(numbers)), is_present, self._still_to_be_read(stages)[numbers])
 
     def _still_to_be_read(self, stages: Sequence[_Stage]) -> Flags:
-        """Of each row and load whether the load's row of its key is the same row, and was not read yet."""
+        """Mask by row and load: the load's row of its key is the same row, and was not read yet."""
         first_rows, has_same_key = self._first_rows()
         is_known = np.arange(len(self.rows)) < self.known_count
         masks = {_Stage.BEFORE: np.ones_like(is_known), _Stage.DURING: has_same_key}
@@ -366,7 +366,7 @@ class _ChangeWalk:
 
 
 def _may_be_loaded(first_rows: Numbers, count: int, known: _Known | None, load_count: int) -> Flags:
-    """Of rows and loads whether the load's row of the key is the same row. first_rows: those of keys, of so many."""
+    """Mask by row and load: the load's row of the key is the same row. first_rows: those of keys, of so many."""
     may_be_loaded = np.zeros((count, load_count), np.bool_)
     may_be_loaded[first_rows] = True
     if known is not None:

@@ -33,7 +33,7 @@ _NEEDS_MAPPING = ("DROP", "RENAME", "ALTER COLUMN", _WIDENING)
 def steps(
     old: Mapping[str, str], new: Mapping[str, str], origins: Mapping[str, str | None], fills: Mapping[str, Fill]
 ) -> list[str]:
-    """From columns (names and types, in order) to others. origins: by new name the old one, None where it is new."""
+    """Steps from columns (names and types, in order) to others. origins: old names by new ones, None for new ones."""
     # Columns by their old names: what has no new name is dropped.
     new_names = {origin: name for name, origin in origins.items() if origin is not None}
     drops = [f"DROP COLUMN {identifier(name)}" for name in old if name not in new_names]

@@ -34,7 +34,7 @@ class Reshaping:
 
 
 def reshaping(work: CompactionJob, before: silver.Columns, change: SchemaChange) -> Reshaping:
-    """From the columns that silver has to those that a statement left. Raises TableStopped."""
+    """Reshaping from the columns that silver has to those that a statement left. Raises TableStopped."""
     after = work.columns_of(change.state) if change.state.definition else before
     require_key_kept(before, after, change)
     rule = work.filters.columns

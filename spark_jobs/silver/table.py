@@ -187,7 +187,7 @@ class Columns:
 
 
 def _comparable_text(cell: str, kind: str) -> str:
-    """As SQL compares it by its bytes: 0 and -0 are equal numbers, but not the same text."""
+    """Text by which SQL compares a cell's bytes: 0 and -0 are equal numbers, but not the same text."""
     return f"CAST({cell} AS STRING)" if kind in ("FLOAT", "DOUBLE", "ARRAY<FLOAT>") else cell
 
 

@@ -100,8 +100,8 @@ class SchemaChange:
     empties: bool = False
     """No row that was there counts any more."""
     origins: dict[str, str | None] | None = None
-    """From which column each one of the definition comes, by name, None for new ones; no origins at all where the table
-    is another one."""
+    """Origin of each column of the definition by name, None for new ones; no origins at all where the table is another
+    one."""
     fills: dict[str, Fill] = field(default_factory=dict)
     """Values of existing rows in new columns; absent for NULL."""
     inherited: "TableContents | None" = None

@@ -243,7 +243,7 @@ class Dump:
             )
 
     def _compare_format(self, event: bytes) -> None:
-        """After a connection was lost, the file is the one that it was: its format event is the same."""
+        """Require that the file is the same after a connection was lost: its format event is."""
         if self._format is not None and _lasting(event) != _lasting(self._format):
             raise SourceError(
                 f"{self._location}: the server has another file of that name since the connection was lost; a log "

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=30)
 BETTER = 60.0
-"""By how much an endpoint's score has to be better than that of the one in use: each move opens a stretch."""
+"""Difference by which an endpoint's score has to be better than that of the one in use: each move opens a stretch."""
 
 Result = TypeVar("Result")
 
@@ -47,7 +47,7 @@ class Health:
     reason: str
 
     def after_failure(self, now: datetime, reason: str) -> "Health":
-        """After a further try."""
+        """Health after a further try."""
         wait = min(FIRST_WAIT * 2**self.tries, LONGEST_WAIT)
         return Health(self.since, self.tries + 1, now + wait, reason)
 
@@ -110,14 +110,14 @@ class Endpoints:
         return self._by_score() if self.choose == "score" else list(self.sources)
 
     def _by_score(self) -> list[Source]:
-        """By load, those first that answer; the one in use before others that are hardly better."""
+        """Sources by load, those first that answer; the one in use before others that are hardly better."""
         with ThreadPoolExecutor(len(self.sources)) as pool:
             loads = dict(zip(self.sources, pool.map(_load, self.sources), strict=True))
         handicap = {source: 0.0 if source.endpoint == self.in_use else BETTER for source in self.sources}
         return sorted(self.sources, key=lambda source: loads[source] + handicap[source])
 
     def _by_health(self) -> list[Source]:
-        """Those that are not waiting, then those that are."""
+        """Sources that are not waiting, then those that are."""
         now, states = self.clock(), self.health()
         # One that is to wait for longer than any does was noted before the clock was set back.
         waiting = {address for address, health in states.items() if now < health.next_try <= now + LONGEST_WAIT}

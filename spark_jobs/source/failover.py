@@ -59,7 +59,7 @@ class _FailoverSearch(Search):
         super().__init__(source, log)
         self.executed = executed
         self.awaited: _Awaited | None = None
-        """Those of ``held`` that are still to come by."""
+        """Transactions of ``held`` that are still to come by."""
 
     def takeover(self) -> Takeover:
         first = self._first()

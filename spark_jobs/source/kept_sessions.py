@@ -64,7 +64,7 @@ class _Sessions:
 
 
 class _Keeping:
-    """Whether sessions are kept in this process, and which."""
+    """Sessions that this process keeps; None where it keeps none."""
 
     sessions: _Sessions | None = None
 

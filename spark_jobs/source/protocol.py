@@ -196,7 +196,7 @@ def require_whole(reading: PartReader, part: FilePart) -> None:
 
 
 def _read_whole(reading: PartReader, part: FilePart) -> tuple[Slicer, list[int]]:
-    """What has read a part, and the boundaries that it had reached behind each chunk."""
+    """Slicer that has read a part, and the boundaries that it had reached after each chunk."""
     format_, chunks = reading(part)
     slicer, offsets = Slicer(part.file, part.start, format_), list[int]()
     for chunk in chunks:

@@ -125,7 +125,7 @@ class ResultStream:
         return low | high << 16, sequence
 
     def _take_bytes(self, count: int) -> bytes:
-        """So many bytes of the connection, those that were read already first."""
+        """Next bytes of the connection, so many, those that were read already first."""
         first = self._source[self._begin : min(self._begin + count, self._end)]
         self._begin += len(first)
         content = np.empty(count, np.uint8)
@@ -187,7 +187,7 @@ class ResultStream:
 
 
 def _type_code(packet: MysqlPacket) -> int:
-    """Of a column's definition: its type on the wire."""
+    """Type code on the wire, in a column's definition."""
     for _ in range(_NAMES):
         packet.read_length_coded_string()  # type: ignore[no-untyped-call]
     *_, code, _flags, _scale = packet.read_struct("<xHIBHBxx")

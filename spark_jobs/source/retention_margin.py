@@ -21,7 +21,7 @@ _FIRST_NUMBER = 1
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """From the source's oldest byte to a position.
+    """Margin from the source's oldest byte to a position.
 
     ``hours``: between the beginnings of the oldest file and of the one that holds the position, by the server's clock,
     so at most one file's time too few; None where a file does not tell. ``oldest``: that file's name.

@@ -1,4 +1,4 @@
-"""What a process shows an object store: keys of variables, or of the identity that it has in the cloud.
+"""Credentials for an object store: keys of variables, or of the identity that the process has in the cloud.
 
 Put here: the choice, by the settings of a store and the environment. Not here: how an identity is found (identity/), or
 the form that each library takes (reach.py).
@@ -23,7 +23,7 @@ RESOURCE = "https://storage.azure.com"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 """Scope that tokens of Google are for."""
 SECONDS = 5.0
-"""Until a service of the cloud that does not answer is given up."""
+"""Seconds until a service of the cloud that does not answer is given up."""
 _ACCOUNT_KEY, _SAS = "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"
 _VARIABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

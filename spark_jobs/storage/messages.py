@@ -45,7 +45,7 @@ def meaning(path: str, text: str) -> str | None:
 
 
 def _facts(root: str, scheme: str) -> dict[str, str]:
-    """What messages name: the store, the bucket, whose credential was shown, and what to do about that."""
+    """Facts that messages name: the store, the bucket, whose credential was shown, and what to do about that."""
     settings = settings_of(root)
     kind, origin = shown(root) or ("", "")
     facts = {"bucket": urlsplit(root).netloc, "region": settings.region}
@@ -105,7 +105,7 @@ _OF_S3 = {
         "write and delete its objects (s3:GetObject, s3:PutObject, s3:DeleteObject)"
     ),
 }
-"""By codes of S3, or words of clients for them; what is less specific comes last."""
+"""Meanings by codes of S3, or words of clients for them; what is less specific comes last."""
 _OF_AZURE = {
     ("ContainerNotFound", "ContainerBeingDeleted", "The specified container does not exist"): (
         "there is no container {bucket} in the account {account} at {where}; create it, or correct lake: and "
@@ -134,7 +134,7 @@ _OF_AZURE = {
     ),
     ("ServerBusy", "503 Service Unavailable"): _OVERLOADED,
 }
-"""As above, of Azure."""
+"""Meanings as above, of Azure."""
 _OF_GOOGLE = {
     ("NoSuchBucket",): _NO_BUCKET,
     ("AuthenticationRequired", "InvalidAuthenticationInfo", "401 Unauthorized"): (
@@ -147,4 +147,4 @@ _OF_GOOGLE = {
         "(roles/storage.objectUser) for the bucket"
     ),
 }
-"""As above, of Google."""
+"""Meanings as above, of Google."""

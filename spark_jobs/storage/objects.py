@@ -63,7 +63,7 @@ class ObjectPath:
 
     bucket: str
     key: str
-    """Without a slash at its ends."""
+    """Key without a slash at its ends."""
     scheme: str = S3
 
     @classmethod

@@ -56,7 +56,7 @@ class EntryReader:
         self._lake, self.source = lake, source
         self._is_wanted, self._output = is_wanted, output
         self.version = -1
-        """Of bronze, as the newest reading has it."""
+        """Version of bronze, as the newest reading has it."""
         self.end: Position | None = None
         """Position where the newest reading ends."""
 

@@ -73,7 +73,7 @@ class Lease:
 
     @property
     def idle_seconds(self) -> float:
-        """Since the group's record was written."""
+        """Seconds since the group's record was written."""
         return time.monotonic() - self._written_at
 
     def require(self) -> None:

@@ -40,7 +40,7 @@ class Consumer:
 
     @classmethod
     def of_process(cls, lease: float) -> "Consumer":
-        """This process, as one consumer of its own."""
+        """Consumer of this process, as one of its own."""
         return cls(uuid.uuid4().hex, f"{socket.gethostname()}:{os.getpid()}", lease)
 
 

@@ -38,9 +38,9 @@ LEASE_SECONDS = 30.0
 _SOONEST, _LATEST = 0.1, 3.0
 """Seconds between two looks for new commits of bronze."""
 _ADVANCE_SECONDS = 10.0
-"""Between two records that move a position over log without entries."""
+"""Seconds between two records that move a position over log without entries."""
 _BATCH_LETTERS = 16 << 20
-"""Of lines, from which on a batch ends before it has its size."""
+"""Letters of lines from which on a batch ends before it has its size."""
 NONE_ID = -1
 """Id of a batch without entries, as canal has it."""
 
@@ -111,7 +111,7 @@ class Subscription:
         self._reader = EntryReader(self._lake, source, lambda _: True, self._output)
         self._outstanding: deque[tuple[int, Cursor]] = deque()
         self._read_to: Cursor | None = None
-        """After the newest batch, or after log without entries behind it."""
+        """Cursor after the newest batch, or after log without entries that follows it."""
         self._entries: Iterator[LogEntry] | None = None
 
     def __enter__(self) -> Self:

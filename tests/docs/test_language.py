@@ -1,4 +1,7 @@
-"""Pages, docstrings and comments use the terms of the glossary in ARCHITECTURE.md, and no paraphrases of them."""
+"""Pages, docstrings and comments use the terms of the glossary in ARCHITECTURE.md, and no paraphrases of them.
+
+A docstring starts with what the thing is or returns, or with what it does.
+"""
 
 import ast
 import io
@@ -37,6 +40,18 @@ PARAPHRASES = {
     "a row a key": "a row per key",
     "behind the(?! primary)": "after the",
 }
+NO_FIRST_WORDS = frozenset(
+    (
+        *("About", "Above", "After", "Although", "Among", "As", "At", "Because", "Before", "Behind", "Below", "Beside"),
+        *("Between", "Beyond", "But", "By", "During", "Except", "For", "From", "How", "If", "In", "Inside", "Into"),
+        *("Not", "Of", "Off", "On", "Once", "Or", "Out", "Outside", "Over", "Past", "Per", "Since", "So", "Than"),
+        *("That", "There", "They", "This", "Those", "Though", "Through", "To", "Toward", "Under", "Unless", "Until"),
+        *("Up", "Upon", "What", "When", "Where", "Whether", "Which", "While", "Who", "Whose", "Why", "With", "Within"),
+        "Without",
+    )
+)
+"""Words that begin no name of a thing: prepositions, conjunctions, pronouns."""
+FOLDERS = ["spark_jobs", "assets", "dagster_project", "stratalog"]
 ANY_PARAPHRASE = re.compile(rf"\b(?:{'|'.join(PARAPHRASES)})\b", re.IGNORECASE)
 
 
@@ -60,13 +75,18 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("# ")
+    yield from docstrings_of(path)
+
+
+def docstrings_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings of a module and all that is in it, fields too, with their lines."""
     for node in nodes_of(path):
         match node:
             case ast.Expr(value=ast.Constant(value=str(docstring))):
                 yield node.lineno, docstring
 
 
-@pytest.mark.parametrize("folder", ["spark_jobs", "assets", "dagster_project", "stratalog"])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_no_paraphrase_in_docstrings_and_comments(folder: str) -> None:
     assert [
         f"{path.relative_to(ROOT)}:{line}: {phrase}; say {term}"
@@ -75,4 +95,14 @@ def test_no_paraphrase_in_docstrings_and_comments(folder: str) -> None:
         if (words := re.sub(r"`[^`]*`", " ", text)) and ANY_PARAPHRASE.search(words)
         for phrase, term in PARAPHRASES.items()
         if re.search(rf"\b{phrase}\b", words, re.IGNORECASE)
+    ] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_docstring_starts_with_a_noun_or_a_verb(folder: str) -> None:
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {docstring.partition(chr(10))[0]}"
+        for path in sorted(ROOT.joinpath(folder).rglob("*.py"))
+        for line, docstring in docstrings_of(path)
+        if re.split(r"[^\w-]", docstring, maxsplit=1)[0] in NO_FIRST_WORDS
     ] == []

@@ -73,7 +73,7 @@ class FormatDescription:
 
     @classmethod
     def parse(cls, event: bytes, location: str) -> Self:
-        """From a whole event; ``location`` (``file:offset``) opens every message.
+        """Description parsed from a whole event; ``location`` (``file:offset``) opens every message.
 
         Raises Truncated, ChecksumMismatch, Unsupported (a log older than MySQL 5.1.17) and DecodeError.
         """

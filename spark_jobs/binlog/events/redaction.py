@@ -47,7 +47,7 @@ _TYPE = 4
 _PAYLOAD = 40
 _PAD_FIELD = 82
 _LEVELS = (3, 9, 19)
-"""Of zstd, tried in turn until what is left of a payload has room; servers use 3 by default."""
+"""Compression levels of zstd, tried in turn until what is left of a payload has room; servers use 3 by default."""
 _LEVEL_OF_PARTS = 9
 _BY_TEXT = (9, 17, 18)
 """Append_block, Begin_load_query, Execute_load_query: LOAD DATA in statement format, with the file's content."""
@@ -144,7 +144,7 @@ class Redactor:
         self.rule = rule
         self._file, self._maps = file, maps
         self._hidden: list[bool] = []
-        """By ordinal of a table map."""
+        """True if the table's rows are redacted; by ordinal of its table map."""
 
     def blank(self, scan: Scan, footer: int) -> NDArray[np.int64]:
         """Blanks a scan's events in its own buffer, and has the scan say so; returns which they are.
@@ -289,7 +289,7 @@ def same_but_redacted(first: bytes, second: bytes, footer: int) -> bool:
 
 
 def _same_event(first: bytes, second: bytes, length: int, footer: int) -> bool:
-    """Of two events that differ. length: of the whole event, of which there may be less."""
+    """True if two events that differ are one, redacted or not. length: of the whole event, which may be cut short."""
     if first[9:13] != second[9:13] and FRAGMENT not in (first[4], second[4]):
         return False
     if len(first) < length:
@@ -364,7 +364,7 @@ def _images_of(event: bytes) -> tuple[bytes, bytes]:
 
 
 def _same_beginning(first: bytes, second: bytes) -> bool:
-    """Of an event cut short: what is there of a blanked one tells less than its header does."""
+    """True if two events cut short begin alike: what is there of a blanked one tells less than its header does."""
     codes = {first[4], second[4]} - {IGNORABLE} if len(first) > 4 else set()
     heads = [event[:4] + event[5:17] for event in (first, second)]
     return heads[0] == heads[1] and len(codes) == 1 and (codes == {_PAYLOAD} or _is_blanked(*codes))

@@ -116,7 +116,7 @@ class Scan:
     base: int
     """File offset of the buffer's first byte."""
     offset: NDArray[np.int64]
-    """In the buffer."""
+    """Offsets of the events in the buffer."""
     length: NDArray[np.int64]
     """Bytes of the whole event, header and checksum included."""
     code: NDArray[np.uint8]

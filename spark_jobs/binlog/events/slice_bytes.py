@@ -22,7 +22,7 @@ class SliceBytes:
     start: int
     context: bytes | None
     payload: Bytes
-    """Not copied."""
+    """Bytes of the slice, not copied."""
     transaction_start: int | None = None
     committed_us: int = 0
     gtid: str | None = None

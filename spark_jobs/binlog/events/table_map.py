@@ -159,7 +159,7 @@ def _packed_numbers(wire: bytes) -> Iterator[int]:
 
 
 def parse_table_map(event: bytes, head: FormatDescription, location: str) -> TableDefinition:
-    """From a whole TABLE_MAP event. ``offset`` (``file:offset``) opens every message.
+    """Definition parsed from a whole TABLE_MAP event. ``location`` (``file:offset``) opens every message.
 
     Raises Truncated, DecodeError, and Unsupported for a type number that is not known. Types that are known but not
     read in this version are refused when their column is decoded, not here. Unknown optional metadata is ignored.

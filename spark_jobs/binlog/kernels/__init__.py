@@ -22,7 +22,7 @@ COMPILED = (
 
 
 class _LateModule(ModuleType):
-    """In the place of a module, which is imported when one of its names is asked for."""
+    """Placeholder of a module, which is imported when one of its names is asked for."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)

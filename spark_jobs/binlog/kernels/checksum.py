@@ -289,7 +289,7 @@ _fold, _fold_on, _fold_long = _folding(64 if HAS_WIDE_CLMUL else 32 if HAS_PAIR_
 
 @kernel
 def _crc_at_the_front(address: int, count: int) -> Any:
-    """As _crc_folded, without a byte before these: first what is left of whole blocks, then of _BLOCKS of them."""
+    """CRC32 as _crc_folded, without a byte before these: first the rest of blocks, then the rest of _BLOCKS of them."""
     head = count & (_BLOCK - 1)
     state = _crc_rest(address, head, np.uint32(0xFFFFFFFF))
     remainder = count & (_BLOCKS * _BLOCK - 1)
@@ -300,7 +300,7 @@ def _crc_at_the_front(address: int, count: int) -> Any:
 
 @part
 def _crc_folded(address: int, count: int, before: int) -> Any:
-    """By carry-less multiplication."""
+    """CRC32 by carry-less multiplication."""
     if before < _BLOCK or count < 4:
         return _crc_at_the_front(address, count)
     return _fold(address, count)
@@ -321,4 +321,4 @@ def _crc32(address: int, count: int, before: int) -> Any:
 
 
 crc32: Any = memory.crc32 if CHECKED else _crc32
-"""In plain Python this loop would take longer than all others together."""
+"""CRC32 of bytes. In plain Python this loop would take longer than all others together."""

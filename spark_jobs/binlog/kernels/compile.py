@@ -36,7 +36,7 @@ map_characters; and all that a kernel is given outlives the call."""
 
 
 _kernels: dict[str, Any] = {}
-"""By ``module.function``."""
+"""Kernels by ``module.function``."""
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -19,8 +19,8 @@ from spark_jobs.binlog.kernels.compile import kernel
 from spark_jobs.binlog.kernels.intrinsics import load8, store8, store16, store32
 
 POWERS_OF_TEN = tuple(10**k for k in range(10))
-"""By a number of digits, what a number with so many is below. An operator in a kernel would compile numba's own power,
-whose code names the folder that numba is installed in: a wheel would depend on it."""
+"""Powers of ten by exponent: what a number with so many digits is below. An operator in a kernel would compile numba's
+own power, whose code names the folder that numba is installed in: a wheel would depend on it."""
 
 
 def _powers_of_ten() -> np.ndarray[Any, np.dtype[np.uint64]]:

@@ -44,7 +44,7 @@ JSON_ROOM = 96
 """Bytes that the text of anything but a string or a blob fits into, punctuation included."""
 
 JSON_NO_ROOM, JSON_BAD = -1, -2
-"""In place of an offset in the text: it did not fit; the bytes are no document."""
+"""Values in place of an offset in the text: it did not fit; the bytes are no document."""
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _BASE64_LINE = 76

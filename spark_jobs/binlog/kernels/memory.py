@@ -51,7 +51,7 @@ _MANY = 256
 
 
 def rounded(size: int) -> int:
-    """At least so many bytes, at most a quarter more: one of few sizes."""
+    """Size to allocate for at least so many bytes, at most a quarter more: one of few sizes."""
     step = 1 << max(size.bit_length() - 3, 0)
     return -(-size // step) * step
 
@@ -77,7 +77,7 @@ def fresh(size: int) -> NDArray[np.uint8]:
 _LEAST, _MOST = 1 << 17, 128 << 20
 """Bytes of a memory worth keeping, and of all that are kept at most while nobody uses them."""
 _spares: dict[int, pa.Buffer] = {}
-"""By address, the one given back last at the end."""
+"""Spare buffers by address, the one given back last at the end."""
 _lock = threading.RLock()
 """Arrow gives memory back from any thread, the garbage collector in the middle of anything."""
 

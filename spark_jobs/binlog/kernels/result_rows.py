@@ -91,7 +91,7 @@ def _put_fraction(target: int, microseconds: int, size: int) -> Any:
 
 @kernel
 def _days(year: int, month: int, day: int) -> Any:
-    """Since 1970-01-01, in the Gregorian calendar; years begin in March, so that leap days come last."""
+    """Days since 1970-01-01, in the Gregorian calendar; years begin in March, so that leap days come last."""
     y = year - np.int64(month <= 2)
     m = month + (9 if month <= 2 else -3)
     century = y // 400

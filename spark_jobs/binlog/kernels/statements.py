@@ -30,7 +30,7 @@ Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA,
 
 @part
 def _word(address: int, count: int) -> Any:
-    """Up to eight bytes as one little-endian word, letters in lower case."""
+    """Little-endian word of up to eight bytes, letters in lower case."""
     value = np.uint64(0)
     for k in range(count):
         value |= np.uint64(load8(address + k) | np.uint8(0x20)) << np.uint64(8 * k)

@@ -35,7 +35,7 @@ _MOST_TEXT = 64 << 20
 _LEAST = 1024
 """Rows of a table's first block, which tells how much text is in them, and of any at least."""
 BLOCK_BYTES = 32 << 20
-"""About as large a block grows, if it has more than a few rows."""
+"""Approximate size that a block grows to, if it has more than a few rows."""
 
 MOMENT = pa.timestamp("us", "UTC")
 _OWN = ((pa.int64(), 8), (MOMENT, 8), (pa.int32(), 4), (pa.uint8(), 1))
@@ -59,7 +59,7 @@ class _RowStatistics:
     window: int = 0
     """Rows since the reader last wanted all that there was."""
     layout: "_BlockLayout | None" = None
-    """Of the last block."""
+    """Layout of the last block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class _BlockLayout:
 
 
 _statistics: dict[bytes, _RowStatistics] = {}
-"""By the steps of a layout."""
+"""Statistics of rows by the steps of a layout."""
 
 
 class DecodePlan:
@@ -226,7 +226,7 @@ class Scratch:
 
 
 def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
-    """So many nulls, over zeros that all of them share."""
+    """Array of so many nulls, over zeros that all of them share."""
     if pa.types.is_nested(kind):
         return pa.nulls(rows, kind)
     buffers = 3 if pa.types.is_string(kind) or pa.types.is_binary(kind) else 2
@@ -239,7 +239,7 @@ def _zeros_of(power: int) -> pa.Buffer:
 
 
 def _zeros(size: int) -> pa.Buffer:
-    """At least so many zero bytes."""
+    """Buffer of at least so many zero bytes."""
     return _zeros_of(max(20, (size - 1).bit_length()))
 
 

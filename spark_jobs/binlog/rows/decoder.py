@@ -154,7 +154,7 @@ class Decoder:
         self._scans = scans
         self._maps = scans.maps if scans is not None else TableMaps() if maps is None else maps
         self._owned = np.zeros(0, np.int8)
-        """By ordinal of a table map: whether its rows are this decoder's."""
+        """True if the rows of a table map are this decoder's; by its ordinal."""
         self._foreign: dict[int, TableDefinition] = {}
         self._plan: DecodePlan | None = None
         self._scratch = Scratch()
@@ -234,7 +234,7 @@ class Decoder:
         yield from self._decoded_events(iter([written_rows(location, event, length)]), no_scan, None)
 
     def _events(self, file: str, scan: Scan, head: FormatDescription) -> Iterator[RowEvents]:
-        """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
+        """Row events of this table, plain in memory, in log order. Raises Unsupported after those that can be read."""
         if not self._redacted:
             refuse_blanked(scan, self._maps, self._name, lambda event: locate(file, scan, event))
         rows = np.flatnonzero(scan.mark & event_cells.MARK_ROWS)
@@ -263,7 +263,7 @@ class Decoder:
             raise Unsupported(f"{events.location(refused[0])}: {self.definition.name}: {text}")
 
     def _inside(self, file: str, scan: Scan, opened: PayloadContents, head: FormatDescription) -> tuple[RowEvents, int]:
-        """This table's row events inside payloads, and the other tables' rows after the last of them."""
+        """Row events of this table inside payloads, and the number of other tables' rows after the last of them."""
         if not self._redacted:
             offsets = opened.outer
             refuse_blanked(opened.inner, self._maps, self._name, lambda event: locate(file, scan, offsets[event]))

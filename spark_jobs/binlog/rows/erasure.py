@@ -168,7 +168,7 @@ class _Erasing:
     footer: int
     payload: int | None = None
     parts: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
-    """Of changed events the events in their place, without checksums."""
+    """Events, without checksums, in the place of each changed event."""
     tables: set[int] = field(default_factory=set)
     inside: int = 0
     """Changed events in payloads beyond one a payload."""

@@ -45,7 +45,7 @@ def event_columns(block: Block, origin: RowSource, *, gtids: bool, flags: bool) 
 
 
 def _presence(events: RowEvents, source: Numbers, columns: int) -> list[Presence]:
-    """Of the rows' own images, and of their before images; source: the event of each row."""
+    """Presence of columns in the rows' own images, and in their before images; source: the event of each row."""
     sources, indexes = np.unique(source, return_inverse=True)
     masks = np.zeros((len(sources), 2, (columns + 63) // 64), np.uint64)
     row_images.image_masks(events.addresses[sources], columns, masks)
@@ -58,7 +58,7 @@ def _presence(events: RowEvents, source: Numbers, columns: int) -> list[Presence
 
 
 def _flags(events: RowEvents, source: Numbers) -> pa.Array:
-    """Of the events of rows. source: the event of each."""
+    """Flags of the events of rows. source: the event of each."""
     sources, indexes = np.unique(source, return_inverse=True)
     flags = [int.from_bytes(string_at(int(at) + _FLAGS, 2), "little") for at in events.addresses[sources]]
     return pa.array(np.array(flags, np.uint16)[indexes])

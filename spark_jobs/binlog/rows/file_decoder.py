@@ -96,7 +96,7 @@ class FileDecoder:
         self._decoders: list[Decoder] = []
         self._numbers: dict[TableDefinition, int] = {}
         self._by_map: NDArray[np.int64] = np.empty(0, np.int64)
-        """By ordinal of a table map: which of the decoders reads its rows, -1 for none."""
+        """Number of the decoder that reads the rows of a table map, by its ordinal; -1 for none."""
         self._blocks: NDArray[np.int64] = np.empty(0, np.int64)
         """Cells that describe each decoder's block."""
 

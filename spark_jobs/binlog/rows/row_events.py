@@ -43,11 +43,11 @@ class RowEvents:
     addresses: Numbers
     """Address where an event begins, with PADDING readable bytes after its end."""
     lengths: Numbers
-    """Without a checksum."""
+    """Lengths of the events without a checksum."""
     codes: Numbers
     """Type codes of the events."""
     offsets: Numbers
-    """In the file; of the payload event for what was inside one."""
+    """Offsets in the file; of the payload event for what was inside one."""
     commits: Numbers
     """Commit times, in µs."""
     transactions: Numbers
@@ -121,7 +121,7 @@ def plain_events(events: RowEvents, definition: TableDefinition) -> Iterator[Row
 
 
 def _joined_fragments(events: RowEvents) -> RowEvents:
-    """Those that were logged in fragments as the events that they are; the others as they are."""
+    """Row events in which those that were logged in fragments are joined; the others stay as they are."""
     groups = np.flatnonzero(events.codes == FRAGMENT)
     if not len(groups):
         return events
@@ -140,7 +140,7 @@ def _joined_fragments(events: RowEvents) -> RowEvents:
 
 
 def sizes_of(definition: TableDefinition) -> Numbers:
-    """Per column the bytes of its values on the wire, or below zero those of the length before them.
+    """Bytes of each column's values on the wire, or below zero those of the length before them.
 
     Whatever the values mean: signs, character sets and labels need not be known. Raises Unsupported and DecodeError.
     Source: MySQL libs/mysql/binlog/event/binary_log_funcs.cpp (``calc_field_size``).

@@ -48,9 +48,9 @@ class StatementTexts:
 
     _maps: TableMaps = field(default_factory=TableMaps)
     _definitions: dict[int, TableDefinition] = field(default_factory=dict)
-    """By ordinal of a table map, of those in payloads."""
+    """Definitions by ordinal of a table map, of those in payloads."""
     _text: str | None = None
-    """Of the statement that is open after the last slice."""
+    """Text of the statement that is open after the last slice."""
 
     def of_slice(self, file: str, log_slice: SliceBytes) -> SliceTexts:
         """The texts of a slice. Raises DecodeError."""

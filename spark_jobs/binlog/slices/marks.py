@@ -23,7 +23,7 @@ from spark_jobs.binlog.kernels import event_cells
 
 _QUERY, _XID = 2, 16
 _STAMP = struct.Struct("<IBI")
-"""Of an event's header: seconds since 1970, type, server id."""
+"""Fields of an event's header: seconds since 1970, type, server id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Marks:
 
     _maps: TableMaps = field(default_factory=TableMaps)
     _thread: int | None = None
-    """Of the transaction that is open after the last slice."""
+    """Thread of the transaction that is open after the last slice."""
 
     def of_slice(self, batch: pa.RecordBatch, at: int, payload: Bytes) -> SliceMarks:
         """The marks of a row of SLICE_SCHEMA. Raises DecodeError."""

@@ -113,7 +113,7 @@ class Slicer:
         Most logs have none, and are not searched for them slice by slice.
         """
         self._packed: dict[int, list[int]] = {}
-        """Of blanked events inside a payload the ordinals of their table maps, -1 of texts; by its file offset."""
+        """Ordinals of the table maps of blanked events inside a payload, -1 of texts; by its file offset."""
 
     @property
     def format(self) -> FormatDescription:
@@ -340,7 +340,7 @@ class _Packing:
     def __init__(self, redactor: Redactor, scan: Scan, footer: int) -> None:
         self._redactor, self._scan, self._footer = redactor, scan, footer
         self._event = -1
-        """That of the large payload which comes in pieces."""
+        """Ordinal of the large payload that comes in pieces."""
         self._frame, self._changed = PiecewiseFrame(), False
 
     def add(self, opened: PayloadContents) -> None:

@@ -49,7 +49,7 @@ class CompressedBlob(Blob):
 
 
 def _inflating(reading: ColumnReading, longest: int) -> ColumnReading:
-    """As ``reading``, whose values have at most so many bytes when they are inflated."""
+    """Reading of the values of ``reading`` that have at most so many bytes when they are inflated."""
     return replace(reading, finish=partial(_finish, reading.finish, longest))
 
 

@@ -104,7 +104,7 @@ def _mixed_datetime(digits: int) -> Finish:
 
 
 def _finish_parts(filled: Filled, values: Numbers, bases: tuple[int, ...], digits: int) -> Finished:
-    """Of numbers whose lowest parts have the bases: a fraction if digits, second, minute, hour, day, month."""
+    """Datetimes of numbers whose lowest parts have the bases: fraction if digits, second, minute, hour, day, month."""
     parts = []
     for base in bases:
         values, part = np.divmod(values, base)

@@ -19,7 +19,7 @@ def _charset(column: TypedColumn) -> str | None:
 
 
 def _named_charset(column: TypedColumn) -> str | None:
-    """As _charset, for a name: a collation that is not known stops who reads the column, not who names it."""
+    """Character set by _charset for a name: an unknown collation stops who reads the column, not who names it."""
     try:
         return _charset(column)
     except Unsupported:

@@ -15,6 +15,6 @@ FORMATS: dict[str, type[Format]] = {
     "canal-json": CanalFormat,
     "maxwell": MaxwellFormat,
 }
-"""By the name that ``--format`` takes."""
+"""Formats by the name that ``--format`` takes."""
 
 __all__ = ["FORMATS", "ChangeLine", "Format", "SliceContext", "StatementEntry", "StratalogFormat"]

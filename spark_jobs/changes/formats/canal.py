@@ -43,7 +43,7 @@ _SQL_TYPES = {
 }  # fmt: skip
 """Numbers of java.sql.Types by declared type; what is missing is a BLOB."""
 _SQL_TYPES_OF_NULL = {"set": _BLOB, "json": _OTHER}
-"""Of a NULL, where canal has another than of a value."""
+"""SQL types of a NULL, where canal has another than of a value."""
 _UNSIGNED = {
     "tinyint": (8, _SMALLINT),
     "smallint": (16, _INTEGER),
@@ -245,7 +245,7 @@ _TEXTS: dict[str, Text] = {
     "vector": lambda value: f"[{','.join(map(float_text, value))}]",
     **{kind: _latin(kind) for kind in BINARY_KINDS},
 }
-"""By the first word of a declaration; all else is its text."""
+"""Writers by the first word of a declaration; all else is its text."""
 
 
 def _text_of(column: Column) -> Text:

@@ -185,7 +185,7 @@ _WRITERS: dict[str, Write] = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int"), str),
     **dict.fromkeys(BINARY_KINDS, _base64),
 }
-"""By the first word of a declaration; all else is a string."""
+"""Writers by the first word of a declaration; all else is a string."""
 
 
 def _writer(kind: str, column: Column) -> Write:

@@ -103,6 +103,6 @@ def _token(match: re.Match[str], separator: str, double: Callable[[float], str])
 
 
 def _plain_double(value: float) -> str:
-    """As ``Double.toString``; where that has an exponent, all digits of the number instead."""
+    """Text by ``Double.toString``; where that has an exponent, all digits of the number instead."""
     text = double_text(value)
     return f"{Decimal(value):f}" if "E" in text else text

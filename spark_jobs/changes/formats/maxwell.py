@@ -150,7 +150,7 @@ _TEXTS: dict[str, Text] = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year"), str),
     **{kind: _base64(kind) for kind in BINARY_KINDS},
 }
-"""By the first word of a declaration; all else is a string."""
+"""Writers by the first word of a declaration; all else is a string."""
 
 
 def _text_of(column: Column) -> Text:

@@ -214,7 +214,7 @@ class HashedSide(ABC):
 
     @abstractmethod
     def _results(self, columns: HashedColumns, work: Work) -> Iterable[Any]:
-        """What a function makes of each of the tasks that read all rows."""
+        """Results of a function for each of the tasks that read all rows."""
 
     def buckets(self, count: int) -> Buckets:
         """All rows, over so many buckets."""

@@ -139,7 +139,7 @@ class _ComparedDelivery:
             raise TableStopped("the target does not have the published version: stratalog deliver writes it")
 
     def _layout(self) -> DigestLayout:
-        """Of the columns that the lake and the target both have."""
+        """Layout of the columns that the lake and the target both have."""
         snapshot = snapshot_of(self.table.table.path, self.table.version)
         target = target_table.target_table(self.connection, self.table.schema, self.table.name)
         if snapshot is None or target is None:
@@ -162,7 +162,7 @@ class _ComparedDelivery:
         )
 
     def _counted(self) -> dict[str, Any]:
-        """Of a table without a key the rows are counted."""
+        """Result for a table without a key: its rows are counted."""
         lake = self.table.table.read(self.spark, self.table.version).count()
         target = self.session.count(self.table.schema, self.table.name)
         return {

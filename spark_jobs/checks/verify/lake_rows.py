@@ -93,7 +93,7 @@ class LakeRows(HashedSide):
         return pa.concat_tables([columns.schema.empty_table(), *parts], promote_options="permissive")
 
     def _results(self, columns: HashedColumns, work: Work) -> list[Any]:
-        """What tasks make of the rows in the table's files."""
+        """Results of tasks over the rows in the table's files."""
         snapshot = snapshot_of(self.table.path, self.version)
         assert snapshot is not None, "the version is the table's"
         size = sum(file.size for file in snapshot.files)

@@ -118,7 +118,7 @@ class ServerSession:
         return definition_of(self.server, self._connection, name)
 
     def estimate(self, schema: str, table: str) -> int:
-        """About how many rows a table has, as the server's statistics say."""
+        """Estimated number of rows of a table, by the server's statistics."""
         return self.estimates(schema, table)[0]
 
     def estimates(self, schema: str, table: str) -> tuple[int, int]:
@@ -171,7 +171,7 @@ class ServerRows(HashedSide):
             yield [row for row in rows if row[0] in asked_keys]
 
     def _results(self, columns: HashedColumns, work: Work) -> Iterator[Any]:
-        """What tasks make of the rows, of some ranges of keys at a time."""
+        """Results of tasks over the rows, of some ranges of keys at a time."""
         layout = self.layout
         table_rows, row_bytes = self.session.estimates(layout.schema, layout.table)
         spark = TASKS_HERE if table_rows <= _SMALL else self.spark

@@ -62,7 +62,7 @@ from spark_jobs.text.sql import identifier
 log = logging.getLogger(__name__)
 
 LAST = "last"
-"""In the place of a location: the position up to which a table is known to be equal."""
+"""Value in place of a location: the position up to which a table is known to be equal."""
 _MANY = 100_000
 """Rows of a table from which it is said that it is begun."""
 _TRIES = 5
@@ -307,7 +307,7 @@ class _ComparedTable:
         return self._layout is not None and listed != self._listed
 
     def _laid_out(self) -> DigestLayout:
-        """As the server and the lake have the columns now; where they differ, the lake may not have heard of it yet."""
+        """Layout by the columns of server and lake now; where they differ, the lake may not have heard of it yet."""
         for tries_left in reversed(range(_TRIES)):
             listed = self._listed = self.source.session.columns(self.name.schema, self.name.table)
             try:

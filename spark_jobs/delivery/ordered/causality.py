@@ -19,11 +19,11 @@ class KeyGroups:
     def __init__(self, limit: int = 0) -> None:
         self._limit = limit
         self._group_of: dict[int, int] = {}
-        """By key."""
+        """Group of the last transaction with a key, by key."""
         self._parents: list[int] = []
         self._sizes: list[int] = []
         self._members: list[int] = []
-        """By transaction, in order, the group that it came into."""
+        """Group that each transaction came into, in order."""
 
     def add(self, keys: Collection[int], rows: int = 1) -> bool:
         """Adds the next transaction; False where it conflicts with several groups, and has to wait for a flush."""

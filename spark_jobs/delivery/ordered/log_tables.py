@@ -142,7 +142,7 @@ _WHY_NOT = "the table is delivered in order, and a column that restarts has no l
 
 
 def needed_from(pipeline: Pipeline, lake: Lake, name: str, source: str) -> Position | None:
-    """From where on a delivery in order needs a source's log; None where it needs none. Raises DeliveryError."""
+    """Position from which a delivery in order needs a source's log; None where it needs none. Raises DeliveryError."""
     settings = pipeline.deliveries[name]
     if settings.apply != "ordered":
         return None

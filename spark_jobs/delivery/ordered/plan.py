@@ -69,7 +69,7 @@ class TableTexts:
 
     @classmethod
     def of(cls, target: TargetState, changes: TableChanges) -> tuple["TableTexts", Rows]:
-        """With the numbers of the changes that rules leave. Raises DeliveryError, TableStopped."""
+        """Texts, with the numbers of the changes that rules leave. Raises DeliveryError, TableStopped."""
         target.open(changes.state)
         writer, keys = target.writer, target.keys
         assert writer
@@ -159,7 +159,7 @@ class TableTexts:
 def _keys_of_changes(
     before: Sequence[Keys], after: Sequence[Keys], *, is_insert: NDArray[np.bool_], is_delete: NDArray[np.bool_]
 ) -> list[list[int]]:
-    """Of each change the keys of its images."""
+    """Keys of the images of each change."""
     old = [np.where(is_insert, NONE, keys) for keys in before]
     new = [np.where(is_delete, NONE, keys) for keys in after]
     new = [np.where(keys == old_keys, NONE, keys) for keys, old_keys in zip(new, old, strict=True)]

@@ -162,7 +162,7 @@ class _Run:
     def _complete_tables(
         self, source: str, rows: dict[Name, Progress], tables: Sequence[OrderedTable], begin: Position
     ) -> list[OrderedTable]:
-        """Those that the target has all of up to the log's position; what stops the others is noted.
+        """Tables that the target has all of up to the log's position; what stops the others is noted.
 
         begin: the position, or the end of an open window, from which on all tables go together.
         """

@@ -31,7 +31,7 @@ from spark_jobs.text.sql import identifier
 log = logging.getLogger(__name__)
 
 Columns = Mapping[str, Mapping[str, str]]
-"""By physical name what the progress row keeps of columns."""
+"""Columns by physical name, as the progress row keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class TargetState:
                 )
 
     def _fills(self, step: SchemaChange, shape: LakeTableShape) -> dict[str, str]:
-        """By new column the literal that rows which are there have in it."""
+        """Literal by new column that rows which are there have in it."""
         names = [column.name for column in shape.columns if column.name in step.fills]
         literal_list: dict[str, str] = {}
         for name in names:
@@ -196,7 +196,7 @@ class TargetState:
         return statements
 
     def _physical(self) -> dict[str, str]:
-        """By name the physical names of the delivered columns."""
+        """Physical names of the delivered columns, by name."""
         return {column["name"]: physical for physical, column in self.before.items()}
 
     def _physical_after(self, step: SchemaChange) -> dict[str, str]:

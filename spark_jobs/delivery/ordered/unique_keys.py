@@ -26,7 +26,7 @@ NONE = np.uint64(0)
 """The number of a row that an index does not hold: a column of it is NULL."""
 Keys = NDArray[np.uint64]
 Weights = Callable[[str, pa.Array], pa.Array]
-"""By a collation, texts that are equal where the target takes texts for equal."""
+"""Function of a collation and texts: texts that are equal where the target takes texts for equal."""
 _BINARY = ("binary", "")
 _PLAIN = "^[ -~]*$"
 """Text in which letters differ by their case alone, under the collations of ``_PLAIN_COLLATIONS``."""

@@ -55,11 +55,11 @@ class Extent:
 
     @property
     def hull(self) -> Range | None:
-        """From the beginning of the first range to the end of the last; None where there is no range."""
+        """Range from the beginning of the first range to the end of the last; None where there is no range."""
         return Range(self.ranges[0].start, self.ranges[-1].stop) if self.ranges else None
 
     def with_ranges(self, ranges: Iterable[Range]) -> "Extent":
-        """With more ranges, which may overlap those that it has."""
+        """Extent with more ranges, which may overlap those that it has."""
         return self if self.is_all else replace(self, ranges=tuple(joined([*self.ranges, *ranges])))
 
     def overlaps(self, log_range: Range) -> bool:
@@ -74,7 +74,7 @@ class Extent:
         return bool(self.ranges) and position is not None and self.ranges[0].start < position
 
     def back_to(self, start: Position, until: Position) -> "Extent":
-        """With all of the log between two positions too, which the target may have rows of."""
+        """Extent with all of the log between two positions too, which the target may have rows of."""
         return replace(self.with_ranges([Range(start, until)]), is_restated=True) if start < until else self
 
     def target_mask(self, rows: pa.Table) -> pa.Array:

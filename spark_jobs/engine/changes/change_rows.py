@@ -183,7 +183,7 @@ def _living(unit: ChangeUnit, file: DataFile, names: Sequence[str]) -> pa.Table:
 def _dated(
     unit: ChangeUnit, rows: pa.Table, times: Mapping[PositionCells, datetime], log: tuple[Table, int]
 ) -> pa.Table:
-    """With ``_gtid``, and the times at which rows came. log: bronze and its version."""
+    """Rows with ``_gtid``, and the times at which they came. log: bronze and its version."""
     op, start = rows.column("_op"), rows.column("_window_start")
     cells = [pc.struct_field(start, name).to_numpy() for name in FIELDS[:3]]
     positions, numbers = np.unique(

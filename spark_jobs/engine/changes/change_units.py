@@ -127,7 +127,7 @@ class ChangeUnit(TargetUnit):
             yield from window.fills
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> Self:
-        """With the values of the SQL of its columns' fills, as ``fills.values_by_expression`` gives them."""
+        """Unit with the values of the SQL of its columns' fills, as ``fills.values_by_expression`` gives them."""
         windows = tuple(replace(window, fills=fills.fills_with_values(window.fills, values)) for window in self.windows)
         return replace(self, windows=windows, fills=fills.fills_with_values(self.fills, values))
 

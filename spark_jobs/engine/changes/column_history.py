@@ -75,7 +75,7 @@ class ColumnHistory:
     fills: tuple[ColumnFill, ...] = ()
     exact: tuple[ExactTextChange, ...] = ()
     _before: list[tuple[Snapshot, int, int]] = field(default_factory=list)
-    """Of each window the design, and how many fills and changes of exact texts come before it."""
+    """Design of each window, and how many fills and changes of exact texts come before it."""
 
     def add_window(
         self, definition: TableDefinition, log_range: Range, rules: TableFilters, known_columns: Iterable[str]
@@ -107,7 +107,7 @@ class ColumnHistory:
         self.fills += fills.fills_of(self.design, filled)
 
     def add_later_changes(self) -> "ColumnHistory":
-        """With what later statements do to each window's rows, by the names that columns have at the end."""
+        """History with what later statements do to each window's rows, by the names that columns have at the end."""
         names = {column.physical_name: column for column in self.design.schema.columns}
         now = [names.get(fill.column.physical_name) for fill in self.fills]
         all_fills = [

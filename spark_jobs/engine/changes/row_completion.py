@@ -187,7 +187,7 @@ def _with_old_rows(rows: pa.Table, floor: Position | None, columns: silver.Colum
 
 
 def _periods(rows: pa.Table, statements: pa.Table, floor: Position | None) -> NDArray[np.int64]:
-    """Of each row how many statements stand before it that emptied the table; the last one is at the floor."""
+    """Number of statements before each row that emptied the table; the last one is at the floor."""
     positions = [rows.column("_position"), statements.column("_position")]
     if floor is not None:
         cells = dict(zip(FIELDS, (*floor.order, STATEMENT_ROW), strict=True))
@@ -236,7 +236,7 @@ def _as_changes(silver_rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _new_never_whole_count(silver_rows: pa.Table, keys: pa.Table, earlier: EarlierRows, columns: silver.Columns) -> int:
-    """By how many more the keys are of which a column is in no row, by all of silver; of others the target knows."""
+    """Growth of the number of keys of which a column is in no row, by all of silver; of others the target knows."""
     lookup, restatement = earlier.lookup, earlier.restatement
     counted = lookup.counted(silver_rows)
     count = int(is_never_whole(newest_by_key(counted, columns.key)).sum())

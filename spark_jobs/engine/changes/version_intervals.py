@@ -46,7 +46,7 @@ def with_intervals(rows: pa.Table, columns: silver.Columns) -> pa.Table:
 
 
 def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
-    """Of each row the one that ends it, or a statement before that. flags: alive, statements."""
+    """Row that ends each row, or a statement before that. flags: alive, statements."""
     is_marker = flags[1]
     if columns.is_keyless:
         following = _deletes_of_copies(numbers_of_equal_rows(rows, [*columns.types]), ranks, flags)
@@ -61,7 +61,7 @@ def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[
 
 
 def _next_rows(keys: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
-    """Of each row the next one of its key."""
+    """Next row of the key of each row."""
     is_alive, is_marker = flags
     order = np.lexsort((is_alive, ranks, keys))
     order = order[~is_marker[order]]
@@ -72,7 +72,7 @@ def _next_rows(keys: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Num
 
 
 def _deletes_of_copies(contents: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
-    """Of each row the delete that takes it: of equal rows between two statements the nth that finds one takes the nth.
+    """Delete that takes each row: of equal rows between two statements the nth that finds one takes the nth.
 
     A delete finds none where the table is older than its log. contents: a number of each row, equal for equal ones.
     """

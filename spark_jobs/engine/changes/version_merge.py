@@ -232,7 +232,7 @@ def equal_pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns)
 
 
 def _ordinals(ordered: Numbers) -> Numbers:
-    """Of values in order the number of each among its equals."""
+    """Ordinal of each value among its equals, which are in order."""
     is_first = np.ones(len(ordered), np.bool_)
     is_first[1:] = ordered[1:] != ordered[:-1]
     at = np.arange(len(ordered))

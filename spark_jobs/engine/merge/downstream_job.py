@@ -87,7 +87,7 @@ class PreparedMerge:
     unit: DownstreamUnit | SharedUnit | ChangeUnit
     snapshot: Snapshot
     design: Snapshot
-    """With the metadata and protocol that the target has after the merge."""
+    """Snapshot with the metadata and protocol that the target has after the merge."""
 
 
 def prepared(

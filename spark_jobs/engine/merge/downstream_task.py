@@ -214,7 +214,7 @@ def _completed(
 
 
 def with_provenance(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
-    """With the part's provenance, and the types of the table, which hold the values of all parts."""
+    """Rows with the part's provenance, and the types of the table, which hold the values of all parts."""
     for name in unit.columns.types if unit.provenance else ():
         field = unit.schema.column(name).arrow(physical=False)
         if rows.schema.field(name).type != field.type:
@@ -225,7 +225,7 @@ def with_provenance(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
 
 
 def _as_kept(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
-    """With what a table in which deleted rows stay says of them."""
+    """Rows with what a table in which deleted rows stay says of them."""
     return with_deletion_state(rows) if unit.keeps_deleted else rows
 
 
@@ -273,7 +273,7 @@ def _stays(unit: DownstreamUnit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np
 
 
 def vanished_rows(unit: DownstreamUnit) -> dict[str, Numbers]:
-    """By path, the target's rows that go whatever is new: from before a statement that emptied it, or all of a part."""
+    """Rows of the target by path that go whatever is new: from before a statement that emptied it, or all of a part."""
     # One of the tasks that share a part says it; the others do not look for these rows.
     if not (unit.replaces or (unit.floor and unit.empties)) or (unit.replaces and unit.part):
         return {}

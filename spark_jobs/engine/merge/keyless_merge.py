@@ -54,7 +54,7 @@ class CopyCounts:
     """Distinct rows and their copies: in all, or more and fewer than the target has."""
 
     rows: pa.Table
-    """With the target's columns."""
+    """Rows with the target's columns."""
     copies: NDArray[np.int64]
     is_total: bool
 
@@ -195,7 +195,7 @@ def _total(unit: DownstreamUnit, restatement: Restatement, truncations: Truncati
 def _sums(
     unit: DownstreamUnit, files: Iterable[DataFile], touched: pa.Table, truncations: Truncations
 ) -> tuple[NDArray[np.int64], pa.Table]:
-    """Of each touched row the copies in sum, and position and time of the last row of silver that is about it."""
+    """Sum of the copies of each touched row, and position and time of the last row of silver that is about it."""
     names = [silver.COPIES, "_op", *(ADDED.keys() - {"_raw"})]
     parts, ordinals = [_no_rows(unit, names)], [_NO_ROWS]
     keys = Keys(touched, [*unit.columns.types], is_keyless=True)
@@ -220,7 +220,7 @@ def _sums(
 
 
 def _rows_of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
-    """Those of the unit's part, where several tasks share it."""
+    """Rows of the unit's part, where several tasks share it."""
     if unit.parts == 1:
         return rows
     is_own = row_hashes(rows, unit.columns) % np.uint64(unit.parts) == unit.part
@@ -253,7 +253,7 @@ def _occurrences(located: Iterable[Hit], count: int) -> NDArray[np.int64]:
 
 
 def _first_copies(located: Iterable[Hit], limits: NDArray[np.int64]) -> Iterator[Hit]:
-    """Of each row that was located as many of its copies as a limit says, the first ones."""
+    """Located copies of each row, the first ones, as many as a limit says."""
     counted_before = np.zeros(len(limits), np.int64)
     for hit in located:
         # The number of each copy among those of its row in this file.

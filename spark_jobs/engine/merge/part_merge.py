@@ -37,7 +37,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.silver import table as silver
 
 PlannedTables = dict[str, Snapshot]
-"""By path, tables with the columns that the parts planned before are to give them."""
+"""Tables by path with the columns that the parts planned before are to give them."""
 _NAME = re.compile(r"`((?:[^`]|``)+)`")
 _LEAVES_ROWS = ("ADD COLUMN", "ALTER COLUMN", "SET TBLPROPERTIES")
 """Steps behind which all rows are as they were, those of a new column NULL."""
@@ -231,6 +231,6 @@ def newest_unchanged_target(
 
 
 def _target_state(head: Head) -> tuple[object, ...] | None:
-    """Up to where the part is merged."""
+    """State up to which the part is merged."""
     commit = DownstreamCommit.of_head(head)
     return (commit.position, commit.silver_version, commit.is_complete) if commit else None

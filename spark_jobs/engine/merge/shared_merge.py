@@ -152,7 +152,7 @@ def _changed_keys(source: SilverSource, file: DataFile, names: Sequence[str], af
 
 
 def _last_changes_of_side(side: Side, number: int, keys: Keys) -> LastChanges:
-    """Of each key the last change of a source table. Raises TableStopped for one that has no order time."""
+    """Last change of each key in a source table. Raises TableStopped for one that has no order time."""
     # All of its rows of these keys, and where they are.
     tables = [_changes(side, [])]
     at: list[Numbers] = [np.zeros((3, 0), np.int64)]
@@ -200,7 +200,7 @@ def _require_timed(side: Side, rows: pa.Table) -> None:
 
 
 def _cut(side: Side, last: LastChanges) -> LastChanges:
-    """With a row that stands before a statement that emptied the table as one that it deleted."""
+    """Last changes in which a row that stands before a statement that emptied the table is deleted."""
     markers = _markers(side)
     if not len(markers) or not len(last.keys):
         return last
@@ -240,7 +240,7 @@ def _markers(side: Side) -> pa.Table:
 
 
 def _last_changes_of_all(sides: Sequence[Side], changes: Sequence[LastChanges]) -> LastChanges:
-    """Of each key the last change of all source tables."""
+    """Last change of each key in all source tables."""
     together = LastChanges(
         *(np.concatenate([getattr(c, name) for c in changes], axis=-1) for name in LastChanges.__dataclass_fields__)
     )

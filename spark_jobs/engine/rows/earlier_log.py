@@ -101,7 +101,7 @@ def _commits(table: Table) -> Iterator[SilverCommit]:
 def _segments(commits: Iterable[SilverCommit]) -> Iterator[_Segment]:
     segment: _Segment | None = None
     outside: Position | None = None
-    """Where the last commit is that is in no segment."""
+    """Position of the last commit that is in no segment."""
     for commit in commits:
         if commit.kind in (CommitKind.MAINTENANCE, CommitKind.REDO):  # the log is as it was
             continue

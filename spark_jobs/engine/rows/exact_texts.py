@@ -87,7 +87,7 @@ def with_text_changes(rows: pa.Table, changes: Sequence[ExactTextChange]) -> pa.
 
 
 def _entries(raw: pa.MapArray) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
-    """Of each entry the row that has it, its key and its text."""
+    """Row, key and text of each entry."""
     keys, texts = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
     return pc.list_parent_indices(keys).to_numpy(), pc.list_flatten(keys), pc.list_flatten(texts)
 

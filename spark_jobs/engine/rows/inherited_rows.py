@@ -56,7 +56,7 @@ class InheritedRows:
         return pa.schema([schema.field(name) for name in names])
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> "InheritedRows":
-        """With these values, as ``fills.values_by_expression`` gives them."""
+        """Inherited rows with these values, as ``fills.values_by_expression`` gives them."""
         return replace(self, rekeyed=self.rekeyed and self.rekeyed.valued(values))
 
     @property

@@ -78,7 +78,7 @@ class LoadedFiles:
 
 
 def _may_have(file: DataFile, schema: TableSchema, since: Position) -> bool:
-    """Whether a file may have rows that count from a position, where the window that they are in begins and ends."""
+    """True if a file may have rows that count from a position, where the window that they are in begins and ends."""
     lowest, highest = bounds_of(file, schema, "_window_start")
     return (lowest is None or lowest <= since.order) and (highest is None or since.order <= highest)
 

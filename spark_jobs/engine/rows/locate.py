@@ -39,7 +39,7 @@ _INDEXED_ROWS = 1 << 17
 _ROWS_A_KEY = 100
 """Rows that a data file has for each key that is looked for, at least, where its index is used."""
 _BITS = 20
-"""Of a hash, which the table of bits is addressed by: 1 MiB, which a core's second cache holds."""
+"""Bits of a hash by which the table of bits is addressed: 1 MiB, which a core's second cache holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Keys:
         return self._verified(rows, maybe, at)
 
     def _verified(self, rows: pa.Table, maybe: Numbers, at: Numbers) -> tuple[Numbers, Numbers]:
-        """Of rows with the hash of a wanted key, those that have the key. at: the first of the keys with that hash."""
+        """Rows with the hash of a wanted key that have the key. at: the first of the keys with that hash."""
         candidate_rows = rows.take(pa.array(maybe))
         key_columns = self._identity(candidate_rows)
         result = np.full(len(maybe), -1, np.int64)
@@ -194,7 +194,7 @@ def hits(
 def _by_index(
     path: str, file: DataFile, schema: TableSchema, keys: Keys, *, builds_index: bool
 ) -> tuple[Numbers, Numbers]:
-    """By the file's index where it is large and the keys are few, else by reading its key columns."""
+    """Rows by the file's index where it is large and the keys are few, else by reading its key columns."""
     near_keys, folder = keys.between(keys.bounds_of(file, schema)), directory(path)
     is_small = (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(near_keys))
     # An index is mapped into memory, which no object can be, and has the rows as they are in the file.

@@ -23,7 +23,7 @@ from spark_jobs.silver.positions import FIELDS, PositionKey, last_rows_by_key
 NEEDED = ("_op", "_existed", "_position", "_window_start", "_raw", silver.ABSENT, silver.MOVED_FROM)
 """Columns of silver that completing needs besides the source's."""
 Reader = Callable[[pa.Table], pa.Table]
-"""From keys to all rows of silver that have them, with the columns of the rows that are completed."""
+"""Function from keys to all rows of silver that have them, with the columns of the rows that are completed."""
 
 
 def complete_moved_rows(
@@ -103,7 +103,7 @@ def _fields(rows: pa.Table, at: int, is_from_server: NDArray[np.bool_]) -> NDArr
 
 
 def _first_behind(emptied: PositionKey, times: Sequence[NDArray[np.int64]], order: NDArray[np.int64]) -> int:
-    """Where in the order rows begin that count from behind a statement; what a load read as of it is before it."""
+    """Index in the order of the first row that counts after a statement; what a load read as of it is before it."""
     is_behind = np.zeros(len(order), np.bool_)
     for values, limit in zip(reversed(times), (0, *reversed(emptied)), strict=True):
         is_behind = (values > limit) | ((values == limit) & is_behind)

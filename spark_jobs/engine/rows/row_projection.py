@@ -45,7 +45,7 @@ class RowProjection:
         yield from (fill.sql for fill in self.fills)
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> "RowProjection":
-        """With these values, as ``fills.values_by_expression`` gives them."""
+        """Projection with these values, as ``fills.values_by_expression`` gives them."""
         return replace(self, fills=fills.fills_with_values(self.fills, values))
 
     def apply(self, rows: pa.Table) -> pa.Table:

@@ -196,7 +196,7 @@ def rows_of_one_window(rows: pa.Table, columns: silver.Columns, window: tuple[Po
 
 
 def _last(rows: pa.Table, columns: silver.Columns) -> pa.Table:
-    """Of each key its last row, or all of its rows laid over each other; what a key lacks after all stays absent."""
+    """Last row of each key, or all of its rows laid over each other; what a key lacks after all stays absent."""
     is_gone = silver.is_delete(rows.column("_op"))
     runs = KeyRuns.of(rows, columns.key, is_gone)
     first_rows = pa.array(runs.numbers[runs.starts])
@@ -212,7 +212,7 @@ def _last(rows: pa.Table, columns: silver.Columns) -> pa.Table:
 
 
 def _copies(rows: pa.Table, columns: silver.Columns) -> pa.Table:
-    """Of each image how many copies are left; fewer than none where it was there before the log."""
+    """Number of copies of each image that are left; fewer than none where it was there before the log."""
     names = list(columns.types)
     summed = summed_copies(rows, names)
     summed = summed.filter(pc.not_equal(summed.column(silver.COPIES), 0))

@@ -99,7 +99,7 @@ class InheritancePlan:
         )
 
     def _projection(self, columns: silver.Columns, changes: Sequence[SchemaChange], window: int) -> RowProjection:
-        """From columns of a part to those of all parts of a window. Raises TableStopped where they are others."""
+        """Projection of a part's columns to those of all parts of a window. Raises TableStopped where they differ."""
         into = self.windows[window].inherited
         assert into is not None
         projection = projection_of(columns.types, changes)

@@ -199,13 +199,13 @@ RowGroup = tuple[int, int, str, int]
 
 
 def _row_groups(slices: pa.Table) -> list[RowGroup]:
-    """Of each slice."""
+    """Row group of each slice."""
     positions = [slices.column(name).to_pylist() for name in ("stretch", "number", "data_file", "row_group")]
     return list(zip(*positions, strict=True))
 
 
 RowGroups = Mapping[tuple[int, int], list[RowGroup]]
-"""By unit and window: of each slice."""
+"""Row group of each slice, by unit and window."""
 
 
 def log_bytes(units: Sequence[PreparedCompaction]) -> int:
@@ -433,7 +433,7 @@ def _commit_of(
 
 
 def _markers(stage: Stage, fills: Sequence[ColumnFill]) -> list[DataFile]:
-    """As ``marker_files``, of a stage. fills: those of its statement and of later ones, which rows before these get."""
+    """Files by ``marker_files``, of a stage. fills: of its statement and of later ones, which rows before these get."""
     step = stage.step
     return marker_files(stage.design, [step] if isinstance(step, SchemaChange) and step.empties else [], fills)
 

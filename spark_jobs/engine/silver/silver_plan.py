@@ -50,7 +50,7 @@ class Stage:
     step: TimelineStep
     columns: silver.Columns
     design: Snapshot
-    """With the metadata and protocol that the table has after the commit; its version counts for nothing."""
+    """Snapshot with the metadata and protocol that the table has after the commit; its version counts for nothing."""
     changes_design: bool = False
     window: int | None = None
     steps: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class PreparedCompaction:
     snapshot: Snapshot
     stages: tuple[Stage, ...]
     slices: tuple[pa.Table, ...]
-    """By window: where its slices lie (bronze/index.py)."""
+    """Slices by window: where they lie (bronze/index.py)."""
     ended: Ended | None = None
     """Stop of the table after the stages, as far as the planner of the run has not seen it."""
     files: tuple[InheritedFiles, ...] = ()
@@ -108,7 +108,7 @@ class PreparedCompaction:
         yield from (sql for part in self.files for sql in part.projection.expressions())
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> "PreparedCompaction":
-        """With these values, as ``fills.values_by_expression`` gives them."""
+        """Compaction with these values, as ``fills.values_by_expression`` gives them."""
         stages = tuple(replace(stage, fills=fills.fills_with_values(stage.fills, values)) for stage in self.stages)
         windows = tuple(window.valued(values) for window in self.unit.windows)
         files = tuple(replace(part, projection=part.projection.valued(values)) for part in self.files)

@@ -56,7 +56,7 @@ from spark_jobs.storage.files import stored_path
 _ROW_GROUPS = 1
 """Row groups of bronze that a task keeps beside its slices."""
 _KEPT_BYTES = 40 << 20
-"""Of slices that are kept for a task's next unit; the scan of a slice is about half as large as it is."""
+"""Bytes of slices that are kept for a task's next unit; the scan of a slice is about half as large as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class SilverWindow:
             yield from projection.expressions() if projection else ()
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> "SilverWindow":
-        """With these values, as ``fills.values_by_expression`` gives them."""
+        """Window with these values, as ``fills.values_by_expression`` gives them."""
         return replace(
             self,
             fills=fills.fills_with_values(self.fills, values),
@@ -154,7 +154,7 @@ class SilverTask:
     """The bronze table's path."""
     units: tuple[SilverUnit, ...]
     slices: Mapping[tuple[int, int], pa.Table] = field(default_factory=dict)
-    """By unit and window: rows of ``bronze.index.OF_TABLE``, in the order in which they take effect."""
+    """Slices by unit and window: rows of ``bronze.index.OF_TABLE``, in the order in which they take effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +189,9 @@ def require_written(results: Iterable[WindowResult]) -> None:
 
 
 REFILLED = -2
-"""In the place of a window's number: a file that was there, written again."""
+"""Value in place of a window's number: a file that was there, written again."""
 _NO_WINDOW = -1
-"""In the place of a window's number: an error that is of no window."""
+"""Value in place of a window's number: an error that is of no window."""
 
 
 def work(task: SilverTask | Refill | StoredRows) -> Iterator[WindowResult | ShuffleBlock]:

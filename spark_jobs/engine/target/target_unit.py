@@ -54,7 +54,7 @@ class TargetUnit:
         return self.fills
 
     def valued(self, values: Mapping[str, pa.Scalar]) -> Self:
-        """With the values of the SQL of its columns' fills, as ``fills.values_by_expression`` gives them."""
+        """Unit with the values of the SQL of its columns' fills, as ``fills.values_by_expression`` gives them."""
         return replace(self, fills=fills_with_values(self.fills, values))
 
 
@@ -74,7 +74,7 @@ class MergedFiles:
     updated: int = 0
     deleted: int = 0
     never_whole: int = 0
-    """By how many more the keys are that have no row, since no row image of theirs was whole."""
+    """Growth of the number of keys that have no row, since no row image of theirs was whole."""
     needs_one_task: bool = False
     """True if rows depend on rows of other keys, so that a task has to take all of the unit."""
     seconds: float = 0.0

@@ -29,7 +29,7 @@ class ForgottenKeys:
 
     @classmethod
     def of(cls, keys: pa.Table, columns: Sequence[str]) -> "ForgottenKeys":
-        """From a table of Arrow with the columns of the key, in silver's types."""
+        """Keys in a table of Arrow with the columns of the key, in silver's types."""
         cells = [keys.column(name).to_pylist() for name in columns]
         return cls(tuple(columns), tuple(zip(*cells, strict=True)))
 

@@ -98,7 +98,7 @@ class LoggedRows:
 
 
 def _effect_order(traced: TracedChange) -> tuple[int, int, int, int]:
-    """Where a change takes effect: at its event, or of an XA transaction where it is committed."""
+    """Position at which a change takes effect: its event, or of an XA transaction where it is committed."""
     stretch, number, start, offset, row = traced.position
     return stretch, number, offset if traced.facts.xa is None else start, row
 

@@ -30,7 +30,8 @@ class Backlog:
     bronze: Position | None
     published: Position | None
     bytes: int
-    """Between bronze and the log's end; where another log is to be taken up, that log's, of which bronze has most."""
+    """Bytes between bronze and the log's end; where another log is to be taken up, that log's, of which bronze has
+    most."""
     reset: bool = False
     """True if a table is to be rebuilt from bronze, and no run has tried since."""
     rerouted: bool = False

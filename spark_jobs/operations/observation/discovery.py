@@ -30,7 +30,7 @@ def tables_in_scope(pipeline: Pipeline) -> set[SeenTable]:
 
 
 def _server_tables(source: Source) -> list[tuple[str, str]]:
-    """Of a server; a folder of binlog files has no list of tables."""
+    """Tables of a server; a folder of binlog files has no list of tables."""
     if not isinstance(source, Server):
         return []
     with source.connect() as connection:

@@ -32,7 +32,7 @@ def failures_file(config: Path) -> Path:
 
 
 def read(config: Path) -> dict[str, Failure]:
-    """By source. A file that cannot be read is left alone, with a warning."""
+    """Failures by source. A file that cannot be read is left alone, with a warning."""
     return read_notes(failures_file(config), Failure, "failures")
 
 

@@ -68,7 +68,7 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "delivery_lag_seconds": ("Age of the oldest version of a table that its target lacks.", ("delivery", "table")),
     "delivery_rows_written": ("Rows that were ever written for a table of a delivery.", ("delivery", "table")),
 }
-"""By name without ``stratalog_``: what it is, and its labels."""
+"""Metrics by name without ``stratalog_``: what each is, and its labels."""
 
 Sample = tuple[str, tuple[str, ...], float]
 """A family's name, the values of its labels, a value."""

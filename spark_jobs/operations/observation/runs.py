@@ -35,7 +35,7 @@ def runs_file(config: Path) -> Path:
 
 
 def read(config: Path) -> dict[str, LastRun]:
-    """By source. A file that cannot be read is left alone, with a warning."""
+    """Last runs by source. A file that cannot be read is left alone, with a warning."""
     return read_notes(runs_file(config), LastRun, "runs")
 
 

@@ -21,7 +21,7 @@ Note = TypeVar("Note")
 
 
 def read_notes(path: Path, make: Callable[..., Note], kind: str) -> dict[str, Note]:
-    """By source. A file that cannot be read is left alone, with a warning that says what it should be."""
+    """Notes by source. A file that cannot be read is left alone, with a warning that says what it should be."""
     try:
         entries: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
         return {name: make(**fields) for name, fields in entries.items()}

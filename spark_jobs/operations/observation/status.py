@@ -302,7 +302,7 @@ def _shared(pipeline: Pipeline, source: str, entry: Entry) -> list[Name]:
 
 
 def _with_times(table: TableStatus, entry: Entry, reached: dict[Name, datetime | None]) -> TableStatus:
-    """With its downstream tables. reached: of those in which keys are shared, up to when they are complete."""
+    """Status with its downstream tables. reached: of those in which keys are shared, up to when they are complete."""
     times = [at for at in reached.values() if at]
     watermark = min(times).isoformat() if times and len(times) == len(reached) else None
     return replace(table, watermark=watermark, targets=[_target(target, reached) for target in entry.targets] or None)

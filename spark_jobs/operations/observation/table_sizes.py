@@ -62,7 +62,7 @@ def _last_merge(table: Table) -> MergeCounts | None:
 
 
 def _counts(commit: CommitInfo) -> MergeCounts | None:
-    """Of a commit of ours that brought rows; None of others."""
+    """Counts of a commit of ours that brought rows; None of others."""
     checkpoint = Checkpoint.from_json(commit.user_metadata)
     if checkpoint is None or checkpoint.kind == CommitKind.MAINTENANCE:
         return None

@@ -83,7 +83,7 @@ class Verified(DifferingRows):
 
     @property
     def age(self) -> timedelta:
-        """Since the comparison."""
+        """Time since the comparison."""
         return datetime.now(UTC) - datetime.fromisoformat(self.verified_at)
 
     def doubt(self, source: str) -> str:

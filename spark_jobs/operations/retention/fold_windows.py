@@ -39,8 +39,8 @@ from spark_jobs.silver.commit import SilverCommit
 log = logging.getLogger(__name__)
 
 _WORTH = 4
-"""So many times the rows that are to be folded is what may be folded already: a row is written again, all in all, a
-number of times that grows with the logarithm of what the table has seen, not with its age."""
+"""Ratio of what may be folded already to the rows that are to be folded: a row is written again, all in all, a number
+of times that grows with the logarithm of what the table has seen, not with its age."""
 
 
 @dataclass(frozen=True, slots=True)

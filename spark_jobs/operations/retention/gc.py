@@ -48,9 +48,9 @@ XA = "xa"
 SILVER = "silver"
 CLOCK = "clock"
 GROUP = "group:"
-"""Before the name of a consumer group, so that no table has the same."""
+"""Prefix of the name of a consumer group, so that no table has the same."""
 DELIVERY = "delivery:"
-"""Before the name of a delivery."""
+"""Prefix of the name of a delivery."""
 _BATCH = 16 << 30
 """Bytes of log that one commit removes."""
 _TRIES = 5

@@ -90,11 +90,11 @@ class _MaintenanceJob:
     files_before: int
     pinned: tuple[int, ...]
     entry: Entry | None
-    """Of a silver table whose old windows may be folded."""
+    """Entry of a silver table whose old windows may be folded."""
     sort_key: tuple[str, ...]
     is_downstream: bool = False
     log_of: str | None = None
-    """Of bronze, the source."""
+    """Source of a bronze table."""
     folded: Folded | None = None
     groups: list[FileGroup] = field(default_factory=list)
     results: list[Rewritten] = field(default_factory=list)

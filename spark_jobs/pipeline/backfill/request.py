@@ -94,7 +94,7 @@ class BackfillRequest:
         return resolve_range(pipeline, self.source, self.start, self.stop, archive=self.archive)
 
     def options(self, on_table: "OnTable", on_fetched: "OnFetched") -> "BackfillOptions":
-        """With the calls for each table, and for log that is fetched into bronze."""
+        """Options with the calls for each table, and for log that is fetched into bronze."""
         return BackfillOptions(self.layers, on_table, on_fetched, self.archive)
 
 

@@ -103,7 +103,7 @@ class Anchor:
         return since
 
     def _since_later(self, visible: Position, checkpoint: Checkpoint, bronze: Table, version: int) -> Position:
-        """In a stretch that was opened later: what bronze has of earlier ones has to be committed here, too."""
+        """Position in a stretch that was opened later: what bronze has of earlier ones has to be committed here."""
         first = max([self.stretch.begin, *map(self._part_end, self.stretch.passed_over)])
         if visible >= first and not (self.is_restarted and visible.number <= self.stretch.begin.number):
             return visible
@@ -154,7 +154,7 @@ def position_covering_load(source: str, load: LoadCommit, bronze: Table, reached
 
 
 def _missing(executed: Gtids, bronze: Table, version: int, log_stretches: Sequence[Stretch], since: Position) -> Gtids:
-    """Of the transactions that rows may show those that bronze lacks; ``since``: what came before, it has.
+    """Transactions that rows may show and bronze lacks; ``since``: what came before, it has.
 
     Of MariaDB's, the last of each domain is looked for itself: its number may have been given again by another server.
     """

@@ -51,7 +51,7 @@ class LoadCommit(Checkpoint):
     rule_digests: Mapping[str, str] | None = field(default=None, metadata=member("rule_prints"))
     """Identifier of the rules that the rows were judged and masked by; None without rules."""
     filtered: Mapping[str, int] | None = field(default=None, metadata=member("left_out"))
-    """By rule how many rows it filtered. Of rows that Spark wrote, those of the commits before."""
+    """Number of rows that each rule filtered. Of rows that Spark wrote, those of the commits before."""
 
     @property
     def since(self) -> Position:

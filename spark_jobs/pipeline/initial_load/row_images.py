@@ -165,4 +165,4 @@ _FIELDS: dict[int, Callable[[Column], Field]] = {
     242: _long,
     255: _long,
 }
-"""By type code (MySQL include/field_types.h), as definitions of a server have them (ddl/definitions.py)."""
+"""Fields by type code (MySQL include/field_types.h), as definitions of a server have them (ddl/definitions.py)."""

@@ -147,7 +147,7 @@ def _empty(task: MendTask, names: Sequence[str]) -> pa.Table:
 
 
 def _numbers(keys: Keys, rows: pa.Table, count: int) -> Numbers:
-    """Of each wanted key the number of its row; -1 where it has none."""
+    """Number of the row of each wanted key; -1 where it has none."""
     numbers = np.full(count, -1, np.int64)
     at, ordinals = keys.ordinals_of(rows)
     numbers[ordinals] = at
@@ -188,7 +188,7 @@ def _are_same(
 
 
 def _numbered(task: MendTask, in_silver: pa.Table, numbers: Numbers) -> Numbers:
-    """Of each key the number of its row in the place of the mend: one more than that of a mend before."""
+    """Number of each key's row in the place of the mend: one more than that of a mend before."""
     position = in_silver.column("_position").combine_chunks()
     fields = [np.asarray(position.field(name).to_numpy(zero_copy_only=False), np.int64) for name in FIELDS]
     is_here = np.ones(len(in_silver), np.bool_)

@@ -47,7 +47,7 @@ _OF_A_PROCESS = frozenset(
         *("SPARK_CONNECT_MODE_ENABLED", "SPARK_CONNECT_AUTHENTICATE_TOKEN", "PYSPARK_SUBMIT_ARGS"),
     )
 )
-"""Of these, what is of one process and no task reads."""
+"""Variables of these that are of one process and no task reads."""
 _PATIENCE = 200
 """Seconds that a run waits for a server, started by itself or another, before it does without."""
 _ENDING = 5
@@ -104,7 +104,7 @@ class Attachment:
     """Descriptor of the file that shows the attachment while it is open; -1 after it was closed."""
 
     def detach(self) -> None:
-        """From now on the server is as unused as it was."""
+        """Detach from the server, which is then as unused as it was."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

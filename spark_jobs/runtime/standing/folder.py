@@ -157,7 +157,7 @@ class SessionFolder:
         _write_private(self.path / "state.json", json.dumps(asdict(state)))
 
     def withdraw(self) -> None:
-        """From now on no run attaches. The caller has the lock."""
+        """Withdraw the session, so that no run attaches from now on. The caller has the lock."""
         (self.path / "state.json").unlink(missing_ok=True)
         (self.path / "token").unlink(missing_ok=True)
 
@@ -269,7 +269,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _command() -> str:
-    """This process in two words, without its options: they are of no use to others, and may be secret."""
+    """Command of this process in two words, without its options: they are of no use to others, and may be secret."""
     verb = [word for word in sys.argv[1:2] if word.isalpha()]
     program = Path(sys.argv[0]).name
     return " ".join(["stratalog" if program in {"__main__.py", "stratalog"} else program, *verb])

@@ -34,7 +34,7 @@ _ENDING = 20
 """Seconds that a server has to remove its files."""
 _READ = 1 << 16
 _DEATH_SIGNAL = 1
-"""Of prctl(2): PR_SET_PDEATHSIG."""
+"""Option of prctl(2): PR_SET_PDEATHSIG."""
 
 
 class BoundedLog:
@@ -166,7 +166,7 @@ def _end_server(server: "subprocess.Popen[bytes]") -> None:
 
 
 def _die_with_parent() -> None:
-    """In the new process: it is killed when the keeper ends without having ended it."""
+    """Have this new process killed when the keeper ends without having ended it."""
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 

@@ -72,7 +72,7 @@ def _complete(
     *,
     is_last: bool,
 ) -> TableDefinition:
-    """With names and labels. Raises TableStopped where nothing tells them."""
+    """Definition with names and labels. Raises TableStopped where nothing tells them."""
     return _labelled(
         timeline, _complete_names(timeline, with_labels(logged, previous), previous, until, is_last=is_last), until
     )
@@ -86,7 +86,7 @@ def _keyed(
     *,
     is_new: bool,
 ) -> TableDefinition:
-    """With the key that silver tells rows apart by: a keyless table stays one, and right, whatever index is made."""
+    """Definition with silver's key: a keyless table stays one, and right, whatever index is made."""
     is_keyless = previous is not None and previous.key == () and not is_new
     if is_keyless or is_kept_keyless(timeline, until):
         return replace(definition, key=(), index=None)
@@ -160,7 +160,7 @@ def _named_by_now(timeline: Timeline, origin: str) -> TableStopped:
 
 
 def _labelled(timeline: Timeline, definition: TableDefinition, until: Position) -> TableDefinition:
-    """With labels whose character set the log does not name. Raises TableStopped where nothing tells them."""
+    """Definition with labels whose character set the log lacks. Raises TableStopped where nothing tells them."""
     if not any(column.label_bytes for column in definition.columns):
         return definition
     history = timeline.inputs.by_history(timeline.name, until)
@@ -264,7 +264,7 @@ def _by_name(
 
 
 def _with_charsets(timeline: Timeline, previous: TableDefinition, until: Position) -> TableDefinition:
-    """With the character sets that statements leave to the table's default, as the history has them at a position."""
+    """Definition with the character sets that statements leave to the table's default, by the history at a position."""
     history = timeline.inputs.by_history(timeline.name, until) if lacks_names(previous) else None
     definition = history.definition if history and history.at == until and not history.reason else None
     if definition is None or definition.column_names() != previous.column_names():
