@@ -1,4 +1,4 @@
-"""Checkpoints as Dagster sees them: positions and numbers of a commit <-> metadata of a materialization.
+"""Checkpoints as Dagster metadata: positions and numbers of a commit <-> metadata of a materialization.
 
 Put here: every metadata key, what is written under it, and how Dagster's copy of a position compares with the lake's.
 Not here: where positions come from (spark_jobs), or when a materialization is written (bronze.py, silver.py, …).

@@ -1,4 +1,4 @@
-"""Failure of a step: with the message of an error, and tried again where the error may pass.
+"""Failure of a step: the message of the error, and a retry where the error may pass.
 
 Put here: what is tried again, and the text of a failure. Not here: what is wrong (spark_jobs/errors.py).
 """

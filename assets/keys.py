@@ -1,4 +1,4 @@
-"""Asset keys as they are without a prefix or a translation.
+"""Asset keys without a prefix or a translation.
 
 Put here: the key of each kind of asset. Not here: the keys of a code location (catalog.py), or the graph (lineage.py).
 """

@@ -1,4 +1,4 @@
-"""Lines among a run's events while a step works: what the work logs, and what it is doing where it is silent.
+"""Progress lines in the event log of a run: what a step logs, and its present work where it logs nothing.
 
 Put here: how lines get there. Not here: when one is due (spark_jobs/text/progress.py), or what is logged.
 """

@@ -1,4 +1,4 @@
-"""Selection of a layer's tables for a run, and what a step hands to the next one.
+"""Selection of a layer's tables for a run, and the result that a step passes to the next one.
 
 Put here: the selection as Dagster has it, and the outputs of a layer's tables. Not here: what a step does with them.
 """

@@ -1,4 +1,4 @@
-"""Context that all steps share: tags of the run, its Spark session, and what a user runs around them.
+"""Context that all steps share: tags of the run, its Spark session, and the user's code around steps.
 
 Put here: names and protocols that more than one step needs. Not here: failing and trying again (failures.py), what is
 selected (selection.py), or what is materialized (materialize.py).

@@ -1,4 +1,4 @@
-"""Tables as they were, written outside of the lake: the asset, and what its materializations say.
+"""Tables as of a position, written outside of the lake: the asset, and the metadata of its materializations.
 
 Put here: the asset of a source, and the metadata of a table that was written. Not here: the form and the step
 (dagster_project/ops/table_at.py), or the work (spark_jobs/pipeline/as_of/).

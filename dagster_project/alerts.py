@@ -1,4 +1,4 @@
-"""Alerts: what an operator is told when a source or a check is not well, and when it is again.
+"""Alerts for an operator: a source or a check has failed, or works again.
 
 Put here: which conditions there are, and telling of each once. Not here: how a source is measured
 (spark_jobs/operations/observation/alarms.py), or checks (assets/checks).

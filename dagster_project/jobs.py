@@ -1,4 +1,4 @@
-"""Jobs: verbs over the assets.
+"""Jobs of the code location, each a verb for a selection of assets.
 
 Put here: which assets a job takes in, and its tags. Not here: when it runs (sensors.py, schedules.py).
 

@@ -1,4 +1,4 @@
-"""Values that a run gives its steps: its Spark session, and what the step before handed on.
+"""Resources of a run's steps: its Spark session, and the result of the step before.
 
 Put here: resources and IO managers. Not here: how a session is configured (spark_jobs/runtime/spark_session.py).
 """

@@ -1,4 +1,4 @@
-"""Schedules to switch on, for those who want runs by the clock rather than by a sensor.
+"""Schedules of runs at fixed times, in place of sensors; each is off until it is switched on.
 
 Put here: times. Not here: what a run does (jobs.py).
 """

@@ -1,4 +1,4 @@
-"""Exceptions, and what each of them is about: who has to act.
+"""Exceptions of Stratalog, and who has to act on each.
 
     StratalogError
     ├── ConfigError          you: pipeline.yaml, an option, the machine's set-up

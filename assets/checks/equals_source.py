@@ -1,4 +1,4 @@
-"""Verifying: a check of every downstream table of a live source, that its rows are the source's own.
+"""Asset check of each downstream table of a live source: its rows equal the source's.
 
 Put here: the checks, and what they say. Not here: how tables are compared (spark_jobs/verify), or the job that runs
 them (dagster_project/jobs.py).

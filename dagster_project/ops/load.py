@@ -1,4 +1,4 @@
-"""Loading tables that are older than their log, as a step of a job of its own.
+"""Initial load of tables that are older than their log, as a step of a job of its own.
 
 Put here: the step, and what it says of each table while it is loaded. Not here: what is done
 (spark_jobs/pipeline/initial_load/load.py).

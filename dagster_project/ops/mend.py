@@ -1,4 +1,4 @@
-"""Mending tables whose rows are not the server's, as a step of a job of its own.
+"""Mending of tables whose rows differ from the server's, as a step of a job of its own.
 
 Put here: the step, and what it says of each table. Not here: what is done (spark_jobs/checks/mending.py).
 """

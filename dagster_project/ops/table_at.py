@@ -1,4 +1,4 @@
-"""Tables as they were, by a form: the step of the job ``table_at``.
+"""Tables as of a position, requested by a form: the step of the job ``table_at``.
 
 Put here: the form, and the step. Not here: what a materialization says (assets/table_at.py), or the work
 (spark_jobs/pipeline/as_of/).

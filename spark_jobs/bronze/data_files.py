@@ -1,4 +1,4 @@
-"""The Parquet files of one version of bronze, read in this process, with where each row lies.
+"""Parquet files of one version of bronze, read in this process, with the location of each row.
 
 A row's position is its file, row group, and row in the group: whoever reads its bytes later reads that group alone.
 Files are chosen by Delta's statistics, row groups by Parquet's. Rows that a deletion vector marks are not read.

@@ -1,4 +1,4 @@
-"""The slices of a part of the log in the order in which they take effect, one after the other, without a JVM.
+"""Slices of a part of the log in the order in which they take effect, read without a JVM.
 
 Put here: reading slices in order, however large the part is. Not here: metadata of slices (index.py), which part is
 read (seek.py), or what slices become (changes/).

@@ -1,4 +1,4 @@
-"""Bronze -> binlog files, byte for byte what the server wrote, but for what was redacted when it was extracted.
+"""Export of bronze to binlog files, byte for byte what the server wrote, but for what was redacted.
 
 Put here: putting slices together again, and proving that none is missing. Not here: reading files as a source.
 """

@@ -1,4 +1,4 @@
-"""Source -> bronze: whole transactions, byte for byte, with the position in the same commit.
+"""Extraction of a source into bronze: whole transactions, byte for byte, with the position in the same commit.
 
 Put here: what a run reads and how it is landed. Not here: where bytes come from (source/), how they are cut into slices
 (binlog/slices/slicer.py), what they mean.

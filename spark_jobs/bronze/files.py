@@ -1,4 +1,4 @@
-"""The binlog files that bronze holds, in the log's order, without a JVM, and the range that some of them make.
+"""Binlog files that bronze holds, in the log's order, and the range of some of them; without a JVM.
 
 Put here: listing files by the columns that place their slices, what a file is called among those of several stretches,
 and where a file begins. Not here: what is in them, or the index of stretches (log_index.py).

@@ -1,4 +1,4 @@
-"""Transactions in bronze, by GTID, learnt without a JVM.
+"""GTIDs of the transactions in bronze, read without a JVM.
 
 The newest file that bronze holds from its first byte on names in its head all transactions before it; those behind are
 read off its slices. Where there is no such file, the stretch's own beginning says what came before it.

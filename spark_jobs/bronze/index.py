@@ -1,4 +1,4 @@
-"""Slices of bronze by their metadata columns, with where each lies: what planning asks of a log, without a JVM.
+"""Index of bronze's slices by their metadata columns, with the location of each, for planning; without a JVM.
 
 ``SliceIndex`` has a row a slice, in the log's order. Payloads stay in the data files, and are read for the slices that
 need them: ``cells``. A slice that is cut is several rows that share its bytes; slices of XA transactions stand where

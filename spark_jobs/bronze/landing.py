@@ -1,4 +1,4 @@
-"""Slices written by tasks as data files of bronze, and committed by the driver: Delta's own code is not loaded for it.
+"""Landing of slices: tasks write data files of bronze, and the driver commits them without Delta's own code.
 
 Put here: writing and counting slices. Not here: which parts of the log are read (extract.py), or Delta's log (delta/).
 """

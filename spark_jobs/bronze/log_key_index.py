@@ -1,4 +1,4 @@
-"""An index of one data file of bronze: in which of its slices a table's keys change, by hashes of the keys.
+"""Index of one data file of bronze by hashes of keys: the slices in which a table's keys change.
 
 Put here: its format, writing and reading it. Not here: what the hashes are of, and when it is built
 (row_history/key_search.py), or where index files lie and when they go (delta/index_files.py).

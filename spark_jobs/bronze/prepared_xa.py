@@ -1,4 +1,4 @@
-"""XA transactions in bronze that are prepared, and that the log has not decided about.
+"""In-doubt XA transactions in bronze: prepared, and neither committed nor rolled back in its log.
 
 Put here: finding them. Not here: what their slices say (xa.py), or what follows from it (operations/retention/gc.py).
 

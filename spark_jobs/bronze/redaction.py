@@ -1,4 +1,4 @@
-"""Tables whose rows a source keeps out of bronze, and what is refused beside that.
+"""Redaction of a source: tables whose rows never enter bronze, and what is refused beside that.
 
 Put here: the rule that pipeline.yaml's ``redact:`` means. Not here: how events are blanked
 (binlog/events/redaction.py).

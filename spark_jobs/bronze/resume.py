@@ -1,4 +1,4 @@
-"""Resuming a source's log after bronze: in the same stretch, or in a new one.
+"""Resumption of a source's log after bronze: in the same stretch, or in a new one.
 
 As long as the same server answers with the same log, file and offset say where. Another of the source's endpoints, or
 another server under its name, is taken up by GTID; numbers that began again are a new log that nothing is known of.

@@ -1,4 +1,4 @@
-"""Content of a stretch of bronze, learnt without reading its payloads: tables, their definitions, statements.
+"""Scan of a range of bronze without its payloads: tables, their definitions, statements.
 
 Put here: the questions that planning asks of bronze. Not here: what follows from the answers (silver/timeline/).
 One pass over the index of its metadata columns answers for all tables of a source at once.

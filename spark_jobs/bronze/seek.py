@@ -1,4 +1,4 @@
-"""Bronze as a source: locations in what it holds, by position, GTID set or time.
+"""Search in bronze for a location: by position, GTID set or time.
 
 Put here: asking bronze what a server or a directory is asked (source/). Not here: how a location is found
 (source/seek.py), or what is done with a range.

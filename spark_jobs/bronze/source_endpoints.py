@@ -1,4 +1,4 @@
-"""The endpoints of a source, beside what bronze has of it.
+"""Endpoints of a source, opened with what bronze holds of its log.
 
 Put here: opening them. Not here: which of them is read (source/endpoints.py), or what an extraction does with it
 (extract.py).

@@ -1,4 +1,4 @@
-"""XA transactions of a log in bronze: what each does, and those that a part of the log commits.
+"""XA transactions in bronze: the rows of each, and those that a range of the log commits.
 
 Their rows are logged where they are prepared, and take effect where the log commits them, perhaps files later: both
 positions have the xid. So what a part of the log commits is looked up backwards, further and further, until every

@@ -1,4 +1,4 @@
-"""Rows of a child table's data files, found by the columns of its foreign keys through an index.
+"""Rows of a child table's data files by the columns of its foreign keys, through an index.
 
 An index (delta/key_index.py) is of one data file and the columns of one foreign key, and has hashes of their weights in
 the place of a key's. It belongs to the bytes of that file, so neither deletion vectors nor commits make it stale, and

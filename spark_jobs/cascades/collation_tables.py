@@ -1,4 +1,4 @@
-"""Characters that collations take for equal, as servers weigh them.
+"""Characters that are equal under a collation, by the weights of servers.
 
 Each table has the characters that it knows, and those that have the weights of others: ``61:41,c0-c5`` says that U+0041
 and U+00C0 to U+00C5 weigh what U+0061 does, ``73+73:df`` that U+00DF weighs what two U+0073 do, and ``:0-8`` that these

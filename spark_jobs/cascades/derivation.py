@@ -1,4 +1,4 @@
-"""Effects of foreign keys on child rows, change by change of the log: values in, values out.
+"""Derivation of what foreign keys do to child rows, change by change of the log; a function of values.
 
 A change of a parent's row is followed by those that the server makes by each key that refers to the row, and by those
 that follow from these, before the next change of the log. The rules are InnoDB's (storage/innobase/row/row0ins.cc,

@@ -1,4 +1,4 @@
-"""The columns of a table that a foreign key is of, and what is compared in the place of their values.
+"""Columns of a foreign key, and what is compared in the place of their values.
 
 Put here: weights of rows, and of Arrow columns. Not here: when values are equal (weights.py), or rows that have them
 (mirror_rows.py).

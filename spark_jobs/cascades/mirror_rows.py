@@ -1,4 +1,4 @@
-"""Rows of a child table in its downstream mirror, found by the columns of its foreign keys.
+"""Rows of a child table in its downstream mirror, by the columns of its foreign keys.
 
 Files that statistics leave out are not opened, large ones are searched by an index, and of the others the key's columns
 alone are read. Whole rows are read of what is found. Callers ask for many values at once.

@@ -1,4 +1,4 @@
-"""The changes of a parent by which a foreign key may change child rows, off the row events of the log.
+"""Changes of a parent by which a foreign key may change child rows, read from row events.
 
 A row event says by its flags whether its session checked foreign keys, and whether the server logs what they do. A
 DELETE cascades by ON DELETE, an UPDATE by ON UPDATE where it changes a column that the key refers to: InnoDB compares

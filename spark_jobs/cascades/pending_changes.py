@@ -1,4 +1,4 @@
-"""Derived changes of a slice that is gone through, until they are rows of a table.
+"""Derived changes of the slice that is being read, until they are rows of a table.
 
 Where an event has a later change of the row that a derived one is of, that one is what the row is after it, and the
 derived one is left out.

@@ -1,4 +1,4 @@
-"""Goes through the log of tables that foreign keys join, and derives the changes that the server did not log.
+"""Pass over the log of tables that foreign keys join, which derives the changes that the server did not log.
 
 The children's rows are those of their mirrors, which are of some position, and what the log and earlier derivations
 say since then. Changes are derived from a position on; those before it are stored, and only followed.

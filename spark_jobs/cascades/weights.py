@@ -1,4 +1,4 @@
-"""Equality of two values of a foreign key's columns, as a server takes them.
+"""Equality of two values of a foreign key's columns, as servers compare them.
 
 Numbers, times and bytes are equal as they are, text by its column's collation: by its characters, or by their weights,
 with or without spaces at its end (PAD SPACE). A collation is known by its id, as TABLE_MAPs have it.

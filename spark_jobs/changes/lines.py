@@ -1,4 +1,4 @@
-"""Slices to lines: the changes of each table in the log's order, with DDL statements and transactions where asked.
+"""Lines of slices: the changes of each table in the log's order, with DDL statements and transactions where asked.
 
 Put here: which entries a slice has, and their order. Not here: lines themselves (formats/), which slices there are
 (feed.py, bronze_feed.py).

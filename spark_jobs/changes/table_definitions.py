@@ -1,4 +1,4 @@
-"""Definitions of tables whose log does not tell all of them: by statements, a schema dump, the schema history.
+"""Definitions of tables where the log lacks a part: by statements, a schema dump, the schema history.
 
 Put here: which definition completes that of a TABLE_MAP, and what is missing after that. Not here: what statements do
 (ddl/, schema/tracker.py), or how a dump is read (schema/mysqldump.py).

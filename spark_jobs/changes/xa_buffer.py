@@ -1,4 +1,4 @@
-"""Slices of XA transactions that are prepared, kept until the log decides about them.
+"""Buffer of slices of prepared XA transactions, until the log commits or rolls them back.
 
 They stay in memory up to a bound and in one temporary file beyond it, which is emptied whenever none is left.
 

@@ -1,4 +1,4 @@
-"""Rules beside the tables that servers have: what ``stratalog check --connect`` says of them.
+"""Checks of filters against the tables that servers have, for ``stratalog check --connect``.
 
 Put here: asking of every rule whether it can be carried out on the tables that it is about. Not here: what is wrong
 with a rule by itself (config/model.py), or whether a run can continue (silver/row_filters.py, silver/masking.py: they

@@ -1,4 +1,4 @@
-"""Check whether the lake is in itself what it should be: bronze without gap or overlap, downstream with every key once.
+"""Integrity checks of the lake: bronze without gap or overlap, downstream with every key once.
 
 Put here: checks that ask the lake alone. Not here: comparing rows with the source's (verify/), or how far a source is
 ahead (operations/observation/status.py).

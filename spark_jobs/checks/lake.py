@@ -1,4 +1,4 @@
-"""Checks of the lake: whether it can be made and written.
+"""Checks of the lake: it can be created and written.
 
 Put here: trying that without leaving anything. Not here: what a run writes (spark_jobs/lake/table.py).
 """

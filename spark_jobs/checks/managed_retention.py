@@ -1,4 +1,4 @@
-"""Retention of managed services' logs, which is not what the server's own variables say.
+"""Log retention of managed services, which the server's own variables do not show.
 
 Amazon RDS and Aurora purge files as soon as they can unless a procedure of theirs has set hours; what they were set to
 is in a table of theirs. Azure and Cloud SQL have server parameters. Which service it is, the server's variables tell.

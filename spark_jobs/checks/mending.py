@@ -1,4 +1,4 @@
-"""Tables whose rows are not the server's, mended: ``stratalog mend``.
+"""Mending of tables whose rows differ from the server's: ``stratalog mend``.
 
 Put here: which keys are read, by what verify finds or a user gives, and the merge of what was committed. Not here:
 reading, comparing and committing rows (pipeline/mending/), or how it is printed (cli/mend.py).

@@ -1,4 +1,4 @@
-"""Routes beside the tables that servers have: what ``stratalog check --connect`` says of them.
+"""Checks of routes against the tables that servers have, for ``stratalog check --connect``.
 
 Put here: which tables meet downstream, and whether their columns and keys go together. Not here: what is wrong with
 routes by themselves (config/routes.py), or what a run does (engine/merge/downstream_job.py,

@@ -1,4 +1,4 @@
-"""The columns that the log led to, held against those that the server declares: every table of a source at once.
+"""Comparison of the columns by the log with those that the server declares: all tables of a source at once.
 
 Put here: when the two are of one position of the log, and which tables are compared. Not here: what differs between two
 definitions (ddl/diff.py), or who asks (spark_jobs/cli, assets/checks/integrity.py, assets/published.py).

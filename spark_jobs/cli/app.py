@@ -1,4 +1,4 @@
-"""Common ground of several verbs: options, output, the Spark session, and work on sources.
+"""Functions that several verbs share: options, output, the Spark session, and work on sources.
 
 Put here: that, when the Spark session begins and ends, and what one source's failure means to the others. Not here: the
 command itself (group.py), a verb, or what it prints (output.py).

@@ -1,4 +1,4 @@
-"""The verb ``at``: tables as they were.
+"""Verb ``at``: tables as of a position.
 
 Put here: its options, and what it shows. Not here: the rows (spark_jobs/pipeline/as_of).
 """

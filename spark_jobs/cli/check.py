@@ -1,4 +1,4 @@
-"""The verbs that hold one thing against another: check and verify.
+"""Verbs ``check`` and ``verify``: the configuration and the rows, compared with the servers'.
 
 Put here: their options, and how findings are said. Not here: what is checked (spark_jobs/checks), or what is compared,
 and how (spark_jobs/verify).

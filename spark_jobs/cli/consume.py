@@ -1,4 +1,4 @@
-"""The verbs of consumer groups: consume, subscriptions.
+"""Verbs of consumer groups: consume, subscriptions.
 
 Put here: what is printed, and how consuming ends. Not here: batches and leases (spark_jobs/subscriptions).
 """

@@ -1,4 +1,4 @@
-"""The verb of dbt: dbt.
+"""Verb ``dbt``: downstream tables as sources of dbt.
 
 Put here: its options and printing. Not here: what a source consists of (operations/dbt_sources.py).
 """

@@ -1,4 +1,4 @@
-"""The verb that writes downstream tables into other databases: deliver; also what ``run`` does of it.
+"""Verb ``deliver``: downstream tables written into other databases, by ``run`` too.
 
 Put here: its options, and what is said of a delivery. Not here: the work (spark_jobs/delivery).
 """

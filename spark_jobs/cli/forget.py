@@ -1,4 +1,4 @@
-"""The verb that erases rows of some keys from the lake: forget.
+"""Verb ``forget``: rows of some keys erased from the lake.
 
 Put here: its options, and what is said of locations. Not here: erasing (operations/forgetting/).
 """

@@ -1,4 +1,4 @@
-"""The verbs that ingest and replay the log: run, extract, compact, merge, load, backfill, demo.
+"""Verbs that ingest and replay the log: run, extract, compact, merge, load, backfill, demo.
 
 Put here: their options, and what they say of what was done. Not here: the work itself.
 """

@@ -1,4 +1,4 @@
-"""The verbs that show what the log holds: events, changes, export, schema.
+"""Verbs that show what the log holds: events, changes, export, schema.
 
 Put here: where bytes come from, and how they are listed. Not here: decoding, or JSON lines
 (spark_jobs/changes/feed.py).

@@ -1,4 +1,4 @@
-"""Progress of ``stratalog load`` while it reads: rows so far, of how many, and how long the rest takes.
+"""Progress of ``stratalog load`` while it reads: rows so far, their total, and the remaining time.
 
 Put here: the lines, and the estimate in them. Not here: how far a load has come (pipeline/initial_load/commit.py).
 """

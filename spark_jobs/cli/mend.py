@@ -1,4 +1,4 @@
-"""The verb that puts the server's rows in the place of those that differ: mend.
+"""Verb ``mend``: rows that differ, replaced by the server's.
 
 Put here: its options, and what is said of tables. Not here: which rows are read (checks/mending.py), or reading and
 writing them (pipeline/mending/).

@@ -1,4 +1,4 @@
-"""The verbs by which an operator keeps a lake: gc, maintain, skip, reset.
+"""Verbs of an operator: gc, maintain, skip, reset.
 
 Put here: their options, and what is said before anything is done. Not here: doing it (operations/retention/gc.py,
 operations/retention/maintenance.py, operations/repair.py).

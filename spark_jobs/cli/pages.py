@@ -1,4 +1,4 @@
-"""The verb ``docs``: the pages of the documentation, which a wheel has too.
+"""Verb ``docs``: the pages of the documentation, which a wheel has too.
 
 Put here: which page a name means, its sections, searching, and printing. Not here: the pages themselves (docs/), or
 codes of messages (spark_jobs/text/codes.py).

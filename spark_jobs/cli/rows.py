@@ -1,4 +1,4 @@
-"""The verbs about rows of a table: their life, and taking changes back.
+"""Verbs ``trace`` and ``undo``: the changes of rows, and SQL that reverts them.
 
 Put here: options, and where output goes. Not here: which changes there are (row_history/), or what an entry looks like
 (trace_text.py).

@@ -1,4 +1,4 @@
-"""The verb of standing sessions: session.
+"""Verb ``session``: standing sessions of Spark.
 
 Put here: its options and printing. Not here: what is measured and ended (runtime/standing/overview.py).
 """

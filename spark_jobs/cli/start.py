@@ -1,4 +1,4 @@
-"""The verbs of a first day: init and completion.
+"""Verbs of a first day: init, completion.
 
 Put here: their options, what a server answers to init. Not here: the file's text (starter_file.py), or checks of
 servers (spark_jobs/checks).

@@ -1,4 +1,4 @@
-"""State of sources: status and report.
+"""Verbs that show the state of sources: status, report.
 
 Put here: a source's state in a reader's words. Not here: what is asked and measured
 (spark_jobs/operations/observation/status.py), or the page (spark_jobs/operations/observation/report.py).

@@ -1,4 +1,4 @@
-"""The life of rows for people: an entry a change, its columns aligned, coloured on a terminal.
+"""Text output of ``trace``: an entry per change, its columns aligned, coloured on a terminal.
 
 Put here: what an entry looks like. Not here: the verbs (rows.py), or JSON lines (row_history/trace_lines.py).
 """

@@ -1,4 +1,4 @@
-"""A call of ``stratalog``, and what becomes of its errors: one message each.
+"""Call of ``stratalog``: each of its errors becomes one message.
 
 Put here: the exit status of each error. Not here: verbs (group.py lists them).
 """

@@ -1,4 +1,4 @@
-"""Problems between keys of pipeline.yaml, each of which is right by itself.
+"""Problems between keys of pipeline.yaml, each of which is valid by itself.
 
 Put here: problems as pairs of a key's path and a text. Not here: values (values.py), or checks that ask a server or the
 lake (spark_jobs/checks).

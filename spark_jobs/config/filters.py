@@ -1,4 +1,4 @@
-"""Rules over events, rows and columns: which changes of a table reach silver, and what is seen of its columns.
+"""Filters: rules over events, rows and columns, by which changes of a table reach silver.
 
 Put here: the rules, which tables they are about, and what they say of an event. Not here: how they are written in
 pipeline.yaml (model.py), conditions (expressions/), or carrying rules out (silver/row_filters.py,

@@ -1,4 +1,4 @@
-"""pipeline.yaml to a frozen Pipeline, or every problem in it at once.
+"""Loader of pipeline.yaml: a frozen Pipeline, or every problem in the file at once.
 
 Put here: reading the file, the environment's variables, pydantic's errors in a user's words. Not here: the keys
 (model.py). Secrets never stand in the file: ``${NAME}`` reads the environment.

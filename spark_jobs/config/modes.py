@@ -1,4 +1,4 @@
-"""Rows that a downstream table keeps of its source table's changes: ``downstream:``.
+"""Modes of downstream tables (``downstream:``): which rows they keep of their source table's changes.
 
 Put here: the modes, which table has which, and what is wrong between modes and routes. Not here: how a mode's rows come
 about (downstream/), or where rows go (routes.py).

@@ -1,4 +1,4 @@
-"""Servers as keys of pipeline.yaml: how one is reached, and what every model of keys is.
+"""Keys of a server in pipeline.yaml, and the base class of all models of keys.
 
 Put here: the keys of a server, and the base class of models. Not here: what is read from a server (model.py), or what
 is delivered to one (deliveries.py).

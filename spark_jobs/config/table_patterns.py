@@ -1,4 +1,4 @@
-"""Scope: patterns of names, and tables that tools work with.
+"""Patterns of table names, the scope of a pipeline, and tables that tools work with.
 
 Put here: rules over table names. Not here: how they are written in pipeline.yaml (model.py), where rows go downstream
 (routes.py), or rules over rows.

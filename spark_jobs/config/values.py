@@ -1,4 +1,4 @@
-"""Values of pipeline.yaml: what makes one wrong by itself, in words for its user.
+"""Validation of single values of pipeline.yaml, with messages for the user.
 
 Put here: functions that pydantic calls with one value, and the types made of them; each raises ValueError. Not here:
 the keys (model.py).

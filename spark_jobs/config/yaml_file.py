@@ -1,4 +1,4 @@
-"""A YAML file as plain dicts, lists and values, in bounded time, and nothing taken for what it does not look like.
+"""YAML files as plain dicts, lists and values, in bounded time; no text becomes a value of another type.
 
 Scalars are those of YAML 1.2: true and false, decimal numbers, null; all else is text, and so is every key. ``yes``,
 ``33:06``, ``0123`` and dates, which YAML 1.1 turns into other values, stay the text that they are.

@@ -1,4 +1,4 @@
-"""A column as a statement declares it: its type, and what rows that were there before it get.
+"""Column definitions in statements: the type, and the value that existing rows get.
 
 Source: MySQL manual, "CREATE TABLE Statement" (column_definition), "Data Types"; MariaDB Knowledge Base, "Data Types".
 

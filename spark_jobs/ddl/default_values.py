@@ -1,4 +1,4 @@
-"""Values that rows have in a column that no statement gave a value for, by its default.
+"""Default values: what rows have in a column that no statement gave a value for.
 
 As the server has it, or refused.
 

@@ -1,4 +1,4 @@
-"""Names for columns whose log does not tell them: a live server's own definitions, and when they may be believed.
+"""Names of columns that the log lacks, from a live server's definitions, and when these are valid.
 
 Put here: definitions read from information_schema, matched against table maps.
 Not here: what table maps tell by themselves (binlog/events/table_map.py), or keeping definitions in the lake

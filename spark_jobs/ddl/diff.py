@@ -1,4 +1,4 @@
-"""A definition that the log led to beside the one that a server declares.
+"""Difference between a definition by the log and the one that a server declares.
 
 Put here: what differs, in words. Not here: reading a server's definitions (definitions.py), or when two definitions are
 of one position of the log (checks/schema_drift.py).

@@ -1,4 +1,4 @@
-"""ALTER TABLE backwards: what a table may have been before a statement, of which the definition behind is known.
+"""Inverse of ALTER TABLE: the definitions that a table may have had before, from the one after a statement.
 
 It goes by the operations that ``definition_after_clauses`` carries out, and what it finds is carried out again: where
 that does not lead to the definition that is known, it is not what was there. Several definitions may be left, and

@@ -1,4 +1,4 @@
-"""Labels of ENUM and SET whose character set the log does not name, from a definition that has them.
+"""Labels of ENUM and SET whose character set the log lacks, from a definition that has them.
 
 MySQL 8.0.1 to 8.0.16 log labels under binlog_row_metadata=FULL without the character set that their bytes are in. A
 definition (of a statement, the schema history, a server) has the text; the bytes of the log must be that text.

@@ -1,4 +1,4 @@
-"""The tokens of a statement, one after the other, as far as somebody asks for them.
+"""Tokens of a statement, read as far as the caller asks for them.
 
 A statement of the log may be of any length and depth. So nothing here is recursive, nothing is kept of what was read,
 and what nobody asks for is not read.

@@ -1,4 +1,4 @@
-"""Declarations of a live server that its log may not tell: foreign keys that cascade, system versioning.
+"""Declarations of a live server that its log may lack: foreign keys that cascade, system versioning.
 
 Source: MySQL manual, "The INFORMATION_SCHEMA REFERENTIAL_CONSTRAINTS Table", "innodb_native_foreign_keys" (from 9.6 on
 the server carries out cascades itself, and logs them, unless that is ON); MariaDB Knowledge Base, "Information Schema

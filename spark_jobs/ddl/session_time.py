@@ -1,4 +1,4 @@
-"""Times that a statement leaves to its session: CURRENT_TIMESTAMP, and texts that a time zone makes instants of.
+"""Times that depend on a statement's session: CURRENT_TIMESTAMP, and texts that a time zone makes instants of.
 
 Source: MySQL manual, "MySQL Server Time Zone Support", "Automatic Initialization and Updating for TIMESTAMP and
 DATETIME"; what a replica sets before it carries out a statement (``Query_log_event::do_apply_event``).

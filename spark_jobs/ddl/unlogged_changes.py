@@ -1,4 +1,4 @@
-"""Unlogged changes: those of a table's rows that the log does not tell although it has rows of the table.
+"""Unlogged changes: those of a table's rows that the log lacks although it has other rows of the table.
 
 There are two kinds, each a gap of the log. What a server does to child rows by a foreign key (ON DELETE CASCADE and the
 like) is done inside the storage engine, and is not logged. MariaDB logs the historical rows of a system-versioned table

@@ -1,4 +1,4 @@
-"""Result of reading a statement, or that it cannot be read: nothing else leaves the functions that interpret one.
+"""Guard of functions that interpret a statement: a result, or Unsupported, and no other error.
 
 A log has statements of every table of its server, in scope or not, and keeps them for ever: an error of ours in one of
 them must not end the run of its source. It stops the tables that the statement is about.

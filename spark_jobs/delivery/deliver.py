@@ -1,4 +1,4 @@
-"""A delivery: all of its tables, side by side over its connections.
+"""Run of a delivery: all of its tables, side by side over its connections.
 
 Put here: which tables are delivered, the connections, what stops one table and not the others. Not here: one table
 (table_delivery.py).

@@ -1,4 +1,4 @@
-"""A downstream table as a delivery sees it: its columns as the source declares them, its key, its position.
+"""Downstream table of a delivery: its columns as the source declares them, its key, its position.
 
 Put here: which downstream tables there are, by what is published, and what their commits say. Not here: their rows
 (changes.py), or the target's tables (target_table.py).

@@ -1,4 +1,4 @@
-"""Sessions at a target that were given up: they are ended, or waited for, before anything else is done in their place.
+"""Abandoned sessions at a target: ended, or waited for, before their work is repeated.
 
 Put here: what tells a session from another one, and its end. Not here: opening them (target.py).
 

@@ -1,4 +1,4 @@
-"""Progress of deliveries, by what their targets say.
+"""Progress of deliveries, read from their targets.
 
 Put here: what `stratalog status` and Dagster show of a delivery. Not here: how positions move (progress.py).
 """

@@ -1,4 +1,4 @@
-"""One table of a delivery: what the target lacks of it, in windows, each in as few transactions as it takes.
+"""Delivery of one table: what the target lacks of it, in windows, each in as few transactions as possible.
 
 Put here: the order of DDL, deletes, writes and progress. Not here: the tables of a delivery and its connections
 (deliver.py), or the text of statements (statements.py, target_table.py).

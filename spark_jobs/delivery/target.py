@@ -1,4 +1,4 @@
-"""The server that is delivered to: sessions whose settings are explicit, and what its refusals mean.
+"""Target server of a delivery: sessions with explicit settings, and the meaning of its errors.
 
 Put here: connecting, running statements, trying again, errors as messages. Not here: the statements (statements.py),
 which transactions there are (transactions.py), or what becomes of sessions that were given up (sessions.py).

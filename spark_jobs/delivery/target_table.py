@@ -1,4 +1,4 @@
-"""A table of the target: its columns and keys, and what makes it take a version of a downstream table.
+"""Table of the target: its columns and keys, and the statements that prepare it for a version of a downstream table.
 
 Put here: what information_schema says of it, and the statements by which its columns become those of the lake.
 Not here: running them (table_delivery.py), or rows.

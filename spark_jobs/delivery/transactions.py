@@ -1,4 +1,4 @@
-"""Transactions at the target that commit once: retried where they conflict, looked up where the server was lost.
+"""Transactions at the target that commit once: retried after a conflict, looked up after a lost connection.
 
 Put here: a transaction with the statement that moves the progress row, and what becomes of it; statements that commit
 by themselves. Not here: its rows' statements (statements.py), or the progress row (progress.py).

@@ -1,4 +1,4 @@
-"""Files of a table's log that have something else than what they should: one message, with what to do.
+"""Error of a damaged Delta log: one message for a file that has other content than it should.
 
 Put here: what is raised while they are decoded. Not here: reading them (log_files.py), or what they say (snapshot.py).
 """

@@ -1,4 +1,4 @@
-"""Tables that this package writes.
+"""Table features that this package supports; it writes no table with others.
 
 Put here: the list of what is supported. Not here: the writing.
 

@@ -1,4 +1,4 @@
-"""Logs of tables that a process keeps, which looks at the same tables again and again.
+"""Cache of Delta logs, for a process that reads the same tables again and again.
 
 A look at a kept log asks whether the newest commit that was read is the same file still, and reads those after it.
 Where it is not (the table was replaced, or its log was cleaned beyond it), the whole log is read again. So a kept log

@@ -1,4 +1,4 @@
-"""An index of one data file: from hashes of keys to row numbers, so that few keys are found without reading the file.
+"""Index of one data file: hashes of keys to row numbers, to find few keys without reading the file.
 
 Put here: its format, building it, looking keys up. Not here: which files are worth one, or scanning files
 (engine/rows/locate.py, cascades/child_index.py).

@@ -1,4 +1,4 @@
-"""Bounds of values in files that a table's newest version does not have: removed from its log.
+"""Removal of bounds of values from a table's log, for files that its newest version does not have.
 
 Commits and checkpoints are written again in their place without them. A file is read without its bounds as with them,
 so every version reads as before, and a commit that is written again twice is the same. Delta keeps statistics optional

@@ -1,4 +1,4 @@
-"""ALTER TABLE as new metadata and a new protocol, which a commit then has.
+"""ALTER TABLE as new metadata and a new protocol for a commit.
 
 Put here: what Delta does to a table's columns and properties, in the words that silver/schema_evolution.py writes.
 Not here: which statements lead from some columns to others.

@@ -1,4 +1,4 @@
-"""Files that nobody needs any more: data files that no version within reach names, and the log of old versions.
+"""Removal of unneeded files: data files that no version within reach names, and the log of old versions.
 
 Put here: which these are, and removing them. Not here: how long versions are kept
 (operations/retention/maintenance.py).

@@ -1,4 +1,4 @@
-"""A version of a table as a table of its own in a folder of this machine, whose data files stay where they are.
+"""Copy of one version of a table, as a table in a folder of this machine; its data files stay where they are.
 
 Put here: what such a folder has, so that the version can be read and committed upon. Not here: why one is made
 (pipeline/as_of/).

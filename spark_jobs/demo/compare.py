@@ -1,4 +1,4 @@
-"""Rows of a table as they should be, and as the lake has them: every row, every column, both ways.
+"""Comparison of a table's expected rows with the lake's: every row, every column, both ways.
 
 Put here: pairing rows by key and finding what differs, for the recording. Not here: where expected rows come from
 (server_rows.py), or comparing with a live server (spark_jobs/verify).

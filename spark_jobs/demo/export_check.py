@@ -1,4 +1,4 @@
-"""Bronze written back as binlog files, next to the files that it was read from.
+"""Comparison of bronze, written back as binlog files, with the files that it was read from.
 
 Put here: whether they are the same bytes. Not here: writing them (bronze/export.py).
 """

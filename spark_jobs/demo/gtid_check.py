@@ -1,4 +1,4 @@
-"""The transactions that bronze holds, beside those that a server has executed.
+"""Comparison of the transactions in bronze with those that a server has executed.
 
 Put here: whether each GTID is in bronze, and once. Not here: which transactions a log has (bronze/gtid_state.py).
 """

@@ -1,4 +1,4 @@
-"""Makes the recorded binlogs that ``stratalog demo --files`` reads: ``python -m spark_jobs.demo.record``.
+"""Recorder of the binlogs that ``stratalog demo --files`` reads: ``python -m spark_jobs.demo.record``.
 
 Needs the embedded MySQL server. Run it after a change of shop.py or writers.py, and commit what it wrote. Two
 recordings differ in the server's UUID, in times and in nothing else.

@@ -1,4 +1,4 @@
-"""The pipeline's runs in a demo, and what they add up to.
+"""Runs of the pipeline in a demo, and their totals.
 
 Put here: one run as `stratalog run` makes it, with a clock at every layer. Not here: what happens between runs.
 """

@@ -1,4 +1,4 @@
-"""A private MySQL server: real, without root or installation, gone when this process is.
+"""Private MySQL server: real, without root or installation, and ended with this process.
 
 ``with MySQLServer(directory) as server:`` gives a mysqld with its data in that directory, on a port of its own on
 127.0.0.1, that logs binary rows with full metadata and GTIDs. Nobody gets in without the passwords made up here.

@@ -1,4 +1,4 @@
-"""Stand-ins for shared libraries that mysqld is linked with, that a bare machine lacks, and that it can do without.
+"""Stubs of shared libraries that mysqld is linked with, that a bare machine lacks, and that it can do without.
 
 Of libaio, libnuma and libcrypt the server uses asynchronous I/O, placement of memory and nothing; it works without
 the first two where they say that they are unavailable. But the loader wants a file of each name. Where there is none,

@@ -1,4 +1,4 @@
-"""Compiles the decoder before Spark's workers would, each by itself.
+"""Compilation of the decoder before Spark's workers start, each of which would compile it by itself.
 
 Compiled code is cached on disk: with a warm cache this takes a moment.
 

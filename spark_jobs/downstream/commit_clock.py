@@ -1,4 +1,4 @@
-"""The order times of a source: when its transactions count as committed beside those of other sources.
+"""Order times of a source: commit times of its transactions that compare with those of other sources.
 
 A transaction's order time is the greater of its own commit time and the order time of the one before it in the log. So
 it never goes back, however the server's clock was set, and however late the log's own times are: servers that log

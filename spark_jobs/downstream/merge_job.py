@@ -1,4 +1,4 @@
-"""Delta of silver for a downstream table, and the result of a merge.
+"""Job of a merge: the delta of silver for a downstream table; and its result.
 
 Put here: the job of one table, what silver has committed since the last merge, the target's head and the commit.
 Not here: the merge itself (engine/merge/downstream_job.py).

@@ -1,4 +1,4 @@
-"""Downstream tables of several source tables: the part of each, with a position of its own, and the union of columns.
+"""Downstream tables of several source tables: the part of each, with its position, and the union of columns.
 
 Put here: what commits of such a table say, a part seen as a table by itself, and which columns fit all parts. Not here:
 which tables are of several (config/routes.py), or what is merged into a part (engine/merge/part_merge.py).

@@ -1,4 +1,4 @@
-"""The lake's ``published`` table: which Delta version of which table holds which position.
+"""Publication (the lake's ``published`` table): which Delta version of which table holds which position.
 
 Put here: its rows and how a source's are written. Not here: who decides what has happened to a table.
 

@@ -1,4 +1,4 @@
-"""Source tables whose equal keys are one row of a downstream table: ``keys: shared``.
+"""Shared keys (``keys: shared``): source tables whose equal keys are one row of a downstream table.
 
 Put here: which tables can share keys, and what the lake has of the sources that do. Not here: the merge
 (engine/merge/shared_merge.py), or the columns of such a table (multi_source.py).

@@ -1,4 +1,4 @@
-"""One Spark job a layer: units of work of all tables in its tasks, and a commit a table by the driver.
+"""Engine: one Spark job per layer, with units of work of all tables in its tasks; the driver commits each table.
 
 From below: jobs/ runs given tasks, rows/ finds and projects rows, target/ writes a downstream table's files, silver/
 compacts and replays, changes/ makes tables of every change, merge/ those with a row per key.

@@ -1,4 +1,4 @@
-"""Comparisons as MySQL makes them, of what it compares by rules that the lake knows; the rest is refused.
+"""Comparisons as MySQL makes them, by rules that the lake knows; others are refused.
 
 Put here: which sorts are compared, and how. Not here: operators of logic, or where comparisons stand (compiler.py).
 """

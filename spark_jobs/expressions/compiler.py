@@ -1,4 +1,4 @@
-"""The tree of a condition -> a term with its values: every kind of node that is not named here is refused.
+"""Compiler of conditions: tree -> term with its values. A kind of node that is not named here is refused.
 
 Put here: what conditions may say. Not here: what computed columns may say besides (value_compiler.py), comparisons
 (comparisons.py), numbers (exact_numbers.py).

@@ -1,4 +1,4 @@
-"""The text of an expression -> its tree, by sqlglot; and the error about a part of one.
+"""Parser of expressions: text -> tree, by sqlglot; and the error about a part of one.
 
 Put here: reading the text. Not here: what a tree may say, or its values (compiler.py).
 """

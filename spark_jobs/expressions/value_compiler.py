@@ -1,4 +1,4 @@
-"""The tree of a computed column -> a term with its values: what conditions may say, and choices and parts of values.
+"""Compiler of computed columns: tree -> term with its values; what conditions may have, choices, parts of values.
 
 Put here: what is said of values that are stored. Not here: conditions (compiler.py), or types of columns (computed.py).
 """

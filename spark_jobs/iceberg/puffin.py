@@ -1,4 +1,4 @@
-"""Puffin files of deletion vectors: the bytes that Delta has of each, behind one another, and a footer that lists them.
+"""Puffin files of deletion vectors: the bytes of each as Delta has them, and a footer that lists them.
 
 Put here: the layout of such a file. Not here: manifests, which name each vector by its position (manifests.py).
 

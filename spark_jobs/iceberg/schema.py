@@ -1,4 +1,4 @@
-"""A Delta schema as Iceberg has it: field ids are the ids of Delta's column mapping.
+"""Iceberg schema of a Delta table: field ids are the ids of Delta's column mapping.
 
 Put here: types, names in files, and which schemas Iceberg cannot show. Not here: metadata of tables
 (metadata_files.py).

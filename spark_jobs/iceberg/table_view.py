@@ -1,4 +1,4 @@
-"""A Delta table as an Iceberg table: each of its versions is a snapshot of the same data files.
+"""Iceberg table on a Delta table: each of its versions is a snapshot of the same data files.
 
 Put here: what a commit of Delta's log is to Iceberg, and the table metadata. Not here: which tables are shown
 (pipeline/iceberg_tables.py), or what a file of metadata is called (metadata_files.py).

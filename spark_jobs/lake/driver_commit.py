@@ -1,4 +1,4 @@
-"""Parts of commits that the driver makes itself, without a JVM: rows of small Arrow tables, and files.
+"""Commits by the driver itself, without a JVM: rows of small Arrow tables, and files.
 
 Put here: what such commits are made upon, columns and rows added, and rows that replace those of some values. Not here:
 Delta's log format (delta/), committing (table.py), or what silver and downstream commit (engine/).

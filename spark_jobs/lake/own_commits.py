@@ -1,4 +1,4 @@
-"""Our commits of a Delta table, without a JVM: the head, and what came after a version.
+"""Stratalog's commits of a Delta table, read without a JVM: the head, and those after a version.
 
 Put here: what the log says of them. Not here: making commits (table.py), or what a commit says of itself (commit.py).
 """

@@ -1,4 +1,4 @@
-"""Ranges of a log: the same part of it by as few of them as there can be.
+"""Ranges of a log, joined to as few as possible.
 
 Put here: what is asked of several ranges. Not here: what one is (log/position.py).
 """

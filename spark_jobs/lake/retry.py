@@ -1,4 +1,4 @@
-"""Work that is planned again where another writer committed first.
+"""Retry of work that lost a commit conflict: it is planned again.
 
 Put here: how often and how long to wait. Not here: how a lost race is noticed (table.py).
 """

@@ -1,4 +1,4 @@
-"""Rows that tasks of Spark make, written by them as data files of a table; no commit names the files yet.
+"""Data files of rows that Spark tasks make, written by the tasks; no commit names the files yet.
 
 Put here: running such tasks. Not here: slices of the log (bronze/landing.py), the engine's units
 (engine/jobs/spark_job.py).

@@ -1,4 +1,4 @@
-"""Sets of GTIDs: how MySQL and MariaDB write them, and what is asked of them.
+"""Sets of GTIDs: the texts of MySQL and MariaDB, and operations on sets.
 
 A MySQL set names transactions by source UUID, tag and number: ``uuid:1-5:7:tag:1-3,uuid:…`` (MySQL manual, "GTID
 Sets"). A MariaDB position names, for every domain, its last transaction: ``0-1-100,1-2-50``; all that the domain had

@@ -1,4 +1,4 @@
-"""Sources followed by one process: each is run when its log has grown, or the lake has work for it, until a stop.
+"""Follower: one process that runs each source when its log has grown or the lake has work for it, until a stop.
 
 A thread a source waits for news: of a server by a dump connection, of a folder by looking at it. The caller's thread
 runs one source after another, at most once an interval each; a source that failed waits, twice as long each time.

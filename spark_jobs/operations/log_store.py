@@ -1,4 +1,4 @@
-"""A source's bronze table as a library: a log that is read by position and by GTID, in notebooks and programs.
+"""Python API of a source's bronze: a log that is read by position and by GTID, in notebooks and programs.
 
     from pathlib import Path
     from stratalog import Store, load, spark_session

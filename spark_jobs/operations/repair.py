@@ -1,4 +1,4 @@
-"""Verbs that repair one table: quarantine one event, rebuild the table from bronze.
+"""Repair of one table: quarantine one event, rebuild the table from bronze.
 
 Put here: what may be asked for, and what is wrong with it. Not here: quarantining events (silver/quarantine.py), or a
 range of a table that is right but for its rows (pipeline/backfill/run.py).

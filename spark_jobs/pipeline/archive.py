@@ -1,4 +1,4 @@
-"""Archived copies of binlog files into bronze: what gc has removed, and what the source purged before it was read.
+"""Import of archived binlog files into bronze: those that gc has removed, or the source purged before they were read.
 
 Put here: reading a folder at both of bronze's ends. Not here: what lies before bronze's oldest byte, and whether it
 joins (restore.py), or reading a source as it continues (bronze/extract.py).

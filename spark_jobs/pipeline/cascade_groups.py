@@ -1,4 +1,4 @@
-"""Tables that foreign keys join, whose log is gone through together, and the parts of it between two of their renames.
+"""Groups of tables that foreign keys join, and the parts of their log between two of their renames.
 
 A table that gets another name brings its rows along, so both names are of one group. Rows are looked up under the name
 that they have, so no part of the log has a rename of a child inside it: its mirror comes first.

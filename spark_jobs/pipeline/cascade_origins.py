@@ -1,4 +1,4 @@
-"""Tables that get the name of a child, and of whose rows nothing was derived before.
+"""Tables that get the name of a child, and whose changes by foreign keys were not derived before.
 
 Nothing is derived of a table that is out of scope. The copy of pt-online-schema-change is one: it has foreign keys too,
 and takes the name of the child at last.

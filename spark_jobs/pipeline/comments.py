@@ -1,4 +1,4 @@
-"""Comments of a server's tables and columns, which become those of downstream tables.
+"""Comments of a server's tables and columns, for downstream tables.
 
 Put here: reading them, and the commit that has them. Not here: when a table is merged (table_merge.py).
 

@@ -1,4 +1,4 @@
-"""Targets of the rows of a source table downstream.
+"""Downstream tables of the rows of a source table.
 
 Put here: the routes of a table as tables of the lake, with TableStopped where they do not tell. Not here: what a route
 is (config/routes.py), or merging (table_merge.py).

@@ -1,4 +1,4 @@
-"""Downstream tables that are shown as Iceberg tables too: brought up to date after whatever commits to them.
+"""Iceberg metadata of downstream tables, brought up to date after every commit to them.
 
 Put here: which tables these are, and which are behind. Not here: the metadata (spark_jobs/iceberg).
 

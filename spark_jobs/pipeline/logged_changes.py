@@ -1,4 +1,4 @@
-"""The log of a source, as downstream tables read it that are made of every change.
+"""Reader of a source's log for downstream tables of every change (``mode: append``, ``history``).
 
 Put here: bronze as it is now, and the windows of a table in a part of its log, planned as a replay of silver is.
 Not here: decoding, or what becomes of the rows (engine/changes/change_task.py).

@@ -1,4 +1,4 @@
-"""Meaning of a range for one table: the job that replays it, or why it cannot be replayed.
+"""Plan of a replay for one table: the job, or why the range cannot be replayed.
 
 Put here: the windows, timeline and rules of the job. Not here: which windows the range touches (replay_windows.py), or
 doing it (backfill/replay.py).

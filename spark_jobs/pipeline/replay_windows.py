@@ -1,4 +1,4 @@
-"""Windows of a silver table that a range of the log means.
+"""Windows of a silver table in a range of the log.
 
 Put here: the windows that silver shows, gaps between them that may have rows, the statement that brought rows with a
 name. Not here: what is to be done with them (replay_plan.py, backfill/replay.py).

@@ -1,4 +1,4 @@
-"""The log before what bronze holds: where files of it are to be had, whether they join, and landing them.
+"""Restore of log from before bronze's oldest: the origins of its files, whether they join, and landing them.
 
 Put here: what is brought from an archive of binlog files or from the source itself, for ``extract --archive`` and for
 backfills that begin before bronze does. Not here: reading a source as it continues (bronze/extract.py), what is after

@@ -1,4 +1,4 @@
-"""One source through the layers: extract, compact, merge, publish.
+"""Run of one source through the layers: extract, compact, merge, publish.
 
 Put here: the order of a source's work in each layer, and what is published after it. Not here: what a table has to do
 (planner.py), the merge of one table (table_merge.py, engine/merge/downstream_job.py), or who asked for it

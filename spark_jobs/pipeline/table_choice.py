@@ -1,4 +1,4 @@
-"""Tables of a source as requests name them: which ones runs have seen, and what names none of them.
+"""Choice of a source's tables by a request: which ones runs have seen, and names that match none.
 
 Put here: names and patterns of a request beside the tables that there are. Not here: the grammar of patterns
 (config/table_patterns.py), or requests.

@@ -1,4 +1,4 @@
-"""The merge of a source table into each of its downstream tables, and its result.
+"""Merge of a source table into each of its downstream tables, and its result.
 
 Put here: which merge is taken for a table, what is published of the table after it. Not here: the merges
 (engine/merge/downstream_job.py), or which tables a run merges (run.py).

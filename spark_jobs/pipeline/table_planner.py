@@ -1,4 +1,4 @@
-"""The compaction job of one table: where its window begins, the timeline in it, and where the table stops.
+"""Planner of one table's compaction: where its window begins, the timeline in it, and where the table stops.
 
 Put here: what follows for a table from one scan of bronze. Not here: which tables are planned, and what is published of
 them (planner.py), or building a timeline (silver/timeline/).

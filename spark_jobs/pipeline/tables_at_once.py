@@ -1,4 +1,4 @@
-"""Work on several tables side by side.
+"""Parallel work on several tables.
 
 Put here: what keeps a table that stops from stopping the others. Not here: the work.
 """

@@ -1,4 +1,4 @@
-"""Downstream tables that have all that silver has, told without opening either: a run's cost follows the changes.
+"""Downstream tables that have all of silver, found without opening either: a run's cost follows the changes.
 
 What a run published names the versions of both layers. Where none of both has a newer one, there is nothing to merge.
 

@@ -1,4 +1,4 @@
-"""The tables of a source whose rows the log does not tell, and what a run does about them.
+"""Tables of a source with unlogged changes, and what a run does about them.
 
 Put here: reading the gaps off the lake's schema history, and which of them stop a table. Not here: how they follow from
 statements and servers (ddl/unlogged_changes.py), or how they are printed (spark_jobs/cli).

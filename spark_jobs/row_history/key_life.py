@@ -1,4 +1,4 @@
-"""Changes that belong to a row whose key changes: the keys that it has one after the other, and how long each.
+"""Keys of a row over time: the changes that belong to a row whose key changes, and the range of each key.
 
 A chosen key has all of its changes, at any time. Where an UPDATE gives its row another key, the changes of that key
 count from there until the row is deleted, moves on, or the table is emptied; where a row came to a chosen key from

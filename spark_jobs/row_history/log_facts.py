@@ -1,4 +1,4 @@
-"""Author of a change: what events beside its row say of connection, server, statement and transaction.
+"""Author of a change: connection, server, statement and transaction, from the events beside its row.
 
 Put here: looking that up for changes that are chosen, in their slices and in earlier ones of their transactions.
 Not here: layouts of events (binlog/).

@@ -1,4 +1,4 @@
-"""Changes of chosen rows, in the log's order: a reader of the change feed that keeps few of its rows.
+"""Reader of the changes of chosen rows, in the log's order: a feed that keeps few of its rows.
 
 Put here: which decoded changes are chosen by key and by condition, and what is kept of each. Not here: which slices
 are read (trace.py), or who made the changes (log_facts.py).

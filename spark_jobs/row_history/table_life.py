@@ -1,4 +1,4 @@
-"""Names of a table over time, and the statements about it: learnt from statements of the log alone.
+"""Names of a table over time, and the statements about it, from statements of the log alone.
 
 Put here: names and statements of one table in a part of the log. Not here: what a statement does to columns (schema/,
 silver/), or rows (trace.py).

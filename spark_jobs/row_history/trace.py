@@ -1,4 +1,4 @@
-"""The life of rows: changes of chosen rows in the log's order, with the statements about their table between them.
+"""Trace of rows: changes of chosen rows in the log's order, with the statements about their table between them.
 
 Put here: reading bronze for one table and some of its rows, without a JVM. Not here: which changes are of a row
 (key_life.py), how they are written (trace_lines.py), or taking them back (undo.py).

@@ -1,4 +1,4 @@
-"""SQL that takes chosen changes back, the last one first, each transaction of theirs as one.
+"""Undo of chosen changes: SQL that reverts them, the last one first, each of their transactions as one.
 
 Put here: which changes are taken back, in which order, what is refused, and the script. Not here: statements
 (undo_steps.py), asking a server (undo_check.py), or reading the log (trace.py).

@@ -1,4 +1,4 @@
-"""Guards of an undo that hold on a server now, and the changes that it would not take back.
+"""Check of an undo on a server now: guards that hold, and changes that it would not revert.
 
 Put here: asking the server, and what earlier statements of the same script do to later ones. Not here: statements
 (undo_steps.py), or connecting (source/server.py).

@@ -1,4 +1,4 @@
-"""Changes by foreign keys among those that are taken back: which of them statements restore, and in which order.
+"""Changes by foreign keys among those to revert: which of them statements restore, and in which order.
 
 A parent's row that is back has its children restored behind it, table by table from parents to children. An UPDATE of a
 key cascades again when it is taken back, so that its children need no statement. What cannot be decided is refused.

@@ -1,4 +1,4 @@
-"""Statements that take changes back, each guarded: it does nothing where the row is not as the change left it.
+"""Statements that revert changes, each guarded: it does nothing where the row is not as the change left it.
 
 Put here: the text of a statement and of its conditions. Not here: which changes are taken back, and in which order
 (undo.py), literals and comparisons of values (delivery/encode.py, delivery/statements.py), or what a server answers

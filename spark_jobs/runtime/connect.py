@@ -1,4 +1,4 @@
-"""Spark Connect: a session of this process that is a server's, reached by gRPC.
+"""Spark Connect: this process's session on a server, reached by gRPC.
 
 Put here: opening it, sessions beside it, interrupting and releasing them. Not here: sessions of a JVM of this process
 (spark_session.py), or what Spark's errors mean (engine_errors.py).

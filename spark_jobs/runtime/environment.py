@@ -1,4 +1,4 @@
-"""One archive of this environment, for executors: Python itself, this project, and what its tasks import.
+"""Archive of this environment for executors: Python itself, this project, and what its tasks import.
 
 Put here: what goes into the archive, and trying it. Not here: how executors are told of it (spark_session.py), or what
 an executor without it means (executors.py).

@@ -1,4 +1,4 @@
-"""Executors that are not this process's own: whether the code of a task is there what it is here.
+"""Executors of another process: whether the code of a task is the same there.
 
 Put here: comparing the two before a task's code is unpacked, and what it means where an executor cannot run it.
 Not here: how executors get the environment (environment.py), or the session (spark_session.py).

@@ -1,4 +1,4 @@
-"""Ctrl-C, or *Terminate* in Dagster, while Spark is at work: its jobs end at once, and without a word.
+"""Interrupts (Ctrl-C, or *Terminate* in Dagster) while Spark works: its jobs end at once, and without a message.
 
 Put here: the signal's handler. Not here: what is cleaned up then; ``with`` blocks do that.
 

@@ -1,4 +1,4 @@
-"""The only module that builds a SparkSession.
+"""Spark session of this process: the only module that builds one.
 
 Put here: settings that every job needs, and why. Not here: settings of one job (``own_session``), or
 Spark Connect's own ways (connect.py).

@@ -1,4 +1,4 @@
-"""Tasks carried out in this process: by the same code as in Spark's, where a job costs more than what it does.
+"""Tasks run in this process, by the same code as in Spark's, where a job costs more than its work.
 
 A job of Spark takes some 0.2 seconds on an idle machine, whatever its tasks do; decoding and merging a megabyte of log
 takes less.

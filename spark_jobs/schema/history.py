@@ -1,4 +1,4 @@
-"""The schema history of a source: the lake's table ``schema/<source>``, what its tables were at any position.
+"""Schema history of a source (the lake's table ``schema/<source>``): definitions of its tables at any position.
 
 Put here: its rows, reading bronze and servers for it, and definitions out of it. Not here: what follows from what was
 told (tracker.py), or what silver's rows are (their own commits say that, since they move together).

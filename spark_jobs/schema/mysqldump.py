@@ -1,4 +1,4 @@
-"""A schema dump as mysqldump, mariadb-dump and their like write it: the tables that it makes, and its position.
+"""Schema dumps by mysqldump, mariadb-dump and their like: the tables that one makes, and its position.
 
 Source: client/mysqldump.cc of MySQL and MariaDB; the MySQL manual, "Comments" and "mysql Client Commands" (delimiter).
 

@@ -1,4 +1,4 @@
-"""A source's tables followed through its log: what each origin tells of a table's columns, and whether they agree.
+"""Tracker of a source's tables through its log: their columns by each origin, and whether the origins agree.
 
 There are four: statements in the log, the TABLE_MAPs of its rows, a server that was asked at a position, and a schema
 dump that was taken at one. What the last two say is reversed over statements that can be inverted (reverse_replay.py),

@@ -1,4 +1,4 @@
-"""Filtered, masked and computed columns of decoded rows: what a task makes of a table that a rule about columns is for.
+"""Filtered, masked and computed columns of decoded rows, in tasks for tables with rules about columns.
 
 Put here: masks as functions over Arrow columns, and the values of computed columns. Not here: which rules a table can
 take (masking.py), or expressions (expressions/).

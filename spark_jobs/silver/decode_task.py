@@ -1,4 +1,4 @@
-"""The decoding of a window in a task: slices become rows, at most two a key and gathered run of changes.
+"""Task that decodes a window: slices to rows, at most two a key and gathered run of changes.
 
 Put here: what tasks do with slices (slice_runs.py), and the columns that they give. Not here: how bytes become
 columns (binlog/), the reduction itself (net_changes.py), or what becomes of the rows (engine/silver/silver_task.py).

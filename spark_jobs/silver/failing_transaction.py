@@ -1,4 +1,4 @@
-"""The first transaction of some slices whose rows cannot be taken.
+"""First transaction of some slices whose rows cannot be decoded or applied.
 
 Put here: slices divided into their transactions, each tried by itself. Not here: what a table does at such a
 transaction (engine/silver/silver_job.py), or cutting bronze there (bronze/boundaries.py).

@@ -1,4 +1,4 @@
-"""Values of a row in columns that its INSERT leaves out, in Arrow: the constants that definitions tell.
+"""Values of a row in columns that its INSERT omits, in Arrow: the constants in definitions.
 
 Put here: values of defaults, and rows with them. Not here: what a default is (ddl/default_values.py), or which columns
 an image leaves out (partial_images.py).

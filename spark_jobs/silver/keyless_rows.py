@@ -1,4 +1,4 @@
-"""Rows of tables without a key, in Arrow: which of them are equal, and how many copies of each came or went.
+"""Rows of keyless tables, in Arrow: which of them are equal, and how many copies were inserted or deleted.
 
 Put here: what tells such rows apart, and the sum of their copies. Not here: the rows of changes (net_changes.py), or
 the copies that a target has (engine/merge/keyless_merge.py).

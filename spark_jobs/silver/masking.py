@@ -1,4 +1,4 @@
-"""Filtered, masked and computed columns: which columns silver has of a table under a rule about them.
+"""Filtered, masked and computed columns: the columns that silver has of a table with rules about them.
 
 Put here: the columns, and whether a table can take the rule. Not here: the rule (config/filters.py), what it makes of
 rows (column_masks.py).

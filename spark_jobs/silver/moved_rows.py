@@ -1,4 +1,4 @@
-"""Rows that got their key by a change whose image left columns out, completed by the row of the key that they had.
+"""Rows that got their key by a partial image, completed by the row of the key that they had.
 
 Such a row (``_moved_from``) has the absent columns of the row of its old key as that was before: nothing that an older
 row of its new key has is its own. That row may have come from another key too, and so on, through windows.

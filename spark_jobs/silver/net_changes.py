@@ -1,4 +1,4 @@
-"""Decoded changes -> at most two rows a key, in Arrow: what a compacting task does with what it decoded.
+"""Net changes, in Arrow: decoded changes -> at most two rows a key, in a compacting task.
 
 Put here: the net effect of changes and the reduction in a task. Not here: tasks (decode_task.py), the decoder (binlog).
 

@@ -1,4 +1,4 @@
-"""Row images that leave columns out, made as whole as their own events allow.
+"""Partial row images, completed as far as their own events allow.
 
 What an update's row leaves out and its before image holds is unchanged (MariaDB's FULL_NODUP, tables without a key, the
 key itself in MINIMAL). What is left out of an INSERT is the column's default. The rest is **absent**: unchanged since

@@ -1,4 +1,4 @@
-"""The reduction of net rows that may lack columns.
+"""Reduction of net rows that may lack columns.
 
 ``needed_net_rows`` and ``one_row_per_key`` are what ``net_changes.first_and_last_rows`` and ``one_row_per_key`` are for
 whole rows.

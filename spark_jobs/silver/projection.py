@@ -1,4 +1,4 @@
-"""Rows of an older definition of a table, as its present columns have them.
+"""Projection of rows of an older definition of a table to its present columns.
 
 Put here: which older column each present one was, and what rows have in the others. Not here: what changed them
 (timeline/), rows that are projected (engine/rows/row_projection.py).

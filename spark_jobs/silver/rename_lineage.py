@@ -1,4 +1,4 @@
-"""Contents of a table at a position of the log, under the name that it had until then.
+"""Inherited contents of a table at a position of the log, under the name that it had until then.
 
 A statement that gives a table another name brings all of its rows along, and they lie under the old name: in the old
 name's silver, if it had one, and in the log after that. Nothing here depends on how far other tables' runs are:

@@ -1,4 +1,4 @@
-"""Windows of a table that are decoded again: the definition of their time, and the way from there to the present one.
+"""Windows of a table that are decoded again: their definition, and the projection to the present one.
 
 Put here: which windows lie between which statements, and the projection of their rows. Not here: which windows these
 are (pipeline/replay_plan.py), decoding them (engine/silver/replay_job.py), or the commit (pipeline/backfill/replay.py).

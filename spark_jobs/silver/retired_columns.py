@@ -1,4 +1,4 @@
-"""Columns that are kept: what a column held until a statement gave it a type that does not hold every value.
+"""Retired columns: the values until a statement gave the column a type that does not hold each of them.
 
 Put here: their names. Not here: which statements retire a column
 (table_timeline.py).

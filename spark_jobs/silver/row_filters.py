@@ -1,4 +1,4 @@
-"""Changes of rows judged one by one by the rules about their table: which are filtered, and by which rule.
+"""Filters on changes of rows, one by one: which are filtered, and by which rule.
 
 Put here: the judgement of decoded changes. Not here: the rules (config/filters.py), what conditions say (expressions/),
 or what is made of the changes that are kept (decode_task.py).

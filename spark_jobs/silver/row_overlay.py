@@ -1,4 +1,4 @@
-"""Rows of one key that hold some of its columns, laid over each other, in Arrow.
+"""Overlay of the partial rows of one key, in Arrow: each column from the newest row that holds it.
 
 A row has ``_absent``: the columns that it has no value of, NULL where it is whole. What a later row lacks is as it was
 before; a row that says that its key is gone ends what was before, and so does one that came from another key

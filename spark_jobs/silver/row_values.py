@@ -1,4 +1,4 @@
-"""The columns of a table as parts of expressions: what each is, and its values in decoded rows.
+"""Columns of a table as parts of expressions: the type of each, and its values in decoded rows.
 
 Put here: columns as terms and cells, and why a cell has no value. Not here: expressions (expressions/), rules over
 changes (row_filters.py), or rules over columns (column_masks.py).

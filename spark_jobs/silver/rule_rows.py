@@ -1,4 +1,4 @@
-"""Rows as the server had them, for rules about columns that row images leave out.
+"""Rows as the server had them, for rules about columns that row images omit.
 
 A rule is about the server's row, and so is the value of a computed column: an UPDATE that leaves ``v`` out is of a row
 that has one. It is known where an earlier change of the key has it, whatever rules made of that change. So it is looked

@@ -1,4 +1,4 @@
-"""Columns of a lake's table changed to what a statement made of the source's: the steps, and carrying them out.
+"""Evolution of a lake table's columns to what a statement made of the source's: the steps, and their execution.
 
 Put here: which statements of Delta lead from some columns to others, and running them so that a run may die between any
 two. Not here: why columns change (table_timeline.py).

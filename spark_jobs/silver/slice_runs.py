@@ -1,4 +1,4 @@
-"""Slices of bronze as tasks decode them: those of one file after the other, so that their rows come in few blocks.
+"""Runs of slices as tasks decode them: those of one file together, so that their rows come in few blocks.
 
 Put here: runs of slices. Not here: what is decoded (decode_task.py).
 """

@@ -1,4 +1,4 @@
-"""Changes of a statement to a silver table: its columns, the steps that lead there, and the commit.
+"""Commits of a statement to a silver table: its columns, the steps to them, and the commit.
 
 Put here: those as values. Not here: the rows that say that the table was emptied (engine/silver/silver_job.py), what a
 statement does to the source's table (timeline/), or Delta's statements (schema_evolution.py).

@@ -1,4 +1,4 @@
-"""The timeline of a table through a range of its log, as a value: rows, and the statements that change the table.
+"""Timeline of a table through a range of its log, as a value: rows, and the statements that change the table.
 
 Put here: how a table stands at a position, its steps, and what it holds. Not here: how a timeline is built (timeline/),
 how statements are read (ddl/effects.py), carrying anything out (engine/silver/silver_plan.py).

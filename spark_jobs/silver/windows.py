@@ -1,4 +1,4 @@
-"""The windows that a silver table has rows of, by the statistics of its data files.
+"""Windows of a silver table, by the statistics of its data files.
 
 Put here: finding them without a query over all rows. Not here: what a window is (compaction_job.py), or which of them a
 backfill takes (pipeline/replay_windows.py).

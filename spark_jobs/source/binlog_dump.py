@@ -1,4 +1,4 @@
-"""A part of a log by COM_BINLOG_DUMP: the bytes of one file, as a server sends them to its replicas.
+"""Dump of a part of a log (COM_BINLOG_DUMP): the bytes of one file, as a server sends them to its replicas.
 
 PyMySQL connects, logs in and sends the command. From then on the connection is read in large pieces, and a kernel takes
 packet heads, and events made up for the connection, off all that a piece holds: no Python runs for an event.

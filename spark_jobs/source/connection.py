@@ -1,4 +1,4 @@
-"""Connecting to a server: options, TLS, and what its refusals mean.
+"""Connections to a server: options, TLS, and the meaning of its errors.
 
 Put here: what every connection to a server shares. Not here: what is asked of it (server.py) or its dump
 (binlog_dump.py).

@@ -1,4 +1,4 @@
-"""Several servers that have the same log, and which of them is read.
+"""Endpoints of a source: several servers that have the same log, and which of them is read.
 
 A run takes the first one that works, in the order of the strategy. One that did not answer, or lacks the log after
 bronze's end, is skipped for a while: 30 seconds at first, twice as long after each further try, half an hour at most.

@@ -1,4 +1,4 @@
-"""Another log taken up by GTID, after the transactions that are held already: what of it is new.
+"""Failover to another log, by GTID: what of it is new after the transactions that bronze holds.
 
 Servers that have the same transactions have them in files and at offsets of their own, and replicas that apply side by
 side even in another order. So the log is read from the newest file on whose head names nothing that is not held, and

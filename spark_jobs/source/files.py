@@ -1,4 +1,4 @@
-"""A directory of binlog files.
+"""Source of a directory of binlog files.
 
 Put here: which files of a directory are the log, and where it ends. Not here: what is in them.
 The numbers in the names give the order. The index file, where there is one, tells which base name is the log's.

@@ -1,4 +1,4 @@
-"""Sessions of queries that a process keeps, which asks the same servers again and again: a login less each time.
+"""Cache of sessions for queries, in a process that asks the same servers again and again: a login less each time.
 
 A session is used again for a minute at most, so that addresses, privileges and passwords of others than the first
 minute's count soon; and not after an error. What is kept has no password: a token or what a program gave is used for

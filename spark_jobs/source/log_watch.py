@@ -1,4 +1,4 @@
-"""Waiting for a server's log to grow: a dump connection, on which the server itself tells of the next event.
+"""Watch of a server's log until it grows: a dump connection, on which the server sends the next event.
 
 No query is sent while it waits, and none of what comes is kept: whoever waited reads the log as always.
 

@@ -1,4 +1,4 @@
-"""Choice of the source that a configuration means.
+"""Source of a configuration, opened.
 
 Put here: the choice between kinds of sources. Not here: what any of them does (files.py, server.py), or which of
 several endpoints is read (endpoints.py).

@@ -1,4 +1,4 @@
-"""Interface of a source: what every source can say of its log, and how a part of one is read.
+"""Interface of a source: facts about its log, and reading a part of it.
 
 Put here: the shapes that both sources share, and planning over them. Not here: how a directory or a server is read
 (files.py, server.py) or what the bytes mean (binlog/).

@@ -1,4 +1,4 @@
-"""The rows of a query, from the connection into row images: no Python runs for a row or a value.
+"""Rows of a query, from the connection to row images: no Python runs for a row or a value.
 
 PyMySQL connects and logs in. The query is prepared and executed, so that its rows come in the binary protocol, where
 numbers are what they are in a row image; then the connection is read in large pieces, which a kernel turns into images.

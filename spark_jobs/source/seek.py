@@ -1,4 +1,4 @@
-"""Position that a log is to be read from, of earliest, latest, a position, a GTID set or a time.
+"""Position to read a log from: of earliest, latest, a position, a GTID set or a time.
 
 A GTID set leads to the first transaction that is not in it; a time, to where the last transaction ends that committed
 before it. The heads of files tell which file that is, and one file is read.

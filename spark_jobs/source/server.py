@@ -1,4 +1,4 @@
-"""A live MySQL or MariaDB server, as a source.
+"""Source of a live MySQL or MariaDB server.
 
 Put here: what is asked of a server by SQL. Not here: how it is connected to (connection.py), reading its dump
 (binlog_dump.py), or what the bytes mean (binlog/).

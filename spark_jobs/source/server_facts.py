@@ -1,4 +1,4 @@
-"""A server's foreign keys that cascade and its system-versioned tables, which its log may not tell.
+"""Foreign keys that cascade and system-versioned tables of a server, which its log may lack.
 
 Source: MySQL manual, "The INFORMATION_SCHEMA REFERENTIAL_CONSTRAINTS Table", "innodb_native_foreign_keys" (from 9.6 on
 the server carries out cascades itself, and logs them, unless that is ON); MariaDB Knowledge Base, "Information Schema

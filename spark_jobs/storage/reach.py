@@ -1,4 +1,4 @@
-"""Access to object stores: the settings in use, by the address of a bucket, and what is shown to each.
+"""Access to object stores: the settings in use, by the address of a bucket, and the credentials for each.
 
 Put here: settings and credentials in the form that each library takes. Not here: whose they are (credentials.py), or
 requests (objects.py).

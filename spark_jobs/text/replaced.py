@@ -1,4 +1,4 @@
-"""Small text files that are replaced whole, as those beside pipeline.yaml.
+"""Small text files that are replaced as a whole, such as those beside pipeline.yaml.
 
 Put here: how one is replaced. Not here: what is in it, or files of the lake (storage/).
 """

@@ -1,4 +1,4 @@
-"""Compressed bytes inflated, with a bound: zstd frames of MySQL's payloads, zlib records of MariaDB's events.
+"""Decompression within a bound: zstd frames of MySQL's payloads, zlib records of MariaDB's events.
 
 Source: MySQL libs/mysql/binlog/event/compression/zstd_comp.cpp; MariaDB sql/log_event.cc (``binlog_buf_compress``,
 ``binlog_get_uncompress_len``, ``binlog_buf_uncompress``).

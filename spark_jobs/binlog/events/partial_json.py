@@ -1,4 +1,4 @@
-"""A JSON document after a partial update: its binary form before, and diffs, to its binary form after.
+"""Partial updates of JSON: the binary form before and diffs, to the binary form after.
 
 Source: MySQL sql/json_diff.h and json_diff.cc (``read_binary``, ``apply_json_diffs``), sql-common/json_binary.h (the
 form of documents), sql-common/json_path.cc (``Json_path_leg::to_string``).

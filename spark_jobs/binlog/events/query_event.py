@@ -1,4 +1,4 @@
-"""QUERY events: the default database, the text of a statement, and the session that it was said in.
+"""QUERY events: the default database, the text of a statement, and the session that executed it.
 
 Source: MySQL manual, QUERY_EVENT; libs/mysql/binlog/event/statement_events.h; MariaDB sql/log_event.cc
 (``query_event_uncompress``).

@@ -1,4 +1,4 @@
-"""Row events in fragments: MariaDB's PARTIAL_ROW_DATA events (12.3, binlog_row_event_fragment_threshold) put together.
+"""Row events in fragments, joined: MariaDB's PARTIAL_ROW_DATA (12.3, binlog_row_event_fragment_threshold).
 
 A row event larger than the threshold is logged as several events, one after the other. The body of each is two numbers
 (which fragment it is, how many there are), flags, in the first one the size of the whole, and then bytes of the row

@@ -1,4 +1,4 @@
-"""Bytes to events: where each event lies, what it is, to which table and transaction it belongs.
+"""Scanner of a log's bytes: the offset, type, table and transaction of each event.
 
 One kernel walks the headers, checks every CRC32 and answers in flat arrays; Python is entered only for a TABLE_MAP body
 never seen before. File offsets are counted here: a header's own position wraps at 4 GiB and is 0 in MariaDB 11.4.

@@ -1,4 +1,4 @@
-"""Quarantined events of a slice, and which event stands at an offset.
+"""Quarantined events of a slice, and the event at an offset.
 
 Source: MySQL libs/mysql/binlog/event/binlog_event.h (LOG_EVENT_IGNORABLE_F, IGNORABLE_LOG_EVENT): readers pass over an
 event of that type.

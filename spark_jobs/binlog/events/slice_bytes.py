@@ -1,4 +1,4 @@
-"""A slice of the log as a decoder takes it: its bytes, and what of the slice its events need.
+"""Input of a decoder: the bytes of a slice, and what its events need besides.
 
 Put here: opening slices, once for several decoders. Not here: how slices are cut (binlog/slices/), or their rows
 (binlog/rows/).

@@ -1,4 +1,4 @@
-"""A table's columns as its TABLE_MAP events tell them.
+"""Definitions of tables in TABLE_MAP events.
 
 Source: MySQL libs/mysql/binlog/event/rows_event.h (Table_map_event, Optional_metadata_fields); MariaDB sql/log_event.h.
 Servers differ in two places: MariaDB counts GEOMETRY among the columns with a character set, MySQL VECTOR; and YEAR

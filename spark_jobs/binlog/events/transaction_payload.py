@@ -1,4 +1,4 @@
-"""Compressed transactions opened: the events inside TRANSACTION_PAYLOAD events.
+"""Events inside TRANSACTION_PAYLOAD events: compressed transactions, decompressed.
 
 Source: MySQL libs/mysql/binlog/event/control_events.h (Transaction_payload_event), codecs/binary.cpp, compression/.
 

@@ -1,4 +1,4 @@
-"""The registry of event types: number, name, and what each means to this reader.
+"""Registry of event types: number, name, and how this reader treats each.
 
 An event is decoded, known to be irrelevant and counted, or stops the run; there is no fourth case. Numbers 1–43 are
 MySQL's (libs/mysql/binlog/event/binlog_event.h, ``Log_event_type``), 160–172 MariaDB's (sql/log_event.h). Names are as

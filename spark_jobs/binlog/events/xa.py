@@ -1,4 +1,4 @@
-"""Rows that may not take effect: what a slice says about an XA transaction, or about a rollback.
+"""Rows that may not take effect: those of XA transactions and of rollbacks in a slice.
 
 The rows of an XA transaction take effect when an XA COMMIT comes, in a transaction of its own that may stand many files
 later, or never. MySQL 5.7 and later log ``XA START``, the rows, ``XA END`` and an XA_PREPARE event, which ends the

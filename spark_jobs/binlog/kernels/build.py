@@ -1,4 +1,4 @@
-"""Makes the machine code that is installed: ``python -m spark_jobs.binlog.kernels.build`` prints its files' paths.
+"""Build of the machine code that is installed: ``python -m spark_jobs.binlog.kernels.build`` prints its files' paths.
 
 It is made for every target of this kind of machine, whatever this processor has, as a wheel needs it: code is compiled
 here, none is run. With ``--here`` it is made for this processor alone, as a clone needs it.

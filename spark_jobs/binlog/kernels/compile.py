@@ -1,4 +1,4 @@
-"""Compilation of kernels: numba's options, the decorators, what the processor has, and that a user hears of it.
+"""Compilation of kernels: numba's options, decorators, features of the processor, and the notice to a user.
 
 Put here: what every kernel shares at compile time. Not here: any kernel, any intrinsic.
 """

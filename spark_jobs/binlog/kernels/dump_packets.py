@@ -1,4 +1,4 @@
-"""The dump: packets of the replication protocol become the bytes of a file.
+"""Packets of the replication protocol, converted to the bytes of a binlog file.
 
 source/binlog_dump.py reads a connection in large pieces, which begin and end anywhere; this loop takes off what is not
 the file's: packet heads, and events that the server makes up for the connection.

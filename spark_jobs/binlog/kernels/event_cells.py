@@ -1,4 +1,4 @@
-"""Cells and codes of scanned events: what the walk writes, and what its callers and other kernels read.
+"""Cells and codes of scanned events: what the scan writes, and what its callers and other kernels read.
 
 Put here: constants of events, transactions and the scan's state. Not here: functions; cells of rows (row_cells.py).
 """

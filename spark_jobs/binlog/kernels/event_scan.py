@@ -1,4 +1,4 @@
-"""The scan: one walk over event headers, which notes every event.
+"""Scan of event headers in one pass, which records every event.
 
 Put here: the walk and what it does for each event. Not here: the parts of a GTID, a QUERY or a TABLE_MAP.
 """

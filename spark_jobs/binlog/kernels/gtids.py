@@ -1,4 +1,4 @@
-"""GTID events in a walk: MySQL's, plain, anonymous and tagged, and MariaDB's.
+"""GTID events in a scan: MySQL's, plain, anonymous and tagged, and MariaDB's.
 
 Put here: how a GTID event fills in its transaction. Not here: GTID sets and texts.
 """

@@ -1,4 +1,4 @@
-"""Rows of a query's binary result become row images, as a WRITE_ROWS event has them.
+"""Rows of a query's binary result, converted to row images as a WRITE_ROWS event has them.
 
 source/result_stream.py reads a connection in large pieces; this loop takes the packets off them and writes each row
 down as the log would have had it. The row kernel then reads the images like any other.

@@ -1,4 +1,4 @@
-"""Row images walked without being decoded: which columns are present, how many rows there are, partial JSON updates.
+"""Row images read without decoding: which columns are present, how many rows there are, partial JSON updates.
 
 Put here: bitmaps of columns, sizes of values on the wire. Not here: values themselves (row_values.py, row_steps.py).
 """

@@ -1,4 +1,4 @@
-"""Rows by their steps, whatever they are: each column's kind says what to do with its bytes.
+"""Steps of decoding a row, for rows of all tables: each column's kind says what to do with its bytes.
 
 Put here: the loop over rows and columns. Not here: what one value takes (row_values.py).
 """

@@ -1,4 +1,4 @@
-"""The cut: where slices begin and end, by the marks of the scan.
+"""Boundaries of slices, by the marks of the scan.
 
 Put here: the loop over marks. Not here: what becomes of a slice (slices/slicer.py).
 """

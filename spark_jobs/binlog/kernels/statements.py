@@ -1,4 +1,4 @@
-"""QUERY events in a walk: where the text begins, and what its first words mean for the transaction.
+"""QUERY events in a scan: where the text begins, and what its first words mean for the transaction.
 
 Put here: what is read of a statement without parsing it. Not here: its session variables (events/query_event.py).
 """

@@ -1,4 +1,4 @@
-"""TABLE_MAP events in a walk: which of the known maps a body is, by hash and by table id.
+"""TABLE_MAP events in a scan: which of the known maps a body is, by hash and by table id.
 
 Put here: the lookup of bodies. Not here: reading a map's columns (events/table_map.py).
 """

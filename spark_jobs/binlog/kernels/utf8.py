@@ -1,4 +1,4 @@
-"""Check whether text is UTF-8 or ASCII, by blocks where the processor looks up many bytes at once.
+"""Validation of text as UTF-8 or ASCII, by blocks where the processor looks up many bytes at once.
 
 Put here: judging text. Not here: converting it (charset_text.py).
 """

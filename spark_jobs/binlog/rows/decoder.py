@@ -1,4 +1,4 @@
-"""Row events of one table into Arrow columns, a block of rows at a time.
+"""Decoder of one table's row events to Arrow columns, a block of rows at a time.
 
 Put here: which events' rows go into which table's block, and what a block's reader gets. Not here: blocks themselves
 (blocks.py), what a type does (types/), where events lie (binlog/events/scanner.py).

@@ -1,4 +1,4 @@
-"""Slices of the log without some of their rows: all other rows stay, and every event begins where it did.
+"""Erasure of rows from slices of the log: other rows stay, and so does the offset of every event.
 
 A row event loses the images of a row, and gets as many bytes of extra row information, of a kind that no reader knows:
 readers pass over it by its length (MySQL libs/mysql/binlog/event/rows_event.cpp, ``Rows_event``; MariaDB

@@ -1,4 +1,4 @@
-"""Columns of changes that say what row events say: GTIDs, flags, and which columns row images hold.
+"""Columns of changes with facts of their row events: GTIDs, flags, and which columns row images hold.
 
 Put here: a block's rows, each with what is its event's. Not here: the rows' values (blocks.py).
 """

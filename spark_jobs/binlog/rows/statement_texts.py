@@ -1,4 +1,4 @@
-"""The statements that row events were made by, where the server logs their texts beside the rows.
+"""Statements that made row events, where the server logs their texts beside the rows.
 
 Source: MySQL libs/mysql/binlog/event/rows_event.h (Rows_query_event: a byte, which is no length of a text that is
 longer than it can say, then the text); MariaDB sql/log_event.h (Annotate_rows_log_event: the text alone).

@@ -1,4 +1,4 @@
-"""Bounds of the transactions of a slice, and what the headers of its events say.
+"""Bounds of the transactions of a slice, and facts in the headers of its events.
 
 Source: MySQL libs/mysql/binlog/event/statement_events.h (thread of a QUERY), control_events.h (Xid_event).
 

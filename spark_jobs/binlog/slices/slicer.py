@@ -1,4 +1,4 @@
-"""Bytes to slices: runs of whole transactions, as bronze keeps them. No row is decoded.
+"""Slicer: bytes of a log to slices, runs of whole transactions as bronze keeps them. No row is decoded.
 
 Slices follow each other without a gap, so that their payloads, one after the other, are the file again; only the
 FORMAT_DESCRIPTION's in-use flag is stored cleared. Each is of one kind:

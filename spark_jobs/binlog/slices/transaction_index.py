@@ -1,4 +1,4 @@
-"""The transactions of a file as flat columns, and what its head says: to find an offset by GTID or time.
+"""Transactions of a file as flat columns, and facts of its head: to find an offset by GTID or time.
 
 Put here: the walk over one file for that. Not here: which file it is, or what the offset is for (source/seek.py).
 """

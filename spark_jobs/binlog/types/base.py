@@ -1,4 +1,4 @@
-"""Vocabulary of column types: the words that every type family is written in.
+"""Base of column types: the classes and functions that every type family uses.
 
 A type is compiled once a table into a Reading: what the row kernel does with the column's bytes (a kind and its
 parameters), and what is done with the filled slots once a block (``finish``). A new type is a class with the methods of

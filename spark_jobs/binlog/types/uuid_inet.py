@@ -1,4 +1,4 @@
-"""MariaDB's UUID, INET4 and INET6: in the log a BINARY without its trailing zero bytes; only a definition tells them.
+"""MariaDB's UUID, INET4 and INET6: BINARY without trailing zero bytes in the log; only a definition names the type.
 
 Source: MariaDB plugin/type_uuid/sql_type_uuid.h (the log has the bytes in the order of the text, whatever order the
 table stores them in), plugin/type_inet/sql_type_inet.cc.

@@ -1,4 +1,4 @@
-"""Numbers, strings and documents as programs in Java write them: canal, Debezium and Maxwell are.
+"""Numbers, strings and documents as programs in Java write them, such as canal, Debezium and Maxwell.
 
 Sources: the Java API's Double.toString and BigDecimal.toString; Jackson's and fastjson2's string escapes.
 

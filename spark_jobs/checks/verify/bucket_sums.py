@@ -1,4 +1,4 @@
-"""Rows of either side of a comparison, hashed by tasks: sums of hashes by bucket, and the rows of some buckets.
+"""Hashes of the rows of either side of a comparison, by tasks: sums by bucket, and the rows of some buckets.
 
 Put here: the hash of a row, the tasks, and what both sides do with their results. Not here: which ranges and files a
 table has (server_rows.py, lake_rows.py), or comparing (compare.py).

@@ -1,4 +1,4 @@
-"""One table, both sides: from buckets that differ to the keys that really do.
+"""Comparison of one table: from buckets that differ to the keys that really do.
 
 Put here: narrowing down, and reading again until what is only on its way has gone. Not here: how a side answers
 (server_rows.py, lake_rows.py), which tables there are and what else is said of them (assets/checks/equals_source.py).

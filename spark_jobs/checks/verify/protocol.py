@@ -1,4 +1,4 @@
-"""Answers of the two sides of a comparison, in one shape.
+"""Interface of the two sides of a comparison: the types of their answers.
 
 Put here: the shapes. Not here: how either side answers (server_rows.py, lake_rows.py), or comparing (compare.py).
 """

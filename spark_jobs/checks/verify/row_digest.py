@@ -1,4 +1,4 @@
-"""A table's columns as both sides make texts of them: the SQL of a key's text, and of a row's digest.
+"""SQL of a key's text and of a row's digest, which both sides of a comparison compute from a table's columns.
 
 Put here: putting the forms of columns together, and taking a key's text apart. Not here: what a column's form is
 (value_text.py), asking the two sides (server_rows.py, lake_rows.py).

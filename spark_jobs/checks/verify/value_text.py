@@ -1,4 +1,4 @@
-"""One text for a value, which a server's SQL and Spark's SQL both make of it, byte for byte.
+"""SQL of a value's text, which a server and Spark both make of it, byte for byte.
 
 Put here: a line a type: the two expressions, and what its text means. Not here: hashing rows of them (row_digest.py).
 

@@ -1,4 +1,4 @@
-"""Changes after rules: those that are kept, with the columns that are seen.
+"""Changes after the rules of a delivery: those that are kept, and their columns that are delivered.
 
 Put here: both images of changes as a downstream table has rows. Not here: the rules (config/filters.py), or what they
 make of changes and rows (silver/row_filters.py, silver/column_masks.py).

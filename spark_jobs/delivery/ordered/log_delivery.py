@@ -1,4 +1,4 @@
-"""A source's log into a target, window by window: ``apply: ordered``.
+"""Delivery of a source's log into a target, window by window: ``apply: ordered``.
 
 Put here: what a target lacks of the log, executing windows, statements in their positions, and progress. Not here: what
 a window is (plan.py), or the first copy of a table (table_delivery.py).

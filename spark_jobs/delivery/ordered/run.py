@@ -1,4 +1,4 @@
-"""The logs of a delivery's sources, one after the other, up to what is published.
+"""Run of a delivery in order: the logs of its sources, one after the other, up to what is published.
 
 Put here: from where to where a log is delivered, and what is said of its tables. Not here: windows (log_delivery.py),
 or the first copies of tables (deliver.py).

@@ -1,4 +1,4 @@
-"""A table of the target while the log is delivered in order: what writes its rows, and what statements do to it.
+"""State of a target table while the log is delivered in order: the writer of its rows, and effects of statements.
 
 Put here: the target's columns as a definition of the log has them, and DDL in its place. Not here: rows (plan.py), or
 the clauses of ALTER TABLE (target_table.py).

@@ -1,4 +1,4 @@
-"""Extent of a merge of every change in the log, and the rows of the target and of silver that are of it.
+"""Extent of a merge of every change: its range of the log, and the rows of target and silver in it.
 
 Put here: that part, and the rows that lie in it. Not here: the windows of the log (column_history.py), or what becomes
 of the rows (change_task.py).

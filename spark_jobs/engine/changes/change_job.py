@@ -1,4 +1,4 @@
-"""Tables that are made of every change (``mode: append``, ``history``), as units of a job.
+"""Job of a merge of every change (``mode: append``, ``history``): its units, and the commits.
 
 Put here: units, and tasks of their slices and files. Not here: which windows of the log a target lacks
 (column_history.py), what tasks do (change_task.py), commits (engine/merge/downstream_job.py).

@@ -1,4 +1,4 @@
-"""Every change of a part of a unit, as rows with the target's columns.
+"""Rows of every change in a part of a unit, with the target's columns.
 
 Put here: decoding windows and projecting their rows, and the rows of silver that no change in the log says. Not here:
 decoding itself (silver/decode_task.py), or what becomes of the rows (change_task.py).

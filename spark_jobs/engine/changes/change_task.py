@@ -1,4 +1,4 @@
-"""Task for tables that are made of every change: slices of the log -> rows, and versions that they end.
+"""Task of a merge of every change: slices of the log -> rows, and versions that they end.
 
 Put here: the work on parts of units, and on buckets of their keys. Not here: which parts those are (change_job.py),
 their rows (change_rows.py), what becomes of versions (version_merge.py), or commits (engine/merge/downstream_job.py).

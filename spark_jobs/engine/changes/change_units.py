@@ -1,4 +1,4 @@
-"""Units of tables that are made of every change (``mode: append``, ``history``), as tasks need them.
+"""Units of a merge of every change (``mode: append``, ``history``), as tasks need them.
 
 Put here: units, their windows, and the parts of units that tasks take. Not here: which windows these are
 (column_history.py), how units are divided (change_job.py), or the work (change_task.py).

@@ -1,4 +1,4 @@
-"""The windows of the log that a merge of every change takes, and the target's columns through them.
+"""Windows of a merge of every change, and the target's columns through them.
 
 Put here: windows by silver's commits, and by the timeline of the log where commits do not tell them; what statements
 between them did to the columns. Not here: which part of the log a merge takes (change_extent.py), or its tasks

@@ -1,4 +1,4 @@
-"""Changes that lack columns, made whole by the rows of their keys before them, where every change is a row.
+"""Completion of changes that lack columns, by the earlier rows of their keys, where every change is a row.
 
 Put here: which rows these are, and how many keys no row ever held whole. Not here: laying rows over each other
 (silver/row_overlay.py), or what becomes of the changes (change_task.py, version_merge.py).

@@ -1,4 +1,4 @@
-"""Changes of rows -> from when to when each version of a row was there: what a task makes of ``mode: history``.
+"""Validity intervals of the versions of rows, from changes: a task's work for ``mode: history``.
 
 Put here: the intervals, in Arrow. Not here: which rows they are computed from (version_merge.py).
 

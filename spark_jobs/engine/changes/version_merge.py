@@ -1,4 +1,4 @@
-"""Changes beside the versions that a target has of their keys: versions that go, that end, and that are new.
+"""Merge of changes with the versions that a target has of their keys: versions removed, ended and added.
 
 Put here: which of the target's rows are looked up, and what becomes of them. Not here: the intervals
 (version_intervals.py), or where changes come from (change_rows.py).

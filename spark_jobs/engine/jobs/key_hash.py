@@ -1,4 +1,4 @@
-"""A 64-bit hash of each row's key, by the bytes that tell keys apart; of a row without a key, by all of its bytes.
+"""Hash of 64 bits of each row's key, by the bytes that identify it; of a keyless row, by all of its bytes.
 
 Put here: which columns it is of. Not here: the hash (delta/value_hash.py), or what it is used for: buckets of a shuffle
 (engine/silver/silver_task.py), and finding keys in data files (engine/rows/locate.py), which compares the keys

@@ -1,4 +1,4 @@
-"""The oldest binlog files removed from bronze: data files that have nothing else go by a commit alone.
+"""Removal of the oldest binlog files from bronze: data files that have nothing else go by a commit alone.
 
 Put here: which data files go and which are written again without old slices. Not here: which binlog files may go
 (operations/retention/gc.py), or tables that another tool changed.

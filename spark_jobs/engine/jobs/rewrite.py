@@ -1,4 +1,4 @@
-"""Data files of tables written again in one Spark job: small ones together, and those with many dead rows without them.
+"""Rewrite of data files in one Spark job: small ones joined, and those with many dead rows without them.
 
 Put here: which files are worth it, what a task does, and the commit. Not here: when a table is maintained
 (operations/retention/maintenance.py).

@@ -1,4 +1,4 @@
-"""Rows of a unit as blocks of the shuffle: by the bucket of their key, as Arrow's messages, compressed.
+"""Blocks of the shuffle: rows of a unit by the bucket of their key, as Arrow's messages, compressed.
 
 Put here: rows to blocks and back. Not here: how blocks travel (spark_job.py), what is in the rows
 (engine/silver/silver_task.py).

@@ -1,4 +1,4 @@
-"""Silver to downstream: a row per key, copies of rows without one, shards and shared keys; the job of all tables.
+"""Merges of silver into downstream tables: a row per key, copies of keyless rows, shards and shared keys.
 
 Put here: how new rows of silver meet the target's. Not here: how its files are written (target/).
 """

@@ -1,4 +1,4 @@
-"""Silver -> downstream for many tables in one Spark job: what its tasks are, and a commit a table.
+"""Job of merging silver into many downstream tables: its tasks, and a commit per table.
 
 Put here: units and tasks from what silver has and the targets have not, and the commits of what tasks found. Not here:
 what tasks do (downstream_task.py).

@@ -1,4 +1,4 @@
-"""Task for downstream: new silver rows -> keys located in the target -> new images, and rows to mark.
+"""Task of a merge: new silver rows -> keys located in the target -> new images, and rows to mark.
 
 Put here: the units that tasks work on and the work itself. Not here: how keys are located (engine/rows/locate.py),
 which silver files are new (downstream_job.py), or commits.

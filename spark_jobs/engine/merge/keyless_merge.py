@@ -1,4 +1,4 @@
-"""Task for downstream tables without a key: copies of rows are counted, located, added and marked.
+"""Task of a merge into a keyless table: copies of rows are counted, located, added and marked.
 
 Put here: the copies that a target is to have, and which rows of it go. Not here: what tells rows apart
 (silver/keyless_rows.py), how they are located (engine/rows/locate.py), or tables with a key (downstream_task.py).

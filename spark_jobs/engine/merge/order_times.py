@@ -1,4 +1,4 @@
-"""The order times of changes, as tasks of the engine read them.
+"""Order times of changes, as tasks of the engine read them.
 
 Put here: the order time of rows of silver, by the late transactions of their source. Not here: finding these
 (downstream/commit_clock.py), or what is merged by it (shared_merge.py).

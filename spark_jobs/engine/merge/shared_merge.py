@@ -1,4 +1,4 @@
-"""Tables in which equal keys of several source tables are one row (``keys: shared``), as units of the engine.
+"""Units of tables in which equal keys of several source tables are one row (``keys: shared``).
 
 Every source table says in silver what its last change of a key was, a delete too. Among these the one with the greatest
 (order time, source, position) is what the table has: the row, or none. So it does not matter in which order sources are

@@ -1,4 +1,4 @@
-"""The plans of tables in which equal keys of several source tables are one row (``keys: shared``).
+"""Plans of tables in which equal keys of several source tables are one row (``keys: shared``).
 
 Put here: what a task has to know of such a merge, and of the source tables that take part. Not here: what it does
 (shared_merge.py), which tables can share keys (downstream/shared_keys.py), or the target's columns (part_merge.py).

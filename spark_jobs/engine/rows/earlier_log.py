@@ -1,4 +1,4 @@
-"""A table's log before the windows of a job: what rules know columns by that row images leave out.
+"""Log of a table before a job's windows, from which rules get columns that row images omit.
 
 Put here: which log that is, its slices, and the loads that tell of rows. Not here: the values of such columns
 (silver/rule_rows.py), or loaded rows (loaded_rows.py).

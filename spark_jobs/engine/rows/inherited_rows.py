@@ -1,4 +1,4 @@
-"""The rows that a table inherits by a rename, from itself where its key changed, or from a load, in a task.
+"""Inherited rows in a task: by a rename, from the table itself where its key changed, or from a load.
 
 Put here: rows of the log and of data files brought into one form, and what is there of them in the end. Not here: where
 they lie (engine/silver/inherited_plan.py), decoding or writing them (engine/silver/silver_task.py).

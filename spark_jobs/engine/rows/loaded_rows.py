@@ -1,4 +1,4 @@
-"""Rows of silver that a load read: what rules know columns by of rows that are older than the log.
+"""Rows of silver that a load read, from which rules get columns of rows that are older than the log.
 
 Put here: the files that have them, and the rows of some keys. Not here: which changes they tell of
 (silver/rule_rows.py), or which load it is (earlier_log.py).

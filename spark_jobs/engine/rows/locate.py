@@ -1,4 +1,4 @@
-"""Row numbers of some keys in a table's data files, without scanning what cannot hold them.
+"""Row numbers of some keys in a table's data files, without reading files that cannot hold them.
 
 Put here: finding keys by statistics, key columns and hashes. Not here: what becomes of the rows
 (engine/merge/downstream_task.py).

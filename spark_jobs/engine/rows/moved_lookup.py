@@ -1,4 +1,4 @@
-"""Rows of silver that came from another key without all columns, completed by silver's rows of the keys they had.
+"""Completion of rows that came from another key without all columns, by silver's rows of the keys they had.
 
 Put here: which rows of silver these are. Not here: the walk over them (silver/moved_rows.py), or reading rows of keys
 (restatement.py).

@@ -1,4 +1,4 @@
-"""Keys whose rows in silver were replaced, removed or read from the server: their state by all of silver.
+"""Restatement of keys whose rows in silver were replaced, removed or read from the server, by all of silver.
 
 Put here: which keys these are, and the newest row of each wherever in silver it stands. Not here: which windows were
 replayed (pipeline/backfill/), or what the target does with the states (engine/merge/downstream_task.py).

@@ -1,4 +1,4 @@
-"""Rows of an older definition with a table's present columns, in Arrow.
+"""Projection of rows of an older definition to a table's present columns, in Arrow.
 
 Put here: a projection as tasks carry it, and rows under it. Not here: which column comes from which
 (silver/projection.py), or what a default means (ddl/default_values.py).

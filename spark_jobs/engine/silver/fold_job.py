@@ -1,4 +1,4 @@
-"""Old windows of a silver table folded into one by the engine: what is there, the fold, and what a commit replaces.
+"""Job of folding old windows of a silver table into one: its input, the fold, and what a commit replaces.
 
 Put here: the two jobs of a table. Not here: what tasks do (fold_task.py), or which tables are folded and when
 (operations/retention/fold_windows.py).

@@ -1,4 +1,4 @@
-"""Old rows of a silver table folded into one window, in a task: a row per key, or an image with its copies.
+"""Task of folding old rows of a silver table into one window: a row per key, or an image with its copies.
 
 Put here: what old rows there are, their way to buckets, and what is left of a bucket. Not here: which tables are folded
 and when (operations/retention/fold_windows.py), or the job and the commit (fold_job.py).

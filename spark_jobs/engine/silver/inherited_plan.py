@@ -1,4 +1,4 @@
-"""Origin of the rows that statements of a unit bring: files of silver, and slices of log after them.
+"""Plan of the rows that statements of a unit bring: files of silver, and slices of log after them.
 
 Put here: the windows and files of a unit's statements. Not here: what a table held (silver/rename_lineage.py), or what
 tasks do with it (engine/rows/inherited_rows.py).

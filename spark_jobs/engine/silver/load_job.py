@@ -1,4 +1,4 @@
-"""A table without a key, loaded by the engine: copies of the rows that were read, and the log since their snapshot.
+"""Job of loading a keyless table: copies of the rows that were read, and the log since their snapshot.
 
 Put here: the unit of such a load, and its job. Not here: when rows may land and what the commit says
 (pipeline/initial_load/landing.py), or what tasks do with rows (silver_task.py, engine/rows/inherited_rows.py).

@@ -1,4 +1,4 @@
-"""Windows of a silver table decoded again by the engine, compared with what silver holds, and put in its place.
+"""Job of a replay: windows of a silver table decoded again, compared with silver, and replaced in it.
 
 Put here: the unit of a table's windows, the two jobs, and what a commit replaces. Not here: which windows these are
 (pipeline/replay_plan.py), what tasks compare (replay_task.py), or what the commit says (pipeline/backfill/replay.py).

@@ -1,4 +1,4 @@
-"""Rows of windows that were decoded again beside those that silver holds, in a task: how many differ.
+"""Task of a replay: rows of windows decoded again, compared with silver's: how many differ.
 
 Put here: rows of both sides on their way to buckets, their comparison, and files written again without replaced rows.
 Not here: decoding (silver_task.py), which files those are, or the commit (replay_job.py).

@@ -1,4 +1,4 @@
-"""Bronze -> silver for many tables in one Spark job: what its tasks are, and a commit a table and window.
+"""Job of compacting bronze into many silver tables: its tasks, and a commit per table and window.
 
 Put here: tasks from units, and the commits of what tasks wrote. Not here: units and their stages (silver_plan.py), what
 tasks do (silver_task.py).

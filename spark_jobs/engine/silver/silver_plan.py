@@ -1,4 +1,4 @@
-"""The work of one table in a silver job: its commits in order, and the windows that tasks write.
+"""Plan of one table in a silver job: its commits in order, and the windows that tasks write.
 
 Put here: stages and units from what a run has planned, up to where the table stops. Not here: the job and the commits
 (silver_job.py), what tasks do (silver_task.py).

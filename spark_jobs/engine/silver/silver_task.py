@@ -1,4 +1,4 @@
-"""Task for silver: slices where they lie -> net rows -> data files, of many tables.
+"""Task of compaction: slices of many tables -> net rows -> data files.
 
 Put here: the units that tasks work on and the work itself. Not here: which slices those are (silver_job.py), decoding
 (binlog/), what net rows are (silver/net_changes.py), or commits.

@@ -1,4 +1,4 @@
-"""Deleted rows that stay (``mode: soft_delete``): what they say, and statements that delete all rows at once.
+"""Deleted rows that stay (``mode: soft_delete``): their columns, and statements that delete all rows at once.
 
 Put here: marks of deletes, and rows before a statement that emptied the table as rows that it deleted. Not here: which
 keys were deleted (engine/merge/downstream_task.py), or files written again for it (target_files.py).

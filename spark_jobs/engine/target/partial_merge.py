@@ -1,4 +1,4 @@
-"""The rows of a merge that lack columns, made whole: by the target's rows, or by all of silver.
+"""Completion of a merge's rows that lack columns, by the target's rows or by all of silver.
 
 Put here: that, and how many keys no row ever held whole. Not here: laying rows over each other (silver/row_overlay.py),
 or what the target does with the rows (engine/merge/downstream_task.py).

@@ -1,4 +1,4 @@
-"""Units of merges: what tasks need to know of a downstream table in a job, of whatever kind it is, and the result.
+"""Base of the units of merges: what tasks need of a downstream table, of any kind, and their result.
 
 Put here: the fields that all units and results have. Not here: those of one kind (engine/merge/downstream_task.py,
 engine/merge/shared_plan.py, engine/changes/change_units.py), or units of silver tables (engine/silver/silver_task.py).

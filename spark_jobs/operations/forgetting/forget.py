@@ -1,4 +1,4 @@
-"""Rows of some keys of one table erased from the lake, table by table: ``stratalog forget``.
+"""Erasure of the rows of some keys of one table from the lake, table by table: ``stratalog forget``.
 
 Put here: what is refused, the order of the tables, and the report. Not here: what is done in a table
 (logged_rows.py, lake_rows.py), or how it is printed (cli/forget.py).

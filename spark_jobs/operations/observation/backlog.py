@@ -1,4 +1,4 @@
-"""Progress of a source, bronze and the published tables, without a JVM: what a sensor asks, and an idle run.
+"""Backlog of a source, by positions of its log, bronze and published tables, without a JVM: for sensors and idle runs.
 
 Put here: reading positions and judging whether there is anything to do. Not here: doing it.
 """

@@ -1,4 +1,4 @@
-"""Tables that servers have now: what a graph can show before any run has seen them in the log.
+"""Tables that servers have now, for a graph before any run has seen them in the log.
 
 Put here: asking the servers for names. Not here: tables that runs have seen (config/known_tables.py).
 """

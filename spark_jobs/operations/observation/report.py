@@ -1,4 +1,4 @@
-"""A source as one HTML page: how it is now, the positions of its layers, and what its runs have done.
+"""HTML page of a source: its present state, the positions of its layers, and the history of its runs.
 
 Put here: reading the lake's history, and what of it is drawn. Not here: how a source is now (status.py), or the page
 (report.html).

@@ -1,4 +1,4 @@
-"""A run as others see it: spans and metrics for OpenTelemetry, events for OpenLineage, the list of last runs.
+"""Telemetry of a run: spans and metrics for OpenTelemetry, events for OpenLineage, the list of last runs.
 
 Put here: when what is sent of a run, whoever started it. Not here: sending (spark_jobs/telemetry), what is measured
 (metrics.py), which datasets (lineage.py), the list (runs.py). Nothing here fails a run.

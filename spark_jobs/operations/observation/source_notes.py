@@ -1,4 +1,4 @@
-"""A small file beside pipeline.yaml that keeps something of each source: as JSON, an object a source.
+"""Notes about sources: a small JSON file beside pipeline.yaml, with an object per source.
 
 Put here: reading one and replacing it. Not here: what is kept (runs.py, failures.py).
 """

@@ -1,4 +1,4 @@
-"""Removing changes that were derived from foreign keys, with the log that they stand in: a part of ``stratalog gc``.
+"""Removal of changes that were derived from foreign keys, with the log of the same range: a part of ``stratalog gc``.
 
 A reader of them reads bronze at the same positions, so that they go once bronze has let their log go, and no earlier.
 The commit says of which child tables some are gone: log from before, which an archive can bring back, is not decoded

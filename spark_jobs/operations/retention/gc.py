@@ -1,4 +1,4 @@
-"""Removing from bronze what is old and read by all: ``stratalog gc``.
+"""Removal of old log from bronze that all readers have read: ``stratalog gc``.
 
 Put here: who still reads bronze, which files may go, and removing them. Not here: the data files that Delta keeps for
 older versions of a table; those go when they are vacuumed (maintenance.py).

@@ -1,4 +1,4 @@
-"""Keeping the lake's tables quick to read and no larger than they need be: ``stratalog maintain``.
+"""Maintenance of the lake's tables, so that they stay quick to read and small: ``stratalog maintain``.
 
 Put here: which tables, when a table is worth rewriting, how long its older versions are kept. Not here: removing what
 was logged (gc.py), or folding old windows of silver, where that is asked for (fold_windows.py); no statement here

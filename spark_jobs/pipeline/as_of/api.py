@@ -1,4 +1,4 @@
-"""``stratalog.as_of``: a table as it was, as an Arrow table or as a DataFrame.
+"""Function ``stratalog.as_of``: a table as of a position, as an Arrow table or as a DataFrame.
 
 Put here: the question as programs ask it. Not here: the answer (tables_at.py).
 """

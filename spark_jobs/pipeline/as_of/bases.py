@@ -1,4 +1,4 @@
-"""The states of a table that the lake still has before a position: versions of silver, and of downstream beside them.
+"""States of a table that the lake still has before a position: versions of silver, and of downstream beside them.
 
 Put here: which versions a table's rows may be taken from. Not here: what the log adds to them (replayed.py).
 

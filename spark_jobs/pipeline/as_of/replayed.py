@@ -1,4 +1,4 @@
-"""Tables compacted and merged up to a position, beside the lake: what a run would have left that ended there.
+"""Tables compacted and merged up to a position in a scratch lake, as after a run that ended there.
 
 Put here: the work on a scratch lake, by the engine's own functions in this process. Not here: which state it begins
 with (bases.py), reading the result (table_rows.py), or which tables are asked for (request.py).

@@ -1,4 +1,4 @@
-"""Rows of tables as they were, as text and as files: CSV, JSON lines, Parquet, Delta tables.
+"""Rows of tables as of a position, as text and as files: CSV, JSON lines, Parquet, Delta tables.
 
 Put here: how values are written, and the files. Not here: which rows (table_rows.py), or what the terminal shows
 (cli/at.py).

@@ -1,4 +1,4 @@
-"""A lake in a temporary folder, into which tables are compacted and merged up to a position.
+"""Scratch lake in a temporary folder, into which tables are compacted and merged up to a position.
 
 Put here: which tables are the folder's own, and which are those of the lake. Not here: what a copy has
 (delta/version_copy.py), or the work on it (replayed.py).

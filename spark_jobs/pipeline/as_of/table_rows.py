@@ -1,4 +1,4 @@
-"""The rows of a table as it was at a position: all of them, those of some keys, or those that a condition holds of.
+"""Rows of a table as of a position: all of them, those of some keys, or those that fulfil a condition.
 
 Put here: reading a merged table of the scratch lake, and choosing rows. Not here: how it came there (replayed.py), or
 files that rows are written to (row_files.py).

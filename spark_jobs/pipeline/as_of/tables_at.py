@@ -1,4 +1,4 @@
-"""Tables of a source as they were at a location of its log: which ones, at which position, and why one is not known.
+"""Tables of a source as of a location of its log: which ones, at which position, and why one is not known.
 
 Put here: the question, and its answer while a temporary folder lasts. Not here: the states that the lake has
 (bases.py), the work (replayed.py), or rows (table_rows.py).

@@ -1,4 +1,4 @@
-"""Windows of one table decoded again, and replaced in silver where a row differs.
+"""Replay of windows of one table, which are replaced in silver where a row differs.
 
 Put here: whether the windows or all rows are replaced, and the commit. Not here: which windows these are
 (pipeline/replay_plan.py), decoding and comparing them (engine/silver/replay_job.py).

@@ -1,4 +1,4 @@
-"""Request of a backfill, and what its caller hears of each table.
+"""Request of a backfill, and the callbacks about each table.
 
 Put here: the request and what is wrong with it, the layers, the result of one table. Not here: who asks
 (spark_jobs/cli, assets/backfill.py), or the work (run.py).

@@ -1,4 +1,4 @@
-"""A backfill: a range of a source's log replayed for its tables, one after the other, and what is merged after it.
+"""Run of a backfill: a range of a source's log replayed for its tables, one after the other, and the merges after it.
 
 Put here: the order of the work. Not here: what is asked for (request.py), which windows a range means
 (pipeline/replay_windows.py, pipeline/replay_plan.py), replacing them (replay.py), or how bronze gets what it lacks of

@@ -1,4 +1,4 @@
-"""The place of a load in bronze's log, from whichever of its servers they are read.
+"""Anchor of a load: its position in bronze's log, from whichever of the source's servers the rows are read.
 
 Put here: which server bronze is on, the position that rows read there count from, and whether bronze has since taken in
 all that they may show. Not here: reading and landing them (load.py), or moving between servers (bronze/resume.py).

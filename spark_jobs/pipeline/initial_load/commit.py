@@ -1,4 +1,4 @@
-"""Rows that are being loaded: a Delta table for each table, and how far its load has come.
+"""Commits of rows that are being loaded: a Delta table for each table, and the progress of its load.
 
 Put here: what such a table's commits say. Not here: reading rows, or what becomes of them (load.py).
 

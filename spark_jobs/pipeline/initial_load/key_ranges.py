@@ -1,4 +1,4 @@
-"""A table walked by its key: ranges of the key that each hold about so many rows, and the condition that names one.
+"""Ranges of a table's key that each hold about so many rows, and the condition of a range.
 
     key = key_of(connection, "shop", "orders")
     for part in ranges(connection, key, rows=50_000):

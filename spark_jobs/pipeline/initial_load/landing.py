@@ -1,4 +1,4 @@
-"""A table that was read, moved to silver in one commit.
+"""Landing of a table that was read: one commit moves it to silver.
 
 Put here: whether the log has passed the rows, what statements did to the table meanwhile, the commit. Not here: reading
 (reading.py), or what follows downstream (engine/merge/downstream_job.py).

@@ -1,4 +1,4 @@
-"""Tables that existed before their log begins, completed without locks: ``stratalog load``.
+"""Initial load of tables that existed before their log begins, without locks: ``stratalog load``.
 
 Put here: the order of a load over all tables of a source. Not here: which tables are read (selection.py), reading one
 (reading.py), landing it in silver (landing.py), how far a load has come (commit.py).

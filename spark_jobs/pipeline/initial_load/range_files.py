@@ -1,4 +1,4 @@
-"""Tasks of a load: ranges of rows into data files where they wait, and these files into files of silver.
+"""Tasks of a load: ranges of rows to data files where they wait, and these files to files of silver.
 
 Put here: the work of a task, in Arrow from the connection to Parquet. Not here: which ranges and commits (reading.py),
 when rows may land (landing.py).

@@ -1,4 +1,4 @@
-"""A table's existing rows, read in ranges of its primary key by tasks of Spark.
+"""Reading of a table's existing rows by tasks of Spark, in ranges of its primary key.
 
 Put here: the loop over ranges, the task, what ends a load because the table changed. Not here: the ranges
 (key_ranges.py), rows as the log would have had them (selecting.py), what tasks write (range_files.py).

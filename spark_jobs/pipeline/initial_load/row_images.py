@@ -1,4 +1,4 @@
-"""Columns of a query as they become columns of a row image: which type is read by which, and what the kernel does.
+"""Columns of a query, mapped to columns of a row image: which type reads each, and what the kernel does.
 
 A value that is loaded has to be the value that the log would have given, zero dates, exact texts and all. So nothing is
 converted twice: what the server sends is put into the bytes of a WRITE_ROWS event (MySQL sql/field.cc, ``pack`` of each

@@ -1,4 +1,4 @@
-"""Effects of the rules about a table on its loaded rows: each is judged as an INSERT of the row that the server has.
+"""Rules on loaded rows: each is judged as an INSERT of the row that the server has.
 
 Put here: filters, masks and computed columns of rows that a load reads, before they are written anywhere. Not here: the
 rules (config/filters.py), what they do to rows of the log (silver/decode_task.py).

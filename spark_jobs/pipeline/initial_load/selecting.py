@@ -1,4 +1,4 @@
-"""Rows of a range as the log would have had them: a query, executed in the binary protocol, decoded like a log.
+"""Query of the rows of a range, executed in the binary protocol, decoded like a log.
 
 Put here: the query, its session, and that the right server answers. Not here: which rows (key_ranges.py), packets
 (source/result_stream.py), what a column becomes (row_images.py).

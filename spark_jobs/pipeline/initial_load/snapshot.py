@@ -1,4 +1,4 @@
-"""A table read in one transaction whose snapshot stands at an exact position of the log: all rows, or some keys.
+"""Read of a table in one transaction whose snapshot is at an exact position of the log: all rows, or some keys.
 
 Put here: opening the snapshot, and the tasks that read rows of it. Not here: rows as the log would have had them
 (selecting.py), what a task writes (range_files.py), when the rows land (landing.py).

@@ -1,4 +1,4 @@
-"""Table where rows wait during a load: a table of the lake beside silver, and how far the load is.
+"""Staging table of a load, in the lake beside silver: rows that wait, and the progress of the load.
 
 Put here: its columns and its commits. Not here: what a commit says (commit.py), reading rows (reading.py), or moving
 them to silver (landing.py).

@@ -1,4 +1,4 @@
-"""Some keys of one table mended: their rows read in a snapshot, compared with silver's, and committed to silver.
+"""Mend of some keys of one table: rows read in a snapshot, compared with silver's, and committed to silver.
 
 Put here: what is refused, the order of the work, the commit. Not here: the comparison (mend_task.py), merging what was
 committed (checks/mending.py).

@@ -1,4 +1,4 @@
-"""Rows that were read from the server beside those of silver, in a task: what differs becomes rows of a mend.
+"""Task of a mend: rows read from the server, compared with silver's; differences become rows of a mend.
 
 Put here: the comparison, and the rows of silver that it leaves. Not here: reading rows at the server
 (pipeline/initial_load/snapshot.py), or the commit (mend.py).

@@ -1,4 +1,4 @@
-"""The keys that a mend is about: how the server finds their rows, and how the lake does.
+"""Keys that a mend is about: how the server finds their rows, and how the lake does.
 
 Put here: keys in parts of one statement each, and keys that a user gives as text. Not here: reading their rows
 (mend.py).

@@ -1,4 +1,4 @@
-"""The standing sessions of this user, as others see them, and ending them.
+"""List of this user's standing sessions, and their end.
 
 Put here: what is measured and refused. Not here: printing (cli/session.py), or the files (folder.py).
 """

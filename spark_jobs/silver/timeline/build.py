@@ -1,4 +1,4 @@
-"""A table's timeline through a range of its log: its rows, and between them the statements that change the table.
+"""Builder of a table's timeline through a range of its log: rows, and between them statements that change the table.
 
 Put here: the order in which a range is gone through, and where it ends. Not here: what one statement changes
 (changes.py), which definition rows have (definitions.py, pieces.py), carrying anything out

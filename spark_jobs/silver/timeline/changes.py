@@ -1,4 +1,4 @@
-"""Changes of a statement to a table: it is made, emptied, dropped, altered, or takes another one's place.
+"""Changes of a table by a statement: it is created, emptied, dropped, altered, or replaces another one.
 
 Put here: one statement, from how the table stands before it to how it stands after it. Not here: whether it changes the
 table (statements.py), columns (columns.py).

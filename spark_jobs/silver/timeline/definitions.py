@@ -1,4 +1,4 @@
-"""The definition that rows of a table have: what their log tells, with names and whatever else is known otherwise.
+"""Definitions of a table's rows: those of their log, with names and other facts from elsewhere.
 
 Put here: where names, labels, character sets and keys come from, and where they lack. Not here: what statements change
 (changes.py), which rows have which definition in the log (pieces.py).

@@ -1,4 +1,4 @@
-"""Rules of the configuration about statements on a table: which leave one out, and which stop the table.
+"""Rules about statements on a table: which filter a statement, and which stop the table.
 
 Put here: what a rule does to a statement. Not here: rules as values (config/filters.py), rules about rows
 (silver/row_filters.py).

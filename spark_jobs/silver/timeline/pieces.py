@@ -1,4 +1,4 @@
-"""Parts of a range between statements, cut into pieces whose rows have one definition each in the log.
+"""Parts of a range between statements, split into pieces whose rows have one definition each in the log.
 
 Put here: where the log has which definition. Not here: what is known of it otherwise (definitions.py).
 """

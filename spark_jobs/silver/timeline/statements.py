@@ -1,4 +1,4 @@
-"""Statements of a range that change a table, and those that stop it before anything is done.
+"""Statements of a range that change a table, and those that stop it in advance.
 
 Put here: telling these apart. Not here: what a statement changes (changes.py), reading it (ddl/effects.py).
 """

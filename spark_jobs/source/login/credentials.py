@@ -1,4 +1,4 @@
-"""The password of a new connection: of the configuration, of a program, or a cloud's token.
+"""Password of a new connection: of the configuration, of a program, or a cloud's token.
 
 Put here: the choice, and what a token demands of the connection. Not here: each kind (its own module).
 """
