@@ -1,35 +1,41 @@
-"""Additions to MkDocs for the site: pages from outside docs/, short addresses, and llms.txt.
+"""Additions to MkDocs for the site: navigation, pages from outside docs/, short addresses, and llms.txt.
 
 The site is built from the pages where they are, so that links work in a clone, too. `make site` runs it.
 
-Put here: which files are in the site, and where. Not here: the navigation and the look (mkdocs.yml).
+Put here: which files are in the site, and where. Not here: which pages a section has (docs/README.md), or the look
+(mkdocs.yml).
 """
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from spark_jobs.cli.page_list import pages_by_section
+
 ROOT = Path(__file__).parents[2]
-TOP_PAGES = (
-    "README.md",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "benchmarks/RESULTS.md",
-    "corpus/README.md",
-    "tests/README.md",
-)
-"""Pages that are not in docs/."""
+FIRST_PAGES = ("README.md", "docs/README.md")
+"""Pages before all others, which are listed in the second one."""
 FILES = ("LICENSE", "Containerfile", "corpus/LICENSE")
 """Targets of links besides pages, pictures and examples."""
 FOLDERS = ("docs/pictures", "docs/examples")
 
 
+def listed() -> Iterator[tuple[str, str]]:
+    """Each page by its path in the tree, after the section that it is in."""
+    sections = pages_by_section(ROOT / "docs")
+    for page in FIRST_PAGES:
+        yield next(iter(sections)), page
+    for section, section_pages in sections.items():
+        for page in section_pages:
+            yield section, page.removeprefix("../") if page.startswith("../") else f"docs/{page}"
+
+
 def pages() -> list[str]:
-    """Every page, by its path in the tree."""
-    return [*TOP_PAGES, *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md")))]
+    """Every page, by its path in the tree: those that are listed outside of docs/, and all of docs/."""
+    outside = (page for _, page in listed() if not page.startswith("docs/"))
+    return [*outside, *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md")))]
 
 
 def assets() -> list[str]:
@@ -41,8 +47,8 @@ def assets() -> list[str]:
 def address(path: str) -> str:
     """Address of a file of the tree in the site: docs/ at its top, the tree's own files under project/."""
     full_path = PurePosixPath(path)
-    if path == "README.md":
-        return "index.html"
+    if path in FIRST_PAGES:
+        return "index.html" if path == "README.md" else "documentation/index.html"
     inside = full_path.relative_to("docs") if full_path.parts[0] == "docs" else PurePosixPath("project", full_path)
     if full_path.suffix != ".md":
         return str(inside)
@@ -50,30 +56,24 @@ def address(path: str) -> str:
     return str(folder / "index.html").lower()
 
 
-def complete(navigation: list[Any]) -> list[Any]:
-    """The navigation with each folder, an entry that ends with a slash, replaced by its pages."""
+def navigation() -> list[Any]:
+    """The navigation of MkDocs: pages by section, those of a folder under the title of its README."""
     entries: list[Any] = []
-    for entry in navigation:
-        if isinstance(entry, dict):
-            entries.append({title: complete(part) if isinstance(part, list) else part for title, part in entry.items()})
-        elif entry.endswith("/"):
-            entries += [page for page in pages() if page.startswith(entry) and not page.endswith("README.md")]
-        else:
-            entries.append(entry)
+    for section, section_pages in groupby(listed(), key=lambda entry: entry[0]):
+        parts: list[Any] = []
+        for first, folder_pages in groupby((page for _, page in section_pages), key=_readme_of):
+            folder = [*folder_pages]
+            title, _ = summary((ROOT / first).read_text(encoding="utf-8"))
+            parts.append({title: folder} if len(folder) > 1 else first)
+        entries.append({section: parts})
     return entries
 
 
-def listed(navigation: list[Any], section: str = "") -> Iterator[tuple[str, str]]:
-    """Each page of a complete navigation, with the section at the top that it is in."""
-    for entry in navigation:
-        if isinstance(entry, str):
-            yield section, entry
-            continue
-        for title, part in entry.items():
-            if isinstance(part, str):
-                yield section, part
-            else:
-                yield from listed(part, section or title)
+def _readme_of(page: str) -> str:
+    """README of a page's folder in docs/, or the page itself where there is none."""
+    readme = PurePosixPath(page).with_name("README.md")
+    is_in_folder = readme.parent.parent == PurePosixPath("docs") and (ROOT / readme).exists()
+    return str(readme) if is_in_folder else page
 
 
 def summary(text: str) -> tuple[str, str]:
@@ -86,12 +86,12 @@ def summary(text: str) -> tuple[str, str]:
     return head[1] if head else "", " ".join(plain.split())
 
 
-def llms_text(navigation: list[Any], site: str) -> str:
+def llms_text(site: str) -> str:
     """llms.txt: each page with its address, title and first paragraph, by section (llmstxt.org)."""
     title, first = summary((ROOT / "README.md").read_text(encoding="utf-8"))
     lines = [f"# {title}", "", f"> {first}"]
     section = ""
-    for part, page in listed(navigation):
+    for part, page in listed():
         if part != section:
             section = part
             lines += ["", f"## {section}", ""]
@@ -102,8 +102,8 @@ def llms_text(navigation: list[Any], site: str) -> str:
 
 
 def on_config(config: Any) -> Any:
-    """Puts the pages of folders into the navigation."""
-    config.nav = complete(config.nav)
+    """Puts the navigation into the configuration."""
+    config.nav = navigation()
     return config
 
 
@@ -121,5 +121,5 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_post_build(config: Any) -> None:
     """Writes llms.txt beside the pages."""
-    text = llms_text(config.nav, config.site_url or "")
+    text = llms_text(config.site_url or "")
     (Path(config.site_dir) / "llms.txt").write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Verb ``docs``: the pages of the documentation, which a wheel has too.
 
-Put here: which page a name means, its sections, searching, and printing. Not here: the pages themselves (docs/), or
-codes of messages (spark_jobs/text/codes.py).
+Put here: which page a name means, its sections, searching, and printing. Not here: the pages themselves (docs/), their
+list (page_list.py), or codes of messages (spark_jobs/text/codes.py).
 """
 
 import re
@@ -19,14 +19,13 @@ from spark_jobs import errors
 from spark_jobs.cli.app import echo
 from spark_jobs.cli.group import ERRORS, Terminal, cli
 from spark_jobs.cli.output import print_grid
+from spark_jobs.cli.page_list import CONTRIBUTE, pages_by_section
 from spark_jobs.errors import ConfigError
 from spark_jobs.text import codes
 from spark_jobs.text.progress import erased
 from spark_jobs.text.remedies import filled, remedy_of
 
 _PACKAGE = Path(spark_jobs.__file__).parent
-_OF_CONTRIBUTORS = ("adr/", "adr", "cases", "contributing")
-"""Pages about the making of Stratalog: shown by name, and neither listed nor searched."""
 _FENCE = "```"
 _WIDEST = 100
 """Columns of a rendered page: longer lines are hard to read."""
@@ -41,8 +40,22 @@ def folder() -> Path:
 def files() -> dict[str, Path]:
     """Each page by its name: its path below docs/ without the suffix, a folder's README by the folder."""
     root = folder()
-    paths = sorted(root.rglob("*.md"), key=lambda path: (len(path.relative_to(root).parts), path))
-    return {path.relative_to(root).with_suffix("").as_posix().removesuffix("/README"): path for path in paths}
+    return {_name_of(path.relative_to(root).as_posix()): path for path in sorted(root.rglob("*.md"))}
+
+
+def listed() -> dict[str, str]:
+    """Section of each page by the page's name, in the order of docs/README.md.
+
+    Pages about the making of Stratalog are shown by name, and neither listed nor searched.
+    """
+    paths = files()
+    sections = {title: map(_name_of, pages) for title, pages in pages_by_section(folder()).items()}
+    return {name: title for title, names in sections.items() if title != CONTRIBUTE for name in names if name in paths}
+
+
+def _name_of(path: str) -> str:
+    """Name of a page by its path from the tree or from docs/, with an anchor or without."""
+    return path.partition("#")[0].removeprefix("docs/").removesuffix(".md").removesuffix("/README")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +95,7 @@ def sections(text: str) -> Iterator[PageSection]:
 
 def text_of(name: str) -> str:
     """A page, or the section of one that is named as links do: ``limits#foreign-keys``. Raises ConfigError."""
-    page, _, anchor = name.removeprefix("docs/").partition("#")
-    page = page.removesuffix(".md").removesuffix("/README")
-    paths = files()
+    page, anchor, paths = _name_of(name), name.partition("#")[2], files()
     if page not in paths:
         close = get_close_matches(page, paths, 1) or [title for title in paths if title.endswith(f"/{page}")]
         hint = f"did you mean {close[0]}? " if close else ""
@@ -104,10 +115,9 @@ def text_of(name: str) -> str:
 def hits(words: str, page: str | None = None) -> Iterator[tuple[str, str, str]]:
     """Sections with all of the words, in any case and order: the name to show them by, the heading, and a line."""
     patterns = [word.casefold() for word in words.split()]
-    for name, path in files().items():
-        if (page or name) != name or (page is None and name.startswith(_OF_CONTRIBUTORS)):
-            continue
-        for section in sections(path.read_text(encoding="utf-8")):
+    paths = files()
+    for name in listed() if page is None else [_name_of(page)]:
+        for section in sections(paths[name].read_text(encoding="utf-8")):
             text = "\n".join(section.lines).casefold()
             if all(pattern in text for pattern in patterns):
                 line = max(section.lines, key=lambda line: sum(pattern in line.casefold() for pattern in patterns))
@@ -151,9 +161,8 @@ def docs(page: str | None, words: str | None) -> None:
 
 
 def _print_pages() -> None:
-    listed = {name: path for name, path in files().items() if not name.startswith(_OF_CONTRIBUTORS)}
-    rows = [[name, next(sections(path.read_text(encoding="utf-8"))).title] for name, path in listed.items()]
-    print_grid(["page", "title"], rows)
+    titles = {name: next(sections(path.read_text(encoding="utf-8"))).title for name, path in files().items()}
+    print_grid(["page", "title", "section"], [[name, titles[name], section] for name, section in listed().items()])
 
 
 def _print_hits(words: str, page: str | None) -> None:

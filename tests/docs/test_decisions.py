@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "adr"
 INDEX = (FOLDER / "README.md").read_text(encoding="utf-8")
 RECORDS = sorted(FOLDER.glob("[0-9]*.md"))
-FOR_DEVELOPERS = {ROOT / "docs" / "contributing.md", ROOT / "docs" / "cases.md"}
+FOR_DEVELOPERS = {ROOT / "docs" / name for name in ("README.md", "contributing.md", "cases.md")}
 USER_PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",

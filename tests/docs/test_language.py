@@ -12,19 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from docs.site.hooks import TOP_PAGES
+from docs.site.hooks import pages
 from tests.source_trees import nodes_of
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {"cli.md", "configuration.md", "messages.md", "python.md"}
-PAGES = [
-    *(ROOT / name for name in TOP_PAGES),
-    *(
-        page
-        for page in sorted((ROOT / "docs").rglob("*.md"))
-        if page.parent.name != "reference" or page.name not in GENERATED
-    ),
-]
+PAGES = [page for page in map(ROOT.joinpath, pages()) if page.parent.name != "reference" or page.name not in GENERATED]
 PARAPHRASES = {
     "anew": "again, rebuild, overwrite",
     "done over": "rebuild",

@@ -16,6 +16,7 @@ from dagster._core.instance.config import dagster_instance_config
 import stratalog
 from dagster_project.build import build_defs
 from dagster_project.component import StratalogComponent
+from docs.site.hooks import pages
 from spark_jobs.cli.group import every_verb
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.log.location import parse_start
@@ -23,16 +24,7 @@ from spark_jobs.log.location import parse_start
 COMMANDS = every_verb()
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "ARCHITECTURE.md",
-    ROOT / "CHANGELOG.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "SECURITY.md",
-    ROOT / "benchmarks" / "RESULTS.md",
-    ROOT / "tests" / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [ROOT / page for page in pages()]
 LEAST: dict[str, Any] = {"lake": "./lake", "sources": {"shop": {"files": "."}}}
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 

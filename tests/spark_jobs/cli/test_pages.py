@@ -40,9 +40,12 @@ def test_no_message_names_a_file_of_a_clone() -> None:
 
 def test_without_a_page_pages_are_listed_with_their_titles(stratalog: Stratalog) -> None:
     ran = stratalog("docs")
-    listed = dict(line.split(maxsplit=1) for line in ran.out.splitlines()[1:])
-    assert (ran.status, listed["limits"], listed["clusters"]) == (0, "Limits", "Spark elsewhere")
-    assert not [name for name in listed if name.startswith("adr")]
+    listed = {page: rest for page, *rest in (re.split(" {2,}", line) for line in ran.out.splitlines()[1:])}
+    assert (ran.status, [*listed][:2]) == (0, ["tutorial", "first-run"]), "not in the order of docs/README.md"
+    assert listed["limits"] == ["Limits", "How it works"]
+    assert listed["clusters"] == ["Spark elsewhere", "Operate"]
+    assert "clusters/emr" in listed
+    assert not [name for name in listed if name.startswith("adr") or name == "contributing"]
 
 
 def test_a_pipe_gets_the_markdown_of_a_page(stratalog: Stratalog) -> None:
@@ -67,6 +70,8 @@ def test_search_lists_sections_that_have_all_of_the_words(stratalog: Stratalog) 
     only = stratalog("docs", "limits", "--search", "cascade").out.splitlines()[1:]
     assert only
     assert all(line.startswith("limits") for line in only)
+    assert stratalog("docs", "docs/limits.md", "--search", "cascade").out.splitlines()[1:] == only
+    assert stratalog("docs", "--search", "rejected").err.startswith("no section has all of the words 'rejected'")
 
 
 @pytest.mark.parametrize(
