@@ -177,7 +177,7 @@ class Comparison:
         return self.recorded != self.in_lake
 
     def to_metadata(self) -> Metadata:
-        """Empty where the two were equal."""
+        """Metadata of a difference; empty where the two were equal."""
         if not self.differs:
             return {}
         if self.adopted:
@@ -329,7 +329,7 @@ def delivery_metadata(table: "Delivered") -> Metadata:
 
 
 def gtid_metadata(last: str | None) -> Metadata:
-    """Empty where no transaction of the range has one."""
+    """Metadata of the last GTID; empty where no transaction of the range has one."""
     return {GTID: last} if last else {}
 
 
@@ -428,7 +428,7 @@ def lag(committed_at: datetime | None) -> Metadata:
 
 
 def _left_out(by_rule: Mapping[str, int]) -> Metadata:
-    """Empty where rules left out nothing."""
+    """Metadata of what rules filtered; empty where that is nothing."""
     by_rule_name = {f"{LEFT_OUT}/{rule}": number(count) for rule, count in sorted(by_rule.items())}
     return {LEFT_OUT: number(sum(by_rule.values()))} | by_rule_name if by_rule_name else {}
 

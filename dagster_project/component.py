@@ -162,7 +162,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
         yield from step.events
 
     def alert(self, alert: Alert) -> None:
-        """Is told of each alert once: override to send it elsewhere than to ``alert_webhook``."""
+        """Receive each alert once: override to send it elsewhere than to ``alert_webhook``."""
         if self.alert_webhook:
             webhook(self.alert_webhook)(alert)
 

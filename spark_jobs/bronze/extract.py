@@ -251,9 +251,10 @@ def _utc(micros: int | None) -> datetime | None:
 
 
 def _extracted_nothing(table: Table, planned: ExtractionPlan) -> Extracted:
-    """Nothing to read. A source that starts at its end still gets a checkpoint, or later runs would start later still.
+    """Result where nothing is to be read.
 
-    So does one that is at the end of another log, or later runs would look for that end again.
+    A source that starts at its end still gets a checkpoint, or later runs would start later still. So does one that is
+    at the end of another log, or later runs would look for that end again.
     """
     head = planned.head
     if head.checkpoint is None or planned.opens:

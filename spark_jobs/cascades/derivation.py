@@ -166,7 +166,7 @@ class _ChildRows:
     def note(
         self, before: Row | None, after: Row | None, known: Key | None = None, found_by: FoundBy | None = None
     ) -> None:
-        """Has a row as a change leaves it. known: its identity before. found_by: how the row before was found."""
+        """Keep a row as a change leaves it. known: its identity before. found_by: how the row before was found."""
         # A row is found by the weights that it has now, and by no others.
         if before is not None:
             identity = self._lookups.identity(self._table, before) if known is None else known
@@ -181,7 +181,7 @@ class _ChildRows:
             self.refer(identity, after)
 
     def refer(self, identity: Key, row: Row, found_by: FoundBy | None = None) -> None:
-        """Has a row found by the weights of its foreign keys' columns."""
+        """Let a row be found by the weights of its foreign keys' columns."""
         for reference, by_weights in self._referring.items():
             weights = self._weights_of(reference, row, found_by)
             if weights is not None:
@@ -194,7 +194,7 @@ class _ChildRows:
 
 
 class Derivation:
-    """Goes through changes in the order of the log."""
+    """Derivation of effects from changes in the order of the log."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class Derivation:
         copies: Mapping[TableName, Copies] | None = None,
         followed: Collection[TableName] = (),
     ) -> None:
-        """Starts without a change.
+        """Start without a change.
 
         Args:
             references: the keys that are there.
@@ -304,7 +304,7 @@ class Derivation:
                 yield identity, row
 
     def _fetch(self, child: _ChildRows, copies: Copies | None, reference: Reference, weights: Weights) -> None:
-        """Has the rows of a child that it had before all changes, and that refer to a parent's row."""
+        """Fetch the rows of a child that it had before all changes, and that refer to a parent's row."""
         located = self._lookups.located(reference, weights)
         if copies is not None:
             self._count_located(reference.child, copies, located)
@@ -328,7 +328,7 @@ class Derivation:
         copies.located |= new
 
     def _note(self, table: TableName, before: Row | None, after: Row | None) -> None:
-        """Has the rows of a child as a change of the log leaves them."""
+        """Keep the rows of a child as a change of the log leaves them."""
         child = self._children.get(table)
         copies = self._copies.get(table) if self._copies else None
         if child and copies is not None:

@@ -121,7 +121,7 @@ class _Limit(Exception):
 
 
 class Walk:
-    """Goes through a log once."""
+    """Single pass over a log."""
 
     def __init__(self, joined: JoinedLog) -> None:
         self._log = joined
@@ -283,7 +283,7 @@ class Walk:
             self._pending.add(row, changes)
 
     def _begin_event(self, at: Position) -> None:
-        """Has the foreign keys that are there at an event."""
+        """Load the foreign keys that are there at an event."""
         if at is self._event or at == self._event:
             return
         self._begin_part(at)
@@ -302,7 +302,7 @@ class Walk:
             self._slices.append(columns.to_slice(start, self._logged.get(name, definition), definition))
 
     def _learn(self, part: LoggedSlice) -> None:
-        """Has the definitions of a slice's tables."""
+        """Load the definitions of a slice's tables."""
         for logged, definition in part.definitions:
             if self._definitions.get(definition.name) != definition:
                 self._forget_columns(definition.name)
@@ -315,7 +315,7 @@ class Walk:
         self._identities.pop(name, None)
 
     def _begin_part(self, at: Position) -> None:
-        """Has the foreign keys that are there at a position."""
+        """Load the foreign keys that are there at a position."""
         part = bisect_right(self._bounds, at)
         if part == self._part:
             return

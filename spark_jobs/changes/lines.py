@@ -217,7 +217,7 @@ class JsonChanges:
         return reader
 
     def _warn(self, definition: TableDefinition, position: Position) -> None:
-        """Says once a table what nothing tells of its columns, and what to do."""
+        """Warn once a table of what is not known of its columns, and say what to do."""
         missing = lacking(definition)
         if not missing or definition.name in self._warned:
             return

@@ -31,7 +31,7 @@ _VARIABLES = (
 _OLDEST = {"MySQL": (5, 5), "MariaDB": (5, 5)}
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 _BRIEF = timedelta(days=1)
-"""Less than this of kept log is lost by one day without runs."""
+"""Least time for which a server should keep its log: less is lost by one day without runs."""
 
 
 @dataclass

@@ -113,7 +113,7 @@ def _count_text(counts: "Counter[str]", status: str) -> str:
 
 
 _NAME = 24
-"""Longer names of checks have a line of their own, and the others are aligned."""
+"""Width of aligned names of checks; longer ones have a line of their own."""
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 

@@ -207,7 +207,7 @@ def cli(*, verbose: bool, quiet: bool) -> None:
 
 
 def _heartbeat() -> Heartbeat:
-    """Says what a verb is doing where it is silent; to where its lines go."""
+    """Heartbeat with what a verb is doing where it is silent; to where its lines go."""
     root = logging.getLogger()
 
     def write(line: str) -> None:

@@ -49,10 +49,10 @@ class MySQL(Model):
     password: SecretStr = SecretStr("")
     """The user's password: write ``${NAME}``, which reads the environment."""
     password_command: tuple[SecretStr, ...] = ()
-    """Instead of ``password``: a program and its arguments, run without a shell for each new connection; the first line
+    """Program and its arguments, in place of ``password``, run without a shell for each new connection; the first line
     of its output is the password. It may take ``connect_timeout`` seconds."""
     auth: Auth | None = None
-    """Instead of ``password``: a token for the identity that this process has in a cloud. ``aws-iam`` is for RDS and
+    """Token in place of ``password``, for the identity that this process has in a cloud. ``aws-iam`` is for RDS and
     Aurora, ``azure-entra`` for Azure Database for MySQL, ``gcp-iam`` for Cloud SQL. Needs ``tls`` that verifies."""
     region: str | None = None
     """The server's region for ``aws-iam``; without it, the one in its host name, or else of AWS_REGION or

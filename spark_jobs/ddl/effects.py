@@ -176,7 +176,7 @@ class Rename(_OfTable):
 
 @dataclass(frozen=True, slots=True)
 class FreeName(_OfTable):
-    """No table has the name after a statement that renames. new_name: of the table that had it before."""
+    """Name that no table has after a statement that renames. new_name: of the table that had it before."""
 
     new_name: TableName | None = None
 

@@ -50,7 +50,7 @@ _SPANS = 1
 """Version of the order of a window's rows; raised where a change of it gives spans another meaning."""
 
 Submit = Callable[[Callable[[Connection], int]], "Future[int]"]
-"""Gives work to one of the delivery's connections."""
+"""Function that gives work to one of the delivery's connections."""
 
 
 @dataclass(frozen=True, slots=True)

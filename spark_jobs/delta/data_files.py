@@ -36,8 +36,8 @@ _LARGE_VALUE = 4096
 """Bytes of a column's values on average above which it gets none: it takes longer to compare such values than to write
 them again."""
 _METADATA = {"org.apache.spark.version": "4.2.0"}
-"""Tells readers of Spark 3 that days and times before 1582 are of the proleptic Gregorian calendar, as Spark 4 writes
-them; without it they refuse such values."""
+"""Metadata that tell readers of Spark 3 that days and times before 1582 are of the proleptic Gregorian calendar, as
+Spark 4 writes them; without it they refuse such values."""
 
 
 class FileLayout(TypedDict, total=False):

@@ -29,7 +29,7 @@ from spark_jobs.delta.log_files import (
 _COMMITS = 50
 """Commits of a table that are kept at most."""
 _COMMIT_BYTES = 1 << 20
-"""Their bytes at most; the newest is kept whatever it has."""
+"""Bytes of these commits at most; the newest is kept whatever it has."""
 _ROWS, _ROW_BYTES = 8, 1 << 20
 """Data files of a table whose rows are kept, and the bytes of one at most."""
 _ALL_BYTES = 64 << 20

@@ -18,7 +18,7 @@ from spark_jobs.demo.gtid_check import BronzeGtids
 from spark_jobs.demo.run_totals import RunTotals
 
 _WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
-"""Workspace of a clone, in which `make dev` starts Dagster; an installed package has none."""
+"""Workspace file of a clone, which has `make dev`; an installed package has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Build:
     name: str
     """Name of its initial tables in the cache."""
     dist: Callable[[], Path]
-    """Gives its base directory."""
+    """Function that returns its base directory."""
     program: tuple[str, ...] = ("bin/mysqld",)
     """The command's words before any option, relative to that."""
     share: str = "share"

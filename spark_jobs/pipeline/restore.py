@@ -53,7 +53,7 @@ _SERVER_ID = slice(5, 9)
 
 @dataclass(frozen=True, slots=True)
 class LogOrigin:
-    """Somewhere that files of a source's log may be had. ``label``: as messages name it."""
+    """Origin from which files of a source's log may be had. ``label``: as messages name it."""
 
     source: Source
     label: str

@@ -49,7 +49,7 @@ from spark_jobs.silver.planning_context import filters_of
 log = logging.getLogger(__name__)
 
 _BEHIND = 1 << 62
-"""Offset after each offset in a file."""
+"""Offset that is greater than any in a file."""
 _KEPT = 128 << 20
 """Bytes of slices with changes of chosen rows that are kept in memory; of more they are read again."""
 

@@ -31,7 +31,7 @@ class _RowNow:
 
 @dataclass(slots=True)
 class GuardCheck:
-    """Goes through the steps of a script in their order."""
+    """Check of the steps of a script, in their order."""
 
     ask: Ask
     _rows: dict[tuple[str, str], _RowNow] = field(default_factory=dict)

@@ -71,7 +71,7 @@ class _Borrowed:
         return getattr(self._channel, name)
 
     def close(self) -> None:
-        """Nothing: it is open for as long as the session that opened it."""
+        """Do nothing: it is open for as long as the session that opened it."""
 
 
 class _ConnectServer:
@@ -86,7 +86,7 @@ class _ConnectServer:
         detach: Callable[[], None] | None = None,
     ) -> None:
         self.location = location
-        """Its address, or the log of a standing one."""
+        """Address of the server, or the log of a standing one."""
         self.first = first
         self._confs = dict(confs)
         self._archive = archive
@@ -412,7 +412,7 @@ def _set_confs(client: "SparkConnectClient", confs: Mapping[str, str]) -> set[st
 
 
 def _release(client: "SparkConnectClient", session_id: str) -> None:
-    """Has the server forget a session of which nothing is left here; one that it has forgotten already is well."""
+    """Make the server forget a session of which nothing is left here; one that it has forgotten already is well."""
     import grpc
     from pyspark.sql.connect.proto import ReleaseSessionRequest, UserContext
 

@@ -345,7 +345,7 @@ def _fetch(subject: str, artifacts: tuple[Artifact, ...], into: Path) -> None:
 
 @contextmanager
 def _saying(step: str) -> Iterator[None]:
-    """Says on standard error what is under way: one line, and a moving one where somebody watches."""
+    """Print on standard error what is under way: one line, and a moving one where somebody watches."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)

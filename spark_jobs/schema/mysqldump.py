@@ -276,7 +276,7 @@ class _Script:
             self.without_charset.add(name)
 
     def _change(self, piece: _Piece, name: TableName, second: TableName | None = None) -> None:
-        """Has a statement make or change a table, of which another one may tell the columns."""
+        """Let a statement make or change a table, of which another one may tell the columns."""
         versions = [self.tables[table] for table in (name, second) if table in self.tables]
         statement = StatementFact(_line(piece), self._judged(piece), self.database or "", self._session(piece.text))
         self.statements.append(DdlStatement(statement.at, statement.statement.plain, statement.database))

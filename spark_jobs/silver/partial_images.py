@@ -91,7 +91,7 @@ def _mask(presence: Presence) -> CellMask:
 
 @dataclass(frozen=True, slots=True)
 class _Refusing:
-    """Says no where a value would have to be guessed: held and absent tell of each row's columns."""
+    """Refusal of values that would have to be guessed: held and absent tell of each row's columns."""
 
     changes: Changes
     origin: ImageContext

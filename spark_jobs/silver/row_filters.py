@@ -203,7 +203,7 @@ class _Judged:
     rows: NDArray[np.int64]
 
     def image(self, name: str) -> Image:
-        """Their rows, or those before them."""
+        """Image of the rows, or of those before them."""
         changes, indexes = self.changes, pa.array(self.rows)
         is_after = name == "after"
         rows, raw = (changes.after, changes.raw) if is_after else (changes.before, changes.before_raw)

@@ -98,7 +98,7 @@ class SchemaChange:
     state: TableState
     statement: LoggedStatement | None = None
     empties: bool = False
-    """No row that was there counts any more."""
+    """True if no row that was there counts any more."""
     origins: dict[str, str | None] | None = None
     """Origin of each column of the definition by name, None for new ones; no origins at all where the table is another
     one."""

@@ -174,7 +174,7 @@ def _boundaries(directory: Path, file: LogFile, _modified: int) -> tuple[int, ..
 
 @contextmanager
 def _file_errors(subject: str) -> Iterator[None]:
-    """Says of what an error of the file system is; a path in it says it more exactly."""
+    """Context that names the subject of an error of the file system; a path in it says it more exactly."""
     try:
         yield
     except OSError as error:

@@ -106,8 +106,8 @@ FROM information_schema.STATISTICS s
 WHERE s.NON_UNIQUE = 0 AND {user_schema_condition("s.TABLE_SCHEMA")} {{}}
 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """
-"""Nothing is joined by name: MySQL 5.7 and MariaDB compare names in information_schema by a collation to which `ta` and
-`tä` are one table."""
+"""Query without a join by name: MySQL 5.7 and MariaDB compare names in information_schema by a collation to which `ta`
+and `tä` are one table."""
 
 
 def read_definitions(

@@ -56,7 +56,7 @@ class Record:
     consumer: Consumer | None = None
     written_at: str = ""
     nonce: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Tells the content of two writers of one version apart."""
+    """Value that differs between two writers of one version."""
 
     def to_bytes(self) -> bytes:
         members: dict[str, Any] = self.cursor.to_json() | {"batch": self.batch, "tables": list(self.tables)}

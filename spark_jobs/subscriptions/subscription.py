@@ -80,7 +80,7 @@ class Subscription:
         wait: float = 0.0,
         lease: float = LEASE_SECONDS,
     ) -> None:
-        """Nothing is read or written before ``connect``, or the beginning of a ``with`` block.
+        """Consumer that reads and writes nothing before ``connect``, or the beginning of a ``with`` block.
 
         Args:
             pipeline: The configuration.
@@ -141,7 +141,7 @@ class Subscription:
         self._rewind(record.cursor)
 
     def _register_group(self, lease: Lease) -> None:
-        """Has gc wait for a new group: a removal of log that did not see its record loses.
+        """Make gc wait for a new group: a removal of log that did not see its record loses.
 
         A group that starts with the earliest log starts behind what went before.
 

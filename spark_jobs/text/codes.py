@@ -17,7 +17,7 @@ from spark_jobs.errors import ConfigError, StratalogError
 FILE = Path(__file__).with_name("codes.tsv")
 PATTERN = re.compile(r"SL-\d{4}")
 ELIDED = "…"
-"""Stands for what is known at run time alone."""
+"""Text in place of what is known at run time alone."""
 _WORDS = 3
 """Words of a text by which a message of any class has its code."""
 _CODED = re.compile(r"\[SL-\d{4}\] ")

@@ -74,7 +74,7 @@ class Activity:
 _activities: list[Activity] = []
 _lock = threading.Lock()
 _output = threading.RLock()
-"""Whoever has it writes to the terminal."""
+"""Lock of the thread that writes to the terminal."""
 _lines: "list[StatusLine]" = []
 
 

@@ -40,10 +40,11 @@ NO_FIRST_WORDS = frozenset(
         *("Not", "Of", "Off", "On", "Once", "Or", "Out", "Outside", "Over", "Past", "Per", "Since", "So", "Than"),
         *("That", "There", "They", "This", "Those", "Though", "Through", "To", "Toward", "Under", "Unless", "Until"),
         *("Up", "Upon", "What", "When", "Where", "Whether", "Which", "While", "Who", "Whose", "Why", "With", "Within"),
-        "Without",
+        *("Without", "Its", "Their", "Nobody", "Whoever", "Somewhere", "Instead", "Called"),
+        *("Goes", "Has", "Says", "Stands", "Tells"),
     )
 )
-"""Words that begin no name of a thing: prepositions, conjunctions, pronouns."""
+"""Words that begin no name of a thing, prepositions, conjunctions and pronouns; and verbs that have better ones."""
 FOLDERS = ["spark_jobs", "assets", "dagster_project", "stratalog"]
 ANY_PARAPHRASE = re.compile(rf"\b(?:{'|'.join(PARAPHRASES)})\b", re.IGNORECASE)
 

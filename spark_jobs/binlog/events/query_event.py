@@ -125,7 +125,7 @@ _TEXTS = {5: 1, 6: 1, 11: 2}
 _COLLATIONS = 131
 """MariaDB's Q_CHARACTER_SET_COLLATIONS: a count, then pairs of ids; it comes before the character sets (11.3 on)."""
 _TOO_MANY = 254
-"""Stands for the number of databases where their names are left out."""
+"""Value in place of the number of databases where their names are left out."""
 _SQL_MODE, _CHARSETS, _ZONE, _DATABASES, _EXPLICIT_TIMESTAMPS = 1, 4, 5, 12, 16
 _MICROS, _MARIADB_MICROS = 13, 128
 

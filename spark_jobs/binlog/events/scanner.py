@@ -206,7 +206,7 @@ def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) 
 
 
 def _enlarge(scan: Scan) -> None:
-    """Twice the room for events. Their number cannot be told from the bytes: a buffer may hold one, or one in 19."""
+    """Double the room for events. Their number cannot be told from the bytes: a buffer may hold one, or one in 19."""
     for name in (*_EVENT_CELLS, "transactions"):
         cells = getattr(scan, name)
         setattr(scan, name, np.concatenate([cells, np.empty_like(cells)]))

@@ -54,7 +54,7 @@ class _Locator:
         return self._path
 
     def ensure_cache_path(self) -> None:
-        """Nothing: a folder that was removed is not made again, since its sources are no more."""
+        """Do nothing: a folder that was removed is not made again, since its sources are no more."""
 
     def get_source_stamp(self) -> str:
         return sources_hash()
@@ -94,7 +94,7 @@ class KernelCache(NullCache):
 
     @functools.cached_property
     def _compiled_code(self) -> Any:
-        """Made at its first use: each looks for a folder that can be written, and most processes need none."""
+        """Compiled code, made at its first use: each looks for a writable folder, and most processes need none."""
         try:
             return _Compiled(self._function)
         except RuntimeError:  # there is no such folder: each process compiles for itself

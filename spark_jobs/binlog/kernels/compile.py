@@ -81,7 +81,7 @@ FEATURES: frozenset[str] = frozenset() if CHECKED else compiler_features()
 
 
 class _Notice(Listener):
-    """Tells that kernels are compiled, all of which takes half a minute: a line at the first, and an activity.
+    """Notice that kernels are compiled, all of which takes half a minute: a line at the first, and an activity.
 
     numba compiles under a lock, so that events come from one thread at a time.
     """

@@ -51,7 +51,7 @@ from spark_jobs.binlog.kernels.row_values import zero_slot
 
 @part
 def mark_null(nulls: int, marked: int, column: int) -> None:
-    """Says that a slot holds a mark under a null."""
+    """Record that a slot holds a mark under a null."""
     offset = nulls + 8 * (column >> 6)
     store64(offset, load64(offset) | np.uint64(1) << np.uint64(column & 63))
     store8(marked + column, np.uint8(1))
@@ -59,7 +59,7 @@ def mark_null(nulls: int, marked: int, column: int) -> None:
 
 @part
 def clear_before(block: int, first: int, after: int) -> None:
-    """Says of rows that they have no before image; their slots hold no mark or label, though nobody asks for them."""
+    """Record that rows have no before image; their slots hold no mark or label, though nobody asks for them."""
     words = cell(block, B_WORDS)
     nulls = cell(block, B_NULLS) + (cell(block, B_CAPACITY) + first) * words * 8
     # All columns are NULL in the images that are not there.

@@ -89,7 +89,7 @@ class RowEvents:
 
 
 def merged(first: RowEvents, second: RowEvents) -> RowEvents:
-    """Both in log order; events of one offset stay as they are."""
+    """Row events of both in log order; events of one offset stay as they are."""
     joined = RowEvents(
         first.file,
         np.concatenate([first.addresses, second.addresses]),

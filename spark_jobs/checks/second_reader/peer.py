@@ -42,7 +42,7 @@ _SWITCHES = {
 
 BINARY_COLLATION = 63
 _ABSENT = "cols bitmap"
-"""Its word for why a column that the image leaves out is None."""
+"""Reason that it gives for None in a column that the image omits."""
 
 
 @dataclass(frozen=True, slots=True)

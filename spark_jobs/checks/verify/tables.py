@@ -132,7 +132,7 @@ def verify_source(
 
 
 def _say_redacted(lake: Lake, source: str) -> None:
-    """Says what of bronze is not the server's own: no comparison with it can tell that."""
+    """Log what of bronze is not the server's own: no comparison with it can tell that."""
     table = lake.bronze(source)
     head = table.head()
     redacted = redacted_within(table, head.version) if head else None

@@ -29,7 +29,7 @@ from spark_jobs.errors import Unsupported
 IsEqual = Callable[[bytes, bytes, bytes | None], bool]
 
 _NO_TEXT = b"\xff"
-"""Stands before bytes that are no text of their character set; UTF-8 has no such byte."""
+"""Prefix of bytes that are no text of their character set; UTF-8 has no such byte."""
 _REPLACEMENT = "\ufffd".encode()
 """Text in place of a byte without a character, which is no text in the lake."""
 _AS_THEY_ARE = ("utf8mb4", "utf8mb3", "utf8", "ascii")

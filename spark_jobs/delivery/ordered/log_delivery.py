@@ -253,7 +253,7 @@ def noted_columns(table: TableId, columns: Columns) -> str:
 
 
 def _no_window() -> None:
-    """Nothing is being written."""
+    """Do nothing: no window is being written."""
 
 
 def _ahead(all_steps: Iterator[Step], decoding: ThreadPoolExecutor) -> Iterator[Step]:

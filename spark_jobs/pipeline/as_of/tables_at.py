@@ -238,7 +238,7 @@ class _TablesQuery:
         return f"{name} at {self.at} is not known: {reason}; {hint}"
 
     def _copy_merged(self, scratch: ScratchLake, table: CompactedTable, base: Base | None) -> None:
-        """Has the current rows begin with those of downstream, where it has them; with none else."""
+        """Let the current rows begin with those of downstream, where it has them; with none else."""
         into = destinations_of(self.pipeline, self.source, table.name)
         if base is None or len(into) != 1 or into[0].is_merged or self.is_raw:
             return

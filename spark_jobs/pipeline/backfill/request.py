@@ -140,11 +140,11 @@ class ReplayedTable:
 
 
 OnTable = Callable[[ReplayedTable, int, int], None]
-"""Called for each table: what became of it, its number, and of how many."""
+"""Callback for each table: what became of it, its number, and of how many."""
 
 
 OnFetched = Callable[[Fetched], None]
-"""Called for log that bronze lacked and has now."""
+"""Callback for log that bronze lacked and has now."""
 
 
 def without_report(_: ReplayedTable, __: int, ___: int) -> None:
@@ -169,4 +169,4 @@ class BackfillOptions:
 
 
 DEFAULTS = BackfillOptions()
-"""Both layers, without calls."""
+"""Options for both layers, without calls."""

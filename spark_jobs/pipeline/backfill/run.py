@@ -172,7 +172,7 @@ def _first_seen(
 
 
 def _fetch_log(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, options: BackfillOptions) -> None:
-    """Has bronze hold the log from a position on. Raises LakeError where nobody has what it lacks."""
+    """Fetch the log from a position on that bronze lacks. Raises LakeError where nobody has what it lacks."""
     for piece in retry_on_conflict(lambda: fetch(spark, pipeline, source, begin, options.archive)):
         options.on_fetched(piece)
 

@@ -17,7 +17,7 @@ from spark_jobs.pipeline.initial_load.throttle import Throttle
 from spark_jobs.source.server import Server
 
 OnProgress = Callable[[TableName, LoadCommit], None]
-"""Called with how far a table is, after each commit."""
+"""Callback after each commit, with how far a table is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _GROUP_BYTES = 32 << 20
 _FILE_BYTES = 256 << 20
 """Bytes of rows in memory that a file takes, where a task writes several."""
 _WAITING: data_files.FileLayout = {"stats_columns": [], "page_statistics": []}
-"""Nobody asks for bounds of rows that wait."""
+"""Layout of files that wait: nobody asks for bounds of their rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def land_files(task: LandingTask) -> Iterator[DataFile]:
 
 
 def _file(target: FileTarget, groups: Iterator[pa.Table], layout: data_files.FileLayout) -> Iterator[DataFile]:
-    """No row, no file: the first group decides whether one is opened."""
+    """File of the groups, none where there is no row: the first group decides whether one is opened."""
     for first in islice(groups, 1):
         rest = chain([first], groups)
         yield data_files.write_parts(target.path, rest, target.schema, target.configuration, **layout)

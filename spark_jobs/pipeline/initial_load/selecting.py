@@ -24,7 +24,7 @@ SESSION = (
     "SET time_zone = '+00:00', sql_mode = '', character_set_results = NULL",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
-"""No server mode changes what is sent, and text comes in the bytes that are stored."""
+"""Settings by which no server mode changes what is sent, and text comes in the bytes that are stored."""
 _LABELLED = (247, 248)
 
 

@@ -42,7 +42,7 @@ from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.information_schema import on_server
 
 CatchUp = Callable[[Position], Outcome]
-"""Brings bronze and silver up to a position, as a run does: a table without news has no commit there."""
+"""Function that brings bronze and silver up to a position, as a run does: a table without news has no commit there."""
 
 
 @dataclass(frozen=True, slots=True)

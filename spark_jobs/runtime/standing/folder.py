@@ -105,7 +105,7 @@ class SessionFolder:
 
     @contextmanager
     def locked(self, until: float) -> Iterator[None]:
-        """Nobody else looks, attaches or ends inside the ``with`` block.
+        """Context in which nobody else looks, attaches or ends.
 
         until: by ``time.monotonic``. Raises Unusable where somebody has the lock for longer.
         """
@@ -152,7 +152,7 @@ class SessionFolder:
         return path.read_text(encoding="ascii")
 
     def publish(self, state: State, token: str) -> None:
-        """Lets runs know of a server that listens."""
+        """Let runs know of a server that listens."""
         _write_private(self.path / "token", token)
         _write_private(self.path / "state.json", json.dumps(asdict(state)))
 
