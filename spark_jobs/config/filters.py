@@ -1,4 +1,4 @@
-"""Filters: rules over events, rows and columns, by which changes of a table reach silver.
+"""Filters: rules over events, rows and columns, for the changes of a table that reach silver and its columns there.
 
 Put here: the rules, which tables they are about, and what they say of an event. Not here: how they are written in
 pipeline.yaml (model.py), conditions (expressions/), or carrying rules out (silver/row_filters.py,

@@ -1,4 +1,4 @@
-"""Name and version of this program, as others are told them.
+"""Name and version of this program, as other systems get them.
 
 Put here: the version, which is that of the installed package. Not here: a sum over its code (runtime/executors.py).
 """

@@ -1,4 +1,4 @@
-"""The rows of some keys in bronze: where they stand, and slices without them.
+"""The rows of some keys in bronze: their offsets, and slices without them.
 
 Put here: finding changes of keys in the log, and one commit that erases them. Not here: events without rows
 (binlog/rows/erasure.py), or who still reads them (forget.py).
