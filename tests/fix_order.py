@@ -57,9 +57,9 @@ def shares(files: Collection[str], seconds: Mapping[str, int], count: int) -> li
     """Shares of files that take about as long as each other: the longest first, each to the share with least."""
     divided, totals = [set[str]() for _ in range(count)], [0] * count
     for file in sorted(files, key=lambda file: (-seconds.get(file, _LEAST), file)):
-        least = totals.index(min(totals))
-        divided[least].add(file)
-        totals[least] += seconds.get(file, _LEAST)
+        shortest = totals.index(min(totals))
+        divided[shortest].add(file)
+        totals[shortest] += seconds.get(file, _LEAST)
     return divided
 
 

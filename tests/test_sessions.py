@@ -145,12 +145,12 @@ def test_a_night_checks_the_bounds_of_all_that_continuous_integration_does(tests
 def test_three_runs_with_a_share_each_have_every_test_once() -> None:
     """Those of clusters and, beside them, tests that each run has."""
     paths = ["tests/cluster", "tests/spark_jobs/text", "tests/spark_jobs/demo/test_server.py"]
-    whole = Counter(collected("", *paths))
+    counted = Counter(collected("", *paths))
     runs = [Counter(collected(f"{number}/3", *paths)) for number in (1, 2, 3)]
     always = {name for name, count in sum(runs, Counter[str]()).items() if count == 3}
     assert {name for name in always if "/text/" not in name and "/demo/" not in name} == set()
-    assert {name for name in whole if "/text/" in name} <= always
-    once = Counter({name: count for name, count in whole.items() if name not in always})
+    assert {name for name in counted if "/text/" in name} <= always
+    once = Counter({name: count for name, count in counted.items() if name not in always})
     assert sum((Counter({name: run[name] for name in run if name not in always}) for run in runs), Counter()) == once
     assert all(always < set(run) for run in runs)
 
