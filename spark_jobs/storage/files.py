@@ -75,6 +75,19 @@ def write_all(folder: StoredPath, contents: Mapping[str, bytes]) -> None:
         objects.write_all(folder, contents)
 
 
+def link(source: StoredPath, target: StoredPath) -> None:
+    """Gives a file that is never changed a second name, durably; one that it has already is no error. Raises OSError.
+
+    A store gets a copy.
+    """
+    if isinstance(source, Path) and isinstance(target, Path):
+        local.link(source, target)
+    else:
+        assert isinstance(source, ObjectPath)
+        assert isinstance(target, ObjectPath)
+        objects.copy(source, target)
+
+
 @contextmanager
 def durable(target: StoredPath) -> Iterator[BinaryIO]:
     """A new file, durable after the ``with`` block; what is raised inside leaves none. Raises OSError."""

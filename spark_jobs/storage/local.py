@@ -14,6 +14,8 @@ from typing import BinaryIO
 
 _NO_DIRECTORY_SYNC = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Answers of file systems that sync no directories, and need it for none."""
+_NO_LINK = {errno.EXDEV, errno.EPERM}
+"""Answers where the name would be on another file system, or the file is another user's."""
 
 
 def create(target: Path, content: bytes) -> bool:
@@ -56,6 +58,20 @@ def replace(target: Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    sync_directory(target.parent)
+
+
+def link(source: Path, target: Path) -> None:
+    """Gives a file that is never changed a second name, as ``files.link``; copies it where it cannot have one."""
+    make_directory(target.parent)
+    try:
+        with suppress(FileExistsError):  # a writer that was killed, or is at it too, has given it the same name
+            os.link(source, target)
+        os.utime(target)  # files that no commit names are removed by their age
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        replace(target, source.read_bytes())
     sync_directory(target.parent)
 
 

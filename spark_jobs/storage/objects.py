@@ -174,6 +174,12 @@ def durable(target: ObjectPath) -> Iterator[BinaryIO]:
             raise _error(target, error) from error
 
 
+def copy(source: ObjectPath, target: ObjectPath) -> None:
+    """Puts the content of an object under another key, a part after the other. Raises FileNotFoundError, StoreError."""
+    with durable(target) as sink:
+        source.answer(lambda: sink.writelines(obstore.get(client(source.root), source.key).stream()))
+
+
 def write_all(folder: ObjectPath, contents: Mapping[str, bytes]) -> None:
     """Write new objects under a prefix, as ``files.write_all``: several puts at once. Raises StoreError."""
 

@@ -45,10 +45,13 @@ from spark_jobs.pipeline.initial_load import landing
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.landing import land
+from spark_jobs.pipeline.initial_load.range_files import as_silver
 from spark_jobs.pipeline.initial_load.reading import ReadTable
-from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of
+from spark_jobs.pipeline.initial_load.staging import StagedTable, design_of
 from spark_jobs.runtime.tasks_here import Placement
 from spark_jobs.schema.history import follow
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import RAW
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.windows import windows_of
 from tests.faults.changes import SCHEMA, SOURCE
@@ -427,11 +430,12 @@ def _loading(pipeline: Pipeline) -> LoadContext:
 def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], position: Position) -> ReadTable:
     """A table whose rows wait, as a load that read them at a position leaves it."""
     lake = lake_of(pipeline)
-    commit = SilverCommit.of_head(lake.silver(SOURCE, name.schema, name.table).head())
+    origin = lake.silver(SOURCE, name.schema, name.table)
+    commit = SilverCommit.of_head(origin.head())
     assert commit is not None
     definition, table = commit.definition, lake.load(SOURCE, name.schema, name.table)
     assert definition is not None
-    types, is_snapshot = columns_of(definition), not definition.key
+    columns, is_snapshot = silver.columns(definition), not definition.key
     progress = LoadCommit(
         position,
         new_batch(),
@@ -441,15 +445,20 @@ def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], 
         chunk_rows=1,
         is_snapshot=is_snapshot,
     )
-    stage = StagedTable(name, table, table.unwritten_head(types, {}), progress, types)
-    stage.begin()
+    design = design_of(table, origin, columns)
+    stage = StagedTable(name, table, table.unwritten_head(design.schema.spark_types, {}), progress)
+    stage.begin(design)
     upon = stage.snapshot(appends=True)
-    table_rows = pa.Table.from_pylist([dict(row) for row in rows], upon.schema.arrow(physical=False))
+    fields = upon.schema.arrow(physical=False)
+    read_fields = pa.schema([fields.field(name) for name in (*columns.types, RAW)])
+    table_rows = pa.Table.from_pylist([dict(row) for row in rows], read_fields)
+    if definition.key:
+        (table_rows,) = as_silver([table_rows], position, upon.schema)
     # Equal rows of a table without a key are in files of several tasks.
     parts = [table_rows.slice(at, 3) for at in range(0, len(table_rows), 3)]
     files = [data_files.write(upon.path, part, upon.schema, upon.configuration) for part in parts]
     stage.append(upon, files, replace(progress, state=READ, read_to=position, rows=len(rows), is_walked=True))
-    return ReadTable(name, stage.progress, types)
+    return ReadTable(name, stage.progress)
 
 
 def run_until_current(

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -111,6 +112,14 @@ def completeness(shop: Shop, pipeline: Pipeline) -> dict[str, bool | None]:
     return {entry.table: entry.complete for entry in publication.read(lake_of(pipeline), SOURCE)}
 
 
+def files_shared(shop: Shop, pipeline: Pipeline, name: str) -> int:
+    """Number of files that a table's silver has from where its rows waited."""
+    lake = lake_of(pipeline)
+    tables = (table(SOURCE, shop.database.name, name) for table in (lake.silver, lake.load))
+    silver_files, waiting = ({file.name: file for file in Path(table.path).glob("*.parquet")} for table in tables)
+    return sum(waiting[file].samefile(silver_files[file]) for file in {*silver_files} & {*waiting})
+
+
 @pytest.mark.by_spark
 @pytest.mark.long
 def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
@@ -153,6 +162,9 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
     assert completeness(shop, pipeline) == complete | {"altered": False, "dropped": False, "restored": False}
     assert silver.Op.LOAD not in [row["_op"] for row in shop.silver(pipeline, "altered")]
     assert table_rows(lake.load(SOURCE, shop.database.name, "big")) == []
+    # Both the table that silver had and the one that the load made have the files that were read into.
+    assert files_shared(shop, pipeline, "big") >= 4
+    assert files_shared(shop, pipeline, "still") == 1
     tables_shown = {table.table.partition(".")[2]: table for table in status(pipeline, lake, SOURCE).tables}
     assert (tables_shown["big"].complete, tables_shown["altered"].complete) == (True, False)
     assert tables_shown["altered"].load is not None

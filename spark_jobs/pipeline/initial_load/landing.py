@@ -23,7 +23,7 @@ from spark_jobs.errors import PartialImage, TableStopped, about, message_under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
-from spark_jobs.lake.table import Table
+from spark_jobs.lake.table import Table, is_local
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.anchor import Outrun, position_covering_load
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
@@ -34,6 +34,7 @@ from spark_jobs.pipeline.initial_load.row_rules import job_of
 from spark_jobs.pipeline.initial_load.staging import StagedTable
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.runtime.spark_session import session_over, slots
+from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob
@@ -66,7 +67,7 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
     with about(f"{load.source}: {read_table.name}"):
         head = table.head()
         assert head is not None
-        stage = StagedTable(read_table.name, table, head, read_table.progress, read_table.types)
+        stage = StagedTable(read_table.name, table, head, read_table.progress)
         before = _covering_position(load, stage, after)
         landed = retry_on_conflict(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
         stage.empty(replace(stage.progress, state=LOADED))
@@ -123,11 +124,12 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
         is_overwrite=is_bare,
         loaded=loaded,
     )
-    target = _target(work, columns, is_replaced=is_bare)
+    waiting = stage.snapshot()
+    target = _target(work, columns, waiting, is_replaced=is_bare)
     # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
     later = [change for change in changes if change.range.start >= before]
-    tasks = [] if is_emptied else _tasks(stage, work, target, later)
-    return target.land(spark_job.run(load.spark, tasks, land_files), commit)
+    files = [] if is_emptied else _landed_files(load, stage.progress, work, (waiting, target), later)
+    return target.land(files, commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +154,18 @@ class SilverTarget:
         return self.table.land(self.before, self.head, commit, **changes)
 
 
-def _target(work: CompactionJob, columns: silver.Columns, *, is_replaced: bool) -> SilverTarget:
+def _target(work: CompactionJob, columns: silver.Columns, waiting: Snapshot, *, is_replaced: bool) -> SilverTarget:
     """The silver table that loaded rows are written to.
 
-    Raises LakeError if another tool gave it a feature that is not written.
+    waiting: the table where they wait, whose columns a new table has. Raises LakeError if another tool gave it a
+    feature that is not written.
     """
     table, head = work.table, work.head
     properties = silver.properties(table)
     if head is None:
         new = new_table(table.path, columns.stored, properties)
+        if (new.schema.spark_types, new.configuration) == (waiting.schema.spark_types, waiting.configuration):
+            new = replace(new, metadata=new.metadata.with_schema(waiting.schema))
         return SilverTarget(table, table.unwritten_head(columns.stored, properties), new, new, is_replaced)
     before = snapshot_of(table.path, head.version)
     assert before is not None
@@ -171,19 +176,34 @@ def _target(work: CompactionJob, columns: silver.Columns, *, is_replaced: bool) 
     return SilverTarget(table, table.unwritten_head(columns.stored, properties, head), before, design, is_replaced)
 
 
-def _tasks(
-    stage: StagedTable, work: CompactionJob, target: SilverTarget, later: Sequence[SchemaChange]
-) -> list[LandingTask]:
-    """Tasks that write the rows, as they were read, into silver.
+def _landed_files(
+    load: LoadContext,
+    progress: LoadCommit,
+    work: CompactionJob,
+    tables: tuple[Snapshot, SilverTarget],
+    later: Sequence[SchemaChange],
+) -> list[DataFile]:
+    """Files of silver with the rows as they were read.
 
-    later: the statements that came after all that the rows may show.
+    tables: where they wait, and silver. later: the statements that came after all that the rows may show.
     """
-    waiting, state = stage.snapshot(), TableState(stage.progress.definition)
-    projection = RowProjection.of(ReplayedPart(work.window, state, tuple(later)).projection(work))
-    projection = projection.valued(fills.values_by_expression(projection.expressions()))
+    waiting, target = tables
     source, into = FileTarget.of(waiting), FileTarget.of(target.design)
+    # Files are silver's own but where a statement changed their rows, or silver was created or got other columns since
+    # reading began, so that columns have other names in files.
+    is_silvers = not later and (source.schema, source.configuration) == (into.schema, into.configuration)
+    is_silvers = is_silvers and not any(file.deletion_vector for file in waiting.files)
+    projection = None if is_silvers else _projection(work, progress.definition, later)
+    session = TASKS_HERE if is_silvers and is_local(waiting.path) else load.spark  # a link costs less than a job
     groups = spark_job.packed(waiting.files, lambda file: file.size, _TASK_BYTES)
-    return [LandingTask(source, files, stage.progress.since, into, projection) for files in groups]
+    tasks = [LandingTask(source, files, progress.since, into, projection) for files in groups]
+    return spark_job.run(session, tasks, land_files)
+
+
+def _projection(work: CompactionJob, definition: TableDefinition, later: Sequence[SchemaChange]) -> RowProjection:
+    """From the columns that rows were read with to those that later statements left. Raises TableStopped."""
+    projection = RowProjection.of(ReplayedPart(work.window, TableState(definition), tuple(later)).projection(work))
+    return projection.valued(fills.values_by_expression(projection.expressions()))
 
 
 def _landed_snapshot(
@@ -233,7 +253,7 @@ def _with_log(
     """Target of the rows of a snapshot and the changes since, with which columns, and their files."""
     work = keyless.work
     columns = work.columns_of(state)
-    target = _target(work, columns, is_replaced=work.head is not None)
+    target = _target(work, columns, keyless.waiting, is_replaced=work.head is not None)
     session, capacity = session_over(load.spark, 0), Capacity(slots(load.spark), load.pipeline.spark.task_bytes)
     return target, columns, load_job.write_loaded_rows(session, keyless, columns, target.design, capacity)
 

@@ -1,10 +1,10 @@
-"""Tasks of a load: ranges of rows to data files where they wait, and these files to files of silver.
+"""Tasks of a load: ranges of rows to data files where they wait, and these files to silver.
 
 Put here: the work of a task, in Arrow from the connection to Parquet. Not here: which ranges and commits (reading.py),
 when rows may land (landing.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -18,21 +18,23 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine.rows.inherited_rows import row_groups
 from spark_jobs.engine.rows.row_projection import RowProjection
-from spark_jobs.errors import Unsupported
+from spark_jobs.errors import LakeError, Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import RAW
 from spark_jobs.silver.positions import LOADED_ROW
+from spark_jobs.storage.files import link, reason
 
 _GROUP_ROWS = 1 << 16
 _GROUP_BYTES = 32 << 20
 """Rows and bytes of a row group at most; until it ends, they are in memory."""
 _FILE_BYTES = 256 << 20
 """Bytes of rows in memory that a file takes, where a task writes several."""
-_WAITING: data_files.FileLayout = {"stats_columns": [], "page_statistics": []}
-"""Layout of files that wait: nobody asks for bounds of their rows."""
+_COUNTED: data_files.FileLayout = {"stats_columns": [], "page_statistics": []}
+"""Layout of files whose rows wait to be counted: nobody asks for their bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,15 @@ class FileTarget:
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """Ranges that a task reads, one after the other, into one file."""
+    """Ranges that a task reads, one after the other, into one file.
+
+    since: the position that rows count from.
+    """
 
     selecting: Selecting
     parts: tuple[KeyRange, ...]
     key: tuple[str, ...]
+    since: Position
     target: FileTarget
     rules: RowRules
 
@@ -63,14 +69,15 @@ class RangeTask:
 class LandingTask:
     """Files of rows that wait, and what the rows are in silver.
 
-    projection: from the columns that they were read with to those that statements since then left.
+    projection: from the columns that they were read with to those that statements since then left; None where the
+    files are as silver has them.
     """
 
     waiting: FileTarget
     files: tuple[DataFile, ...]
     since: Position
     target: FileTarget
-    projection: RowProjection
+    projection: RowProjection | None
 
 
 def read_ranges(task: RangeTask) -> Iterator[DataFile | FilteredRows]:
@@ -78,15 +85,15 @@ def read_ranges(task: RangeTask) -> Iterator[DataFile | FilteredRows]:
     loaded = task.rules.judge()
     changes = (loaded.remaining(rows) for part in task.parts for rows in task.selecting.read(part))
     batches = (loaded.masked(with_raw(rows, task.key, task.selecting)) for rows in changes)
-    yield from _file(task.target, _groups(batches), _WAITING)
+    yield from _file(task.target, as_silver(_groups(batches), task.since, task.target.schema), {})
     yield from loaded.filtered
 
 
 def files_of(target: FileTarget, batches: Iterator[pa.RecordBatch]) -> Iterator[DataFile]:
-    """The files with rows that wait, where they may be many."""
+    """The files with rows that wait to be counted, where they may be many."""
     groups = _groups(batches)
     for first in groups:
-        yield from _file(target, chain([first], _up_to(groups, _FILE_BYTES - first.nbytes)), _WAITING)
+        yield from _file(target, chain([first], _up_to(groups, _FILE_BYTES - first.nbytes)), _COUNTED)
 
 
 def _up_to(groups: Iterator[pa.Table], room: int) -> Iterator[pa.Table]:
@@ -96,8 +103,22 @@ def _up_to(groups: Iterator[pa.Table], room: int) -> Iterator[pa.Table]:
 
 
 def land_files(task: LandingTask) -> Iterator[DataFile]:
-    """The file of silver with the rows of a task's files."""
-    yield from _file(task.target, _landed_rows(task), {})
+    """The files of silver with the rows of a task's files: the same ones, or one with other rows."""
+    if task.projection is None:
+        yield from _placed_files(task)
+    else:
+        rows = _projected_rows(task, task.projection)
+        yield from _file(task.target, as_silver(rows, task.since, task.target.schema), {})
+
+
+def _placed_files(task: LandingTask) -> Iterator[DataFile]:
+    """A task's files, in silver's folder too. Raises LakeError."""
+    for file in task.files:
+        try:
+            link(file.location(task.waiting.path), file.location(task.target.path))
+        except OSError as error:
+            raise LakeError(f"{task.target.path}: a loaded file cannot be put there: {reason(error)}") from error
+        yield file
 
 
 def _file(target: FileTarget, groups: Iterator[pa.Table], layout: data_files.FileLayout) -> Iterator[DataFile]:
@@ -139,10 +160,18 @@ def with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.Reco
     return rows.with_exact_texts()
 
 
-def _landed_rows(task: LandingTask) -> Iterator[pa.Table]:
-    """The waiting rows with silver's own columns, as older than all that the log says from their position on."""
-    fields = task.target.schema.arrow(physical=False)
-    position = dict(zip(("stretch", "number", "offset"), task.since.order, strict=True))
+def _projected_rows(task: LandingTask, projection: RowProjection) -> Iterator[pa.Table]:
+    """The waiting rows with the columns that statements left, a row group at a time."""
+    names = [name for name in task.waiting.schema.names if name in projection.names or name == RAW]
+    for file in task.files:
+        for _, living, stored in row_groups(task.waiting.path, task.waiting.schema, file, names):
+            yield projection.apply(stored.filter(pa.array(living)))
+
+
+def as_silver(groups: Iterable[pa.Table], since: Position, schema: TableSchema) -> Iterator[pa.Table]:
+    """Rows with silver's own columns, as older than all that the log says from a position on."""
+    fields = schema.arrow(physical=False)
+    position = dict(zip(("stretch", "number", "offset"), since.order, strict=True))
     cells: dict[str, Any] = {
         "_op": silver.Op.LOAD.value,
         "_position": position | {"row": LOADED_ROW},
@@ -150,18 +179,16 @@ def _landed_rows(task: LandingTask) -> Iterator[pa.Table]:
         "_window_stop": position,
     }
     constants = {name: pa.array([cells.get(name)], fields.field(name).type) for name in fields.names}
-    # A row group at a time, beside columns of one value.
-    for file in task.files:
-        for _, living, stored in row_groups(task.waiting.path, task.waiting.schema, file):
-            rows = task.projection.apply(stored.filter(pa.array(living)))
-            first = _zeros(rows.num_rows)
-            columns = [
-                rows.column(name).cast(fields.field(name).type)
-                if name in rows.column_names
-                else constants[name].take(first)
-                for name in fields.names
-            ]
-            yield pa.table(columns, schema=fields)
+    # Beside columns of one value.
+    for rows in groups:
+        first = _zeros(rows.num_rows)
+        columns = [
+            rows.column(name).cast(fields.field(name).type)
+            if name in rows.column_names
+            else constants[name].take(first)
+            for name in fields.names
+        ]
+        yield pa.table(columns, schema=fields)
 
 
 def _zeros(count: int) -> pa.Array:

@@ -25,7 +25,7 @@ from spark_jobs.pipeline.initial_load.range_files import FileTarget, RangeTask, 
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules, summed
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
-from spark_jobs.pipeline.initial_load.staging import StagedTable
+from spark_jobs.pipeline.initial_load.staging import StagedTable, design_of
 from spark_jobs.silver import table as silver
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.text.progress import Activity, doing
@@ -48,8 +48,6 @@ class ReadTable:
 
     name: TableName
     progress: LoadCommit
-    types: dict[str, str]
-    """Names and Spark types of the columns that the rows wait with."""
 
 
 def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
@@ -65,7 +63,7 @@ def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
             _require_same(load, stage)
             stage.note(_read_whole(load, stage.progress))
             load.on_progress(table.name, stage.progress)
-        return ReadTable(table.name, stage.progress, stage.types)
+        return ReadTable(table.name, stage.progress)
 
 
 def _open_stage(load: LoadContext, table: TableToRead) -> StagedTable:
@@ -74,7 +72,7 @@ def _open_stage(load: LoadContext, table: TableToRead) -> StagedTable:
     if table.progress and table.head:
         rows = table.progress.rows if table.progress.state == READ else table.table.rows_written()
         progress = replace(table.progress, rows=rows)
-        stage = StagedTable(table.name, table.table, table.head, progress, table.rules.staged)
+        stage = StagedTable(table.name, table.table, table.head, progress)
         log.info("%s: %s: resumes after %d rows", load.source, table.name, rows)
     else:
         with load.server.connect() as connection:
@@ -92,9 +90,11 @@ def _open_stage(load: LoadContext, table: TableToRead) -> StagedTable:
             estimate=estimate,
             rule_digests=table.rules.digests,
         )
-        head = table.head or table.table.unwritten_head(table.rules.staged, silver.properties(table.table))
-        stage = StagedTable(table.name, table.table, head, commit, table.rules.staged)
-        stage.begin()
+        origin = load.lake.silver(load.source, table.name.schema, table.name.table)
+        design = design_of(table.table, origin, table.rules.columns)
+        head = table.head or table.table.unwritten_head(design.schema.spark_types, silver.properties(origin))
+        stage = StagedTable(table.name, table.table, head, commit)
+        stage.begin(design)
         load.on_progress(table.name, commit)
     # The server's definition may have changed since the load began.
     if stage.progress.state == READING:
@@ -224,7 +224,7 @@ def _commit_ranges(
     key = tuple(silver.columns(selecting.definition).key)
     size = -(-len(parts) // _AT_ONCE)
     groups = (tuple(parts[at : at + size]) for at in range(0, len(parts), size))
-    tasks = [RangeTask(selecting, group, key, target, reading.rules) for group in groups]
+    tasks = [RangeTask(selecting, group, key, progress.since, target, reading.rules) for group in groups]
     files, filtered_rows = _files_and_filtered(spark_job.run(load.spark, tasks, read_ranges))
     stage.append(upon, files, progress)
     rows_written = progress.rows + sum(file.num_records or 0 for file in files)

@@ -7,15 +7,16 @@ them to silver (landing.py).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.delta import features, schema_changes
-from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.binlog import TableName
+from spark_jobs.delta import features
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, required_features, snapshot_of, with_features
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import RAW
 
 
 @dataclass(slots=True)
@@ -26,8 +27,6 @@ class StagedTable:
     table: Table
     head: Head
     progress: LoadCommit
-    types: dict[str, str]
-    """Names and Spark types of the columns that the rows wait with."""
 
     def snapshot(self, *, appends: bool = False) -> Snapshot:
         """The table at the head. appends: for a commit that adds files and nothing else. Raises LakeError."""
@@ -42,16 +41,17 @@ class StagedTable:
         self.head = self.table.append_files(upon, files, self.head, commit)
         self.progress = commit
 
-    def begin(self) -> None:
-        """Begins, with the columns that the table has now and no row of an earlier load. Raises LostRace, LakeError."""
+    def begin(self, design: Snapshot) -> None:
+        """Begins, with the columns of a design and no row of an earlier load. Raises LostRace, LakeError."""
         if self.head.design:
             upon = new_table(self.table.path, self.head.design.columns, self.head.design.properties)
             changes = driver_commit.commit_of_files([])
         else:
             upon = self.snapshot()
-            design = schema_changes.redesigned(upon, self.types)
             changes = driver_commit.commit_of_files([], upon.files)
-            changes |= {"metadata": design.metadata, "protocol": design.protocol}
+        metadata = upon.metadata.with_schema(design.schema, design.configuration)
+        features = required_features(design.schema, design.configuration)
+        changes |= {"metadata": metadata, "protocol": with_features(upon.protocol, features)}
         self.head = self.table.land(upon, self.head, self.progress.next(), **changes)
 
     def note(self, progress: LoadCommit) -> None:
@@ -69,6 +69,16 @@ class StagedTable:
         return TableStopped(reason)
 
 
-def columns_of(definition: TableDefinition) -> dict[str, str]:
-    """Names and Spark types of rows as they are read: the source's columns, and the exact texts."""
-    return silver.columns(definition).types | {"_raw": silver.ADDED["_raw"]}
+def design_of(table: Table, origin: Table, columns: silver.Columns) -> Snapshot:
+    """The design of the table where rows wait: silver's, or the one that it is to have, so that it gets the files.
+
+    origin: silver. Rows without a key wait as they were read, and are counted before they land. Raises LakeError.
+    """
+    properties = silver.properties(origin)
+    if columns.is_keyless:
+        return new_table(table.path, columns.types | {RAW: silver.ADDED[RAW]}, properties)
+    stored = snapshot_of(origin.path)
+    if stored and columns.stored.items() <= stored.schema.spark_types.items():
+        features.require_written(stored, appends=True)
+        return stored
+    return new_table(table.path, columns.stored, properties)

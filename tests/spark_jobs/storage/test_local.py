@@ -99,3 +99,37 @@ def test_files_that_are_written_together_are_new_ones(tmp_path: Path) -> None:
     assert {file.name: file.read_bytes() for file in (tmp_path / "folder").iterdir()} == {"a": b"1", "b": b"2"}
     with pytest.raises(FileExistsError):
         local.write_all(tmp_path / "folder", {"b": b"3"})
+
+
+def test_a_second_name_is_durable_and_as_new(tmp_path: Path, durable_steps: list[object]) -> None:
+    source, target = tmp_path / "file", tmp_path / "folder/ä/file"
+    source.write_bytes(b"content")
+    os.utime(source, (0, 0))
+    local.link(source, target)
+    assert durable_steps[-2:] == ["link", ["file"]]
+    assert target.samefile(source)
+    assert local.age(target) < 60
+    local.link(source, target)
+    assert durable_steps[-1] == ["file"], "whoever gave it the name may not have come to this"
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM])
+def test_a_file_that_cannot_have_a_second_name_is_copied(
+    tmp_path: Path, durable_steps: list[object], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(*_: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refused)
+    source, target = tmp_path / "file", tmp_path / "folder/file"
+    source.write_bytes(b"content")
+    for _ in range(2):
+        local.link(source, target)
+        assert (target.read_bytes(), target.samefile(source)) == (b"content", False)
+    assert b"content" in durable_steps
+    assert durable_steps[-1] == ["file"]
+
+
+def test_a_second_name_that_fails_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        local.link(tmp_path / "gone", tmp_path / "file")

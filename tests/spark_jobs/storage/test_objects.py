@@ -129,6 +129,21 @@ def test_what_is_written_is_there_whole(bucket: str, size: int) -> None:
 
 
 @pytest.mark.stores
+@pytest.mark.azure
+@pytest.mark.google
+@pytest.mark.parametrize("size", [0, 1, 40 << 20])
+def test_an_object_is_copied_whole(bucket: str, size: int) -> None:
+    folder, content = ObjectPath.parse(bucket), os.urandom(size)
+    objects.create(folder / "a", content)
+    for _ in range(2):
+        objects.copy(folder / "a", folder / "b ä/c")
+        assert (folder / "b ä/c").read_bytes() == content
+    with pytest.raises(FileNotFoundError):
+        objects.copy(folder / "gone", folder / "d")
+    assert not (folder / "d").exists()
+
+
+@pytest.mark.stores
 def test_what_is_raised_meanwhile_leaves_no_object(bucket: str) -> None:
     path = ObjectPath.parse(bucket) / "data"
     with pytest.raises(TypeError), objects.durable(path) as sink:

@@ -14,7 +14,7 @@ from spark_jobs.ddl.default_values import Fill
 from spark_jobs.delta.data_files import read_columns
 from spark_jobs.delta.snapshot import DataFile, new_table
 from spark_jobs.engine.rows.row_projection import RowProjection
-from spark_jobs.errors import Unsupported
+from spark_jobs.errors import LakeError, Unsupported
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load import range_files
@@ -40,6 +40,7 @@ from tests.slow_loader import decoded
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("day", 10)), (0,))
 ANY = Scope.parse(("shop.*",))
 DAYS = (b"2024-02-29", None, b"0000-00-00")
+POSITION = Position("b.000007", 400, 2)
 
 
 @dataclass
@@ -71,9 +72,9 @@ UNCHANGED = RowProjection.of(projection_of(silver.columns(DEFINITION).types, [])
 
 
 def waiting(tmp_path: Path, *firsts: int, rules: RowRules = RULES) -> tuple[FileTarget, RangeTask]:
-    table = target(tmp_path / "waiting", RULES.staged)
+    table = target(tmp_path / "waiting", RULES.columns.stored)
     parts = tuple(KeyRange((str(first),), None) for first in firsts)
-    return table, RangeTask(RowsByRange(), parts, ("id",), table, rules)  # type: ignore[arg-type]
+    return table, RangeTask(RowsByRange(), parts, ("id",), POSITION, table, rules)  # type: ignore[arg-type]
 
 
 def test_ranges_of_a_task_are_one_file(tmp_path: Path) -> None:
@@ -122,22 +123,58 @@ def test_many_rows_are_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(files_of(table, iter(()))) == []
 
 
-def test_rows_land_as_older_than_the_log_from_their_place_on(tmp_path: Path) -> None:
+def test_rows_are_older_than_the_log_from_their_place_on(tmp_path: Path) -> None:
     table, task = waiting(tmp_path, 3)
-    files = tuple(file for file in read_ranges(task) if isinstance(file, DataFile))
-    stored = silver.columns(DEFINITION).stored | {"retired": "STRING"}
-    into = target(tmp_path / "silver", stored)
-    position = Position("b.000007", 400, 2)
-    (file,) = land_files(LandingTask(table, files, position, into, UNCHANGED))
-    rows = read_columns(into.path, file, into.schema.names, into.schema)
+    retired = replace(
+        task, target=target(tmp_path / "wider", silver.columns(DEFINITION).stored | {"retired": "STRING"})
+    )
+    (file,) = read_ranges(retired)
+    assert isinstance(file, DataFile)
+    require_loaded(retired.target, file, "retired")
+    (file,) = read_ranges(task)
+    assert isinstance(file, DataFile)
+    require_loaded(table, file)
+
+
+def require_loaded(table: FileTarget, file: DataFile, *absent: str) -> None:
+    rows = read_columns(table.path, file, table.schema.names, table.schema)
     window = {"stretch": 2, "number": 7, "offset": 400}
     assert rows.column("_position").to_pylist() == [window | {"row": LOADED_ROW}] * 3
     assert rows.column("_window_start").to_pylist() == rows.column("_window_stop").to_pylist() == [window] * 3
     assert set(rows.column("_op").to_pylist()) == {"load"}
     assert rows.column("_raw").null_count == 2
-    for name in ("retired", "_existed", "_committed_at"):
+    for name in (*absent, "_existed", "_committed_at"):
         assert rows.column(name).null_count == 3
     assert rows.column("id").to_pylist() == [3, 4, 5]
+    bounds = file.bounds(table.schema, "id")
+    assert (bounds.minimum, bounds.maximum, file.num_records) == (3, 5, 3)
+
+
+def test_files_that_are_silvers_land_as_they_are(tmp_path: Path) -> None:
+    table, task = waiting(tmp_path, 3)
+    files = tuple(file for file in read_ranges(task) if isinstance(file, DataFile))
+    into = replace(table, path=str(tmp_path / "silver"))
+    for _ in range(2):  # again after a kill
+        assert [*land_files(LandingTask(table, files, POSITION, into, None))] == [*files]
+    assert Path(into.path, files[0].path).samefile(Path(table.path, files[0].path))
+    Path(table.path, files[0].path).unlink()
+    require_loaded(into, files[0])
+    with pytest.raises(
+        LakeError, match=r"silver: a loaded file cannot be put there: No such file or directory: .*waiting"
+    ):
+        list(land_files(LandingTask(table, files, POSITION, into, None)))
+
+
+@pytest.mark.parametrize("of_before", [False, True])
+def test_rows_that_wait_in_another_design_are_written_again(tmp_path: Path, of_before: bool) -> None:
+    """of_before: in the columns of the table alone, as loads of earlier versions left them."""
+    table, task = waiting(tmp_path, 3)
+    if of_before:
+        table = target(tmp_path / "before", RULES.staged)
+    files = tuple(file for file in read_ranges(replace(task, target=table)) if isinstance(file, DataFile))
+    into = target(tmp_path / "silver", silver.columns(DEFINITION).stored | {"retired": "STRING"})
+    (file,) = land_files(LandingTask(table, files, POSITION, into, UNCHANGED))
+    require_loaded(into, file, "retired")
 
 
 def test_rows_land_with_the_columns_that_statements_left(tmp_path: Path) -> None:
