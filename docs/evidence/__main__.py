@@ -29,9 +29,9 @@ _PARTS = {
     "by TLC in every order of steps; each guard is left out once, and TLC has to find what goes wrong",
     "traces": "the code does what the models do | [traces](spec.md#traces-of-runs) of runs with faults, of tables, "
     "consumer groups and deliveries, are followed by the models event by event",
-    "faults": "exactly once: no change is lost or doubled, and no position moves without its data | runs of the engine "
-    "on generated logs, whose calls to the file system fail, are killed, lose their answers or race, at places chosen "
-    "by a seed, and so deliveries and consumer groups; after each, all tables are compared with a plain model",
+    "faults": "exactly once: no change is lost or doubled, and no position moves without its data | the engine, "
+    "deliveries and consumer groups run on generated logs; at points chosen by a seed, calls to the file system fail "
+    "or lose their answer, and processes are killed or race; after each, all tables are compared with a plain model",
     "cascades": "what foreign keys do to child rows is derived as the server did it | pipelines over random schemas of "
     "two to six tables with [foreign keys](cascades.md), random transactions, statements about "
     "tables, runs that are killed, and replays; after each run every row of every table is compared with the server's",

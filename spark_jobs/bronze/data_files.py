@@ -167,6 +167,7 @@ class DataFiles:
         return row_group
 
     def _located_rows(self, file: int, groups: list[int], columns: pa.Table, selected: Numbers | None) -> FileRows:
+        """Rows of row groups without deleted ones and those not selected, each with its group and number in it."""
         footer = self._footer(file).metadata
         sizes = [footer.row_group(group).num_rows for group in groups]
         within = np.repeat(np.array(groups, np.int32), sizes)

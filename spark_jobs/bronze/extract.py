@@ -138,11 +138,14 @@ def extract(
     """
     began = time.monotonic()
     planned = plan(lake.bronze(source.name), source, start, until)
-    return carried_out(spark, lake, source, replace(planned, redact=redact), began)
+    return execute_plan(spark, lake, source, replace(planned, redact=redact), began)
 
 
-def carried_out(spark: SparkSession, lake: Lake, source: Source, planned: ExtractionPlan, began: float) -> Extracted:
-    """Reads what was planned. began: when, by the monotonic clock. Raises SourceError, DecodeError, LakeError."""
+def execute_plan(spark: SparkSession, lake: Lake, source: Source, planned: ExtractionPlan, began: float) -> Extracted:
+    """Read the planned parts, commit them, and return what was added.
+
+    began: second of the monotonic clock. Raises SourceError, DecodeError, LakeError.
+    """
     table = lake.bronze(source.name)
     with about(source.name):
         if planned.opens:

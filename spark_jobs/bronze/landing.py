@@ -1,4 +1,4 @@
-"""Landing of slices: tasks write data files of bronze, and the driver commits them without Delta's own code.
+"""Landing of slices: tasks write them as data files of bronze, which extract.py commits.
 
 Put here: writing and counting slices. Not here: which parts of the log are read (extract.py), or Delta's log (delta/).
 """

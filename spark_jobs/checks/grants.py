@@ -26,7 +26,7 @@ class Grants:
 
     @classmethod
     def parse(cls, lines: Iterable[str]) -> Self:
-        """Lines about routines, proxies and roles are none of tables."""
+        """Parse the lines of SHOW GRANTS; those about routines, proxies and roles are ignored."""
         matched = (match for match in map(_GRANT.match, lines) if match)
         return cls(
             tuple((_privileges(match[1]), Pattern(_schema(match[2]), _grant_table(match[3]))) for match in matched)
@@ -34,7 +34,7 @@ class Grants:
 
     def on_server(self, *names: str) -> bool:
         """True if one of these privileges is held on everything."""
-        return any(pattern in self.of(*names) for pattern in (Pattern("*", "*"),))
+        return Pattern("*", "*") in self.of(*names)
 
     def of(self, *names: str) -> list[Pattern]:
         """The tables on which one of these privileges is held."""

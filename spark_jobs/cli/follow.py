@@ -159,7 +159,7 @@ class _Work:
             return
         # What the run did, and what waits because of it.
         has_news = bool(extracted.bytes or outcome.compacted or outcome.merged)
-        self.follower.ran(name, began, has_news=has_news)
+        self.follower.record_success(name, began, has_news=has_news)
         self.has_undelivered = self.has_undelivered or has_news
         if has_news and self.as_json:
             echo_json(RunReport(name, extracted.range.stop, extracted, outcome, catalog).to_json())

@@ -292,8 +292,8 @@ class _Attributes:
         else:
             self._expression()
 
-    def counter(self) -> None:
-        """NULL is no value of such a column, unless it says so."""
+    def auto_increment(self) -> None:
+        """AUTO_INCREMENT or SERIAL: the column is NOT NULL unless declared NULL."""
         self.is_counter = True
 
     def compressed(self) -> None:
@@ -356,7 +356,7 @@ _READERS: dict[str, Callable[[_Attributes], None]] = {
     **dict.fromkeys(("PRIMARY", "KEY"), _Attributes.key),
     "UNIQUE": _Attributes.unique,
     **dict.fromkeys(("GENERATED", "AS"), _Attributes.computed),
-    "AUTO_INCREMENT": _Attributes.counter,
+    "AUTO_INCREMENT": _Attributes.auto_increment,
     "COMPRESSED": _Attributes.compressed,
     **dict.fromkeys(("WITH", "WITHOUT"), _Attributes.versioned),
     "INVISIBLE": _Attributes.invisible,

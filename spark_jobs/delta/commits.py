@@ -21,6 +21,8 @@ from spark_jobs.delta.snapshot import CHECKPOINT_INTERVAL, DataFile, Metadata, P
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.storage.files import reason, why_not_exclusive
 from spark_jobs.storage.local import sync_directory, sync_file
+from spark_jobs.storage.messages import meaning
+from spark_jobs.text.disclosure import foreign
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +137,9 @@ def write_checkpoint(path: str, version: int) -> bool:
                 sync_file(file)  # deltalake does not; after a power cut readers would meet half of it
             sync_directory(log_folder)
     except Exception as error:  # noqa: BLE001 -- deltalake raises bare exceptions, and the version is committed
-        log.warning("%s: version %d has no checkpoint: %s", path, version, error)
+        # The text of a store's answer may have the request's signature.
+        problem = meaning(path, str(error)) or foreign(" ".join(str(error).split()))
+        log.warning("%s: version %d has no checkpoint: %s", path, version, problem)
         return False
     return True
 

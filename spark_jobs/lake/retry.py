@@ -14,7 +14,7 @@ from spark_jobs.errors import LostRace
 log = logging.getLogger(__name__)
 
 CONFLICT_WAIT = 2.0
-"""Seconds that work on a source is waited with at most after it lost its first race."""
+"""Seconds, at most, of the random pause after work on a source lost its first race."""
 _TRIES = 5
 Result = TypeVar("Result")
 
@@ -22,8 +22,8 @@ Result = TypeVar("Result")
 def retry_on_conflict(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
     """Result of planning and committing; planned again upon the new head where another writer came first.
 
-    wait: the most that the first try is waited after, in seconds; the second twice that, and so on: how long is left to
-    chance, so that two do not continue meeting. Raises LostRace where others win every time.
+    wait: upper bound, in seconds, of the random pause after the first lost race; the second is twice that, and so on.
+    Raises LostRace where others win every time.
     """
     for tries in range(1, _TRIES):
         try:

@@ -147,8 +147,11 @@ class Follower:
         """Waits for news of a source from here on: a run has all of its log up to now in bronze."""
         self._watches[name].arm()
 
-    def ran(self, name: str, began: float, *, has_news: bool) -> None:
-        """A source was run. began: when, by the monotonic clock; has_news: whether there was anything to do."""
+    def record_success(self, name: str, began: float, *, has_news: bool) -> None:
+        """Schedule the next run of a source after one that succeeded.
+
+        began: second of the monotonic clock; has_news: whether there was anything to do.
+        """
         self._paces[name].succeeded(began, time.monotonic(), has_news=has_news)
 
     def failed(self, name: str) -> float:

@@ -18,7 +18,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.extract import Extracted, ExtractionPlan, carried_out, plan
+from spark_jobs.bronze.extract import Extracted, ExtractionPlan, execute_plan, plan
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -99,7 +99,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
             planned = plan(lake.bronze(name), source, settings.start, until)
         # The commit of bronze, then what is known of its tables at its end.
         planned = replace(planned, redact=Redaction.of(settings.redact))
-        extracted = carried_out(_session_of(spark, pipeline, planned), lake, source, planned, began)
+        extracted = execute_plan(_session_of(spark, pipeline, planned), lake, source, planned, began)
         landed.append(extracted)
         if extracted.range:
             known_tables.add(pipeline.tables_file, set(), {name: _server_kind(source, extracted)})

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from spark_jobs.errors import LakeError, LostRace, StratalogError
+from spark_jobs.errors import LostRace, StratalogError
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.records import Consumer, Record, Records
 
@@ -127,9 +127,7 @@ class Lease:
                     continue
                 try:
                     self._write_record(self._record)
-                except LakeError as error:  # the store is away: the next attempt, or the next consumer
-                    log.warning("%s", error)
-                except StratalogError as error:
+                except StratalogError as error:  # the store is away: the next attempt, or the next consumer
                     log.warning("%s", error)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.telemetry.endpoints import origin_of
 from spark_jobs.telemetry.spans import Span
+from spark_jobs.text.disclosure import foreign
 
 if TYPE_CHECKING:  # comes with an extra
     from opentelemetry.metrics import CallbackOptions, Observation
@@ -70,7 +71,7 @@ def send(root: Span, families: "Callable[[], Iterable[Metric]]") -> None:
             is_sent = OTLPMetricExporter(timeout=timeout).export(data) is MetricExportResult.SUCCESS
         problem = "it does not answer, or refuses" if not is_sent else None
     except Exception as error:  # noqa: BLE001 -- whatever the SDK meets: a run does not fail by it
-        problem = f"{type(error).__name__}: {error}"
+        problem = f"{type(error).__name__}: {foreign(str(error))}"
     if problem:
         path = origin_of(next(os.environ[name] for name in _SIGNALS if os.environ.get(name)))
         log.warning("telemetry was not sent to %s (%s): %s; the run is not affected", path, ENDPOINT, problem)

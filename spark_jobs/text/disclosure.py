@@ -60,7 +60,7 @@ def statement(text: str) -> str:
 def _without_literals(text: str) -> Iterator[str]:
     """Pieces of the text, one a token, blanks as one space; only as much is read as is asked for."""
     # Comments go, literals are replaced, all other tokens stay as they are.
-    types = _Types()
+    types = _TypeTracker()
     at, is_blank = 0, True
     while at < len(text):
         comment = _COMMENT.match(text, at) or _OPENED.match(text, at)
@@ -81,11 +81,11 @@ def _without_literals(text: str) -> Iterator[str]:
                 return
             yield token if types.are_open else LITERAL
         else:
-            types.take(token)
+            types.advance(token)
             yield token
 
 
-class _Types:
+class _TypeTracker:
     """Check whether a literal in a definition is a part of a type."""
 
     def __init__(self) -> None:
@@ -101,8 +101,8 @@ class _Types:
     def are_open(self) -> bool:
         return self._opened == self._depth
 
-    def take(self, token: str) -> None:
-        """A word, a name or a sign."""
+    def advance(self, token: str) -> None:
+        """Read a token that is no literal, and note whether the next literal belongs to a type and may be shown."""
         # Numbers inside of a type's brackets are part of the definition, not values: VARCHAR(20).
         word = token.upper()
         if self._is_definition is None:

@@ -45,8 +45,11 @@ class Judge:
     provenance: Mapping[str, str]
 
     @property
-    def leaves_out(self) -> bool:
-        """True if changes may be left out: a later one may be of a row that was never written, or that is there."""
+    def may_drop_changes(self) -> bool:
+        """True if rules or quarantined events may drop changes.
+
+        An update may find no row then, and an insert a row that exists.
+        """
         return self.job.filters.judges_rows or bool(self.job.filters.skips)
 
     def columns(self, state: TableState) -> silver.Columns:

@@ -99,7 +99,7 @@ class TableTexts:
             changes_seen.after,
             target.has_own_columns and bool(writer.key),
             bool(writer.key) and target.target.unique > 1,
-            target.judge.leaves_out,
+            target.judge.may_drop_changes,
             _keys_of_changes(before_keys, after_keys, is_insert=changes_seen.op == INSERT, is_delete=is_delete),
         )
         return texts, changes_seen.rows

@@ -201,7 +201,7 @@ def _landed_files(
 
 
 def _projection(work: CompactionJob, definition: TableDefinition, later: Sequence[SchemaChange]) -> RowProjection:
-    """From the columns that rows were read with to those that later statements left. Raises TableStopped."""
+    """Projection of the columns that rows were read with to those that later statements left. Raises TableStopped."""
     projection = RowProjection.of(ReplayedPart(work.window, TableState(definition), tuple(later)).projection(work))
     return projection.valued(fills.values_by_expression(projection.expressions()))
 

@@ -105,13 +105,13 @@ def _up_to(groups: Iterator[pa.Table], room: int) -> Iterator[pa.Table]:
 def land_files(task: LandingTask) -> Iterator[DataFile]:
     """The files of silver with the rows of a task's files: the same ones, or one with other rows."""
     if task.projection is None:
-        yield from _placed_files(task)
+        yield from _linked_files(task)
     else:
         rows = _projected_rows(task, task.projection)
         yield from _file(task.target, as_silver(rows, task.since, task.target.schema), {})
 
 
-def _placed_files(task: LandingTask) -> Iterator[DataFile]:
+def _linked_files(task: LandingTask) -> Iterator[DataFile]:
     """A task's files, in silver's folder too. Raises LakeError."""
     for file in task.files:
         try:

@@ -149,7 +149,7 @@ def _create(
 
 
 def _declared(timeline: Timeline, event: LoggedStatement, effect: CreateTable) -> TableDefinition | None:
-    """Declaration of a CREATE; None where its first row tells."""
+    """Declaration of a CREATE; None if it cannot be read, and the first row of the table gives it."""
     try:
         return effect.definition or _like(timeline, event, effect.like)
     except DecodeError:

@@ -66,7 +66,7 @@ def test_a_source_whose_bronze_is_behind_its_files_has_news_again(follower: Foll
     follower.start()
     assert follower.next_source(time.monotonic() + 10) == "shop"
     follower.arm("shop")
-    follower.ran("shop", time.monotonic(), has_news=True)
+    follower.record_success("shop", time.monotonic(), has_news=True)
     assert follower.next_source(time.monotonic() + 10) == "world"
     follower.failed("world")
     assert follower.next_source(time.monotonic() + 10) == "shop"
