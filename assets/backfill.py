@@ -177,7 +177,7 @@ class Backfill:
         self._outcome: Outcome | None = None
 
     def run(self, spark: Sessions) -> "Backfill":
-        """Logs every table as it is done, then publishes the materializations of those that changed."""
+        """Log every table as it is done, then publish the materializations of those that changed."""
         from spark_jobs.pipeline.backfill.run import backfill_source
 
         request = self._request

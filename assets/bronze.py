@@ -71,7 +71,7 @@ def extract_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
 
 def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lineage, spark: Sessions | None) -> Events:
-    """Extracts where there is a session to do it with; otherwise Dagster's copy is all that may need mending."""
+    """Extract where there is a session to do it with; otherwise Dagster's copy is all that may need mending."""
     from spark_jobs.lake.layout import lake_of
 
     key, table = lineage.bronze, lake_of(pipeline).bronze(lineage.source)

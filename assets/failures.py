@@ -25,7 +25,7 @@ _LASTING = (ConfigError, DecodeError, TableStopped, AnotherLog, JvmEnded)
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Turns an error that has a message for the user into a failed step with that message and nothing else.
+    """Turn an error that has a message for the user into a failed step with that message and nothing else.
 
     Where its run is terminated, the block ends at once, by KeyboardInterrupt, and Spark's jobs with it.
     """

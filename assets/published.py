@@ -37,7 +37,7 @@ STOPPED_TAG = "stratalog/stopped_tables"
 
 
 def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
-    """Publishes what the run left, then fails it where tables have stopped."""
+    """Publish what the run left, then fail it where tables have stopped."""
     source, catalog = lineage.source, lineage.catalog
 
     @dg.op(

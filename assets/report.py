@@ -29,7 +29,7 @@ def link(pipeline: Pipeline, source: str) -> Metadata:
 
 
 def refresh(context: dg.OpExecutionContext, pipeline: Pipeline, source: str) -> Metadata:
-    """Writes the page again; the link to it. Where it cannot be, the run's log says why, and the run continues."""
+    """Write the page again; the link to it. Where it cannot be, the run's log says why, and the run continues."""
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.observation.report import write
 

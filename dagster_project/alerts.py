@@ -101,7 +101,7 @@ def conditions(instance: dg.DagsterInstance, jobs: Jobs, checks: Sequence[dg.Ass
 
 
 def webhook(address: str) -> Notify:
-    """Posts alerts as JSON with the keys text, kind, subject and is_over. Raises ConfigError for no http address."""
+    """Post alerts as JSON with the keys text, kind, subject and is_over. Raises ConfigError for no http address."""
     if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
         raise ConfigError("on_alert: must be a function, or an address that begins with https://")
 

@@ -158,7 +158,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
         return self.translation(spec, asset) if self.translation else spec
 
     def execute(self, context: dg.OpExecutionContext, step: SourceStep) -> StepEvents:  # noqa: ARG002 - for subclasses
-        """Runs a step: override for code before and after it, or to change its events."""
+        """Run a step: override for code before and after it, or to change its events."""
         yield from step.events
 
     def alert(self, alert: Alert) -> None:
@@ -167,7 +167,7 @@ class StratalogComponent(dg.StateBackedComponent, dg.Resolvable):
             webhook(self.alert_webhook)(alert)
 
     def write_state_to_path(self, state_path: Path) -> None:
-        """Writes the list of tables: those that runs have seen, and those that the servers have now."""
+        """Write the list of tables: those that runs have seen, and those that the servers have now."""
         from spark_jobs.operations.observation.discovery import tables_in_scope
 
         known_tables.add(state_path, tables_in_scope(self._load_pipeline()))

@@ -45,7 +45,7 @@ class LoadConfig(dg.Config):
 
 
 def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
-    """Completes tables of a source that are older than its log.
+    """Complete tables of a source that are older than its log.
 
     It takes hours for large tables, so it is in no pool: runs of the source continue meanwhile, and what commits to one
     table at the same time is tried again. A step that failed on a lost connection continues where it was.

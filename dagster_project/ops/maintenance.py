@@ -32,7 +32,7 @@ KEPT_FOR = "gc/kept_for"
 
 
 def maintain_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
-    """Removes from bronze what retention allows, then maintains every table of the source."""
+    """Remove from bronze what retention allows, then maintain every table of the source."""
     source, catalog = lineage.source, lineage.catalog
 
     @dg.op(

@@ -35,7 +35,7 @@ _FORMAT = dg.Enum(
 
 
 def table_at_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefinition:
-    """Writes tables as they were to a folder. It reads the lake alone, so it is in no pool.
+    """Write tables as they were to a folder. It reads the lake alone, so it is in no pool.
 
     No step of it is tried again: the folder has a part of the tables then, and is refused.
     """

@@ -43,7 +43,7 @@ class Exported:
 
 
 def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterator[Exported]:
-    """Writes every file that bronze holds into a folder.
+    """Write every file that bronze holds into a folder.
 
     Raises LakeError on a hole or a damaged event, SourceError where files are in the way.
     """
@@ -117,7 +117,7 @@ def _slices_of_file(spark: SparkSession, table: Table, version: int, binlog_file
 
 
 def _write_log_file(slices: DataFrame, file: str, start: int, path: Path) -> None:
-    """Writes a file under a temporary name, and renames it once all its events are whole and right.
+    """Write a file under a temporary name, and rename it once all its events are whole and right.
 
     Raises SourceError, LakeError; no file is left then.
     """

@@ -130,7 +130,7 @@ def extract(
     until: Position | None = None,
     redact: Redaction | None = None,
 ) -> Extracted:
-    """Reads a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
+    """Read a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
 
     ``start`` (``earliest``, ``latest``, or a place: a position, a GTID set, a time) counts only while bronze is empty.
     ``until``: a transaction's end after which nothing is read, though the log continues. ``redact``: the tables whose
@@ -208,7 +208,7 @@ def _plan(table: Table, source: Source, start: str, until: Position | None) -> E
 
 
 def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: PartReader, began: float) -> Extracted:
-    """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
+    """Read the planned parts in parallel and commit them. Raises LostRace where the head has moved since."""
     parts = LogParts(planned.source, planned.stretch.number, planned.parts, reading, planned.uuid, planned.redact)
     landed = land_parts(spark, table, planned.head, parts, planned.commit())
     # What tasks counted of their slices is what a run says of them.
@@ -229,7 +229,7 @@ def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: Pa
 
 
 def land_parts(spark: SparkSession, table: Table, head: Head, parts: LogParts, commit: Checkpoint) -> LandedSlices:
-    """Reads parts of a log in tasks, which write their slices, and commits these upon a head.
+    """Read parts of a log in tasks, which write their slices, and commit these upon a head.
 
     A table gets the column of what is redacted with the first slices that have it. Raises SourceError, DecodeError,
     LostRace, LakeError.

@@ -99,7 +99,7 @@ class Landed:
 def land_slices(
     spark: SparkSession, snapshot: Snapshot, count: int, tasks: int, slicing: Callable[[Batches], Batches]
 ) -> Landed:
-    """Writes what a task makes of the ids of parts below a count. Raises what a task raised, LakeError.
+    """Write what a task makes of the ids of parts below a count. Raises what a task raised, LakeError.
 
     spark: the session, or TASKS_HERE.
     """

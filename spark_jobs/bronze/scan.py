@@ -145,7 +145,7 @@ class RangeScan:
 
 
 def scan_metadata(slices: SliceIndex) -> RangeScan:
-    """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map.
+    """Read the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map.
 
     XA transactions are not in it: see ``scan_effective``.
     """

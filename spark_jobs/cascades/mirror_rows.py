@@ -55,7 +55,7 @@ class MirrorRows:
         return self._found[columns.names][weights]
 
     def find(self, columns: KeyColumns, wanted: Collection[Weights]) -> list[Row]:
-        """Reads the rows whose columns weigh as one of some; those that are found for the first time.
+        """Read the rows whose columns weigh as one of some; those that are found for the first time.
 
         Raises TableStopped, LakeError.
         """

@@ -50,7 +50,7 @@ class _Effects:
     kept: dict[int, tuple[bool, bool]] = field(default_factory=dict)
 
     def leave_out(self, number: int, identity: Key, moved_to: Key | None) -> None:
-        """Leaves out what a later change of the same event says of an identity.
+        """Leave out what a later change of the same event says of an identity.
 
         moved_to: the row's identity after the change, where that is another one.
         """
@@ -88,7 +88,7 @@ class PendingColumns:
     after: list[Row | None] = field(default_factory=list)
 
     def add(self, at: Position, number: int, committed_at: datetime, before: Row, after: Row | None) -> None:
-        """Adds a change. number: in its event. after: None of a delete."""
+        """Add a change. number: in its event. after: None of a delete."""
         self.offsets.append(at.offset)
         self.numbers.append(number)
         self.times.append(committed_at)
@@ -141,14 +141,14 @@ class PendingChanges:
         self._by_row.clear()
 
     def add(self, row: LoggedRow, changes: Sequence[DerivedChange]) -> None:
-        """Adds what is derived of a row of the newest event."""
+        """Add what is derived of a row of the newest event."""
         effects = _Effects(changes, row.at, self._count, row.committed_at, row.gtid)
         self._count += len(changes)
         self._effects.append(effects)
         self._unlisted.append(effects)
 
     def supersede(self, name: TableName, identity: Key) -> None:
-        """Leaves out derived changes of a row that the newest event changes later."""
+        """Leave out derived changes of a row that the newest event changes later."""
         for effects in self._unlisted:
             for number, derived in enumerate(effects.changes):
                 moved_to = self._moved_to(derived)

@@ -167,7 +167,7 @@ class Walk:
         return Derived(tuple(self._slices), within.stop)
 
     def _find_first(self) -> None:
-        """Looks up the children of all parents that change, and theirs, so that each mirror is read a few times.
+        """Look up the children of all parents that change, and theirs, so that each mirror is read a few times.
 
         What cannot be looked up is looked up again where it is needed, and stops there.
         """
@@ -208,7 +208,7 @@ class Walk:
         parent: TableName,
         image: Row,
     ) -> None:
-        """Notes the weights by which children refer to a row, of children that have rows in their mirror."""
+        """Note the weights by which children refer to a row, of children that have rows in their mirror."""
         for child, key in keys:
             if key.parent != parent or self._rows[child].is_empty or not key.is_cascading:
                 continue
@@ -222,7 +222,7 @@ class Walk:
                 wanted[child, names].add(weights)
 
     def _pass_statements(self, at: Position) -> None:
-        """Carries out the statements before a position. Raises _Limit where a child has rows that one changes."""
+        """Carry out the statements before a position. Raises _Limit where a child has rows that one changes."""
         while self._statements and self._statements[0][0].stop <= at:
             statement, name = self._statements.pop(0)
             child = self._log.children[name]
@@ -328,7 +328,7 @@ class Walk:
         self._derivation = Derivation(references, self._lookups(), self._copies, self._log.children)
 
     def _take_over(self) -> None:
-        """Keeps what is known of rows when the keys become others."""
+        """Keep what is known of rows when the keys become others."""
         for name, rows in self._derivation.rows_met().items():
             self._met[name].update(rows)
         self._met_by = {}
@@ -396,7 +396,7 @@ class Walk:
         yield from sorted(changes, key=lambda change: (change[0].order, change[1]))
 
     def _pass_stored(self, at: Position, number: int) -> None:
-        """Follows the changes that were derived before a position."""
+        """Follow the changes that were derived before a position."""
         while self._next_stored and (self._next_stored[0].order, self._next_stored[1]) < (at.order, number):
             position, _, change = self._next_stored
             self._begin_part(position)

@@ -138,7 +138,7 @@ class _File:
             yield from line.pieces
 
     def _follow(self, part: pa.RecordBatch) -> None:
-        """Follows what a statement does to tables.
+        """Follow what a statement does to tables.
 
         Raises Unsupported where it changes rows of a wanted table and does not say which.
         """

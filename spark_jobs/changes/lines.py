@@ -49,7 +49,7 @@ CompleteDefinition = Callable[[TableDefinition, Position], TableDefinition]
 
 
 def as_logged(definition: TableDefinition, _: Position) -> TableDefinition:
-    """Adds nothing to what the log says of a table."""
+    """Add nothing to what the log says of a table."""
     return definition
 
 

@@ -46,7 +46,7 @@ class FollowedDefinitions:
         self.follow(classify(text, database, session), database, session)
 
     def follow(self, statement: Statement, database: str, session: Session) -> None:
-        """Takes the next statement of the log; what it does to no table changes nothing."""
+        """Take the next statement of the log; what it does to no table changes nothing."""
         self._statements += 1
         if self._tracker.follow([StatementFact(self._position(), statement, database, session)]):
             self._completed.clear()

@@ -40,7 +40,7 @@ class PreparedBuffer:
         self._spool.close()
 
     def add(self, part: pa.RecordBatch, location: str) -> None:
-        """Keeps one more slice of the transaction that is being read; ``location``: where that begins."""
+        """Keep one more slice of the transaction that is being read; ``location``: where that begins."""
         self._reading = self._reading or _WaitingTransaction(location)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, part.schema) as stream:
@@ -52,7 +52,7 @@ class PreparedBuffer:
         self._end += buffer.size
 
     def prepare(self, xid: str) -> str | None:
-        """Ends the transaction that is being read. Returns the place of another of the same xid that it takes over."""
+        """End the transaction that is being read. Returns the place of another of the same xid that it takes over."""
         assert self._reading is not None
         before = self._waiting.pop(xid, None)
         self._waiting[xid], self._reading = self._reading, None
@@ -71,7 +71,7 @@ class PreparedBuffer:
         self._forget()
 
     def drop(self, xid: str) -> bool:
-        """Forgets a transaction that was rolled back; whether it was known."""
+        """Forget a transaction that was rolled back; whether it was known."""
         is_known = self._waiting.pop(xid, None) is not None
         self._forget()
         return is_known

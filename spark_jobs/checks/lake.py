@@ -21,7 +21,7 @@ def check_lake(root: str) -> Iterator[Check]:
 
 
 def writable(root: str) -> Iterator[Check]:
-    """Writes a small file where the lake is, or where its folder would be made, and removes it again."""
+    """Write a small file where the lake is, or where its folder would be made, and remove it again."""
     local = local_path(root)
     if local:
         yield _local(local)
@@ -32,7 +32,7 @@ def writable(root: str) -> Iterator[Check]:
 
 
 def _local(path: Path) -> Check:
-    """Makes a folder and a file in the nearest folder that exists, and removes them again."""
+    """Make a folder and a file in the nearest folder that exists, and remove them again."""
     # A file in the place of a folder cannot be cured by permissions.
     file = no_folder(str(path))
     if file:
@@ -56,7 +56,7 @@ def _local(path: Path) -> Check:
 
 
 def _remote(lake: ObjectPath) -> Check:
-    """Creates an object twice, lists, reads and removes it: what a run, and maintenance, need of a store."""
+    """Create an object twice, list, read and remove it: what a run, and maintenance, need of a store."""
     # Two creations of one name: the store has to refuse the second one.
     trial = lake / _probe_name()
     try:

@@ -223,7 +223,7 @@ class _Mending:
         return retry_on_conflict(caught_up, wait=CONFLICT_WAIT)
 
     def merged(self) -> Outcome:
-        """Merges and publishes what was committed, as a run does."""
+        """Merge and publish what was committed, as a run does."""
         forward_merge = partial(merge_forward, self.spark, self.pipeline, self.source)
         return retry_on_conflict(forward_merge, wait=CONFLICT_WAIT)
 

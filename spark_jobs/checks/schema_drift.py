@@ -78,7 +78,7 @@ class SchemaAudit:
 
 
 def audit_schema(pipeline: Pipeline, name: str) -> SchemaAudit | None:
-    """Compares every table in scope; None for a source that is no server. No JVM. Raises SourceError, LakeError."""
+    """Compare every table in scope; None for a source that is no server. No JVM. Raises SourceError, LakeError."""
     if not pipeline.sources[name].servers:
         return None
     lake = lake_of(pipeline)
@@ -99,7 +99,7 @@ def audit_after_run(pipeline: Pipeline, name: str) -> SchemaAudit | None:
 
 
 def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> SchemaAudit:
-    """Compares the followed definitions with the server's; where that cannot be done, why not."""
+    """Compare the followed definitions with the server's; where that cannot be done, why not."""
     assert isinstance(source, Server)
     assert head.position is not None
     # The server's definition holds at the end of its log: up to there statements are read, rows are not.

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _run_command() -> None:
-    """Imports the command and runs it."""
+    """Import the command and run it."""
     try:
         with doing("starting", is_verb=True), ending_at_interrupt():
             from spark_jobs.cli.verbs import run_verb
@@ -71,7 +71,7 @@ def ending_at_interrupt() -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """Opens the standard streams that the caller closed, so that no other file takes their numbers.
+    """Open the standard streams that the caller closed, so that no other file takes their numbers.
 
     They cannot be used for what they are for: whoever reads standard input, or writes to standard output, gets an
     error. What goes to standard error is lost.

@@ -186,7 +186,7 @@ def each_source(
     is_lazy: bool = False,
     then: Callable[["Pipeline"], bool] = lambda _: True,
 ) -> None:
-    """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then.
+    """Work on one source after the other; what stops one does not stop the next, and the exit status is 1 then.
 
     is_done: whether a source needs no work. Spark is started where one does, or, lazily, by the first that uses it.
     then: work on all sources at the end, without Spark; whether it succeeded.
@@ -228,7 +228,7 @@ def _is_idle(pipeline: "Pipeline", name: str, verb: str, is_done: Callable[["Pip
 
 
 def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool:
-    """Works on one source; False where it failed or a table of it stopped."""
+    """Work on one source; False where it failed or a table of it stopped."""
     from spark_jobs.runtime.engine_errors import translated
 
     try:

@@ -207,7 +207,7 @@ def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
 
 
 def _move_group(pipeline: Pipeline, name: str, group: str, location: str | None, *, yes: bool) -> None:
-    """Moves a group, or removes it where no location is named."""
+    """Move a group, or remove it where no location is named."""
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.subscriptions.changes import move_group, remove_group
 

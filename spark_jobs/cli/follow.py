@@ -118,7 +118,7 @@ class _Work:
     """True if a delivery may have something to do."""
 
     def go_on(self, spark: "SparkSession") -> None:
-        """Works until a stop. Raises ConfigError, JvmEnded."""
+        """Work until a stop. Raises ConfigError, JvmEnded."""
         while not self.follower.is_stopped:
             name = self.follower.next_source(min(self._maintenance_due(), self._delivery_due()))
             if name is not None:

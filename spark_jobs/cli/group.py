@@ -116,7 +116,7 @@ _MODULES = {verb: module for verbs in VERBS.values() for verb, (module, _) in ve
 
 class _Verbs(click.Group):
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Adds a verb, which takes --quiet as well as ``stratalog`` before it does."""
+        """Add a verb, which takes --quiet as well as ``stratalog`` before it does."""
         quiet = click.Option(["-q", "--quiet"], is_flag=True, hidden=True, expose_value=False, callback=_be_quiet)
         quiet.help = "As stratalog --quiet."
         cmd.params.append(quiet)
@@ -164,7 +164,7 @@ class _Verbs(click.Group):
 
 @contextmanager
 def _ending_early() -> Iterator[None]:
-    """Ends a stream of text, or a page of help, with its reader: done, exit status 0.
+    """End a stream of text, or a page of help, with its reader: done, exit status 0.
 
     Raises Abort where it is interrupted.
     """

@@ -386,7 +386,7 @@ def demo(folder: Path, rows: int, *, files: bool, failover: bool) -> None:
 
 
 def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", Pipeline, str], "Outcome"]) -> None:
-    """Works on one layer of every source, and publishes what it left."""
+    """Work on one layer of every source, and publish what it left."""
     from spark_jobs.pipeline.run import publish
 
     def layer_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":

@@ -27,7 +27,7 @@ _CHUNK = 4 << 20
 
 
 def print_outcome(source: str, outcome: "Outcome") -> None:
-    """Prints what a run did: a grid a layer, what rules left out, and on standard error why tables stopped."""
+    """Print what a run did: a grid a layer, what rules left out, and on standard error why tables stopped."""
     # Rows of silver: changes of the log, and the net changes that they came to.
     rows = [
         [
@@ -74,7 +74,7 @@ def print_outcome(source: str, outcome: "Outcome") -> None:
 
 
 def print_stops(outcome: "Outcome") -> None:
-    """Prints on standard error why which tables stopped."""
+    """Print on standard error why which tables stopped."""
     for reason in outcome.stopped.values():
         ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
 
@@ -104,7 +104,7 @@ def print_new(outcome: "Outcome") -> None:
 
 
 def print_grid(head: list[str], rows: list[list[str]]) -> None:
-    """Prints a table; where it is wider than the terminal, a block of lines for each row."""
+    """Print a table; where it is wider than the terminal, a block of lines for each row."""
     if not rows:
         return
     cells = [[cell(text) for text in row] for row in (head, *rows)]

@@ -41,7 +41,7 @@ class RunReport:
     audit: "SchemaAudit | None" = None
 
     def print_report(self, *, as_json: bool) -> None:
-        """Prints it to standard output, and why tables stopped to standard error."""
+        """Print it to standard output, and why tables stopped to standard error."""
         if as_json:
             echo_json(self.to_json())
             if self.outcome:
@@ -114,7 +114,7 @@ def _merged_json(table: Any) -> Mapping[str, Any]:
 
 
 def print_audit(audit: "SchemaAudit | None") -> None:
-    """Prints what the comparison with the server's columns found; nothing for a source that is no server."""
+    """Print what the comparison with the server's columns found; nothing for a source that is no server."""
     if audit is None:
         return
     echo(f"{audit.source}: {audit}")
@@ -123,7 +123,7 @@ def print_audit(audit: "SchemaAudit | None") -> None:
 
 
 def print_extracted(source: str, position: Position, extracted: "Extracted | None") -> None:
-    """Prints what bronze got, in a line or two."""
+    """Print what bronze got, in a line or two."""
     if not extracted or not extracted.bytes:
         echo(f"{source}: bronze is at {position}; nothing new")
         return

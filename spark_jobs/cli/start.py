@@ -146,7 +146,7 @@ def _answered(starter: Starter, path: Path) -> Starter:
 
 @contextmanager
 def _saying_unwritten(path: Path) -> Iterator[None]:
-    """Adds to an error of the server that there is no file yet. Raises SourceError."""
+    """Add to an error of the server that there is no file yet. Raises SourceError."""
     try:
         yield
     except SourceError as error:

@@ -56,7 +56,7 @@ def has_left(stream: IO[Any]) -> bool:
 
 
 def discard(stream: IO[Any]) -> None:
-    """Sends what is buffered, and everything that is written from here on, nowhere."""
+    """Send what is buffered, and everything that is written from here on, nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

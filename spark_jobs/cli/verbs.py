@@ -16,7 +16,7 @@ from spark_jobs.text.remedies import advised
 
 
 def run_verb() -> None:
-    """Runs what the command line of this process names. Raises SystemExit where it fails."""
+    """Run what the command line of this process names. Raises SystemExit where it fails."""
     try:
         cli(prog_name="stratalog", standalone_mode=False)
     except click.ClickException as error:

@@ -33,7 +33,7 @@ def servers(path: Path) -> dict[str, str]:
 
 
 def add(path: Path, tables: set[SeenTable], servers: Mapping[str, str] | None = None) -> set[SeenTable]:
-    """Adds tables and servers; returns the tables that are new. Where the file cannot be written, a later run does."""
+    """Add tables and servers; return the tables that are new. Where the file cannot be written, a later run does."""
     existing, known_servers = _read_known(path)
     new, servers_then = tables - set(existing), known_servers | dict(servers or {})
     if new or servers_then != known_servers:

@@ -28,7 +28,7 @@ _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
-    """Reads pipeline.yaml. Raises ConfigError with every problem found, each under its key's path."""
+    """Read pipeline.yaml. Raises ConfigError with every problem found, each under its key's path."""
     return from_keys(read(path), path, environment)
 
 

@@ -25,7 +25,7 @@ _INSTANCE = Path(spark_jobs.__file__).parent / "demo" / "dagster.yaml"
 
 
 def add_variable(path: Path, name: str) -> None:
-    """Adds a password to fill in to a .env file, so that definitions load before it is filled in."""
+    """Add a password to fill in to a .env file, so that definitions load before it is filled in."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if not re.search(rf"^(export )?{name}=", text, re.MULTILINE):
         separator = "" if not text or text.endswith("\n") else "\n"
@@ -33,7 +33,7 @@ def add_variable(path: Path, name: str) -> None:
 
 
 def write_project(folder: Path, variable: str | None) -> list[Path]:
-    """Writes what Dagster needs beside a pipeline.yaml; a file that is there is left alone, but for .env.
+    """Write what Dagster needs beside a pipeline.yaml; a file that is there is left alone, but for .env.
 
     variable: the environment variable with a password; None for a source of files. Returns the files that were
     written. Raises ConfigError where one cannot be.
@@ -57,7 +57,7 @@ def write_project(folder: Path, variable: str | None) -> list[Path]:
 
 
 def write_instance(folder: Path) -> None:
-    """Writes the Dagster instance of a project, with what git is to ignore of it, where there is none.
+    """Write the Dagster instance of a project, with what git is to ignore of it, where there is none.
 
     folder: of the instance, DAGSTER_HOME. Raises OSError.
     """

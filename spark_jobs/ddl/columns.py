@@ -137,7 +137,7 @@ _TEXTUAL = re.compile(r"char|varchar|(tiny|medium|long)?text|enum|set")
 
 
 def declared_column(name: str, words: Sequence[Word], charset: str | None = None) -> DeclaredColumn:
-    """Reads what stands behind a column's name. Raises Unsupported.
+    """Read what stands behind a column's name. Raises Unsupported.
 
     charset: that of text which names none, or a collation of it, where that is known.
     """
@@ -224,7 +224,7 @@ class _Attributes:
         return bool(self._words)
 
     def _take(self, *texts: str) -> bool:
-        """Takes the words where they come next."""
+        """Take the words where they come next."""
         ahead = self._words[: len(texts)]
         is_next = len(ahead) == len(texts) and all(word.among(text) for word, text in zip(ahead, texts, strict=True))
         if is_next:

@@ -148,7 +148,7 @@ def _is_unique(part: Sequence[Word]) -> bool:
 
 
 def _unique(part: Sequence[Word]) -> AddUnique:
-    """Reads ``[CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] [USING …] (…)``."""
+    """Read ``[CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] [USING …] (…)``."""
     at = next(k for k, word in enumerate(part) if word.among("UNIQUE"))
     open_ = next((k for k, word in enumerate(part) if k > at and word.among("(")), len(part))
     name = [word.text for word in part[at + 1 : open_] if not word.among("INDEX", "KEY", "USING", "BTREE", "HASH")]

@@ -128,14 +128,14 @@ class TokenScanner:
         return token
 
     def takes(self, *words: str) -> bool:
-        """Takes the next token where it is one of some keywords or signs. Raises Unsupported."""
+        """Take the next token where it is one of some keywords or signs. Raises Unsupported."""
         is_next = self.peek().among(*words)
         if is_next:
             self._ahead.popleft()
         return is_next
 
     def skip_enclosed(self) -> None:
-        """Passes over what is in the parenthesis that comes next. Raises Unsupported where it is not closed."""
+        """Pass over what is in the parenthesis that comes next. Raises Unsupported where it is not closed."""
         depth = 0
         while True:
             token = self.take()

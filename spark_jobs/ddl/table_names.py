@@ -249,7 +249,7 @@ _OBJECTS = ("TABLE", "TABLES", "INDEX", "SEQUENCE")
 
 
 def _skip_to_object(tokens: TokenScanner) -> str:
-    """Takes what is in front of TABLE or INDEX, and that."""
+    """Take what is in front of TABLE or INDEX, and that."""
     for _ in range(8):
         token = tokens.take()
         if token.among(*_OBJECTS):

@@ -156,7 +156,7 @@ class _Follower:
         return sorted([*self._ended, *open_], key=lambda gap: (gap.table, gap.since is not None, gap.since or _FIRST))
 
     def take_in(self, facts: ServerFacts) -> None:
-        """Adds what a server declares and no statement told."""
+        """Add what a server declares and no statement told."""
         for name, key in facts.foreign_keys:
             state = self._tables.setdefault(name, _TableKeys())
             names = {key.name.casefold() for key, _ in state.keys}
@@ -219,7 +219,7 @@ class _Follower:
             state.versioned = []
 
     def _rename(self, ddl: DdlStatement, renames: Sequence[Rename]) -> None:
-        """Gives tables and the keys that refer to them their new names."""
+        """Give tables and the keys that refer to them their new names."""
         moved = {rename.was: self._tables.pop(rename.was) for rename in renames if rename.was in self._tables}
         for entry in renames:
             if entry.was in moved:
@@ -230,7 +230,7 @@ class _Follower:
             self._restate(ddl.at, lambda _, key: replace(key, parent=names.get(key.parent, key.parent)))
 
     def _rename_columns(self, name: TableName, ddl: DdlStatement, effect: AlterTable) -> None:
-        """Gives columns of keys, and those that keys refer to, the names that a statement gives them."""
+        """Give columns of keys, and those that keys refer to, the names that a statement gives them."""
         if isinstance(effect.clauses, Unread):
             return  # whoever follows the table's columns stops it by this statement
         changes = [operation for operation in effect.clauses if isinstance(operation, Change)]

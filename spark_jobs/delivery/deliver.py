@@ -58,7 +58,7 @@ def chosen_tables(pipeline: Pipeline, lake: Lake, name: str, only: Scope | None 
 
 @span("deliver", layer="delivery")
 def deliver(pipeline: Pipeline, name: str, only: Scope | None = None) -> DeliveryOutcome:
-    """Writes what the target lacks of a delivery's tables. What stops one table does not stop the others.
+    """Write what the target lacks of a delivery's tables. What stops one table does not stop the others.
 
     In order (``apply: ordered``) all tables of a source go together, and stop together.
 
@@ -189,7 +189,7 @@ def _deliver_table(workers: Workers, lake: Lake, table: LakeTable, logs: Mapping
 
 
 def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> None:
-    """Empties tables of the target and forgets their progress, so that they are delivered from the beginning.
+    """Empty tables of the target and forget their progress, so that they are delivered from the beginning.
 
     Raises DeliveryError.
     """

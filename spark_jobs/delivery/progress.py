@@ -125,7 +125,7 @@ class Progress:
 
 
 def create(connection: Connection) -> None:
-    """Creates the table where it is not there. Raises DeliveryError."""
+    """Create the table where it is not there. Raises DeliveryError."""
     connection.retried(lambda: _create_tables(connection))
 
 
@@ -151,7 +151,7 @@ def exists(connection: Connection) -> bool:
 
 
 def claim(connection: Connection, table: TableId) -> Progress:
-    """Takes a table over from whoever delivers it, with a fence of its own. Raises DeliveryError."""
+    """Take a table over from whoever delivers it, with a fence of its own. Raises DeliveryError."""
     return connection.retried(lambda: _claim(connection, table), str(table))
 
 
@@ -169,7 +169,7 @@ def _claim(connection: Connection, table: TableId) -> Progress:
 
 
 def outlast(connection: Connection, table: TableId, fence: int, session: TargetSession) -> None:
-    """Waits for the end of a statement that commits by itself. Raises DeliveryError, MySQLError, OSError."""
+    """Wait for the end of a statement that commits by itself. Raises DeliveryError, MySQLError, OSError."""
     sessions.outlast(connection, session)
     connection.execute(end_statement_sql(table, fence))
 

@@ -60,7 +60,7 @@ class TargetConnection(Protocol):
         """Rows of a query. Raises DeliveryError, MySQLError, OSError."""
 
     def execute(self, statement: str | bytes) -> int:
-        """Runs a statement; how many rows it changed. Raises DeliveryError, MySQLError, OSError."""
+        """Run a statement; how many rows it changed. Raises DeliveryError, MySQLError, OSError."""
 
 
 def own_session(connection: TargetConnection) -> TargetSession:
@@ -71,7 +71,7 @@ def own_session(connection: TargetConnection) -> TargetSession:
 
 
 def end(connection: TargetConnection, session: TargetSession) -> None:
-    """Ends a session with its transaction. Raises DeliveryError where it continues, MySQLError, OSError."""
+    """End a session with its transaction. Raises DeliveryError where it continues, MySQLError, OSError."""
     if _command(connection, session) is None:
         return
     _kill(connection, session)
@@ -84,7 +84,7 @@ def end(connection: TargetConnection, session: TargetSession) -> None:
 
 
 def outlast(connection: TargetConnection, session: TargetSession) -> None:
-    """Waits for the end of what a session executes, and ends it then.
+    """Wait for the end of what a session executes, and end it then.
 
     What it executes may be an hour's work, and is needed. Raises DeliveryError, MySQLError, OSError.
     """

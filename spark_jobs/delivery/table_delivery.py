@@ -193,7 +193,7 @@ class TableDelivery:
             )
 
     def _alter(self, progress: Progress, shape: LakeTableShape, dialect: Dialect) -> list[str]:
-        """Makes the target's columns those of a version; the statements that did. Raises DeliveryError."""
+        """Make the target's columns those of a version; the statements that did. Raises DeliveryError."""
         # What an attempt altered, the next one finds altered.
         return self.connection.retried(lambda: self._altered(progress, shape, dialect), str(self.table))
 
@@ -258,7 +258,7 @@ class _Writing:
         return self._opened_window().write_open(part_rows, is_safe=is_safe)
 
     def write_open(self, part_rows: int, *, is_safe: bool) -> int:
-        """Writes what remains of a window that is open, and closes it; how many rows these were."""
+        """Write what remains of a window that is open, and close it; how many rows these were."""
         assert self.progress.plan
         is_safe = is_safe or self.progress.plan.is_repeated
         rows = self._write_parts(self.parts(part_rows, is_safe=is_safe))
@@ -395,7 +395,7 @@ class _Writing:
         commit(self.table.connection, work, self.progress.fence)
 
     def _write_parts(self, parts: Iterator[TransactionPart]) -> int:
-        """Gives the parts to the delivery's connections; all deletes are complete before the first write begins."""
+        """Give the parts to the delivery's connections; all deletes are complete before the first write begins."""
         pending: set[Future[int]] = set()
         rows, is_deleting = 0, True
         total = self.window.rows
@@ -482,7 +482,7 @@ def _inserts_of_copies(writer: Writer) -> Statements:
 
 
 def _take_complete(pending: "set[Future[int]]") -> int:
-    """Waits for one of them, and takes out all that are complete; how many rows they wrote."""
+    """Wait for one of them, and take out all that are complete; how many rows they wrote."""
     complete, _ = wait(pending, return_when=FIRST_COMPLETED)
     pending -= complete
     return sum(future.result() for future in complete)

@@ -141,7 +141,7 @@ class Connection:
         self._connection = None
 
     def open(self) -> None:
-        """Connects where there is no connection. Raises DeliveryError."""
+        """Connect where there is no connection. Raises DeliveryError."""
         if self._connection is not None:
             return
         try:
@@ -158,7 +158,7 @@ class Connection:
             raise DeliveryError(refusal(self.label, self._settings, error)) from error
 
     def _wait_for_locks(self, seconds: int) -> None:
-        """Sets how long a statement waits for a lock at most; the server may let it wait for less."""
+        """Set how long a statement waits for a lock at most; the server may let it wait for less."""
         stored = int(self.rows("SELECT @@SESSION.innodb_lock_wait_timeout seconds")[0]["seconds"])
         values = f"lock_wait_timeout = {seconds}, innodb_lock_wait_timeout = {min(stored, seconds)}"
         self.execute(f"SET SESSION {values}")
@@ -202,7 +202,7 @@ class Connection:
             log.warning("%s; its %s may run its last statement for a while", self.error(failure), session)
 
     def execute(self, statement: str | bytes) -> int:
-        """Runs a statement; how many rows it found or made. Raises MySQLError, OSError, DeliveryError."""
+        """Run a statement; how many rows it found or made. Raises MySQLError, OSError, DeliveryError."""
         self.open()
         assert self._connection is not None
         # PyMySQL encodes text by the connection's character set and sends bytes as they are.

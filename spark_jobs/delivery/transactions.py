@@ -36,7 +36,7 @@ class TargetTransaction:
 
 
 def commit(connection: Connection, work: TargetTransaction, fence: int) -> bool:
-    """Commits a transaction; False where it had been committed before. Raises DeliveryError, LostRace."""
+    """Commit a transaction; False where it had been committed before. Raises DeliveryError, LostRace."""
     attempts = count()
 
     def attempt() -> bool:
@@ -48,7 +48,7 @@ def commit(connection: Connection, work: TargetTransaction, fence: int) -> bool:
 
 
 def execute_alone(connection: Connection, table: TableId, fence: int, statement: str) -> None:
-    """Executes a statement that commits by itself; never after another run took the table over.
+    """Execute a statement that commits by itself; never after another run took the table over.
 
     The row of progress has the session for as long as the server may execute it, and whoever executes the next one, or
     takes the table over, waits for its end. Raises DeliveryError, LostRace, MySQLError, OSError.

@@ -24,7 +24,7 @@ INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_p
 
 
 def write(table_path: str, rows: pa.Table, schema: TableSchema, configuration: Mapping[str, str]) -> DataFile:
-    """Writes changed rows as one file that no commit names yet, durably.
+    """Write changed rows as one file that no commit names yet, durably.
 
     Args:
         table_path: the table's folder.

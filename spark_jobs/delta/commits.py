@@ -50,7 +50,7 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     metrics: Mapping[str, int] | None = None,
     changes_rows: bool = True,
 ) -> int:
-    """Commits the version after a snapshot's, durably, and returns it.
+    """Commit the version after a snapshot's, durably, and return it.
 
     The first commit of a table that is not there yet has its protocol and its metadata.
 
@@ -128,7 +128,7 @@ def _require_exclusive(path: str) -> None:
 
 
 def write_checkpoint(path: str, version: int) -> bool:
-    """Writes a checkpoint of a version; False where that failed, which costs readers time and nothing else."""
+    """Write a checkpoint of a version; False where that failed, which costs readers time and nothing else."""
     try:
         opened_by_deltalake(path, version).create_checkpoint()
         log_folder = log_directory(path)

@@ -62,7 +62,7 @@ def write(
     configuration: Mapping[str, str],
     **layout: Unpack[FileLayout],
 ) -> DataFile:
-    """Writes rows as one data file that no commit names yet, durably.
+    """Write rows as one data file that no commit names yet, durably.
 
     Args:
         table_path: the table's folder.
@@ -83,7 +83,7 @@ def write_parts(
     configuration: Mapping[str, str],
     **layout: Unpack[FileLayout],
 ) -> DataFile:
-    """Writes rows that come in parts, at least one, as one data file; each part ends a row group.
+    """Write rows that come in parts, at least one, as one data file; each part ends a row group.
 
     Of the parts before only the columns whose bounds are kept stay in memory. What is raised while they come leaves no
     file. The arguments are those of ``write``. Raises LakeError, UnsupportedTable.

@@ -155,7 +155,7 @@ def _require_rows(rows: BitMap64, count: int, label: str, reason: str) -> None:
 def write(
     table_path: str, vectors: Sequence[BitMap | BitMap64], configuration: Mapping[str, str] | None = None
 ) -> list[Descriptor]:
-    """Writes vectors to one file that no commit names yet, durably; a descriptor for each, in order.
+    """Write vectors to one file that no commit names yet, durably; a descriptor for each, in order.
 
     Args:
         table_path: the table's folder.

@@ -39,7 +39,7 @@ def index_path(table_path: Path, data_file: str, qualifier: str = "") -> Path:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes an index as a whole, or not at all where the folder cannot be written to."""
+    """Write an index as a whole, or not at all where the folder cannot be written to."""
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def index_files(path: str) -> Iterator[Path]:
 
 
 def remove_stale(path: str) -> int:
-    """Removes indexes of data files that are not there any more; how many. Raises UnsupportedTable."""
+    """Remove indexes of data files that are not there any more; how many. Raises UnsupportedTable."""
     table_path = directory(path)
     if not isinstance(table_path, Path):
         return 0
@@ -71,7 +71,7 @@ def remove_stale(path: str) -> int:
 
 
 def remove_all(path: str) -> int:
-    """Removes all indexes of a table, which are built again when they are needed; how many. Raises UnsupportedTable."""
+    """Remove all indexes of a table, which are built again when they are needed; how many. Raises UnsupportedTable."""
     indexes = list(index_files(path))
     for index in indexes:
         index.unlink(missing_ok=True)

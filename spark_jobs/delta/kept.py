@@ -65,7 +65,7 @@ class KeptLog:
         self._opened: deltalake.DeltaTable | None = None
 
     def look(self) -> None:
-        """Advances it to the newest commit. Raises LakeError."""
+        """Advance it to the newest commit. Raises LakeError."""
         if not self.is_same():
             self.read()
             return
@@ -79,7 +79,7 @@ class KeptLog:
         return self._mark is not None and commit_mark(self.path, self.version) == self._mark
 
     def read(self) -> LogListing | None:
-        """Reads the whole log; None where there is no table. Raises LakeError."""
+        """Read the whole log; None where there is no table. Raises LakeError."""
         self.parsed, self._mark, self._opened, self.version = None, None, None, -1
         self._commits.clear()
         self._rows.clear()
@@ -100,7 +100,7 @@ class KeptLog:
         return self._listing or self.read()
 
     def append(self, version: int, content: bytes) -> None:
-        """Adds a commit of this process, where it has all that came before."""
+        """Add a commit of this process, where it has all that came before."""
         if self._mark is not None and version == self.version + 1:
             self._append(version, content)
             self._mark = commit_mark(self.path, version)
@@ -165,7 +165,7 @@ class _Logs:
             return log
 
     def weigh(self, log: KeptLog) -> None:
-        """Forgets logs where all together are too much, also this one."""
+        """Forget logs where all together are too much, also this one."""
         with self.lock:
             if self.by_path.get(log.path) is not log:  # forgotten meanwhile
                 return

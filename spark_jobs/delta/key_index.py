@@ -128,7 +128,7 @@ def stored_index(table_path: Path, file: DataFile, key: Sequence[str], qualifier
 def build(
     table_path: Path, file: DataFile, key: Sequence[str], keys: tuple[Hashes, Checks], qualifier: str = ""
 ) -> None:
-    """Writes the index of a data file.
+    """Write the index of a data file.
 
     Keys: of all its rows, in order. A position that cannot be written to has none.
     """

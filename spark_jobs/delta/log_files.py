@@ -154,7 +154,7 @@ def _unreadable(path: str, error: OSError) -> LakeError:
 
 
 def create_commit(path: str, version: int, content: bytes) -> bool:
-    """Creates a version's commit file with its content, durably; False where another writer has created it.
+    """Create a version's commit file with its content, durably; False where another writer has created it.
 
     The file appears under its name complete or not at all. Raises UnsupportedTable, and LakeError where a later version
     is there: the log lacks this one, and what comes after it would count again.

@@ -34,7 +34,7 @@ _STATISTICS = ("stats", "stats_parsed")
 
 
 def remove_old_statistics(snapshot: Snapshot) -> int:
-    """Removes the bounds of files that a version does not have, from all of the table's log; how many files of the log.
+    """Remove the bounds of files that a version does not have, from all of the table's log; how many files of the log.
 
     snapshot: the newest version. What another tool says that it searched for is removed, too. Raises LakeError.
     """

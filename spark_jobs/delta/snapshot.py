@@ -524,7 +524,7 @@ class _LogState:
         return self.files.weight
 
     def apply(self, action: Mapping[str, Any], file_actions: list[Mapping[str, Any]]) -> None:
-        """Applies an action. Commits come in order: the last one about a file, an id or a domain holds."""
+        """Apply an action. Commits come in order: the last one about a file, an id or a domain holds."""
         for kind, value in action.items():
             match kind:
                 case "add" | "remove":

@@ -54,7 +54,7 @@ def unnamed_files(snapshot: Snapshot, hours: int, versions: Iterable[Snapshot] =
 
 
 def remove(path: str, files: Iterable[StoredPath]) -> None:
-    """Removes files of a table. Raises LakeError."""
+    """Remove files of a table. Raises LakeError."""
     try:
         for file in files:
             file.unlink(missing_ok=True)

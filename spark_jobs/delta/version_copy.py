@@ -35,7 +35,7 @@ def is_readable(snapshot: Snapshot) -> bool:
 
 
 def copy_version(snapshot: Snapshot, folder: Path) -> None:
-    """Makes the folder of a version. Raises LakeError."""
+    """Make the folder of a version. Raises LakeError."""
     path, log = snapshot.path, log_directory(snapshot.path)
     try:
         log_files = [name for name in names(log) or [] if _is_up_to(name, snapshot.version)]

@@ -79,7 +79,7 @@ def _raw_texts(maps: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def compare(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> DemoComparison:
-    """Compares two tables of the same columns. Raises LakeError where these differ."""
+    """Compare two tables of the same columns. Raises LakeError where these differ."""
     if expected.schema.names != actual.schema.names or expected.schema.types != actual.schema.types:
         raise LakeError(f"columns differ: {_types(expected.schema)} and {_types(actual.schema)}")
     expected_rows, here = _paired(expected, actual, key)

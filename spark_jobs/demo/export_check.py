@@ -33,7 +33,7 @@ class ExportedFiles:
 
 
 def export_and_compare(spark: SparkSession, lake: Lake, source: str, originals: Path, into: Path) -> ExportedFiles:
-    """Exports a source's log into an empty folder and compares it with the originals, byte for byte, both ways."""
+    """Export a source's log into an empty folder and compare it with the originals, byte for byte, both ways."""
     exported = list(export(spark, lake, source, into))
     return compared(originals, into, sum(file.size for file in exported))
 

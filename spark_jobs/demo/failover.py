@@ -64,7 +64,7 @@ class ServerPair:
         )
 
     def await_green(self) -> None:
-        """Returns when green has what blue has. Raises SourceError where that takes too long."""
+        """Return when green has what blue has. Raises SourceError where that takes too long."""
         waiting = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed(self.blue)}', {_CATCH_UP_SECONDS})"
         if self._execute_on_green(waiting) != 0:
             raise SourceError(f"the replica did not catch up within {_CATCH_UP_SECONDS} s; see {self.green.log}")
@@ -96,7 +96,7 @@ def _ask(server: MySQLServer, *statements: str) -> object:
 
 
 def run_failover(path: Path, rows: int) -> DemoReport:
-    """Runs the demo in a folder, which it empties first of what an earlier one left.
+    """Run the demo in a folder, which it empties first of what an earlier one left.
 
     Raises ConfigError for a folder that is not a demo's and for too few rows; SourceError, DecodeError, LakeError.
     """

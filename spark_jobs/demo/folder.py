@@ -77,7 +77,7 @@ class DemoFolder:
 
     @contextmanager
     def afresh(self) -> Iterator[None]:
-        """Removes what an earlier demo left; the folder is ours alone inside the ``with`` block.
+        """Remove what an earlier demo left; the folder is ours alone inside the ``with`` block.
 
         Raises ConfigError for a folder with anything in it that no demo has made, and where another demo is at work.
         """
@@ -98,17 +98,17 @@ class DemoFolder:
             yield
 
     def read_from_server(self, host: str, port: int, user: str, *, moves: bool = False) -> None:
-        """Writes a pipeline.yaml that names a live server; ``moves``: another one may take over its address."""
+        """Write a pipeline.yaml that names a live server; ``moves``: another one may take over its address."""
         origin = _LIVE.format(host=host, port=port, user=user, password=PASSWORD)
         self._write_config(origin + _MOVES if moves else origin)
 
     def read_from_files(self, because: str) -> None:
-        """Writes a pipeline.yaml that names the folder's own binlog files; ``because`` says how they came there."""
+        """Write a pipeline.yaml that names the folder's own binlog files; ``because`` says how they came there."""
         self.binlogs.mkdir(exist_ok=True)
         self._write_config(_FILES.format(because=because))
 
     def keep_log(self, data: Path, base: str) -> None:
-        """Moves a stopped server's binlog files into the folder; pipeline.yaml then names them, and no server."""
+        """Move a stopped server's binlog files into the folder; pipeline.yaml then names them, and no server."""
         self.binlogs.mkdir(exist_ok=True)
         for file in sorted(data.glob(f"{base}.[0-9]*")):
             shutil.move(file, self.binlogs / file.name)

@@ -37,7 +37,7 @@ class BronzeGtids:
 
 
 def gtid_check(spark: SparkSession, lake: Lake, executed: str) -> BronzeGtids:
-    """Compares bronze with a server's ``gtid_executed``. Raises LakeError, SourceError."""
+    """Compare bronze with a server's ``gtid_executed``. Raises LakeError, SourceError."""
     table = lake.bronze(SOURCE)
     head = table.head()
     if head is None or head.checkpoint is None:

@@ -40,7 +40,7 @@ TRAFFIC = 300
 
 
 def run_live(path: Path, rows: int) -> DemoReport:
-    """Runs the demo in a folder, which it empties first of what an earlier one left.
+    """Run the demo in a folder, which it empties first of what an earlier one left.
 
     Raises ConfigError for a folder that is not a demo's and for too few rows; SourceError, DecodeError, LakeError.
     """
@@ -86,7 +86,7 @@ def pipeline_of(folder: DemoFolder, server: MySQLServer, *, moves: bool = False)
 
 
 def start_spark(pipeline: Pipeline, server: MySQLServer, rows: int) -> tuple[SparkSession, int]:
-    """Starts Spark, and creates and fills the shop meanwhile: the session, and how many rows were loaded."""
+    """Start Spark, and create and fill the shop meanwhile: the session, and how many rows were loaded."""
     with ThreadPoolExecutor(1) as executor, step(f"starting Spark, and loading about {rows:,} rows meanwhile"):
         loading = executor.submit(_load, server, rows)
         compiling = executor.submit(compile_decoder)

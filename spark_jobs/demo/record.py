@@ -27,7 +27,7 @@ _TRANSACTIONS = 150
 
 
 def record(into: Path) -> None:
-    """Writes binlog files and expected rows into a folder, in place of what is there.
+    """Write binlog files and expected rows into a folder, in place of what is there.
 
     Files: what was loaded; changes, with small transactions around them; more of them; and after the moment of which
     the expected rows are, a few small transactions.

@@ -40,7 +40,7 @@ def recorded_files() -> list[Path]:
 
 
 def run_recorded(path: Path) -> DemoReport:
-    """Runs the demo in a folder, which it empties first of what an earlier one left.
+    """Run the demo in a folder, which it empties first of what an earlier one left.
 
     The last recorded file is laid aside, for the user to hand in. Raises ConfigError for a folder that is not a demo's,
     SourceError, DecodeError, LakeError.

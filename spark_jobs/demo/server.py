@@ -183,7 +183,7 @@ class MySQLServer:
         return pymysql.Connection(**defaults | {"port": self.port, "autocommit": True} | arguments)
 
     def start(self) -> None:
-        """Starts the server and waits until it lets us in; its data stay what they were."""
+        """Start the server and wait until it lets us in; its data stay what they were."""
         if self._process is not None:
             raise SourceError(f"the embedded MySQL server in {self.directory} is running already")
         environment = _environment(self.build, self.directory / "lib")
@@ -199,19 +199,19 @@ class MySQLServer:
             raise
 
     def stop(self) -> None:
-        """Ends the server in good order (SIGTERM), or the hard way where that takes too long."""
+        """End the server in good order (SIGTERM), or the hard way where that takes too long."""
         if self._process is not None:
             self._process.stop()
         self._process = None
 
     def kill(self) -> None:
-        """Ends the server as a crash would (SIGKILL); ``start()`` then recovers its data."""
+        """End the server as a crash would (SIGKILL); ``start()`` then recovers its data."""
         if self._process is not None:
             self._process.kill()
         self._process = None
 
     def restart(self) -> None:
-        """Stops and starts the server on the same port: a new binlog file begins."""
+        """Stop and start the server on the same port: a new binlog file begins."""
         self.stop()
         self.start()
 

@@ -160,7 +160,7 @@ def create(connection: Any) -> None:
 
 
 def fill(connection: Any, rows: int) -> int:
-    """Fills the tables with about so many rows; returns how many they are."""
+    """Fill the tables with about so many rows; return how many they are."""
     counts = {"customers": rows // 10, "orders": rows * 3 // 10, "order_lines": rows * 3 // 10}
     counts["carts"] = max(10, min(500, rows // 100))
     totals = {"customers": counts["customers"], "products": products(rows)}

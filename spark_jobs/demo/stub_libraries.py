@@ -51,7 +51,7 @@ LIBRARIES = {
 
 
 def write_library(directory: Path, name: str) -> Path:
-    """Writes the stand-in of that name for x86-64. Raises KeyError where there is none."""
+    """Write the stand-in of that name for x86-64. Raises KeyError where there is none."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     path.write_bytes(_elf(name, LIBRARIES[name]))

@@ -16,7 +16,7 @@ _LOG = Path(__file__).parent / "recorded_logs" / "mysql-bin.000002"
 
 
 def compile_decoder() -> int:
-    """Decodes a recorded log; how many changes it holds. Raises DecodeError where the recording is damaged."""
+    """Decode a recorded log; how many changes it holds. Raises DecodeError where the recording is damaged."""
     scope = Scope.parse(TABLES)
     log = [(_LOG.name, iter([_LOG.read_bytes()]))]
     pieces = changes_of_files(log, lambda name: scope.holds(name.schema, name.table))

@@ -83,7 +83,7 @@ def change(connection: Any) -> None:
 
 
 def _insist(connection: Any, transaction: Sequence[str]) -> None:
-    """Begins again where other writers were in the way, as an application does; the server has rolled it back then."""
+    """Begin again where other writers were in the way, as an application does; the server has rolled it back then."""
     for tries_left in reversed(range(_TRIES)):
         try:
             _run_each(connection, transaction)

@@ -103,7 +103,7 @@ def order_time_at(lake: Lake, source: str, position: Position) -> datetime | Non
 
 
 def advance(spark: "SparkSession", lake: Lake, source: str, now: datetime | None = None) -> Clock | None:
-    """Looks through what bronze has got since; None while bronze is empty.
+    """Look through what bronze has got since; None while bronze is empty.
 
     now: what the source's clock said before it was asked where its log ends. Raises TableStopped where gc removed what
     was to be looked through, DecodeError, LostRace where other writers keep winning.
@@ -113,7 +113,7 @@ def advance(spark: "SparkSession", lake: Lake, source: str, now: datetime | None
 
 
 def _advance(spark: "SparkSession", lake: Lake, source: str, now: datetime | None) -> Clock | None:
-    """Reads the commit times of the log since the last commit of the clock; None without a bronze table."""
+    """Read the commit times of the log since the last commit of the clock; None without a bronze table."""
     snapshot, table = BronzeSnapshot.find(lake, source), lake.clock(source)
     if snapshot is None:
         return None
@@ -163,7 +163,7 @@ class LateTransactions:
         return bool(len(self.slices)) or self.mixed is not None
 
     def appended(self, table: Table, head: Head, commit: ClockCommit) -> Head:
-        """Commits them; tasks write the rows of mixed slices, which may be many. Raises LostRace."""
+        """Commit them; tasks write the rows of mixed slices, which may be many. Raises LostRace."""
         upon = driver_commit.snapshot_upon(table.path, head, appends=True)
         rows = self.slices.set_column(4, "order_at", self.slices.column("order_at").cast(_INSTANT))
         files = driver_commit.commit_of_rows(upon, rows, head)["adds"]
@@ -174,7 +174,7 @@ class LateTransactions:
 def _looked_through(
     spark: "SparkSession", snapshot: BronzeSnapshot, within: Range, before: int | None
 ) -> LateTransactions:
-    """Looks through a part of bronze, in Spark tasks."""
+    """Look through a part of bronze, in Spark tasks."""
     from pyspark.sql import functions as F
 
     # Control slices have no transactions.

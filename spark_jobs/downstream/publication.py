@@ -212,7 +212,7 @@ def _entry_row(entry: Entry) -> dict[str, object]:
 def write(
     lake: Lake, source: str, entries: Sequence[Entry], position: Position, *, found: Sequence[Entry] = ()
 ) -> None:
-    """Replaces the source's rows, its own among them, in one commit.
+    """Replace the source's rows, its own among them, in one commit.
 
     found: the rows that the run began with. A table that was reset since stays so, and one that another run has
     published further since keeps that row. Raises LostRace where another run of the source has published a later
@@ -292,7 +292,7 @@ def amend(lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
 
 
 def _put(lake: Lake, cells: Cells, rows: Callable[[], list[dict[str, object]]], checkpoint: Checkpoint) -> None:
-    """Replaces rows by what is asked for again upon each head."""
+    """Replace rows by what is asked for again upon each head."""
     table = lake.published()
 
     def put() -> None:

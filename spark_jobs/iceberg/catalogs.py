@@ -78,13 +78,13 @@ class CatalogClient(Protocol):
         """The entry of a name; None if there is none."""
 
     def create(self, table: CatalogTable) -> None:
-        """Creates an entry, and its namespace."""
+        """Create an entry, and its namespace."""
 
     def replace(self, table: CatalogTable, entry: CatalogEntry) -> None:
         """Points an entry to other metadata."""
 
     def drop(self, namespace: str, name: str) -> None:
-        """Removes an entry. Files stay."""
+        """Remove an entry. Files stay."""
 
 
 def hive_columns(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

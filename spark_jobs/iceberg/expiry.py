@@ -24,7 +24,7 @@ _AHEAD_SECONDS = 600
 
 
 def expire_snapshots(path: str, hours: int, pinned: Collection[int] = ()) -> None:
-    """Removes the snapshots of versions whose files are kept no longer; files of metadata stay.
+    """Remove the snapshots of versions whose files are kept no longer; files of metadata stay.
 
     Args:
         path: the table's folder.
@@ -41,7 +41,7 @@ def expire_snapshots(path: str, hours: int, pinned: Collection[int] = ()) -> Non
 
 
 def remove_unneeded(path: str, hours: int, *, keeps_documents: bool = False) -> None:
-    """Removes files of metadata that the newest metadata does not need, and that are as old.
+    """Remove files of metadata that the newest metadata does not need, and that are as old.
 
     keeps_documents: whether files of table metadata stay, which have no value of a row. Raises LakeError.
     """
@@ -68,7 +68,7 @@ def _cleaning(path: str) -> Iterator[None]:
 
 
 def remove(path: str) -> None:
-    """Removes all metadata of a table, its hint first. Raises LakeError."""
+    """Remove all metadata of a table, its hint first. Raises LakeError."""
     folder = metadata_files.folder(path)
     try:
         if not files.names(folder):
@@ -81,7 +81,7 @@ def remove(path: str) -> None:
 
 
 def _without_expired(path: str, present: MetadataFile, since: int, pinned: Collection[int]) -> None:
-    """Writes the newest metadata again, in a file of its own, where snapshots are to be removed."""
+    """Write the newest metadata again, in a file of its own, where snapshots are to be removed."""
     snapshots: list[dict[str, Any]] = present.document["snapshots"]
     # A version's files are all there as long as the next version's commit is younger than what is removed.
     kept_snapshots = [

@@ -91,7 +91,7 @@ def log_entry(path: str, file: MetadataFile) -> dict[str, Any]:
 
 
 def create(path: str, number: int, document: dict[str, Any]) -> bool:
-    """Creates the file of a number; False where another writer has created it. Raises OSError."""
+    """Create the file of a number; False where another writer has created it. Raises OSError."""
     content = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
     return files.create(folder(path) / file_name(number), content)
 

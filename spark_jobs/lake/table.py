@@ -158,21 +158,21 @@ class Table:
             return [] if opened is None else opened.history(limit)
 
     def append_rows(self, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
-        """Appends a small table. Raises LostRace, LakeError."""
+        """Append a small table. Raises LostRace, LakeError."""
         upon = driver_commit.snapshot_upon(self.path, head, appends=True)
         return self.land(upon, head, checkpoint, **driver_commit.commit_of_rows(upon, rows, head))
 
     def append_files(
         self, upon: Snapshot, files: Sequence[DataFile], head: Head, checkpoint: Checkpoint, **changes: Any
     ) -> Head:
-        """Appends files that tasks wrote.
+        """Append files that tasks wrote.
 
         upon: of ``driver_commit.snapshot_upon``. changes: what the commit has besides, as in ``land``. Raises LostRace.
         """
         return self.land(upon, head, checkpoint, **changes, **driver_commit.commit_of_files(files))
 
     def land(self, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
-        """Commits what tasks wrote: ``changes`` are those of ``delta.commits.commit``. Raises LostRace.
+        """Commit what tasks wrote: ``changes`` are those of ``delta.commits.commit``. Raises LostRace.
 
         upon: the table at ``head``.
         """
@@ -199,7 +199,7 @@ class Table:
         return self.land(upon, head, checkpoint, **added, **driver_commit.commit_of_rows(upon, rows, head, cells))
 
     def fence(self) -> None:
-        """Takes the next counter and changes nothing: what others have planned by now loses, and is planned again.
+        """Take the next counter and change nothing: what others have planned by now loses, and is planned again.
 
         Raises LakeError, LostRace where other writers keep winning.
         """

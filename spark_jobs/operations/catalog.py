@@ -66,7 +66,7 @@ def is_pending(pipeline: Pipeline) -> bool:
 
 
 def update(spark: "SparkSession", pipeline: Pipeline) -> CatalogChanges:
-    """Registers what is new and removes what is gone; Spark is started where there is anything to do.
+    """Register what is new and remove what is gone; Spark is started where there is anything to do.
 
     Raises LakeError with all that the catalog refused, once the rest is done.
     """
@@ -156,7 +156,7 @@ def _dropped(pipeline: Pipeline, lake: Lake) -> set[tuple[str, str]]:
 
 
 def _registered(spark: "SparkSession", name: tuple[str, str, str], path: str) -> str | None:
-    """Registers a table; why it cannot be, where it cannot."""
+    """Register a table; why it cannot be, where it cannot."""
     statement = f"CREATE TABLE IF NOT EXISTS {_sql(name)} USING DELTA LOCATION {literal(path)}"
     problems: list[str] = []
     if not _run_statement(spark, statement, problems):
@@ -169,7 +169,7 @@ def _registered(spark: "SparkSession", name: tuple[str, str, str], path: str) ->
 
 
 def _removed(spark: "SparkSession", name: tuple[str, str, str], path: str) -> str | None:
-    """Removes a name, if it is still the path's; its files stay."""
+    """Remove a name, if it is still the path's; its files stay."""
     location = _location(spark, name)
     if location is None or _normalized_location(location) != _normalized_location(path):
         return None

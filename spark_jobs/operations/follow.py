@@ -66,7 +66,7 @@ class _Watch:
     news: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """Begins with news: nobody has looked yet."""
+        """Begin with news: nobody has looked yet."""
         self.news.set()
         threading.Thread(target=self._watch, name=f"watch {self.name}", daemon=True).start()
 
@@ -117,16 +117,16 @@ class Follower:
         """True if ``stop`` was called."""
 
     def start(self) -> None:
-        """Starts a thread a source; each source has news at first, since nobody has looked yet."""
+        """Start a thread a source; each source has news at first, since nobody has looked yet."""
         for watch in self._watches.values():
             watch.start()
 
     def stop(self) -> None:
-        """Ends ``next_source``. Takes no lock, which the thread that a signal interrupts might hold."""
+        """End ``next_source``. Takes no lock, which the thread that a signal interrupts might hold."""
         self.is_stopped = True
 
     def next_source(self, deadline: float) -> str | None:
-        """Waits for a source with news, of several the one that has waited longest; None at the deadline or a stop.
+        """Wait for a source with news, of several the one that has waited longest; None at the deadline or a stop.
 
         deadline: by the monotonic clock. While a source is run ``arm``, and after it ``ran`` or ``failed``, is to be
         called.
@@ -144,7 +144,7 @@ class Follower:
         return None
 
     def arm(self, name: str) -> None:
-        """Waits for news of a source from here on: a run has all of its log up to now in bronze."""
+        """Wait for news of a source from here on: a run has all of its log up to now in bronze."""
         self._watches[name].arm()
 
     def record_success(self, name: str, began: float, *, has_news: bool) -> None:

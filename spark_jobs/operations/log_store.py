@@ -140,7 +140,7 @@ class Store:
         return lake_of(self.pipeline).schema(self.source).read(self.spark)
 
     def gc(self, *, ignored: Collection[str] = (), dry_run: bool = False) -> Collected:
-        """Removes what retention allows, as ``stratalog gc``."""
+        """Remove what retention allows, as ``stratalog gc``."""
         return gc_source(self.spark, self.pipeline, self.source, ignored=ignored, dry_run=dry_run)
 
     @property

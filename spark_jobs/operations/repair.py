@@ -113,7 +113,7 @@ def add(pipeline: Pipeline, source: str, new: Sequence[Skip]) -> None:
 
 
 def remove(pipeline: Pipeline, source: str, removed: Sequence[Skip]) -> list[str]:
-    """Takes records back; says what to do for the tables that have passed the event already. Raises LostRace."""
+    """Take records back; say what to do for the tables that have passed the event already. Raises LostRace."""
     lake = lake_of(pipeline)
     quarantine.edit(lake, source, lambda skips: [skip for skip in skips if skip not in removed])
     lines = []
@@ -222,7 +222,7 @@ def _row_count(target: Table) -> int:
 
 
 def reset(pipeline: Pipeline, source: str, planned: Reset) -> Entry:
-    """Records that a table is to be rebuilt, in one commit. Raises LostRace where others keep publishing."""
+    """Record that a table is to be rebuilt, in one commit. Raises LostRace where others keep publishing."""
     lake = lake_of(pipeline)
     resets = silver.reset_count(lake.silver(source, *planned.entry.name).head())
 
@@ -241,7 +241,7 @@ def plan_unreset(pipeline: Pipeline, source: str, table: str) -> Entry:
 
 
 def unreset(pipeline: Pipeline, source: str, entry: Entry) -> Entry:
-    """Undoes a reset, in one commit: the table continues where silver is. Raises ConfigError, LostRace."""
+    """Undo a reset, in one commit: the table continues where silver is. Raises ConfigError, LostRace."""
     lake = lake_of(pipeline)
 
     def back(now: Entry) -> Entry:

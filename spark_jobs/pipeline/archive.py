@@ -41,7 +41,7 @@ class Restored:
 
 
 def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Path) -> Restored:
-    """Reads from a folder of binlog files what bronze lacks. Raises SourceError, DecodeError, LakeError, LostRace."""
+    """Read from a folder of binlog files what bronze lacks. Raises SourceError, DecodeError, LakeError, LostRace."""
     lake, files, start = lake_of(pipeline), Files(name, folder), pipeline.sources[name].start
     redact = Redaction.of(pipeline.sources[name].redact)
     brief = session_over(spark, 0)

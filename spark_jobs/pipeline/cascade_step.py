@@ -174,7 +174,7 @@ class CascadeStep:
         return AppliedCascades(found.limits, refused, derived_slices.counts(found.slices))
 
     def _derive(self, group: Sequence[UnloggedChanges], positions: Mapping[str, Position], found: "_Found") -> None:
-        """Adds what is derived of tables that keys join. Raises LakeError."""
+        """Add what is derived of tables that keys join. Raises LakeError."""
         names = {gap.table for gap in group}
         # What was chosen stops where it is not possible. Other tables go on, and the commit says what they lack.
         chosen = {name for name in names if self._is_chosen(name)}

@@ -97,7 +97,7 @@ def refusal(pipeline: Pipeline, source: str) -> Refusal | None:
 
 
 def register_tables(pipeline: Pipeline, source: str) -> None:
-    """Registers the newest metadata of a source's tables, and removes the names of those that are not shown any more.
+    """Register the newest metadata of a source's tables, and remove the names of those that are not shown any more.
 
     What the catalog refuses is a warning. Raises LakeError where the lake cannot be read.
     """
@@ -136,7 +136,7 @@ def register_tables(pipeline: Pipeline, source: str) -> None:
 
 
 def register_path(pipeline: Pipeline, path: str) -> bool:
-    """Registers the newest metadata of a table whose published version stays; False if the catalog refuses it.
+    """Register the newest metadata of a table whose published version stays; False if the catalog refuses it.
 
     The next run then tries again.
     """
@@ -171,7 +171,7 @@ def _listed(problems: list[str]) -> str:
 
 
 def probe(settings: IcebergCatalog) -> None:
-    """Asks the catalog for a name that need not exist. Raises LakeError, ConfigError where it does not answer."""
+    """Ask the catalog for a name that need not exist. Raises LakeError, ConfigError where it does not answer."""
     try:
         connect(settings.name, settings.properties).entry(settings.namespace_of("stratalog"), "probe")
     except ConfigError:
@@ -233,7 +233,7 @@ def _register(client: CatalogClient, path: str, state: Registered) -> Registered
 
 
 def _remove_entry(client: CatalogClient, path: str, state: Registered) -> Registered:
-    """Removes an entry, if it is still the table's."""
+    """Remove an entry, if it is still the table's."""
     entry = client.entry(state.namespace, state.name)
     if entry is not None and _is_ours(entry.metadata, metadata_files.location(path)):
         client.drop(state.namespace, state.name)

@@ -107,7 +107,7 @@ def expire(pipeline: Pipeline, path: str, hours: int, pinned: tuple[int, ...]) -
 
 
 def renew(pipeline: Pipeline, path: str) -> None:
-    """Writes the metadata of a downstream table again: what it has says nothing of files that are gone.
+    """Write the metadata of a downstream table again: what it has says nothing of files that are gone.
 
     Metadata that is brought up to date names the files that its newest version removed, with their bounds. Where the
     catalog refuses the new metadata, the file that it names stays, without which a catalog cannot replace an entry; all

@@ -123,7 +123,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
 
 
 def _warn_of_purge(pipeline: Pipeline, name: str, extracted: Extracted) -> None:
-    """Warns where the server may purge log before a later run reads it."""
+    """Warn where the server may purge log before a later run reads it."""
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
     if shortage:
         log.warning("%s: %s", name, shortage)
@@ -436,7 +436,7 @@ def _has_every_change(table_merge: "TableMerge") -> bool:
 
 
 def _note_merge(finished: dict[TableInto, Merged], result: TableMergeResult) -> None:
-    """Notes what was merged; a try that finds nothing more has not merged less."""
+    """Note what was merged; a try that finds nothing more has not merged less."""
     merged, earlier = result.merged, finished.get(result.name)
     if merged and (_merged_row_count(merged) or not earlier or not _merged_row_count(earlier)):
         finished[result.name] = merged
@@ -452,7 +452,7 @@ def _merge_table(units: Units, table_merge: "TableMerge") -> "TableMergeResult":
 
 @span("publish", layer="published")
 def publish(pipeline: Pipeline, name: str, outcome: Outcome) -> None:
-    """Writes what a run left, in one commit, where it differs from what is published; then Iceberg's metadata of it.
+    """Write what a run left, in one commit, where it differs from what is published; then Iceberg's metadata of it.
 
     Raises LostRace, LakeError.
     """

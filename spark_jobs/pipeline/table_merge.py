@@ -103,7 +103,7 @@ class TableMerge:
         return downstream_job.prepared(number, self._work(origin, pinned, into), planned_tables, log, sources)
 
     def merge(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> TableMergeResult:
-        """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
+        """Merge what is new, or commit what a job did of it. Raises TableStopped, LakeError, LostRace."""
         merge = partial(self._committed, *unit) if unit else self._merge
         if not self.is_one_of_several:
             return self._with_comments(merge())

@@ -46,7 +46,7 @@ def each_table(
     layer: str = "",
     on_result: Callable[[Result], object] = lambda _: None,
 ) -> list[Result]:
-    """Runs the work of several tables side by side; what one table raises stops that table.
+    """Run the work of several tables side by side; what one table raises stops that table.
 
     layer: what progress begins with. on_result: gets each result, also where a race
     is raised. Raises LostRace, once the others are done, where another run moved a table first: nothing is wrong with

@@ -228,7 +228,7 @@ class KeySearch:
 
 
 def keep_indexes(lake: Lake, source: str) -> int:
-    """Builds the indexes that bronze's data files lack, for tables that have some; how many. Raises LakeError.
+    """Build the indexes that bronze's data files lack, for tables that have some; how many. Raises LakeError.
 
     Those of data files that are not there any more are removed.
     """

@@ -117,7 +117,7 @@ class _OpenTransaction:
     _texts: StatementTexts = field(default_factory=StatementTexts)
 
     def read(self, cells: pa.RecordBatch) -> tuple[SliceMarks, SliceTexts]:
-        """Reads the next slice."""
+        """Read the next slice."""
         payload = bytes_at(cells.column("payload"), 0)
         file, start, stop, context, first = (
             cells.column(name)[0].as_py() for name in ("file", "start", "stop", "context", "transaction_start")

@@ -130,7 +130,7 @@ class ChildRules:
             raise _refused(traced, f"the foreign keys of {listed} refer to each other in a circle") from error
 
     def require_known(self, lake: Lake, source: str, changes: Iterable[TracedChange]) -> None:
-        """Warns of children whose changes are not derived. Raises Unsupported where they will be by the next run."""
+        """Warn of children whose changes are not derived. Raises Unsupported where they will be by the next run."""
         commit = CascadesCommit.of_head(lake.cascades(source).head())
         surveyed = publication.surveyed_to(lake, source)
         # Each change is derived, was noted as one that is not, or is the next run's.

@@ -21,7 +21,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def load_without_pandas() -> None:
-    """Imports pyarrow, and lets it look for pandas once where there is none.
+    """Import pyarrow, and let it look for pandas once where there is none.
 
     It looks at the first Python value that becomes an array, to know a Series from a list; importing pandas takes as
     long as pyarrow and numba together. ``to_pandas`` imports it all the same.

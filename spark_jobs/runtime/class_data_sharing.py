@@ -42,7 +42,7 @@ def _named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def main(archive: str) -> int:
-    """Writes the archive when the process's JVM ends. Returns the exit status."""
+    """Write the archive when the process's JVM ends. Returns the exit status."""
     options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive} {SILENT_CLASSES}"
     conf = {"spark.driver.extraJavaOptions": options}
     try:

@@ -119,7 +119,7 @@ class _ConnectServer:
             return [self.first, *self._attached.values()]
 
     def close(self) -> None:
-        """Releases every session, and closes the connection."""
+        """Release every session, and close the connection."""
         with self._lock:
             self._release_abandoned()
         for session in reversed(self.sessions()):
@@ -219,14 +219,14 @@ def conf_values(spark: "SparkSession", keys: tuple[str, ...]) -> dict[str, str]:
 
 
 def interrupt_all() -> None:
-    """Ends what runs for this process on its server; without a word where that is gone."""
+    """End what runs for this process on its server; without a word where that is gone."""
     for session in _server.sessions() if _server is not None else ():
         with suppress(Exception):
             session.interruptAll()
 
 
 def disconnect() -> None:
-    """Releases what this process has on its server; without a word where that is gone."""
+    """Release what this process has on its server; without a word where that is gone."""
     global _server
     if _server is None:
         return
@@ -360,7 +360,7 @@ def _local_builder(port: int, token: str) -> "DefaultChannelBuilder":
 
 
 def _require_answer(client: "SparkConnectClient") -> None:
-    """Makes a first call. Raises gRPC's error where it is not answered in time: PySpark's calls wait without end."""
+    """Make a first call. Raises gRPC's error where it is not answered in time: PySpark's calls wait without end."""
     from pyspark.sql.connect.proto import ConfigRequest, UserContext
 
     request = ConfigRequest(
@@ -403,7 +403,7 @@ def _sharing(client: "SparkConnectClient") -> "DefaultChannelBuilder":
 
 
 def _set_confs(client: "SparkConnectClient", confs: Mapping[str, str]) -> set[str]:
-    """Sets what a session can set, by one call. Returns the keys that it cannot."""
+    """Set what a session can set, by one call. Returns the keys that it cannot."""
     from pyspark.sql.connect.proto import ConfigRequest, KeyValue
 
     pairs = [KeyValue(key=key, value=value) for key, value in confs.items()]

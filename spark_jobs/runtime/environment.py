@@ -52,7 +52,7 @@ print(executors.code_version())
 
 
 def package(to: Path) -> int:
-    """Writes the archive, after it was unpacked and tried. Returns its size. Raises ConfigError."""
+    """Write the archive, after it was unpacked and tried. Returns its size. Raises ConfigError."""
     if not to.name.endswith((".tar.gz", ".tgz")):
         raise ConfigError(f"{to}: Spark unpacks archives by their names; name it like {NAME}.tar.gz")
     with tempfile.TemporaryDirectory() as scratch:
@@ -97,7 +97,7 @@ def _fill(root: Path) -> None:
 
 
 def _try(root: Path) -> None:
-    """Starts its Python with no more than an executor has, and imports what tasks import."""
+    """Start its Python with no more than an executor has, and import what tasks import."""
     command = [str(root / "bin" / "python"), "-c", _TRY.format(modules=list(TASK_MODULES))]
     bare = {"PATH": "/usr/bin:/bin", "HOME": str(root)}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=bare, cwd=root)

@@ -53,7 +53,7 @@ def checked(task: Task) -> Task:
 
 
 def require_same_code(spark: "SparkSession", tasks: int) -> None:
-    """Runs a task on so many cores at once. Raises what Spark raises where an executor cannot run it: ``explained``."""
+    """Run a task on so many cores at once. Raises what Spark raises where an executor cannot run it: ``explained``."""
     spark.range(0, tasks, 1, tasks).mapInArrow(checked(_identity), "id BIGINT").toArrow()
 
 

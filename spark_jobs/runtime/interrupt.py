@@ -83,7 +83,7 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
 
 
 def _cancel(silent: threading.Event, ended: threading.Event) -> None:
-    """Cancels what runs until ``ended`` is set; also the jobs of a session that another thread has yet to start."""
+    """Cancel what runs until ``ended`` is set; also the jobs of a session that another thread has yet to start."""
     from py4j.protocol import Py4JError
 
     is_quiet = False

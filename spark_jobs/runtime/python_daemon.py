@@ -34,7 +34,7 @@ TASK_MODULES = (
 
 
 def main() -> None:
-    """Loads what tasks need, then serves Spark's requests for workers until it closes standard input."""
+    """Load what tasks need, then serve Spark's requests for workers until it closes standard input."""
     from pyspark import daemon
 
     with _output_is_errors():
@@ -56,7 +56,7 @@ def _quietly(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def load() -> None:
-    """Imports the modules of tasks, and loads the kernels that are cached on disk."""
+    """Import the modules of tasks, and load the kernels that are cached on disk."""
     for module in TASK_MODULES:
         importlib.import_module(module)
     from spark_jobs.binlog.kernels.compile import load_cached

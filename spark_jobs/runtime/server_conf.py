@@ -34,7 +34,7 @@ def server_confs(store: LakeStore | None) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Prints the settings of the pipeline's server. Returns the exit status."""
+    """Print the settings of the pipeline's server. Returns the exit status."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m spark_jobs.runtime.server_conf pipeline.yaml\n")
         return 2

@@ -289,7 +289,7 @@ def session_over(spark: SparkSession, size: int) -> SparkSession:
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Ends this process's session, and with it those beside it."""
+    """End this process's session, and with it those beside it."""
     if connect.is_connect(spark):
         connect.disconnect()
     else:

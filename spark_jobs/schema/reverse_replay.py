@@ -194,7 +194,7 @@ class _ReverseReplay:
                 self._end_path(name, _not_before(fact, str(error)))
 
     def _rename(self, fact: StatementFact, changes: Sequence[Rename | FreeName]) -> None:
-        """Gives tables the names that they have before a statement."""
+        """Give tables the names that they have before a statement."""
         renames = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.paths]
         for effect in renames:
             self._add_definition(effect.table, fact)

@@ -139,7 +139,7 @@ class Tracker:
         return [*versions, *self._alike(fact, names)]
 
     def _note_schema(self, fact: StatementFact) -> None:
-        """Remembers the character set of a schema, which its next tables take; one that may be another is forgotten."""
+        """Remember the character set of a schema, which its next tables take; one that may be another is forgotten."""
         change = schema_charset(fact.statement, fact.database)
         if change is None or (change.if_missing and change.schema in self.charsets):
             return

@@ -101,7 +101,7 @@ def _free_first(moving: Mapping[str, str], aside: Mapping[str, str]) -> list[tup
 
 
 def _placement_clauses(order: Sequence[str], new: Mapping[str, str], added: set[str]) -> list[str]:
-    """Adds columns, and moves as few as will do to their places; ``order``: how those that are there stand."""
+    """Add columns, and move as few as will do to their places; ``order``: how those that are there stand."""
     actions, stays, behind = [], _staying(order, list(new)), "FIRST"
     for name, kind in new.items():
         if name in added:

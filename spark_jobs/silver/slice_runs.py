@@ -52,7 +52,7 @@ Runs = Iterator[SliceRun]
 
 
 def gathered(runs: Iterable[SliceRun], skips: frozenset[Position] = frozenset()) -> Runs:
-    """Joins runs that follow each other, up to some bytes: of a small table each slice has few rows."""
+    """Join runs that follow each other, up to some bytes: of a small table each slice has few rows."""
     waiting: list[SliceRun] = []
     size = 0
     for next_run in runs:

@@ -72,7 +72,7 @@ class DumpReading:
         return (dump.format() if part.start else None), dump.chunks()
 
     def probe(self, position: Position) -> None:
-        """Asks for a dump from there and ends it. Raises SourceError where the server does not give one."""
+        """Ask for a dump from there and end it. Raises SourceError where the server does not give one."""
         with closing(Dump(self, FilePart(position.file, position.offset, position.offset + 1))) as dump:
             dump.format()
 
@@ -165,7 +165,7 @@ class Dump:
         return max(int(self._state[dump_packets.D_BOUNDARY]), self._mark)
 
     def _open(self) -> None:
-        """Asks for the dump from the last whole event on; what was handed on after it comes again."""
+        """Ask for the dump from the last whole event on; what was handed on after it comes again."""
         assert not self._filled
         begin = self._mark if self._mark <= _FARTHEST else FIRST_EVENT
         self._begin = self._end = 0
@@ -193,7 +193,7 @@ class Dump:
             )
 
     def _step(self) -> bool:
-        """Takes what has come, and receives more where there is no more; whether the target is to be emptied."""
+        """Take what has come, and receive more where there is no more; whether the target is to be emptied."""
         # The kernel unpacks until the target is full, the part is complete, or it needs more bytes or a decision.
         code, consumed, produced = dump_packets.unpack_dump(
             address_of(self._source) + self._begin,
@@ -220,7 +220,7 @@ class Dump:
         return False
 
     def _receive(self) -> None:
-        """Reads what there is, at least a byte, behind what was not taken. Raises OSError."""
+        """Read what there is, at least a byte, behind what was not taken. Raises OSError."""
         pending = self._end - self._begin
         self._source[:pending] = self._source[self._begin : self._end]
         self._begin, self._end = 0, pending
@@ -269,7 +269,7 @@ class Dump:
             yield fresh
 
     def _compare(self, begin: int, chunk: memoryview) -> None:
-        """Compares what came again of an event that was handed on in part."""
+        """Compare what came again of an event that was handed on in part."""
         self._crc_again = zlib.crc32(chunk[max(self._mark - begin, 0) :], self._crc_again)
         if begin + len(chunk) == self._emitted and self._crc_again != self._crc:
             raise SourceError(
@@ -306,7 +306,7 @@ def request_dump(
     *,
     replica: int = _NO_REPLICA,
 ) -> None:
-    """Sends the command for a file from an offset on, after what tells the server how much this reader understands.
+    """Send the command for a file from an offset on, after what tells the server how much this reader understands.
 
     A checksum algorithm, any, says that events may have checksums; files are sent as they are. Capability 4 is
     MariaDB's GTIDs.

@@ -124,7 +124,7 @@ class Endpoints:
         return sorted(self.ordered(), key=lambda source: source.endpoint in waiting)
 
     def _note_state(self, source: Source, reason: str | None) -> None:
-        """Keeps that an endpoint is unavailable, or (reason None) that it is not any more."""
+        """Keep that an endpoint is unavailable, or (reason None) that it is not any more."""
         assert source.endpoint is not None
         notes = _read_notes(self.path)
         states = notes.get(self.name, {})
@@ -166,7 +166,7 @@ def _read_notes(path: Path | None) -> dict[str, dict[str, Health]]:
 
 
 def _write_notes(path: Path | None, notes: dict[str, dict[str, Health]]) -> None:
-    """Replaces the file whole. One that cannot be written costs a try more in the next run, and nothing else."""
+    """Replace the file whole. One that cannot be written costs a try more in the next run, and nothing else."""
     if path is None:
         return
     document = {

@@ -172,7 +172,7 @@ class _Awaited:
         return cls(executed, None, dict(previous.last))
 
     def take_out(self, file: LogFile, commits: Commits) -> None:
-        """Removes the transactions of a file. Raises SourceError where their order decides nothing."""
+        """Remove the transactions of a file. Raises SourceError where their order decides nothing."""
         if self._awaited is not None:
             self._awaited -= commits.gtids()
             return

@@ -98,7 +98,7 @@ def session_of(name: str, settings: MySQL) -> "Iterator[Session]":
 
 
 def _close(session: "Session") -> None:
-    """Ends a session, also one that is broken."""
+    """End a session, also one that is broken."""
     with suppress(pymysql.MySQLError, OSError, RuntimeError):
         session.close()
 

@@ -60,7 +60,7 @@ class LogWatch:
         self.close()
 
     def grows(self) -> bool:
-        """Waits for the next event or heartbeat: whether the log has more. Raises SourceError."""
+        """Wait for the next event or heartbeat: whether the log has more. Raises SourceError."""
         try:
             while True:
                 packet = self._connection._read_packet()  # type: ignore[no-untyped-call] # noqa: SLF001 - nothing is public

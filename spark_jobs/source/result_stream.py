@@ -136,14 +136,14 @@ class ResultStream:
         return content.tobytes()
 
     def _receive(self) -> None:
-        """Reads what there is, at least a byte, behind what was not taken. Raises OSError."""
+        """Read what there is, at least a byte, behind what was not taken. Raises OSError."""
         pending = self._end - self._begin
         self._source[:pending] = self._source[self._begin : self._end]
         self._begin, self._end = 0, pending
         self._end += self._read_into(self._source[pending:PIECE])
 
     def _read_into(self, target: NDArray[np.uint8]) -> int:
-        """Reads what there is, at least a byte. Raises OSError."""
+        """Read what there is, at least a byte. Raises OSError."""
         # Not by PyMySQL's buffered reader: with some bytes in its buffer it would wait for more than there are.
         count: int = self._connection._sock.recv_into(target.data)  # type: ignore[attr-defined] # noqa: SLF001
         if not count:
@@ -168,7 +168,7 @@ class ResultStream:
         )
 
     def _execute(self, statement: str) -> list[int]:
-        """Prepares and executes a query; the types of its columns."""
+        """Prepare and execute a query; the types of its columns."""
         connection: Any = self._connection
         connection._execute_command(_PREPARE, statement)  # noqa: SLF001
         _, number, columns, parameters = struct.unpack_from("<BIHH", connection._read_packet().get_all_data())  # noqa: SLF001

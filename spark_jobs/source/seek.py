@@ -86,7 +86,7 @@ class Search:
         self.files = [file for file in log.files if file_number(file.name) <= log.end.number]
 
     def head(self, file: LogFile) -> FileHead:
-        """Reads as little as that takes."""
+        """Read as little as that takes."""
         size = self.size(file)
         head = self._head(file, min(size, _HEAD))
         return self._head(file, size) if head.previous is None and size > _HEAD else head

@@ -64,7 +64,7 @@ class Server:
 
     @contextmanager
     def one_connection(self) -> "Iterator[None]":
-        """Asks by one connection, in one thread, while the context lasts. Raises SourceError."""
+        """Ask by one connection, in one thread, while the context lasts. Raises SourceError."""
         with session_of(self.name, self.settings) as connection:
             self._connection = connection
             try:

@@ -58,7 +58,7 @@ def logs_cascades(variables: Mapping[str, str]) -> bool:
 def ask_facts(
     source: Server, connection: Any, variables: Mapping[str, str], in_scope: Callable[[str, str], bool]
 ) -> ServerFacts:
-    """Asks a server for what its tables in scope are. Raises SourceError.
+    """Ask a server for what its tables in scope are. Raises SourceError.
 
     MariaDB shows foreign keys in information_schema to users alone that may change the table; what it shows to all that
     may read a table is the statement that makes it.

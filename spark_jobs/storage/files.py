@@ -48,7 +48,7 @@ def stored_path(path: str) -> StoredPath:
 
 
 def create(target: StoredPath, content: bytes) -> bool:
-    """Creates a file with its content, durably; False where another writer has created it. Raises OSError.
+    """Create a file with its content, durably; False where another writer has created it. Raises OSError.
 
     It appears complete or not at all.
     """
@@ -65,7 +65,7 @@ def replace(target: StoredPath, content: bytes) -> None:
 
 
 def write_all(folder: StoredPath, contents: Mapping[str, bytes]) -> None:
-    """Writes new files into a folder; all are durable when it returns, and some may be there where it raises.
+    """Write new files into a folder; all are durable when it returns, and some may be there where it raises.
 
     Raises OSError.
     """
@@ -76,7 +76,7 @@ def write_all(folder: StoredPath, contents: Mapping[str, bytes]) -> None:
 
 
 def link(source: StoredPath, target: StoredPath) -> None:
-    """Gives a file that is never changed a second name, durably; one that it has already is no error. Raises OSError.
+    """Give a file that is never changed a second name, durably; one that it has already is no error. Raises OSError.
 
     A store gets a copy.
     """

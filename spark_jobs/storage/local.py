@@ -19,7 +19,7 @@ _NO_LINK = {errno.EXDEV, errno.EPERM}
 
 
 def create(target: Path, content: bytes) -> bool:
-    """Creates a file with its content, durably; False where it exists. Raises OSError.
+    """Create a file with its content, durably; False where it exists. Raises OSError.
 
     The file appears under its name complete or not at all.
     """
@@ -62,7 +62,7 @@ def replace(target: Path, content: bytes) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Gives a file that is never changed a second name, as ``files.link``; copies it where it cannot have one."""
+    """Give a file that is never changed a second name, as ``files.link``; copy it where it cannot have one."""
     make_directory(target.parent)
     try:
         with suppress(FileExistsError):  # a writer that was killed, or is at it too, has given it the same name
@@ -87,7 +87,7 @@ def write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def make_directory(folder: Path) -> None:
-    """Makes a directory with those above it, durably."""
+    """Make a directory with those above it, durably."""
     absent = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for folder_path in reversed(absent):
@@ -141,13 +141,13 @@ def mark(file: Path) -> tuple[int, ...] | None:
 
 
 def sync_file(file: Path) -> None:
-    """Makes what a file holds durable."""
+    """Make what a file holds durable."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
 
 
 def sync_directory(folder: Path) -> None:
-    """Makes the names of a directory durable."""
+    """Make the names of a directory durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

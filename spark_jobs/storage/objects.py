@@ -109,7 +109,7 @@ class ObjectPath:
         return True
 
     def unlink(self, *, missing_ok: bool = False) -> None:
-        """Removes the object; one that does not exist is no error to a store. Raises StoreError."""
+        """Remove the object; one that does not exist is no error to a store. Raises StoreError."""
         try:
             self.answer(lambda: obstore.delete(client(self.root), self.key))
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class ObjectPath:
 
 
 def create(target: ObjectPath, content: bytes) -> bool:
-    """Creates an object with its content; False where it exists with another. Raises StoreError.
+    """Create an object with its content; False where it exists with another. Raises StoreError.
 
     A put without an answer may have been carried out, or refused: a store may close the connection before it has all of
     a large body. The content of the object that exists then shows whose it is; where there is none, the put is sent
@@ -175,7 +175,7 @@ def durable(target: ObjectPath) -> Iterator[BinaryIO]:
 
 
 def copy(source: ObjectPath, target: ObjectPath) -> None:
-    """Puts the content of an object under another key, a part after the other. Raises FileNotFoundError, StoreError."""
+    """Put the content of an object under another key, a part after the other. Raises FileNotFoundError, StoreError."""
     with durable(target) as sink:
         source.answer(lambda: sink.writelines(obstore.get(client(source.root), source.key).stream()))
 

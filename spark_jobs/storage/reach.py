@@ -56,7 +56,7 @@ Part = TypeVar("Part")
 
 
 def use(store: LakeStore | None) -> None:
-    """Registers how the bucket of a lake is reached; nothing for a lake that is on none."""
+    """Register how the bucket of a lake is reached; nothing for a lake that is on none."""
     if store is not None:
         _in_use[store.root] = store.settings
 

@@ -17,7 +17,7 @@ from spark_jobs.subscriptions.records import Record, Records
 def move_group(
     lake: Lake, source: str, group: str, location: str, *, is_done: bool = True
 ) -> tuple[Position, Position]:
-    """Moves a group; returns where it was and where it is. is_done: whether it is moved, or only looked up.
+    """Move a group; return where it was and where it is. is_done: whether it is moved, or only looked up.
 
     Raises ConfigError where there is no such group, StratalogError where a consumer has it; and as ``start_of``.
     """
@@ -30,7 +30,7 @@ def move_group(
 
 
 def remove_group(lake: Lake, source: str, group: str, *, is_done: bool = True) -> Position:
-    """Removes a group; returns where it was. Raises as ``moved``."""
+    """Remove a group; return where it was. Raises as ``moved``."""
     records = Records(lake, source)
     record = _free(records, group)
     if is_done:

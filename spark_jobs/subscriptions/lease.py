@@ -42,7 +42,7 @@ class Lease:
         lease: float,
         wait: float,
     ) -> "Lease":
-        """Takes a group, or waits for it. Raises StratalogError where another consumer has it, LakeError.
+        """Take a group, or wait for it. Raises StratalogError where another consumer has it, LakeError.
 
         make: the record of a group that is not there yet. tables: those of the group from now on, if any are named.
         """
@@ -82,7 +82,7 @@ class Lease:
             raise self._takeover
 
     def move(self, cursor: Cursor, batch: int) -> None:
-        """Acknowledges up to a cursor. Raises StratalogError where another consumer has taken over, LakeError."""
+        """Acknowledge up to a cursor. Raises StratalogError where another consumer has taken over, LakeError."""
         with self._lock:
             self._write_record(replace(self.record, cursor=cursor, batch=batch))
 
@@ -119,7 +119,7 @@ class Lease:
             return self._records.write(replace(_onward(record, newest), version=newest.version))
 
     def _renew(self) -> None:
-        """Writes the record again whenever a third of the lease is over."""
+        """Write the record again whenever a third of the lease is over."""
         pause = self._consumer.lease / 3
         while not self._ending.wait(pause / 2):
             with self._lock:

@@ -119,7 +119,7 @@ class Records:
             raise self._unreadable(error) from error
 
     def write(self, record: Record) -> Record:
-        """Writes the version after a record's, with all else that the record says. Raises LostRace.
+        """Write the version after a record's, with all else that the record says. Raises LostRace.
 
         The version counts where it is the newest, and the one before it is there still.
         """
@@ -138,7 +138,7 @@ class Records:
         return next_record
 
     def remove(self, group: str) -> None:
-        """Removes a group, its newest record last: where that is cut short, the group stays where it was."""
+        """Remove a group, its newest record last: where that is cut short, the group stays where it was."""
         self._remove(group, sorted(self._version_numbers().get(group, [])))
 
     def _remove(self, group: str, versions: list[int]) -> None:

@@ -124,7 +124,7 @@ class Subscription:
         self.close()
 
     def connect(self) -> None:
-        """Takes the group. Raises StratalogError where another consumer has it, LakeError, SourceError, ConfigError."""
+        """Take the group. Raises StratalogError where another consumer has it, LakeError, SourceError, ConfigError."""
         self._lease = Lease.take(
             self._records,
             self.group,
@@ -205,7 +205,7 @@ class Subscription:
         return Batch(batch_id, tuple(entries))
 
     def ack(self, batch_id: int) -> None:
-        """Acknowledges a batch, the first that is outstanding; nothing for -1.
+        """Acknowledge a batch, the first that is outstanding; nothing for -1.
 
         Raises:
             StratalogError: It is not the first, or another consumer has taken over.
@@ -219,7 +219,7 @@ class Subscription:
         self._outstanding.popleft()
 
     def rollback(self, batch_id: int | None = None) -> None:
-        """Delivers a batch and all after it again; without an id all that are outstanding.
+        """Deliver a batch and all after it again; without an id all that are outstanding.
 
         Raises:
             StratalogError: The batch is not outstanding, or another consumer has taken over.
@@ -242,7 +242,7 @@ class Subscription:
         return islice(reader.entries(record.cursor, self.group), size)
 
     def wake(self) -> None:
-        """Ends the waiting of ``get``, from another thread or a signal's handler."""
+        """End the waiting of ``get``, from another thread or a signal's handler."""
         self._waking.set()
 
     def _new(self) -> Record:
@@ -307,7 +307,7 @@ class Subscription:
         return False
 
     def _advance_position(self) -> None:
-        """Moves the position over log without entries, now and then."""
+        """Move the position over log without entries, now and then."""
         lease = self._connected()
         if self._outstanding or self._read_to is None or self._read_to == lease.record.cursor:
             return

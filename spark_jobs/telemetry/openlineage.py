@@ -93,7 +93,7 @@ def is_wanted() -> bool:
 
 
 def post(event: RunEvent, *, warns: bool = True) -> bool:
-    """Posts an event; False, with a warning unless the user has had it, where it did not arrive."""
+    """Post an event; False, with a warning unless the user has had it, where it did not arrive."""
     # The address and the key are the client's own settings; only the address without them is ever told.
     base, path = os.environ[URL], os.environ.get("OPENLINEAGE_ENDPOINT") or "api/v1/lineage"
     headers = {"Content-Type": "application/json", "User-Agent": f"stratalog/{version()}"}

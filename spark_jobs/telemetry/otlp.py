@@ -40,7 +40,7 @@ def is_wanted() -> bool:
 
 
 def send(root: Span, families: "Callable[[], Iterable[Metric]]") -> None:
-    """Sends a run's spans and the metrics after it; what keeps them from being sent is one warning.
+    """Send a run's spans and the metrics after it; what keeps them from being sent is one warning.
 
     families: measures them; called where the collector took the spans.
     """

@@ -38,7 +38,7 @@ _open: ContextVar[Span | None] = ContextVar("span", default=None)
 
 @contextmanager
 def recorded(name: str, **attributes: AttributeValue) -> Iterator[Span]:
-    """Records a run and the spans that are opened inside."""
+    """Record a run and the spans that are opened inside."""
     root = Span(name, time.time_ns(), attributes=attributes)
     with _running(root):
         yield root
@@ -57,7 +57,7 @@ def span(name: str, **attributes: AttributeValue) -> Iterator[Span]:
 
 
 def annotate(**attributes: AttributeValue) -> None:
-    """Adds attributes to the innermost span that is open."""
+    """Add attributes to the innermost span that is open."""
     innermost = _open.get()
     if innermost is not None:
         innermost.attributes |= attributes

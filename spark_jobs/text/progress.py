@@ -43,12 +43,12 @@ class Activity:
         self._lock = threading.Lock()
 
     def add(self, _: object = None) -> None:
-        """Counts an item."""
+        """Count an item."""
         with self._lock:
             self.count += 1
 
     def leave_out(self, part: "Activity") -> None:
-        """Takes the time of a part, which ends now, out of the age."""
+        """Take the time of a part, which ends now, out of the age."""
         self.since += time.monotonic() - part.began
 
     def line(self, now: float) -> str:
@@ -104,7 +104,7 @@ def doing(text: str, total: int = 0, *, unit: str = "", is_verb: bool = False) -
 
 @contextmanager
 def erased() -> Iterator[None]:
-    """Takes the line away from the terminal, and lets nothing be drawn inside: for output, pagers and questions."""
+    """Take the line away from the terminal, and let nothing be drawn inside: for output, pagers and questions."""
     with _output:
         for line in _lines:
             line.erase()
@@ -134,7 +134,7 @@ class StatusLine:
             _lines.remove(self)
 
     def erase(self) -> None:
-        """Removes what is drawn, if anything is; by a thread that has the terminal."""
+        """Remove what is drawn, if anything is; by a thread that has the terminal."""
         if self._is_drawn:
             self._is_drawn = False
             self._put(_ERASE)

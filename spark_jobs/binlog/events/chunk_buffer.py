@@ -112,7 +112,7 @@ class Feed:
         return self._scanner is not None and self._scanner.undecided
 
     def add(self, chunk: Bytes) -> Iterator[Scan]:
-        """Takes the next bytes and yields what they complete, over a buffer that holds all that was kept.
+        """Take the next bytes and yield what they complete, over a buffer that holds all that was kept.
 
         The chunk may be reused by the caller once the iterator is exhausted. Raises DecodeError.
         """
@@ -126,12 +126,12 @@ class Feed:
                 yield from self.scan()
 
     def want(self, minimum: int) -> None:
-        """Gathers so many bytes before each scan from the next one on."""
+        """Gather so many bytes before each scan from the next one on."""
         self._missing_bytes += minimum - self._minimum
         self._minimum = minimum
 
     def fill(self, readinto: Callable[[memoryview], int | None]) -> bool:
-        """Reads what the next scan wants, straight into the buffer; whether there was so much. Raises as reading does.
+        """Read what the next scan wants, straight into the buffer; whether there was so much. Raises as reading does.
 
         readinto: as of an unbuffered file: fills some of the memory it is given and says how much; 0 at the end.
         """
@@ -145,7 +145,7 @@ class Feed:
         return True
 
     def _gather(self, piece: NDArray[np.uint8]) -> None:
-        """Puts a piece after the bytes that wait."""
+        """Put a piece after the bytes that wait."""
         self._free(len(piece), max(self._missing_bytes, len(piece)))[: len(piece)] = piece
         self._filled += len(piece)
 
@@ -164,7 +164,7 @@ class Feed:
         return self._room[self._filled : after]
 
     def scan(self) -> Iterator[Scan]:
-        """Scans what has been gathered; yields once, or not at all before the file's head is complete.
+        """Scan what has been gathered; yield once, or not at all before the file's head is complete.
 
         Raises DecodeError after what stands before the damage has been taken.
         """
@@ -182,7 +182,7 @@ class Feed:
             raise scan.error
 
     def keep(self, begin: int) -> None:
-        """Forgets the bytes before ``begin``, an offset in the buffer that is not behind what was scanned."""
+        """Forget the bytes before ``begin``, an offset in the buffer that is not behind what was scanned."""
         self.buffer = self.buffer[begin:]
         self._room = self._room[begin:]
         self._filled -= begin
@@ -201,7 +201,7 @@ class Feed:
         self._scanner.restart()
 
     def _open(self) -> None:
-        """Reads the file head once it is there."""
+        """Read the file head once it is there."""
         if len(self.buffer) >= 4:
             check_magic(self.buffer[:4].tobytes(), self.file)
         head = first_event(self.buffer, 4)

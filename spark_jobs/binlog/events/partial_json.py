@@ -46,7 +46,7 @@ class _Container:
         return offset
 
     def insert(self, leg: "_Leg", value: "_Node") -> None:
-        """Adds a member that is not there, or a cell before the one of that number. Raises DecodeError."""
+        """Add a member that is not there, or a cell before the one of that number. Raises DecodeError."""
         if isinstance(leg, bytes):
             if not self.is_object or leg in self.keys:
                 raise DecodeError(f"the document before takes no further {_text_of(leg)}")

@@ -89,7 +89,7 @@ class _Reading:
         return int.from_bytes(self._buffer[offset : offset + size].tobytes(), "little")
 
     def take_next(self) -> bool:
-        """Reads one more fragment; False where it is not there yet."""
+        """Read one more fragment; False where it is not there yet."""
         if self.at + HEADER > len(self._buffer):
             return False
         code, length = int(self._buffer[self.at + 4]), self._little_endian(self.at + 9)
@@ -134,7 +134,7 @@ class _Reading:
             raise DecodeError(f"{_NAME}: {self._size} bytes announced, at least {self._sum} found")
 
     def _open(self, body: int, *, has_size: bool) -> None:
-        """Reads what the first fragment says of all."""
+        """Read what the first fragment says of all."""
         numbers = self._little_endian(body), self._little_endian(body + 4)
         if not has_size or 1 not in numbers or 0 in numbers:
             raise DecodeError(f"{_NAME}: its first fragment is missing, this is one of {numbers[0]} and {numbers[1]}")

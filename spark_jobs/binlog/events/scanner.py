@@ -73,7 +73,7 @@ class TableMaps:
         return len(self.events)
 
     def add(self, event: bytes, footer: int, location: str) -> int:
-        """Registers a body not seen before; returns its ordinal. Raises DecodeError."""
+        """Register a body not seen before; return its ordinal. Raises DecodeError."""
         body = event[HEADER : len(event) - footer]
         try:
             name = map_name(body)
@@ -279,7 +279,7 @@ class EventScanner:
         return bool(self._state[event_cells.S_PHASE] == event_cells.BEGUN)
 
     def scan(self, payload: Bytes, base: int, start: int = 0) -> Scan:
-        """Scans whole events from ``start`` on; ``base`` is the file offset of the payload's first byte.
+        """Scan whole events from ``start`` on; ``base`` is the file offset of the payload's first byte.
 
         A last event that is cut short is left: ``end`` tells where it begins. So is one that cannot be passed, and
         ``error`` is a DecodeError, ChecksumMismatch or Unsupported then, naming file:offset.
@@ -303,12 +303,12 @@ class EventScanner:
         return replace(self._spare, buffer=buffer, base=base, end=start)
 
     def restart(self) -> None:
-        """Forgets what is open: the next buffer begins at a boundary of transactions."""
+        """Forget what is open: the next buffer begins at a boundary of transactions."""
         self._state[event_cells.S_PHASE] = event_cells.OUTSIDE
         self._state[event_cells.S_MAPS] = 0
 
     def _run_kernel(self, scan: Scan) -> bool:
-        """Runs the kernel from ``found.end``; False once every whole event is done."""
+        """Run the kernel from ``found.end``; False once every whole event is done."""
         # The kernel continues from its state each time it comes back.
         cells = tuple(getattr(scan, name) for name in _EVENT_CELLS)
         state = (scan.address, scan.end, len(scan.buffer), scan.base, self.format.footer, MEANINGS)
@@ -333,7 +333,7 @@ class EventScanner:
         return True
 
     def _find_group(self, scan: Scan) -> bool:
-        """Finds out where the fragments of a row event end; False where that is not yet there, or they are damaged."""
+        """Find out where the fragments of a row event end; False where that is not yet there, or they are damaged."""
         try:
             group = group_at(scan.buffer, scan.end, self.format.footer)
         except DecodeError as error:
@@ -418,7 +418,7 @@ def open_slice(  # noqa: PLR0913 - a slice's columns
     transaction_start: int | None = None,
     committed_us: int = 0,
 ) -> tuple[EventScanner, Scan]:
-    """Scans a slice: first the maps of its context, then its payload, whole. The buffer is the payload, not a copy.
+    """Scan a slice: first the maps of its context, then its payload, whole. The buffer is the payload, not a copy.
 
     start: the payload's file offset (0: the payload begins with the magic bytes and a FORMAT_DESCRIPTION);
     transaction_start: as in the slice; a slice begins inside a transaction where it is less than ``start``.

@@ -147,7 +147,7 @@ class DecodePlan:
         return min(limit, max(_LEAST, min(int(BLOCK_BYTES / size), self.statistics.worth)))
 
     def filled(self, rows: int) -> None:
-        """Notes a block that was taken."""
+        """Note a block that was taken."""
         statistics = self.statistics
         statistics.rows += rows
         statistics.window += rows
@@ -295,7 +295,7 @@ class Block:
         return int(self.cells[row_cells.B_ROWS])
 
     def cut(self, rows: int) -> None:
-        """Leaves out the rows from this one on."""
+        """Leave out the rows from this one on."""
         self.cells[row_cells.B_ROWS] = rows
 
     @property
@@ -317,7 +317,7 @@ class Block:
         ]
 
     def close(self) -> None:
-        """Ends the columns' texts, and remembers how much there was; once all rows are there, or after ``cut``."""
+        """End the columns' texts, and remember how much there was; once all rows are there, or after ``cut``."""
         row_blocks.end_texts(address_of(self.cells))
         sizes = self.steps[: 1 + self.has_before, :, row_cells.STEP_USED]
         self.plan.learn(sizes, self.rows)

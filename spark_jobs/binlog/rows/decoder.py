@@ -303,7 +303,7 @@ class Decoder:
         return owned.view(np.bool_)
 
     def _accept(self, ordinal: int, location_of: str, head: FormatDescription) -> bool:
-        """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open.
+        """Check a TABLE_MAP of this table against the definition, and fill in what that leaves open.
 
         False where its rows are left to another decoder.
         """
@@ -344,7 +344,7 @@ class Decoder:
                 self._plan.ended()
 
     def open(self, events: LocatedEvents, event: int) -> None:
-        """Opens the block that the rows of an event go into, where there is none or the one before was full."""
+        """Open the block that the rows of an event go into, where there is none or the one before was full."""
         if self._plan is None:
             self._plan = self._compiled(events.location(event))
         # A block that is empty has room for the text of this event, whatever it is.
@@ -415,7 +415,7 @@ def _described(definition: TableDefinition, ordinal: int) -> str:
 
 
 def fill_blocks(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Iterator[tuple[Decoder, Changes]]:
-    """Decodes row events into the blocks of some decoders; yields those that become full, each with its decoder.
+    """Decode row events into the blocks of some decoders; yield those that become full, each with its decoder.
 
     blocks: addresses of the decoders' cells; the events' groups are offsets in both. What is in blocks that are not
     full stays there until ``rest`` or until all have OPEN bytes, but for decoders whose changes tell more than the rows
@@ -444,7 +444,7 @@ def fill_blocks(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource)
 def _make_room(
     decoders: Sequence[Decoder], size: int, reason: int, state: Numbers, origin: RowSource
 ) -> Generator[tuple[Decoder, Changes], None, int]:
-    """Yields the block that was full where the row kernel has stopped, and opens another one in its place.
+    """Yield the block that was full where the row kernel has stopped, and open another one in its place.
 
     size: bytes of all blocks that are open; returns what they are then. Raises DecodeError where that was not why.
     """

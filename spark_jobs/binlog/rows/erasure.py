@@ -127,7 +127,7 @@ class SliceEraser:
         return f"{self.file}:{self.scan.base + int(self.scan.offset[event])}"
 
     def _erase_in_payloads(self, outer: "_Erasing", packed: Mapping[int, set[int]]) -> None:
-        """Erases rows by their number in a compressed transaction, among rows of all of its tables."""
+        """Erase rows by their number in a compressed transaction, among rows of all of its tables."""
         for opened in Payloads(self.file, self.scanner.format, self.maps).open(self.scan):
             for event in sorted(packed.keys() & {*opened.outer.tolist()}):
                 if not opened.is_whole:
@@ -141,7 +141,7 @@ class SliceEraser:
                 self._pack(outer, event, inner)
 
     def _pack(self, outer: "_Erasing", event: int, inner: "_Erasing") -> None:
-        """Puts the content of a payload into its place."""
+        """Put the content of a payload into its place."""
         content = inner.content()
         room = int(self.scan.length[event]) - HEADER - outer.footer
         body = body_that_fits(frames_of(content), len(content), room)
@@ -189,7 +189,7 @@ class _Erasing:
         return self.scan.buffer[begin : begin + int(self.scan.length[event])].tobytes()
 
     def erase_numbers(self, numbers: Collection[int]) -> None:
-        """Erases rows by their number among those of all events, and all texts."""
+        """Erase rows by their number among those of all events, and all texts."""
         ahead, numbers_by_event = 0, dict[int, set[int]]()
         for event in self.events[(self.scan.mark[self.events] & event_cells.MARK_ROWS) != 0].tolist():
             count = len(self._taken_apart(event).rows)
@@ -199,7 +199,7 @@ class _Erasing:
         self.erase(numbers_by_event, [event for event in self.events.tolist() if self.scan.code[event] in TEXTS])
 
     def erase(self, numbers_by_event: Mapping[int, set[int]], texts: Sequence[int]) -> None:
-        """Erases rows by event and number, and texts. What ends a statement still does."""
+        """Erase rows by event and number, and texts. What ends a statement still does."""
         for event in texts:
             new = blanked(self.event(event), self.footer)
             if new != self.event(event):
@@ -246,7 +246,7 @@ class _Erasing:
         return self.slice_.location(event if self.payload is None else self.payload)
 
     def _end_statement(self, event: int) -> None:
-        """Gives a row event the flag of the last one of its statement."""
+        """Give a row event the flag of the last one of its statement."""
         event_bytes = self.event(event)
         rows, *behind = self.parts.get(event, (event_bytes[: len(event_bytes) - self.footer],))
         flagged = bytearray(rows)

@@ -45,7 +45,7 @@ class Readable(Protocol):
     """An unbuffered file, or what reads like one."""
 
     def readinto(self, room: memoryview, /) -> int | None:
-        """Fills some of ``room`` and says how much; 0 at the end."""
+        """Fill some of ``room`` and say how much; 0 at the end."""
 
 
 class FileDecoder:
@@ -106,14 +106,14 @@ class FileDecoder:
         return self._feed.fed_to - self.complete
 
     def feed(self, chunk: bytes | memoryview) -> Iterator[tuple[TableDefinition, Changes]]:
-        """Takes the next bytes, any number of them, and yields what they complete.
+        """Take the next bytes, any number of them, and yield what they complete.
 
         Raises DecodeError and its kinds, naming file:offset. The chunk may be reused once the iterator is exhausted.
         """
         yield from self._changes_before_damage(self._advanced(self._feed.add(chunk)))
 
     def read(self, file: Readable) -> Iterator[tuple[TableDefinition, Changes]]:
-        """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one.
+        """Read a file to its end and yield all its changes: ``feed`` and ``finish`` in one.
 
         file: opened with ``open(path, "rb", buffering=0)``. Raises as ``feed``, and OSError.
         """
@@ -121,7 +121,7 @@ class FileDecoder:
         yield from self.finish()
 
     def finish(self) -> Iterator[tuple[TableDefinition, Changes]]:
-        """Yields the changes not handed out yet of transactions that are complete; see ``pending`` for the others."""
+        """Yield the changes not handed out yet of transactions that are complete; see ``pending`` for the others."""
         if self._feed.waiting:
             yield from self._changes_before_damage(self._advanced(self._feed.scan()))
         for decoder, changes in self._handed_out():
@@ -151,7 +151,7 @@ class FileDecoder:
                 yield from self._handed_out()
 
     def _advance(self, scan: Scan) -> Iterator[tuple[Decoder, Changes]]:
-        """Decodes what is complete; events after that are scanned again when more has come, as if never seen."""
+        """Decode what is complete; events after that are scanned again when more has come, as if never seen."""
         ready = packed_events.complete_events(scan.mark)
         size = int(scan.offset[ready - 1] + scan.length[ready - 1]) if ready else 0
         ended = scan.base + size if ready else self._ended
@@ -237,7 +237,7 @@ class FileDecoder:
             )
 
     def _note_maps(self, scan: Scan) -> None:
-        """Finds a decoder for each table map that was new; maps of one definition share theirs."""
+        """Find a decoder for each table map that was new; maps of one definition share theirs."""
         maps = self._feed.maps
         if len(maps) == len(self._by_map):
             return

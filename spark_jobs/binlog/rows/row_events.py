@@ -284,7 +284,7 @@ def _subject(events: RowEvents, event: int, definition: TableDefinition) -> str:
 
 
 def _apply_partial(events: RowEvents, definition: TableDefinition) -> None:
-    """Rewrites partial updates, in place of the events that they are."""
+    """Rewrite partial updates, in place of the events that they are."""
     partial = np.flatnonzero(events.codes == PARTIAL_UPDATE)
     if not len(partial):
         return

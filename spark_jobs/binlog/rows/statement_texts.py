@@ -119,7 +119,7 @@ class _EventOffsets:
 def _noted(
     scan: Scan, footer: int, text: str | None, offsets: _EventOffsets, texts: dict[_RowOffset, str | None]
 ) -> str | None:
-    """Adds the texts of a scan's row events; the text that is open behind them. text: the one that is before."""
+    """Add the texts of a scan's row events; the text that is open behind them. text: the one that is before."""
     rows = dict(offsets.all_offsets())
     is_text = (scan.code == _ROWS_QUERY) | (scan.code == _ANNOTATE_ROWS)
     marks = event_cells.MARK_BEGINS | event_cells.MARK_ROWS

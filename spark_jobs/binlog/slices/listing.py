@@ -55,14 +55,14 @@ class TableNotes(Protocol):
     """Notes on tables that a caller has, and follows by the statements of the log."""
 
     def read(self, text: str, database: str, session: Session) -> None:
-        """Takes the next statement."""
+        """Take the next statement."""
 
     def columns(self, logged: TableDefinition) -> str:
         """A table's columns, for the note of its TABLE_MAP."""
 
 
 def list_events(chunks: Iterator[bytes], file: str, tables: TableNotes | None = None) -> Iterator[Event]:
-    """Yields the events of one file, given in chunks from its first byte on; holds a chunk and an event at a time.
+    """Yield the events of one file, given in chunks from its first byte on; hold a chunk and an event at a time.
 
     tables: has the columns that notes of TABLE_MAP events name; they name none without it.
 
@@ -109,7 +109,7 @@ class Summary:
 
 
 def summarize(chunks: Iterator[bytes], file: str) -> Summary:
-    """Counts every byte of one file, given in chunks from its first byte on. Every checksum is verified.
+    """Count every byte of one file, given in chunks from its first byte on. Every checksum is verified.
 
     A file that is damaged has its account too, with the error in it.
     """

@@ -101,7 +101,7 @@ class Marks:
         return SliceMarks(payload, start, tuple(_slice_marks(scan, gtid, xids)), tuple(starts), tuple(connections))
 
     def _note(self, scan: Scan, owners: np.ndarray, threads: dict[int, int], xids: dict[int, int]) -> None:
-        """Adds the threads and XIDs of transactions, by their row in the outer scan."""
+        """Add the threads and XIDs of transactions, by their row in the outer scan."""
         for event in np.flatnonzero((scan.code == _QUERY) | (scan.code == _XID)).tolist():
             owner = int(owners[event])
             body = scan.head_of(event, HEADER + 8)[HEADER:]

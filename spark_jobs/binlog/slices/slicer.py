@@ -131,7 +131,7 @@ class Slicer:
         return self._feed.cut(self.complete if self.complete < event else None)
 
     def feed(self, chunk: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Takes the next bytes, any number of them, and yields slices (SLICE_SCHEMA) when there are enough for one.
+        """Take the next bytes, any number of them, and yield slices (SLICE_SCHEMA) when there are enough for one.
 
         Raises DecodeError and its kinds, naming file:offset, after the slices of what is whole before it. The chunk may
         be reused once the iterator is exhausted.
@@ -140,7 +140,7 @@ class Slicer:
             yield from self._advance(scan, final=scan.error is not None)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yields the slices that are complete and not yet handed out. What is beyond ``complete`` is not kept."""
+        """Yield the slices that are complete and not yet handed out. What is beyond ``complete`` is not kept."""
         for scan in self._feed.scan():
             yield from self._advance(scan, final=True)
 
@@ -158,7 +158,7 @@ class Slicer:
         yield from self._release(self._cut_slices(index, final=final))
 
     def _open_payloads(self, scan: Scan) -> NDArray[np.int64]:
-        """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
+        """Read what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
         # Table maps and statements inside of payloads count at the place of the payload.
         pairs = [np.zeros((0, 2), np.int64)]
         packing = _Packing(self._redactor, scan, self.format.footer) if self._redactor else None
@@ -181,7 +181,7 @@ class Slicer:
         return np.concatenate(pairs)
 
     def _note_blanked(self, scan: Scan, opened: PayloadContents) -> None:
-        """Remembers which events inside payloads are blanked, until their slice is handed out."""
+        """Remember which events inside payloads are blanked, until their slice is handed out."""
         inner = opened.inner
         for event in np.flatnonzero(inner.code == IGNORABLE).tolist():
             table = int(inner.table[event])
@@ -199,7 +199,7 @@ class Slicer:
         redactor.blank(scan, self.format.footer)
 
     def _note_maps(self, scan: Scan, inside: NDArray[np.int64]) -> None:
-        """Remembers the TABLE_MAP events whose bodies were new in this scan, until their slice is handed out."""
+        """Remember the TABLE_MAP events whose bodies were new in this scan, until their slice is handed out."""
         for ordinal in range(self._maps_noted, len(self._feed.maps)):
             offsets = np.concatenate(
                 [scan.base + scan.offset[scan.table == ordinal][:1], inside[inside[:, 1] == ordinal, 0][:1]]
@@ -316,7 +316,7 @@ class Slicer:
         return maps if len(closed) else self._open_map_events + maps
 
     def _release(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Hands out what is complete; holds back an open transaction's slices until there are LARGE bytes of them."""
+        """Hand out what is complete; hold back an open transaction's slices until there are LARGE bytes of them."""
         stops = batch.column("stop").to_numpy()
         ready = int(np.searchsorted(stops, self.complete, side="right"))
         if self._waiting and self._waiting[-1].column("stop")[-1].as_py() <= self.complete:
@@ -365,7 +365,7 @@ class _Packing:
         self._frame.add(inner.buffer[: inner.end].tobytes())
 
     def finish(self) -> None:
-        """Packs the large payload whose last piece was added; nothing where there is none."""
+        """Pack the large payload whose last piece was added; nothing where there is none."""
         if self._changed:
             self._redactor.pack(self._scan, self._event, self._frame.size, self._frame.frames(), self._footer)
         self._changed = False

@@ -92,7 +92,7 @@ class Commits:
         return is_member
 
     def last_gtids(self, last: dict[int, tuple[int, int]]) -> Iterator[str]:
-        """Moves each domain's last (server, number) on; yields the GTIDs whose number is not higher than that."""
+        """Move each domain's last (server, number) on; yield the GTIDs whose number is not higher than that."""
         for domain, rows in self._by_domain():
             numbers = self.number[rows]
             before = np.concatenate([np.array([last.get(domain, (0, 0))[1]], np.uint64), numbers[:-1]])

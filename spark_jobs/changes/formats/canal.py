@@ -85,7 +85,7 @@ class _Message:
         return (op, offset, row) == (self.op, self.offset, self.first_row + len(self.rows))
 
     def add(self, before: Texts, after: Texts) -> None:
-        """Adds the next row; ``after`` is the row before of a delete."""
+        """Add the next row; ``after`` is the row before of a delete."""
         for column in self.columns:
             if column.name in after:
                 self.sql_types[column.name] = _sql_type(column, after[column.name])

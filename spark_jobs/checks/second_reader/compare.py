@@ -100,7 +100,7 @@ class SecondReading:
 def read_twice(
     pipeline: Pipeline, source: str, changes: int = CHANGES, is_wanted: Callable[[TableName], bool] = lambda _: True
 ) -> SecondReading:
-    """Compares the newest changes of a source's bronze, and one event of every kind of every table. Without a JVM.
+    """Compare the newest changes of a source's bronze, and one event of every kind of every table. Without a JVM.
 
     Args:
         pipeline: The configuration.
@@ -129,7 +129,7 @@ class _Comparison:
     definitions: HistoryDefinitions
 
     def take(self, log_slice: SampledSlice, sample: Sample) -> None:
-        """Compares the events of a slice that the sample wants. Raises DecodeError."""
+        """Compare the events of a slice that the sample wants. Raises DecodeError."""
         peer = PeerDecoder(log_slice.head)
         tables: dict[bytes, _TableComparison] = {}
         # What the package cannot read is counted, and does not end the comparison.
@@ -193,7 +193,7 @@ class _TableComparison:
     """Rows that the package read, by offset of the event."""
 
     def compare(self) -> None:
-        """Decodes the same events, and compares."""
+        """Decode the same events, and compare."""
         if not self.rows:
             return
         decoder = Decoder(self.definition, logged=self.logged, before="all", partial=True, prepared=True, redacted=True)
@@ -213,7 +213,7 @@ class _TableComparison:
         self.reading.tables.add(self.definition.name)
 
     def _compare_block(self, changes: Changes) -> Iterator[int]:
-        """Compares the rows of a block; the offset of each one's event."""
+        """Compare the rows of a block; the offset of each one's event."""
         offsets, rows, operations = (values.to_pylist() for values in (changes.offset, changes.row, changes.op))
         for at, (offset, row, op) in enumerate(zip(offsets, rows, operations, strict=True)):
             if offset not in self.rows:

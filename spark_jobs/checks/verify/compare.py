@@ -147,7 +147,7 @@ def buckets_for(rows: int) -> int:
 
 
 def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, buckets: int) -> TableComparison:
-    """Compares a table. ``since``: where the log ended some time before now; the lake holds at least that."""
+    """Compare a table. ``since``: where the log ended some time before now; the lake holds at least that."""
     # Sums of all rows by bucket, then the rows of the buckets that differ, then the keys of these that are suspected.
     lake = lag.caught_up(since)
     source_buckets, here = _answers_of_both_sides(lambda: source.buckets(buckets), lambda: lake.buckets(buckets))
@@ -200,7 +200,7 @@ def _answers_of_both_sides(source: Callable[[], Answer], lake: Callable[[], Answ
 
 
 def compare_keys(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, keys: KeySet) -> TableComparison:
-    """Compares the rows of some keys. since: as in ``compare``. The counts are those of the keys."""
+    """Compare the rows of some keys. since: as in ``compare``. The counts are those of the keys."""
     counts = TableComparison(len(keys), len(keys))
     return _judged(layout, source, lag, since, keys, counts=counts) if keys else counts
 
@@ -221,7 +221,7 @@ def _judged(
     *,
     counts: TableComparison,
 ) -> TableComparison:
-    """Compares the suspected keys by their values; where they are many, first by their digests."""
+    """Compare the suspected keys by their values; where they are many, first by their digests."""
     # Digests first where there are many keys: they are a few bytes each, whatever the rows have.
     by_digest = ComparedKeys({}, {}, since)
     if len(suspected) > _FEW:
@@ -248,7 +248,7 @@ Look = Callable[[KeySet], Callable[[ComparedSide], dict[bytes, KeyRowCounts]]]
 
 
 def compare_in_rounds(suspected: KeySet, lag: Lag, since: Position, look: Look) -> ComparedKeys:
-    """Reads keys again, round by round, until each is equal, differs for sure, or has changed in every round."""
+    """Read keys again, round by round, until each is equal, differs for sure, or has changed in every round."""
     keys, sure, unlike_now = suspected, dict[bytes, KeyRowCounts](), dict[bytes, KeyRowCounts]()
     for _ in range(_ROUNDS if keys else 0):
         position = lag.end()

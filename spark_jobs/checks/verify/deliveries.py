@@ -79,7 +79,7 @@ class DeliveryVerdict(TableVerdict):
 def verify_delivery(
     spark: SparkSession, pipeline: Pipeline, name: str, only: Scope | None = None
 ) -> Iterator[DeliveryVerdict]:
-    """Compares the tables of a delivery with the lake's rows, and yields a verdict for each.
+    """Compare the tables of a delivery with the lake's rows, and yield a verdict for each.
 
     Raises ConfigError; DeliveryError, SourceError, LakeError.
     """

@@ -62,12 +62,12 @@ class Buckets:
         return cls(np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def add_rows(self, buckets: NDArray[np.int64], digests: NDArray[np.int64]) -> None:
-        """Takes in rows, by their buckets and hashes."""
+        """Take in rows, by their buckets and hashes."""
         self.rows[:] += np.bincount(buckets, minlength=len(self.rows))
         np.add.at(self.digests, buckets, digests)
 
     def add(self, other: "Buckets") -> None:
-        """Takes in the sums of other rows."""
+        """Take in the sums of other rows."""
         self.rows[:] += other.rows
         self.digests[:] += other.digests
 

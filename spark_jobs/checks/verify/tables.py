@@ -90,7 +90,7 @@ def verify_source(
     *,
     since: str | Position | None = None,
 ) -> Iterator[Verdict]:
-    """Compares the tables of a source with the server's rows, and yields a verdict for each table.
+    """Compare the tables of a source with the server's rows, and yield a verdict for each table.
 
     The lake is first brought up to the end of the source's log, as by a run. Raises ConfigError for a source without a
     server; SourceError, DecodeError, LakeError. The results are kept in the lake (operations/observation/verified.py).

@@ -26,7 +26,7 @@ class KeyGroups:
         """Group that each transaction came into, in order."""
 
     def add(self, keys: Collection[int], rows: int = 1) -> bool:
-        """Adds the next transaction; False where it conflicts with several groups, and has to wait for a flush."""
+        """Add the next transaction; False where it conflicts with several groups, and has to wait for a flush."""
         roots = {self._root(self._group_of[key]) for key in keys if key in self._group_of}
         joined_rows = rows + sum(self._sizes[root] for root in roots)
         if len(roots) > 1 and joined_rows > self._limit:

@@ -95,7 +95,7 @@ class LogDelivery:
         pending()
 
     def commit_position(self, notes: list[str], end: Position, fills: Sequence[str] = ()) -> None:
-        """Moves the row to the end of what was delivered, with what is noted of tables, in one transaction."""
+        """Move the row to the end of what was delivered, with what is noted of tables, in one transaction."""
         rows = [RowStatement(fill.encode(), self.source, "filled", None) for fill in fills]
         rows += [RowStatement(note.encode(), rows_of.TABLE, "found", 1) for note in notes]
         self._commit_statements(rows, self._next(end), 0)
@@ -104,7 +104,7 @@ class LogDelivery:
         return RowStep("", (self.progress.version or 0) + 1, str(position), {}, self.tables)
 
     def _begin_window(self, window: LogWindow) -> Callable[[], None]:
-        """Begins to write a window; what is returned waits for its end."""
+        """Begin to write a window; what is returned waits for its end."""
         is_again = self.progress.exit_version is not None
         if not window.rows and not is_again:
             return _no_window
@@ -163,7 +163,7 @@ class LogDelivery:
         return WindowPlan(window.digest, part_rows=window.part_rows, tables=names)
 
     def _open(self, step: RowStep, plan: WindowPlan) -> None:
-        """Opens a window, or one that is open from its beginning again."""
+        """Open a window, or one that is open from its beginning again."""
         statement = rows_of.open_window_sql(self.id, self.progress, step, plan)
         work = TargetTransaction(self.id, (), statement, lambda progress: progress.plan == plan)
         commit(self.connection, work, self.progress.fence)
@@ -234,7 +234,7 @@ class LogDelivery:
         self.progress = Progress(self.progress.fence, None, step.version, step.position, tables=step.tables)
 
     def _apply(self, step: Statements) -> None:
-        """Carries out statements where they stand: all rows before them are at the target, and none behind."""
+        """Carry out statements where they stand: all rows before them are at the target, and none behind."""
         fills, notes = [], []
         for statement in step.statements:
             applied = self.targets[statement.table].apply(statement.step)

@@ -105,7 +105,7 @@ class TableTexts:
         return texts, changes_seen.rows
 
     def clearing(self, rows: Rows) -> Iterator[RowStatement]:
-        """Deletes what may be there of these changes, which are made again: their values may be other rows' by now."""
+        """Delete what may be there of these changes, which are made again: their values may be other rows' by now."""
         if self.has_second_index and len(rows):
             indexes = pa.array(rows)
             images = pa.concat_tables([self.before.take(indexes), self.after.take(indexes)])
@@ -187,7 +187,7 @@ class PlannedPortion:
 
 
 def planned(portion: Portion, targets: Sequence[TargetState], file_of: Callable[[int, int], str]) -> PlannedPortion:
-    """Orders a portion's changes. file_of: a file's name by stretch and number. Raises DeliveryError, TableStopped."""
+    """Order a portion's changes. file_of: a file's name by stretch and number. Raises DeliveryError, TableStopped."""
     texts, columns = [], []
     for number, changes in enumerate(portion.tables):
         own_texts, rows = TableTexts.of(targets[changes.table], changes)

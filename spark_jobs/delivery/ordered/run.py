@@ -51,7 +51,7 @@ def deliver_logs(
     tables: Sequence[LakeTable],
     copied: Sequence[Delivered],
 ) -> tuple[list[Delivered], dict[Name, str]]:
-    """Delivers what the target lacks of the logs of all sources.
+    """Deliver what the target lacks of the logs of all sources.
 
     Args:
         pipeline: the configuration.

@@ -84,7 +84,7 @@ class TargetState:
         return len(self.target.columns) > len(self.writer.columns)
 
     def open(self, state: TableState) -> None:
-        """Reads the target's table for rows of a definition. Raises DeliveryError, TableStopped."""
+        """Read the target's table for rows of a definition. Raises DeliveryError, TableStopped."""
         if self.writer is not None and self.state == state:
             return
         # What both sides have of the table is written; the target's own indexes say what conflicts.
@@ -108,7 +108,7 @@ class TargetState:
         self.keys = UniqueKeys(self.seed, self.target, columns, weights_of(self.connection))
 
     def apply(self, step: SchemaChange) -> "Applied":
-        """Executes what a statement does to the target, but for fills. Raises DeliveryError, TableStopped, LostRace."""
+        """Execute what a statement does to the target, but for fills. Raises DeliveryError, TableStopped, LostRace."""
         is_online = step.inherited is not None and self.is_helper(step.inherited.name)
         if step.inherited is not None and not is_online:
             raise DeliveryError(

@@ -127,7 +127,7 @@ def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def weights_of(connection: Connection) -> Weights:
-    """Asks a target. What it raises is a DeliveryError."""
+    """Ask a target. What it raises is a DeliveryError."""
 
     def weights(collation: str, texts: pa.Array) -> pa.Array:
         charset = collation.partition("_")[0]

@@ -116,7 +116,7 @@ class _KeyRows:
 
 
 def _by_key(unit: ChangeUnit, rows: _KeyRows, files: Sequence[DataFile] = ()) -> MergedFiles:
-    """Writes what changes of some keys are, which may lack columns. files: as for ``_appended``."""
+    """Write what changes of some keys are, which may lack columns. files: as for ``_appended``."""
     names, statements = change_rows.fields_of(unit).names, rows.statements
     completed = without_lacks(rows.changes)
     if unit.earlier:
@@ -139,7 +139,7 @@ def _by_key(unit: ChangeUnit, rows: _KeyRows, files: Sequence[DataFile] = ()) ->
 
 
 def _appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table, files: Sequence[DataFile]) -> MergedFiles:
-    """Writes rows of changes, and marks those that they replace; those that are equal stay.
+    """Write rows of changes, and mark those that they replace; those that are equal stay.
 
     located: rows that lie where the merge takes the log again. files: of the target's those that are written again.
     """
@@ -162,7 +162,7 @@ def _appended(unit: ChangeUnit, rows: pa.Table, located: pa.Table, files: Sequen
 def _merged(
     unit: ChangeUnit, key_changes: version_merge.VersionChanges, located: pa.Table, *, takes_statements: bool
 ) -> MergedFiles:
-    """Writes versions that are new or end, and marks those of the target that they replace."""
+    """Write versions that are new or end, and mark those of the target that they replace."""
     versions = version_merge.merged(unit, key_changes, located, takes_statements=takes_statements)
     rows = pa.concat_tables([versions.ended, versions.added])
     is_current = rows.column("_is_current")

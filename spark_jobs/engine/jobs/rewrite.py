@@ -133,7 +133,7 @@ def _tasks(groups: Sequence[FileGroup], capacity: Capacity) -> list[tuple[FileGr
 
 
 def work(task: Sequence[FileGroup]) -> Iterator[Rewritten]:
-    """Writes the groups of a task, one after the other."""
+    """Write the groups of a task, one after the other."""
     for group in task:
         try:
             yield Rewritten(group.unit, group.files, _new_file(group))
@@ -185,7 +185,7 @@ def _is_kept(slices: pa.Table, oldest: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def commit(table: Table, results: Sequence[Rewritten]) -> None:
-    """Commits what tasks wrote of a table, but groups of which another writer changed a file since.
+    """Commit what tasks wrote of a table, but groups of which another writer changed a file since.
 
     Raises LostRace where others win every time, LakeError.
     """

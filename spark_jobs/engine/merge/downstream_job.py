@@ -518,7 +518,7 @@ def _files_in_order(unit: FromSilver) -> tuple[DataFile, ...]:
 
 
 def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
-    """Commits what tasks did for a unit. Raises LostRace, LakeError."""
+    """Commit what tasks did for a unit. Raises LostRace, LakeError."""
     # The target of a part has other writers: it is committed upon the newest version with the same files of this unit.
     began = time.monotonic()
     work, snapshot, head, design = unit.work, unit.snapshot, unit.head, unit.design

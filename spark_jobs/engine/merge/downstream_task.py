@@ -245,7 +245,7 @@ class FileRewrite:
 
 
 def rewritten_alone(rewrites: Sequence[FileRewrite]) -> Iterator[MergedFiles]:
-    """Writes files again whose dead rows other tasks have found, one after the other."""
+    """Write files again whose dead rows other tasks have found, one after the other."""
     for rewrite in rewrites:
         unit, began = rewrite.unit, time.monotonic()
         try:

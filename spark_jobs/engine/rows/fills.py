@@ -110,7 +110,7 @@ def with_fills(rows: pa.Table, fills: Sequence[ColumnFill]) -> pa.Table:
 def write(
     path: str, rows: pa.Table, schema: TableSchema, configuration: Mapping[str, str], fills: Sequence[ColumnFill]
 ) -> DataFile:
-    """Writes rows of a table with the values of columns that later statements add. path: the table's.
+    """Write rows of a table with the values of columns that later statements add. path: the table's.
 
     Columns are known by their physical names: one that a statement adds may have the name of one that another drops.
     """

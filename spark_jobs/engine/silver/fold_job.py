@@ -83,7 +83,7 @@ def fold(  # noqa: PLR0913 - the table, and what of it
     floor: Position,
     emptied: Position | None,
 ) -> FoldedWindows:
-    """Folds windows. floor: where the last of them ends. emptied: the last statement that emptied the table."""
+    """Fold windows. floor: where the last of them ends. emptied: the last statement that emptied the table."""
     # All files that may have rows below the floor; the rows go to as many buckets as their size asks for.
     assert windows.window is not None
     files = _files_before(snapshot, floor)

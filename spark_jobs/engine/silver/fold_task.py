@@ -130,7 +130,7 @@ def _ends_by(rows: pa.Table, position: Position) -> NDArray[np.bool_]:
 
 
 def work(task: FoldedFiles) -> Iterator[ShuffleBlock | ReplacedRows | FailedReplay]:
-    """Sends the old rows that count to the buckets of what tells them apart, and says which rows are old."""
+    """Send the old rows that count to the buckets of what tells them apart, and say which rows are old."""
     try:
         for file in task.files:
             yield from _old_rows(task, file)

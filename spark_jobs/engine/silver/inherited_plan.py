@@ -46,7 +46,7 @@ class InheritancePlan:
     files: list[InheritedFiles] = field(default_factory=list)
 
     def add(self, change: SchemaChange, window: int) -> None:
-        """Plans the rows that a statement brings. window: the statement's. Raises LakeError, DecodeError."""
+        """Plan the rows that a statement brings. window: the statement's. Raises LakeError, DecodeError."""
         content = change.inherited
         assert content is not None
         assert content.state.definition is not None
@@ -108,7 +108,7 @@ class InheritancePlan:
         return RowProjection.of(projection)
 
     def add_window(self, window: SilverWindow, slices: pa.Table | None = None) -> int:
-        """Adds a window after the others; its number. slices: what it is decoded from, where it is."""
+        """Add a window after the others; its number. slices: what it is decoded from, where it is."""
         self.windows.append(window)
         self.slices.append(OF_TABLE.empty_table() if slices is None else slices)
         return len(self.windows) - 1

@@ -74,7 +74,7 @@ class ReplayedWindows:
         return self.design is not self.snapshot
 
     def discard(self) -> None:
-        """Removes the files, which no commit will name."""
+        """Remove the files, which no commit will name."""
         vacuum.remove(self.snapshot.path, (file.location(self.snapshot.path) for file in self.files))
 
 
@@ -91,7 +91,7 @@ class ComparedWindows:
 def decode_windows(
     spark: SparkSession, work: CompactionJob, columns: silver.Columns, capacity: Capacity, *, is_renewed: bool = False
 ) -> ReplayedWindows:
-    """Decodes the windows of a job.
+    """Decode the windows of a job.
 
     columns: those that silver is to have. is_renewed: whether all rows and columns are replaced by what is decoded.
     Raises what stops the table; PartialImage where silver does not have the column that rows without some need.

@@ -93,7 +93,7 @@ class KeptRows:
 
 
 def work(task: ReplayedFiles) -> Iterator[ShuffleBlock | ReplacedRows | FailedReplay]:
-    """Sends the rows of files to buckets; of present ones it says which they are."""
+    """Send the rows of files to buckets; of present ones it says which they are."""
     try:
         for file in task.files:
             yield from _replayed_file(task, file)
@@ -142,7 +142,7 @@ def _hashable_columns(rows: pa.Table) -> list[pa.Array]:
 
 
 def finish(blocks: Iterable[ShuffleBlock]) -> Iterator[ComparedRows]:
-    """Compares the rows of both sides in a bucket."""
+    """Compare the rows of both sides in a bucket."""
     # A row of each side counts one and minus one, by all that is in it.
     parts: list[pa.Table] = []
     for block in blocks:

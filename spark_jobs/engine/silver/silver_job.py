@@ -282,7 +282,7 @@ Rewriting = Callable[[Sequence[Refill]], list[WindowResult]]
 
 
 def commit(unit: PreparedCompaction, results: Sequence[WindowResult], rewriting: Rewriting | None = None) -> Compacted:
-    """Commits what tasks wrote of a unit, a window or statement after the other.
+    """Commit what tasks wrote of a unit, a window or statement after the other.
 
     rewriting: for statements that change exact texts of rows; in this process without it. Raises LostRace, LakeError.
     """

@@ -195,7 +195,7 @@ _NO_WINDOW = -1
 
 
 def work(task: SilverTask | Refill | StoredRows) -> Iterator[WindowResult | ShuffleBlock]:
-    """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends blocks of others."""
+    """Decode and reduce the slices of a task; write the units that are whole in it, and send blocks of others."""
     if isinstance(task, Refill):
         yield from _or_error((task.unit, _NO_WINDOW), lambda: _refilled(task))
         return
@@ -428,7 +428,7 @@ def _net_rows(rows: pa.Table, columns: silver.Columns) -> pa.Table:
 
 
 def result_of(unit: SilverUnit, at: int, net_rows: pa.Table) -> WindowResult:
-    """Writes one row a key and range as a data file of silver.
+    """Write one row a key and range as a data file of silver.
 
     net_rows: as ``net_changes.one_row_per_key`` gives them.
     """
@@ -459,7 +459,7 @@ def result_of(unit: SilverUnit, at: int, net_rows: pa.Table) -> WindowResult:
 
 
 def _inherited_result(unit: SilverUnit, at: int, rows: pa.Table) -> WindowResult:
-    """Writes rows that a statement or a load brings. rows: as ``inherited_rows.inherited`` gives them."""
+    """Write rows that a statement or a load brings. rows: as ``inherited_rows.inherited`` gives them."""
     window, into = unit.windows[at], _inherited(unit, at)
     (log_range,) = window.ranges
     start, stop = (_position_array([log_position])[0] for log_position in (log_range.start, log_range.stop))

@@ -75,7 +75,7 @@ class DerivedRows:
         return replace(found, changes=tuple(changes), files=tuple(files))
 
     def erase(self) -> None:
-        """Commits the table without the changes, and removes the older files with some. Raises LostRace, LakeError."""
+        """Commit the table without the changes, and remove the older files with some. Raises LostRace, LakeError."""
         if self.head is None:
             return
         head = self.head

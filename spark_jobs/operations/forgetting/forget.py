@@ -110,7 +110,7 @@ def forget(  # noqa: PLR0913 - a verb's options
     ignored: Collection[str] = (),
     is_applied: bool = False,
 ) -> Forgotten:
-    """Erases the rows of keys from bronze, silver, downstream, what is loaded, indexes, statistics and older versions.
+    """Erase the rows of keys from bronze, silver, downstream, what is loaded, indexes, statistics and older versions.
 
     The rows have to be deleted at the source, and the lake to have that. Nothing is written at the server.
 
@@ -308,7 +308,7 @@ class _Forgetting:
         return head
 
     def _erase_log(self) -> None:
-        """Erases the rows from bronze, and the older files that have them. Raises LostRace."""
+        """Erase the rows from bronze, and the older files that have them. Raises LostRace."""
         logged, erased = self._in_log()
         logged_rows.erase(logged, erased)
         table = logged.snapshot.table
@@ -331,7 +331,7 @@ class _Forgetting:
                 self._erasing.land(table, head, keys, _upkeep(head.checkpoint))
 
     def _erase_downstream(self, target: Target) -> None:
-        """Erases the rows from a downstream table, which has silver's newest version then. Raises LostRace."""
+        """Erase the rows from a downstream table, which has silver's newest version then. Raises LostRace."""
         table, origin = Table(target.path, self._lake.plain), self._silver_head()
         head = table.head()
         commit = DownstreamCommit.of_head(head)
@@ -377,7 +377,7 @@ class _Forgetting:
         return {target.path for target in self._entry().into}
 
     def _deliver(self) -> None:
-        """Delivers the table as it is now: a delivery that lags would need the files that go. Raises DeliveryError."""
+        """Deliver the table as it is now: a delivery that lags would need the files that go. Raises DeliveryError."""
         paths = self._paths()
         for delivery, settings in self.pipeline.deliveries.items():
             tables = [] if settings.apply == "ordered" else chosen_tables(self.pipeline, self._lake, delivery)
@@ -387,7 +387,7 @@ class _Forgetting:
                     raise DeliveryError("; ".join(map(str, outcome.stopped.values())))
 
     def _remove_old(self) -> None:
-        """Removes the files of older versions that have the rows, and what the log says of their values."""
+        """Remove the files of older versions that have the rows, and what the log says of their values."""
         paths = self._paths()
         for path, keys in self._tables(self._keys()):
             lake_rows.remove_old(Table(path, self._lake.plain), keys)

@@ -68,7 +68,7 @@ class Erasing:
     task_bytes: int
 
     def land(self, table: Table, head: Head, keys: ForgottenKeys, checkpoint: Checkpoint) -> Head:
-        """Commits the table without the rows; where it has none, a commit that changes nothing.
+        """Commit the table without the rows; where it has none, a commit that changes nothing.
 
         Either way what others have planned upon ``head`` loses, and is planned again: they may have read the rows where
         they came from. Rows that are not marked as deleted count as deleted for who follows the table, but for readers
@@ -131,7 +131,7 @@ def files_that_hold(snapshot: Snapshot, keys: ForgottenKeys) -> list[StoredPath]
 
 
 def remove_old(table: Table, keys: ForgottenKeys) -> int:
-    """Removes the older files with such rows, their indexes, and the bounds of all older files; how many files.
+    """Remove the older files with such rows, their indexes, and the bounds of all older files; how many files.
 
     Raises LakeError.
     """

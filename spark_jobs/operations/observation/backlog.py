@@ -50,7 +50,7 @@ class Backlog:
 
 
 def backlog(pipeline: Pipeline, source: str) -> Backlog:
-    """Asks the source for its end, the first of its endpoints that answers. Raises SourceError, LakeError."""
+    """Ask the source for its end, the first of its endpoints that answers. Raises SourceError, LakeError."""
     from spark_jobs.bronze.resume import current_log_in_stretch
     from spark_jobs.bronze.source_endpoints import endpoints_of
     from spark_jobs.downstream import publication as published

@@ -38,7 +38,7 @@ def read(config: Path) -> dict[str, Failure]:
 
 @contextmanager
 def noted(config: Path, source: str, *, is_last: bool) -> Iterator[None]:
-    """Keeps why work on a source failed.
+    """Keep why work on a source failed.
 
     is_last: the work ends a run, so that its success removes what was kept before. A race that was lost to another
     writer is no failure.
@@ -59,7 +59,7 @@ def noted(config: Path, source: str, *, is_last: bool) -> Iterator[None]:
 
 
 def _write_failure(config: Path, source: str, failure: Failure | None) -> None:
-    """Replaces what is known of a source's failures; None where it has none any more."""
+    """Replace what is known of a source's failures; None where it has none any more."""
     failures = read(config)
     if failure is None and source not in failures:
         return

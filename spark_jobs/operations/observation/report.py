@@ -129,7 +129,7 @@ class Report:
 
 
 def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
-    """Reads what the page of a source shows. Raises LakeError; a source that is silent is an error on the page."""
+    """Read what the page of a source shows. Raises LakeError; a source that is silent is an error on the page."""
     now = status(pipeline, lake, name)
     names = [entry.name for entry in publication.read(lake, name) if pipeline.scope.holds(*entry.name)]
     bronze = commits(lake.bronze(name), ())
@@ -148,7 +148,7 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
 
 
 def write(pipeline: Pipeline, lake: Lake, name: str, folder: Path) -> Path:
-    """Writes the page of a source into a folder; nobody sees half of it. Raises LakeError, ConfigError."""
+    """Write the page of a source into a folder; nobody sees half of it. Raises LakeError, ConfigError."""
     page, text = folder / f"{name}.html", report(pipeline, lake, name).html()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ class SourceRun:
     """True if an event of it did not arrive, which the user was told."""
 
     def note(self, outcome: object) -> None:
-        """Keeps what a verb returned, if it says what was done to tables."""
+        """Keep what a verb returned, if it says what was done to tables."""
         if hasattr(outcome, "compacted"):
             self.outcome = cast("Outcome", outcome)
 
@@ -150,7 +150,7 @@ def _why_stopped(outcome: "Outcome | None") -> str | None:
 
 
 def _post(work: SourceRun, verb: str, kind: openlineage.EventType, message: str | None) -> None:
-    """Sends one event, where events are wanted; a lake that cannot be read leaves its datasets out."""
+    """Send one event, where events are wanted; a lake that cannot be read leaves its datasets out."""
     if verb not in WRITING or not openlineage.is_wanted():
         return
     try:

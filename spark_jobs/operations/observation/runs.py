@@ -40,7 +40,7 @@ def read(config: Path) -> dict[str, LastRun]:
 
 
 def note(config: Path, source: str, run: str, status: Status, seconds: Mapping[str, float]) -> None:
-    """Keeps what is known of a run by now. The durations of a run that is there already are added to.
+    """Keep what is known of a run by now. The durations of a run that is there already are added to.
 
     A file that cannot be written is a warning, at the end of the run.
     """

@@ -33,7 +33,7 @@ def read_notes(path: Path, make: Callable[..., Note], kind: str) -> dict[str, No
 
 
 def replace_notes(path: Path, notes: "Mapping[str, DataclassInstance]", level: int = logging.WARNING) -> None:
-    """Replaces the file whole, so that a reader never sees half of it. One that cannot be written is a log line."""
+    """Replace the file whole, so that a reader never sees half of it. One that cannot be written is a log line."""
     try:
         replace_text(path, json.dumps({name: asdict(note) for name, note in notes.items()}, indent=1) + "\n")
     except OSError as error:

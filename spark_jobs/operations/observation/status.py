@@ -236,7 +236,7 @@ def _skip(skip: skips.Skip) -> dict[str, str]:
 
 
 def _endpoints(endpoints: Endpoints) -> list[EndpointStatus]:
-    """Asks each of several endpoints whether it answers; what was found before says since when it does not."""
+    """Ask each of several endpoints whether it answers; what was found before says since when it does not."""
     if len(endpoints.sources) == 1:
         return []
     with ThreadPoolExecutor(len(endpoints.sources)) as pool:

@@ -21,7 +21,7 @@ from spark_jobs.log.position import Position
 
 
 def remove_derived_before(spark: SparkSession, lake: Lake, source: str, oldest: Position, task_bytes: int) -> None:
-    """Removes the derived changes of files of the log before a position's, in one commit; none where there are none.
+    """Remove the derived changes of files of the log before a position's, in one commit; none where there are none.
 
     Args:
         spark: the session, which may be a lazy one.

@@ -81,7 +81,7 @@ def is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
 
 
 def fold(spark: SparkSession, lake: Lake, entry: Entry, capacity: Capacity) -> Folded | None:
-    """Folds the windows that bronze does not go back to; None where there is too little to fold.
+    """Fold the windows that bronze does not go back to; None where there is too little to fold.
 
     Raises LostRace where another writer of the table came first, LakeError.
     """

@@ -97,7 +97,7 @@ def gc_source(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> Collected:
-    """Removes the files whose newest transaction is older than ``retention.bronze`` and that no reader needs.
+    """Remove the files whose newest transaction is older than ``retention.bronze`` and that no reader needs.
 
     ``ignored``: names of readers that are not waited for. Raises ConfigError for one that there is not, LakeError,
     LostRace where other writers keep winning.
@@ -212,7 +212,7 @@ class _Collection:
         return collected
 
     def _without_old_files(self, planned: _CollectionPlan, now: datetime) -> Collected:
-        """Removes the files that may go. Raises LostRace."""
+        """Remove the files that may go. Raises LostRace."""
         removed: list[HeldFile] = []
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -261,7 +261,7 @@ class _Collection:
             yield Reader(XA, open_.position, f"XA transaction {open_.xid} is prepared, and {reason}")
 
     def _remove(self, planned: _CollectionPlan) -> Iterator[Sequence[HeldFile]]:
-        """Removes batch after batch, each upon the commit before; yields the files of each. Raises LostRace."""
+        """Remove batch after batch, each upon the commit before; yield the files of each. Raises LostRace."""
         head, removed = planned.head, 0
         for files in _batches(planned.going):
             removed += len(files)
@@ -274,7 +274,7 @@ class _Collection:
             yield files
 
     def _delete_before(self, oldest: Position, head: Head, checkpoint: Checkpoint) -> Head:
-        """Removes the files before a position, in one commit upon ``head``. Raises LostRace."""
+        """Remove the files before a position, in one commit upon ``head``. Raises LostRace."""
         stretch, number, _ = oldest.order
         upon = driver_commit.snapshot_upon(self.table.path, head)
         changes = log_removal_arguments(self.spark, upon, (stretch, number), self.pipeline.spark.task_bytes)

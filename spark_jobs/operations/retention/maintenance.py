@@ -147,7 +147,7 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
 
 @contextmanager
 def _noted(upkeep: Upkeep, source: str, table: Table) -> Iterator[None]:
-    """Notes what stops a table, and continues."""
+    """Note what stops a table, and continue."""
     try:
         yield
     except JvmEnded:
@@ -218,7 +218,7 @@ def _merged(lake: Lake, entry: Entry) -> list[int]:
 
 
 def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep, capacity: Capacity) -> Folded | None:
-    """Folds a table's old windows, or notes why not. Raises LostRace, LakeError."""
+    """Fold a table's old windows, or note why not. Raises LostRace, LakeError."""
     head = lake.silver(entry.source, *entry.name).head()
     reason = why_not(lake, entry, head) if head else None
     if reason:
@@ -245,7 +245,7 @@ def _written_here(table: Table) -> Snapshot | None:
 
 
 def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
-    """Commits what was written of a table, and removes what no version within reach names. Raises LostRace."""
+    """Commit what was written of a table, and remove what no version within reach names. Raises LostRace."""
     table, head = work.table, work.head
     errors = [result.error for result in work.results if result.error]
     if errors:

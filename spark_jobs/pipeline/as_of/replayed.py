@@ -53,7 +53,7 @@ class Replay:
     at: Position
 
     def compacted(self, bases: Mapping[TableName, Base | None]) -> Iterator[CompactedTable | tuple[TableName, str]]:
-        """Compacts tables upon their bases; of a table that cannot be, its name and the reason."""
+        """Compact tables upon their bases; of a table that cannot be, its name and the reason."""
         # One plan and one job for all tables, as in a run; a table that fails does not stop the others.
         planned = self._plan(bases)
         jobs = {work.name: work for work in planned.work}
@@ -82,7 +82,7 @@ class Replay:
             yield CompactedTable(name, table.head(), has_one_shape)
 
     def merge(self, tables: Sequence[CompactedTable]) -> None:
-        """Merges silver of tables into their current rows. Raises TableStopped, LakeError."""
+        """Merge silver of tables into their current rows. Raises TableStopped, LakeError."""
         # Always as a mirror of the source's table, whatever its downstream tables keep.
         units = []
         for number, table in enumerate(tables):

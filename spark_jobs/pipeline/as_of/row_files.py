@@ -178,7 +178,7 @@ def _is_taken(folder: StoredPath) -> bool:
 
 
 def write_files(selection: QueryRows, form: str, folder: StoredPath) -> tuple[StoredPath, int]:
-    """Writes the rows of a table below a folder: the file, or Delta table, and how many rows.
+    """Write the rows of a table below a folder: the file, or Delta table, and how many rows.
 
     form: of FORMATS. A file is there complete or not at all. Raises as ``batches``, StratalogError.
     """

@@ -33,7 +33,7 @@ from spark_jobs.silver.windows import windows_of
 
 
 def replay(spark: SparkSession, work: CompactionJob, capacity: Capacity) -> ReplayedTable:
-    """Decodes the window's ranges again and replaces them where a row differs. Raises LostRace."""
+    """Decode the window's ranges again and replace them where a row differs. Raises LostRace."""
     began = time.monotonic()
     work = work.with_partial_flag()
     assert work.head is not None
@@ -156,7 +156,7 @@ def _emptying(work: CompactionJob) -> list[SchemaChange]:
 
 
 def _renewed(replayed: ReplayedWindows, columns: silver.Columns) -> tuple[RowDifference, Head | None]:
-    """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows are in no log."""
+    """Replace all rows, and the columns by those that rules leave. Raises LakeError where rows are in no log."""
     work = replayed.work
     # Rows that were read from the server are in no log: overwriting would lose them.
     if _window_starts(work, *silver.FROM_SERVER):

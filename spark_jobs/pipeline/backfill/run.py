@@ -157,7 +157,7 @@ def _merged_again(
 def _first_seen(
     spark: SparkSession, pipeline: Pipeline, name: str, log_range: Range, is_selected: Callable[[TableName], bool]
 ) -> Outcome | None:
-    """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
+    """Compact the tables that only log from before the first extraction shows, as a run does that sees one first."""
     snapshot = BronzeSnapshot.of(lake_of(pipeline), name)
     begin, oldest = snapshot.begin, snapshot.oldest
     if log_range.start >= begin or oldest >= begin:

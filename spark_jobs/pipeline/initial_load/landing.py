@@ -209,7 +209,7 @@ def _projection(work: CompactionJob, definition: TableDefinition, later: Sequenc
 def _landed_snapshot(
     load: LoadContext, stage: StagedTable, work: CompactionJob, content: TableContents, state: TableState
 ) -> Head:
-    """Replaces what silver has of a table without a key by the rows of a snapshot, and the changes since.
+    """Replace what silver has of a table without a key by the rows of a snapshot, and the changes since.
 
     Windows that the snapshot's position lies in are decoded again from there on. Earlier ones count no more, and none
     of them can be replayed.

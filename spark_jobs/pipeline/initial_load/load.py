@@ -75,7 +75,7 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     on_progress: OnProgress = lambda _name, _progress: None,
     is_again: bool = False,
 ) -> Loaded:
-    """Loads the named tables of a source (``DB.TABLE``, patterns), or all in scope that are not complete.
+    """Load the named tables of a source (``DB.TABLE``, patterns), or all in scope that are not complete.
 
     max_load: limits of the server, over which nothing is read (throttle.py). is_again: whether named tables are read
     that have no row missing.
@@ -116,7 +116,7 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
 def _merged_forward(
     spark: SparkSession, pipeline: Pipeline, source: str, after: Outcome, landed: Mapping[TableName, LandedTable]
 ) -> Outcome:
-    """Merges and publishes the loaded tables with all others."""
+    """Merge and publish the loaded tables with all others."""
     compacted = iter([after])
 
     def merged() -> Outcome:

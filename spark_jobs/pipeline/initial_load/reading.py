@@ -51,7 +51,7 @@ class ReadTable:
 
 
 def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
-    """Reads what is left of a table, range by range. Raises TableStopped, SourceError, LakeError, LostRace."""
+    """Read what is left of a table, range by range. Raises TableStopped, SourceError, LakeError, LostRace."""
     with about(f"{load.source}: {table.name}"):
         stage = _open_stage(load, table)
         if stage.progress.state == READING:
@@ -103,7 +103,7 @@ def _open_stage(load: LoadContext, table: TableToRead) -> StagedTable:
 
 
 def _require_same(load: LoadContext, stage: StagedTable) -> None:
-    """Ends the load, and raises TableStopped, where the server's table is another one than when it began."""
+    """End the load, and raise TableStopped, where the server's table is another one than when it began."""
     definition, declared = stage.progress.definition, on_server(load.server).get(stage.name)
     if declared != definition:
         change = "gone from the server" if declared is None else f"{declared}, and was {definition}"
@@ -111,7 +111,7 @@ def _require_same(load: LoadContext, stage: StagedTable) -> None:
 
 
 def _read_rows(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
-    """Reads what is left of a table: by its key, or whole where it has none."""
+    """Read what is left of a table: by its key, or whole where it has none."""
     progress = stage.progress
     missing = max((progress.estimate or 0) - progress.rows, 0)
     if rules.filters_all:
@@ -133,7 +133,7 @@ def _read_whole(load: LoadContext, progress: LoadCommit) -> LoadCommit:
 
 
 def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules, activity: Activity) -> None:
-    """Reads range after range, some of them at once, and commits the rows of those together."""
+    """Read range after range, some of them at once, and commit the rows of those together."""
     before = stage.progress.rows
     # Ranges of the key, several at once; their rows and how far they go are one commit.
     name, definition = stage.name, stage.progress.definition
@@ -160,7 +160,7 @@ def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules, activit
 
 
 def _read_snapshot(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
-    """Reads a table in one transaction, and commits its rows as those of the snapshot's position."""
+    """Read a table in one transaction, and commit its rows as those of the snapshot's position."""
     name, definition = stage.name, stage.progress.definition
     key = Key(name.schema, name.table, ())
     selecting = Selecting(load.source, load.server.settings, definition, key, load.anchor.identity)
@@ -218,7 +218,7 @@ def _commit_ranges(
     parts: list[KeyRange],
     progress: LoadCommit,
 ) -> None:
-    """Commits the rows of some ranges, in files that tasks write."""
+    """Commit the rows of some ranges, in files that tasks write."""
     upon = stage.snapshot(appends=True)
     selecting, target = reading.selecting, FileTarget.of(upon)
     key = tuple(silver.columns(selecting.definition).key)

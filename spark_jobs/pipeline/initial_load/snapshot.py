@@ -98,7 +98,7 @@ def _named_position(reading: Connection) -> Position | None:
 
 
 def _locked_position(selecting: Selecting, reading: Connection) -> Position:
-    """Opens the snapshot again while nobody writes to the table, and returns where the log ends meanwhile."""
+    """Open the snapshot again while nobody writes to the table, and return where the log ends meanwhile."""
     with selecting.connected() as locking:
         _lock(selecting, locking)
         _query(reading, _BEGIN)
@@ -120,7 +120,7 @@ def _log_end(locking: Connection) -> Position:
 
 
 def _lock(selecting: Selecting, locking: Connection) -> None:
-    """Locks the table against writers. Raises SourceError where the user may not, or writers do not end."""
+    """Lock the table against writers. Raises SourceError where the user may not, or writers do not end."""
     _query(locking, f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
     for attempt in range(1, _TRIES + 1):
         try:

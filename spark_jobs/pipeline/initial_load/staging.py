@@ -58,13 +58,13 @@ class StagedTable:
         self.append(self.snapshot(appends=True), (), progress)
 
     def empty(self, progress: LoadCommit) -> None:
-        """Removes the rows. Raises LostRace, LakeError."""
+        """Remove the rows. Raises LostRace, LakeError."""
         upon = self.snapshot()
         self.head = self.table.land(upon, self.head, progress.next(), **driver_commit.commit_of_files([], upon.files))
         self.progress = progress
 
     def given_up(self, reason: str) -> TableStopped:
-        """Ends the load: its rows go, and nothing of it was seen anywhere."""
+        """End the load: its rows go, and nothing of it was seen anywhere."""
         self.empty(self.progress.stopped(reason))
         return TableStopped(reason)
 

@@ -67,7 +67,7 @@ class Throttle:
         return [f"{name} is {values[name]:g}" for name, limit in self.limits.items() if values[name] > limit]
 
     def wait(self, label: str) -> None:
-        """Returns once the server is over no limit. ``label`` opens the lines that say why nothing is read."""
+        """Return once the server is over no limit. ``label`` opens the lines that say why nothing is read."""
         line_at = -_QUIET
         while self.limits and (reasons := self.over()):
             if time.monotonic() - line_at >= _QUIET:

@@ -149,7 +149,7 @@ def _require_snapshots(load: LoadContext, name: TableName) -> None:
 def mend_keys(
     load: LoadContext, mending: MendableTable, keys: WantedKeys, catch_up: CatchUp, *, is_applied: bool
 ) -> MendedKeys:
-    """Reads the rows of some keys, and commits to silver those that differ. Merging them is the caller's.
+    """Read the rows of some keys, and commit to silver those that differ. Merging them is the caller's.
 
     is_applied: whether rows are committed; otherwise they are compared alone.
 
@@ -203,7 +203,7 @@ def _read_snapshot(
 
 
 def _landed(load: LoadContext, mending: MendableTable, rows: _ReadRows, *, is_applied: bool) -> MendCounts:
-    """Compares rows with silver at its head as it is now, and commits those that differ."""
+    """Compare rows with silver at its head as it is now, and commit those that differ."""
     # Silver has passed the snapshot by now: in the log that it is of, and without a statement that emptied the table.
     table, position = mending.table, rows.position
     head = table.head()

@@ -110,7 +110,7 @@ class Attachment:
             self.descriptor = -1
 
     def discard(self) -> None:
-        """Ends the server, which did not answer. Raises Unusable where other runs have it: it may be slow with them."""
+        """End the server, which did not answer. Raises Unusable where other runs have it: it may be slow with them."""
         with self.folder.locked(time.monotonic() + _PATIENCE):
             self.detach()
             if runs := self.folder.runs():
@@ -153,7 +153,7 @@ def _attached(wish: Wish) -> Attachment:
 
 
 def _start_keeper(folder: SessionFolder, wish: Wish, lock: int) -> None:
-    """Starts a keeper, which takes over the lock."""
+    """Start a keeper, which takes over the lock."""
     # What an earlier server left must not be taken for this one's.
     log.info("starting a Spark server that stays until it is unused for %g s (spark.keep)", wish.keep)
     folder.withdraw()

@@ -189,7 +189,7 @@ class SessionFolder:
         return attached
 
     def end(self, patience: float) -> None:
-        """Ends a keeper and its server: first as they like, then at once. The caller has withdrawn the state."""
+        """End a keeper and its server: first as they like, then at once. The caller has withdrawn the state."""
         keeper = self.keeper()
         if keeper is None:
             return
@@ -251,7 +251,7 @@ def is_listening(pid: int, port: int) -> bool:
 
 
 def _is_taken(descriptor: int) -> bool:
-    """Takes a lock, if nobody has it."""
+    """Take a lock, if nobody has it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -260,7 +260,7 @@ def _is_taken(descriptor: int) -> bool:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Replaces a file, which this user alone can read."""
+    """Replace a file, which this user alone can read."""
     half = path.with_name(f".{path.name}")
     half.unlink(missing_ok=True)
     with os.fdopen(os.open(half, _OPEN | os.O_EXCL, 0o600), "w", encoding="ascii") as file:

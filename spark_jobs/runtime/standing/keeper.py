@@ -44,7 +44,7 @@ class BoundedLog:
         self._path = path
 
     def write(self, piece: bytes) -> None:
-        """Adds to the file; what a full disk does not take is dropped."""
+        """Add to the file; what a full disk does not take is dropped."""
         with suppress(OSError):
             if self._path.exists() and self._path.stat().st_size + len(piece) > LOG_BYTES:
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
@@ -52,13 +52,13 @@ class BoundedLog:
                 file.write(piece)
 
     def copy(self, source: IO[bytes]) -> None:
-        """Adds what comes from a pipe, until all its writers have ended."""
+        """Add what comes from a pipe, until all its writers have ended."""
         while piece := os.read(source.fileno(), _READ):
             self.write(piece)
 
 
 def main() -> int:
-    """Keeps one server. Returns the exit status."""
+    """Keep one server. Returns the exit status."""
     folder, task = SessionFolder(Path.cwd()), json.load(sys.stdin)
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
@@ -127,7 +127,7 @@ def _is_ready(folder: SessionFolder, server: "subprocess.Popen[bytes]", port: in
 
 
 def _open_session(gateway: Path) -> None:
-    """Begins Spark in the JVM, and with it the server. gateway: where the JVM wrote how it is reached."""
+    """Begin Spark in the JVM, and with it the server. gateway: where the JVM wrote how it is reached."""
     from pyspark.sql import SparkSession
 
     port, size = struct.unpack_from(">ii", content := gateway.read_bytes())
@@ -142,7 +142,7 @@ def _gateway_file(folder: SessionFolder) -> Path:
 
 
 def _watch(folder: SessionFolder, state: State, server: "subprocess.Popen[bytes]", ending: threading.Event) -> None:
-    """Returns when the server is to end, or has ended."""
+    """Return when the server is to end, or has ended."""
     last = time.monotonic()
     while server.poll() is None and not ending.wait(_TICK):
         # Whoever has the lock attaches or looks; there is a next time.

@@ -48,7 +48,7 @@ def sessions() -> list[StandingSession]:
 
 
 def stop(session: StandingSession, *, force: bool) -> None:
-    """Ends a session. Raises StratalogError where runs are attached, and ``force`` does not say that they fail."""
+    """End a session. Raises StratalogError where runs are attached, and ``force`` does not say that they fail."""
     folder = session.folder
     try:
         with folder.locked(time.monotonic() + _PATIENCE):

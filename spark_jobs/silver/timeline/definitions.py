@@ -116,7 +116,7 @@ def require_still_unnamed(timeline: Timeline, first: Range) -> None:
 
 
 def label_existing_columns(timeline: Timeline) -> Timeline:
-    """Adds labels that an earlier version did not take from statements and servers: the lake has their numbers."""
+    """Add labels that an earlier version did not take from statements and servers: the lake has their numbers."""
     previous = timeline.state.definition
     if previous is None or previous.numbered or not without_labels(previous):
         return timeline
@@ -135,7 +135,7 @@ def history_of(timeline: Timeline, logged: Sequence[TableDefinition | None]) -> 
 
 
 def begin_with_history(timeline: Timeline) -> Timeline:
-    """Takes the history's definition of the table, whether or not rows follow: the next statement may change it."""
+    """Take the history's definition of the table, whether or not rows follow: the next statement may change it."""
     definition = timeline.history and not timeline.history.reason and timeline.history.definition
     if definition and timeline.state.definition is None and not timeline.state.is_dropped:
         return timeline.with_definition(definition)

@@ -39,7 +39,7 @@ FirstRowPosition = Callable[[TableName, Range, Callable[[TableDefinition], bool]
 
 
 def position_of_rows(slices: SliceIndex) -> FirstRowPosition:
-    """Looks into the first slice that a table has in the range."""
+    """Look into the first slice that a table has in the range."""
 
     def position(name: TableName, part: Range, matches: Callable[[TableDefinition], bool]) -> Position:
         row = slices.first(name, [part]).get(0)
@@ -52,7 +52,7 @@ def position_of_rows(slices: SliceIndex) -> FirstRowPosition:
 
 
 def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: frozenset()) -> First:
-    """Reads the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
+    """Read the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
 
     def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
         first_definitions: dict[int, TableDefinition] = {}
