@@ -33,8 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The share of the run, in the order in which pytest-xdist hands out files."""
+    share = os.environ.get("STRATALOG_SHARE")
+    is_worker = hasattr(config, "workerinput")
+    if not share and not is_worker:
+        return
     seconds = json.loads(FILE.read_text())
-    if share := os.environ.get("STRATALOG_SHARE"):
+    if share:
         number, count = map(int, share.split("/"))
         if not 1 <= number <= count:
             raise pytest.UsageError(f"STRATALOG_SHARE={share}: write it like 2/3")
@@ -43,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item in shared and file_of(item.nodeid) not in chosen]
         items[:] = [item for item in items if item not in shared or file_of(item.nodeid) in chosen]
         config.hook.pytest_deselected(items=left_out)
-    if hasattr(config, "workerinput"):
+    if is_worker:
         items.sort(key=lambda item: -seconds.get(file_of(item.nodeid), 0))
 
 

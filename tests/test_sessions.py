@@ -90,10 +90,8 @@ def tests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, frozenset[str]]
         "    for item in items:\n"
         "        print('test', item.nodeid.encode(), *{mark.name for mark in item.iter_markers()}, sep='\\t')\n"
     )
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n", "0", "-p", plugin.stem]
-    environment = os.environ | {"PYTHONPATH": str(plugin.parent), "PYTEST_ADDOPTS": ""}
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
-    listed = (line.split("\t") for line in ran.stdout.splitlines() if line.startswith("test\t"))
+    lines = collect("-qq", "-p", plugin.stem, PYTHONPATH=str(plugin.parent))
+    listed = (line.split("\t") for line in lines if line.startswith("test\t"))
     return {ast.literal_eval(name).decode(): frozenset(marks) for _, name, *marks in listed}
 
 
@@ -164,7 +162,13 @@ def test_a_share_without_a_file_is_no_failure_and_a_wrong_one_is_refused() -> No
 
 def collected(share: str, *paths: str) -> list[str]:
     """Names of the tests that a run of continuous integration with a share has, of these files and folders."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", "not long", *paths]
-    environment = os.environ | {"STRATALOG_SHARE": share, "PYTEST_ADDOPTS": ""}
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
-    return [line for line in ran.stdout.splitlines() if line.startswith("tests/") and "::" in line]
+    lines = collect("-q", "-m", "not long", *paths, STRATALOG_SHARE=share)
+    return [line for line in lines if line.startswith("tests/") and "::" in line]
+
+
+def collect(*arguments: str, **environment: str) -> list[str]:
+    """The lines of a pytest that collects tests and runs none. Raises CalledProcessError."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-n", "0", *arguments]
+    variables = os.environ | environment | {"PYTEST_ADDOPTS": ""}
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=variables)
+    return ran.stdout.splitlines()

@@ -6,9 +6,8 @@ list (page_list.py), or codes of messages (spark_jobs/text/codes.py).
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -24,6 +23,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.text import codes
 from spark_jobs.text.progress import erased
 from spark_jobs.text.remedies import filled, remedy_of
+from spark_jobs.text.suggestions import did_you_mean
 
 _PACKAGE = Path(spark_jobs.__file__).parent
 _FENCE = "```"
@@ -43,12 +43,11 @@ def files() -> dict[str, Path]:
     return {_name_of(path.relative_to(root).as_posix()): path for path in sorted(root.rglob("*.md"))}
 
 
-def listed() -> dict[str, str]:
-    """Section of each page by the page's name, in the order of docs/README.md.
+def listed(paths: Collection[str]) -> dict[str, str]:
+    """Section of each page by the page's name, in the order of docs/README.md. paths: the pages that are there.
 
     Pages about the making of Stratalog are shown by name, and neither listed nor searched.
     """
-    paths = files()
     sections = {title: map(_name_of, pages) for title, pages in pages_by_section(folder()).items()}
     return {name: title for title, names in sections.items() if title != CONTRIBUTE for name in names if name in paths}
 
@@ -97,9 +96,9 @@ def text_of(name: str) -> str:
     """A page, or the section of one that is named as links do: ``limits#foreign-keys``. Raises ConfigError."""
     page, anchor, paths = _name_of(name), name.partition("#")[2], files()
     if page not in paths:
-        close = get_close_matches(page, paths, 1) or [title for title in paths if title.endswith(f"/{page}")]
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise ConfigError(f"no page {page!r}; {hint}list all pages: stratalog docs")
+        below = [f"; did you mean {path}?" for path in paths if path.endswith(f"/{page}")]
+        hint = did_you_mean(page, paths) or "".join(below[:1]) or ";"
+        raise ConfigError(f"no page {page!r}{hint} list all pages: stratalog docs")
     text = paths[page].read_text(encoding="utf-8")
     if not anchor:
         return text
@@ -116,7 +115,7 @@ def hits(words: str, page: str | None = None) -> Iterator[tuple[str, str, str]]:
     """Sections with all of the words, in any case and order: the name to show them by, the heading, and a line."""
     patterns = [word.casefold() for word in words.split()]
     paths = files()
-    for name in listed() if page is None else [_name_of(page)]:
+    for name in listed(paths) if page is None else [_name_of(page)]:
         for section in sections(paths[name].read_text(encoding="utf-8")):
             text = "\n".join(section.lines).casefold()
             if all(pattern in text for pattern in patterns):
@@ -161,8 +160,12 @@ def docs(page: str | None, words: str | None) -> None:
 
 
 def _print_pages() -> None:
-    titles = {name: next(sections(path.read_text(encoding="utf-8"))).title for name, path in files().items()}
-    print_grid(["page", "title", "section"], [[name, titles[name], section] for name, section in listed().items()])
+    paths = files()
+    rows = [
+        [name, next(sections(paths[name].read_text(encoding="utf-8"))).title, title]
+        for name, title in listed(paths).items()
+    ]
+    print_grid(["page", "title", "section"], rows)
 
 
 def _print_hits(words: str, page: str | None) -> None:

@@ -19,10 +19,9 @@ from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log_files import create_commit, directory, log_directory, opened_by_deltalake
 from spark_jobs.delta.snapshot import CHECKPOINT_INTERVAL, DataFile, Metadata, Protocol, Snapshot
 from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.runtime.engine_errors import delta_rs_message
 from spark_jobs.storage.files import reason, why_not_exclusive
 from spark_jobs.storage.local import sync_directory, sync_file
-from spark_jobs.storage.messages import meaning
-from spark_jobs.text.disclosure import foreign
 
 log = logging.getLogger(__name__)
 
@@ -137,9 +136,7 @@ def write_checkpoint(path: str, version: int) -> bool:
                 sync_file(file)  # deltalake does not; after a power cut readers would meet half of it
             sync_directory(log_folder)
     except Exception as error:  # noqa: BLE001 -- deltalake raises bare exceptions, and the version is committed
-        # The text of a store's answer may have the request's signature.
-        problem = meaning(path, str(error)) or foreign(" ".join(str(error).split()))
-        log.warning("%s: version %d has no checkpoint: %s", path, version, problem)
+        log.warning("%s: version %d has no checkpoint: %s", path, version, delta_rs_message(path, str(error)))
         return False
     return True
 

@@ -30,7 +30,7 @@ from spark_jobs.delta.snapshot import (
     Metadata,
     Protocol,
     Snapshot,
-    required_features,
+    defined,
     with_features,
 )
 from spark_jobs.errors import LakeError
@@ -102,9 +102,8 @@ def redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
         last_id = max(int(configuration.get(MAX_COLUMN_ID, "0")), metadata.schema.max_column_id)
         schema, last_id = assign_ids(schema, last_id)
         configuration[MAX_COLUMN_ID] = str(last_id)
-    changed = metadata.with_schema(schema, configuration)
-    features = required_features(schema, configuration)
-    return replace(snapshot, metadata=changed, protocol=with_features(snapshot.protocol, features))
+    changed, protocol = defined(metadata, snapshot.protocol, schema, configuration)
+    return replace(snapshot, metadata=changed, protocol=protocol)
 
 
 def add_column(design: TargetSchema, name: str, ddl: str, after: str | None = None) -> TargetSchema:
@@ -208,8 +207,7 @@ def _designed(
     design: TargetSchema, schema: TableSchema, configuration: Mapping[str, str], history: tuple[str, Mapping[str, Any]]
 ) -> TargetSchema:
     operation, parameters = history
-    metadata = design.metadata.with_schema(schema, configuration)
-    protocol = with_features(design.protocol, required_features(schema, configuration))
+    metadata, protocol = defined(design.metadata, design.protocol, schema, configuration)
     texts = {key: value if isinstance(value, str) else _json(value) for key, value in parameters.items()}
     return TargetSchema(metadata, protocol, operation, texts)
 

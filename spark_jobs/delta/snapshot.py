@@ -355,6 +355,14 @@ def table_design(spark_types: Mapping[str, str], properties: Mapping[str, str]) 
     return metadata, with_features(Protocol(), features)
 
 
+def defined(
+    metadata: Metadata, protocol: Protocol, schema: TableSchema, configuration: Mapping[str, str]
+) -> tuple[Metadata, Protocol]:
+    """A table's metadata with another schema and configuration, and its protocol with the features that they need."""
+    features = required_features(schema, configuration)
+    return metadata.with_schema(schema, configuration), with_features(protocol, features)
+
+
 def required_features(schema: TableSchema, configuration: Mapping[str, str]) -> set[str]:
     """The table features that a schema and a configuration need."""
     features = set()

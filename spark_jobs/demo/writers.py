@@ -83,7 +83,7 @@ def change(connection: Any) -> None:
 
 
 def _insist(connection: Any, transaction: Sequence[str]) -> None:
-    """Begin again where other writers were in the way, as an application does; the server has rolled it back then."""
+    """Run a transaction, and again after a deadlock, as an application does; the server has rolled it back then."""
     for tries_left in reversed(range(_TRIES)):
         try:
             _run_each(connection, transaction)

@@ -19,7 +19,6 @@ from spark_jobs.delta.log_files import UnsupportedTable, opened_by_deltalake
 from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head
 from spark_jobs.runtime.engine_errors import delta_rs_message
-from spark_jobs.storage.messages import meaning
 
 _REARRANGING = ("OPTIMIZE", "REORG")
 """Operations of Delta that move rows between files, and let others commit meanwhile."""
@@ -79,8 +78,7 @@ def readable_table(path: str) -> Iterator[None]:
     except StratalogError:
         raise
     except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-        reason = meaning(path, str(error)) or delta_rs_message(str(error))
-        raise LakeError(f"{path}: cannot be read: {reason}") from error
+        raise LakeError(f"{path}: cannot be read: {delta_rs_message(path, str(error))}") from error
 
 
 def _newest(path: str, count: int | None = None, after: int = -1) -> list[CommitInfo] | None:

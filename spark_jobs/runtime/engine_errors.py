@@ -128,8 +128,14 @@ def _why_not_made(path: str) -> str:
     return "permission denied" if not os.access(above, os.W_OK) else f"no folder can be made in {above}"
 
 
-def delta_rs_message(text: str) -> str:
-    """A message of delta-rs on one line, without colours, traces and its own structures."""
+def delta_rs_message(path: str, text: str) -> str:
+    """A message of delta-rs about a table: what the store's refusal means, or its words on one line.
+
+    Colours, traces and structures of delta-rs are left out.
+    """
+    refusal = of_store(path, text)
+    if refusal:
+        return refusal
     plain = _FRAMES.sub("", _COLOURS.sub("", text))
     gap = _GAP.search(plain)
     if gap:

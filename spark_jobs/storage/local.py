@@ -4,7 +4,9 @@ Put here: what a power cut or a second writer must not break. Not here: object s
 """
 
 import errno
+import io
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,6 +16,8 @@ from typing import BinaryIO
 
 _NO_DIRECTORY_SYNC = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Answers of file systems that sync no directories, and need it for none."""
+_COPIED = 1 << 20
+"""Bytes of a file that are copied at once."""
 _NO_LINK = {errno.EXDEV, errno.EPERM}
 """Answers where the name would be on another file system, or the file is another user's."""
 
@@ -47,11 +51,15 @@ def create(target: Path, content: bytes) -> bool:
 
 def replace(target: Path, content: bytes) -> None:
     """Replace a file's content, durably, as ``files.replace``. Raises OSError."""
+    _replace(target, io.BytesIO(content))
+
+
+def _replace(target: Path, content: BinaryIO) -> None:
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     make_directory(target.parent)
     try:
         with part.open("xb") as file:
-            file.write(content)
+            shutil.copyfileobj(content, file, _COPIED)
             file.flush()
             os.fsync(file.fileno())
         part.replace(target)
@@ -71,7 +79,8 @@ def link(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINK:
             raise
-        replace(target, source.read_bytes())
+        with source.open("rb") as content:
+            _replace(target, content)
     sync_directory(target.parent)
 
 

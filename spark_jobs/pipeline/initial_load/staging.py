@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from spark_jobs.binlog import TableName
 from spark_jobs.delta import features
-from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, required_features, snapshot_of, with_features
+from spark_jobs.delta.snapshot import DataFile, Snapshot, defined, new_table, snapshot_of
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Head
@@ -42,16 +42,15 @@ class StagedTable:
         self.progress = commit
 
     def begin(self, design: Snapshot) -> None:
-        """Begins, with the columns of a design and no row of an earlier load. Raises LostRace, LakeError."""
+        """Give the table the columns of a design, and none of an earlier load's rows. Raises LostRace, LakeError."""
         if self.head.design:
             upon = new_table(self.table.path, self.head.design.columns, self.head.design.properties)
             changes = driver_commit.commit_of_files([])
         else:
             upon = self.snapshot()
             changes = driver_commit.commit_of_files([], upon.files)
-        metadata = upon.metadata.with_schema(design.schema, design.configuration)
-        features = required_features(design.schema, design.configuration)
-        changes |= {"metadata": metadata, "protocol": with_features(upon.protocol, features)}
+        metadata, protocol = defined(upon.metadata, upon.protocol, design.schema, design.configuration)
+        changes |= {"metadata": metadata, "protocol": protocol}
         self.head = self.table.land(upon, self.head, self.progress.next(), **changes)
 
     def note(self, progress: LoadCommit) -> None:

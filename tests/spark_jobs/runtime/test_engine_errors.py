@@ -69,16 +69,17 @@ def test_a_gap_in_a_deltas_log_is_named(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(Exception, match="gap") as raised:
         deltalake.DeltaTable(tmp_path)
-    assert delta_rs_message(str(raised.value)) == "version 1 is missing from its _delta_log; restore the files"
+    assert delta_rs_message("t", str(raised.value)) == "version 1 is missing from its _delta_log; restore the files"
     (tmp_path / "_delta_log" / f"{2:020}.json").unlink()
     with pytest.raises(Exception, match="gap") as raised:
         deltalake.DeltaTable(tmp_path)
-    assert delta_rs_message(str(raised.value)) == "versions 1 to 2 are missing from its _delta_log; restore the files"
+    lacking = "versions 1 to 2 are missing from its _delta_log; restore the files"
+    assert delta_rs_message("t", str(raised.value)) == lacking
 
 
 def test_a_message_of_delta_rs_has_neither_colours_nor_a_trace() -> None:
     text = "Kernel error -> no\n   \x1b[31m↳\x1b[0m not enabled\n   0: <unknown>\n   1: clone3\n"
-    assert delta_rs_message(text) == "Kernel error -> no -> not enabled"
+    assert delta_rs_message("t", text) == "Kernel error -> no -> not enabled"
 
 
 @pytest.mark.parametrize(
