@@ -90,7 +90,7 @@ def _doubts(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]
     """
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.observation import verified
-    from spark_jobs.pipeline.unlogged_changes import cascades
+    from spark_jobs.pipeline.cascades.unlogged_changes import cascades
 
     # Both are of source tables; a downstream table has those of all that it is made of.
     by_table: dict[Name, list[str]] = defaultdict(list)

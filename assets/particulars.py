@@ -27,7 +27,7 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     from spark_jobs.bronze import table as bronze
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.observation import verified
-    from spark_jobs.pipeline.unlogged_changes import cascades
+    from spark_jobs.pipeline.cascades.unlogged_changes import cascades
     from spark_jobs.silver import quarantine
 
     # Read once for all tables of a run.

@@ -29,8 +29,8 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill.run import backfill_source
+from spark_jobs.pipeline.cascades.unlogged_changes import names_by_history
 from spark_jobs.pipeline.run import compact_source, extract_source
-from spark_jobs.pipeline.unlogged_changes import names_by_history
 from tests.cascading import FEW, RandomTables
 from tests.cascading_statements import RandomStatements
 from tests.fix_mysql import Database, database_of

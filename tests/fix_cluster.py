@@ -20,7 +20,7 @@ from spark_jobs.config.store import LakeStore
 from spark_jobs.runtime.provision import class_archive, delta_jars
 from spark_jobs.runtime.server_conf import server_confs
 from spark_jobs.runtime.spark_session import SILENT_CLASSES
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from tests.azurite import ACCOUNT_KEY, KEY
 from tests.cluster.deployments import LOCAL, Bucket, Deployment, stratalog
 from tests.fix_spark import LIGHT
@@ -246,7 +246,7 @@ def shared_bucket(store_server: StoreServer) -> LakeStore:
 @pytest.fixture
 def stored_lake(store_server: StoreServer, shared_bucket: LakeStore, store_keys: None) -> Bucket:
     """A lake of the test's own in the shared bucket, which the test's process reaches, too."""
-    reach.use(shared_bucket)
+    store_access.register_store(shared_bucket)
     keys = {"lake": f"{shared_bucket.root}/lake-{uuid.uuid4().hex[:12]}", "store": store_server.keys()}
     return Bucket(keys, KEYS)
 

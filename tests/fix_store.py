@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.identity import leases
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from tests.azurite import ACCOUNT_KEY, KEY, Azurite, installed
 from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, TOKEN, Gateway, built
 from tests.google_store import GoogleStore
@@ -99,8 +99,8 @@ def store_keys(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
     monkeypatch.setenv(SECRET, ROOT_SECRET)
     monkeypatch.setenv(KEY, ACCOUNT_KEY)
     monkeypatch.delenv(TOKEN, raising=False)
-    monkeypatch.setattr(reach, "_in_use", {})
-    monkeypatch.setattr(reach, "_shown", {})
+    monkeypatch.setattr(store_access, "_registered", {})
+    monkeypatch.setattr(store_access, "_shown", {})
     monkeypatch.setattr(leases, "_leases", {})
 
 
@@ -109,5 +109,5 @@ def bucket(store_server: Server, store_keys: None) -> str:
     """A bucket of the test's own, and how it is reached: the address of a lake in it."""
     name = f"b-{uuid.uuid4().hex[:12]}"
     lake = store_server.make_bucket(name)
-    reach.use(store_server.store(name))
+    store_access.register_store(store_server.store(name))
     return lake

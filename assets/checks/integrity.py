@@ -175,7 +175,7 @@ def _column_names(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
 def _logged(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.pipeline.unlogged_changes import cascades
+    from spark_jobs.pipeline.cascades.unlogged_changes import cascades
 
     keys = cascades(pipeline, lake_of(pipeline), lineage.source)
     metadata: Metadata = {checkpoint.CASCADES: checkpoint.number(len(keys))}

@@ -1,6 +1,6 @@
 """Mending of tables whose rows differ from the server's, as a step of a job of its own.
 
-Put here: the step, and what it says of each table. Not here: what is done (spark_jobs/checks/mending.py).
+Put here: the step, and what it says of each table. Not here: what is done (spark_jobs/mending/mend_source.py).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # these import pyspark
-    from spark_jobs.checks.mending import MendedTable
+    from spark_jobs.mending.mend_source import MendedTable
 
 STATE = "mend/state"
 APPLIED = "mend/applied"
@@ -55,7 +55,7 @@ def mend_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     )
     @retried
     def mend(context: dg.OpExecutionContext, config: MendConfig) -> None:
-        from spark_jobs.checks.mending import mend_source
+        from spark_jobs.mending.mend_source import mend_source
 
         with failing(), progress(context):
             mended = mend_source(

@@ -19,7 +19,7 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.executors import checked
 from spark_jobs.runtime.tasks_here import is_here, task_errors
-from spark_jobs.storage.reach import carried
+from spark_jobs.storage.store_access import with_registered_stores
 
 _GROUP_ROWS = 32
 """Slices of a row group at most; until it ends, they are in memory."""
@@ -110,7 +110,7 @@ def land_slices(
     else:
         with translated(snapshot.path):
             ids = spark.range(0, count, 1, tasks)
-            results = ids.mapInArrow(checked(carried(writing)), "value BINARY").toArrow()
+            results = ids.mapInArrow(checked(with_registered_stores(writing)), "value BINARY").toArrow()
     landed: list[Landed] = [pickle.loads(value) for value in results.column("value").to_pylist()]  # noqa: S301 - our own
     files = tuple(file for part in landed for file in part.files)
     return Landed(files, reduce(Totals.__add__, (part.totals for part in landed), Totals()))

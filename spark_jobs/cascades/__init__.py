@@ -2,5 +2,5 @@
 
 Put here: which changes of parents cascade, what they do to which rows, when values of keys are equal. Not here: which
 foreign keys tables have (ddl/unlogged_changes.py), what a run does about their child tables
-(pipeline/unlogged_changes.py).
+(pipeline/cascades/unlogged_changes.py).
 """

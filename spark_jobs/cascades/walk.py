@@ -7,7 +7,7 @@ A derived change stands at its parent's event, behind its rows. Where the event 
 one is what the row is after it, and the derived one is left out.
 
 Put here: the order of things. Not here: the rules (derivation.py), decoding (logged_rows.py), finding rows
-(mirror_rows.py), which tables are gone through together (spark_jobs/pipeline/cascade_step.py).
+(mirror_rows.py), which tables are gone through together (spark_jobs/pipeline/cascades/step.py).
 """
 
 from bisect import bisect_right

@@ -108,10 +108,10 @@ def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def unsigned_readings(definition: TableDefinition, ordinals: Iterable[int], image: pa.RecordBatch) -> dict[int, str]:
-    """Objects by row of the values below zero of these integer columns, read as UNSIGNED; rows without any have none.
+def unsigned_json_by_row(definition: TableDefinition, ordinals: Iterable[int], image: pa.RecordBatch) -> dict[int, str]:
+    """A JSON object by row: its negative values of these integer columns, reinterpreted as UNSIGNED.
 
-    ordinals: of columns that are read as signed.
+    ordinals: of columns that are read as signed. Rows without a negative value have no object.
     """
     names = definition.column_names()
     members: dict[int, list[str]] = {}

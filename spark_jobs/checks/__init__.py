@@ -1,12 +1,12 @@
-"""``stratalog check --connect``: a list of what was checked, with a result each.
+"""Comparisons of a configuration, its servers and its lake: ``stratalog check --connect`` and ``verify``.
 
 A check is a function that takes a view (of a server, a directory, the lake, all tables) and yields results. To add one,
 write the function into the module of its view and append it to the list ``CHECKS`` there. An error of ours that it
 raises is a problem under the function's name.
 
-Put here: the shape of a result, and how checks are run. Not here: checks, each in the module of what it looks at
-(server.py, files.py, lake.py, tables.py), which of them a configuration needs (checklist.py), or how they are printed
-(spark_jobs/cli/check.py).
+Put here: the result of one check, and how checks are run. Not here: checks, each in the module of what it looks at
+(server.py, files.py, lake.py, tables.py), which of them a configuration needs (checklist.py), comparing
+rows (verify/) and decoded values (second_reader/), or how results are printed (spark_jobs/cli/check.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

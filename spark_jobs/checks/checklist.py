@@ -25,7 +25,7 @@ from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
-from spark_jobs.storage.reach import use
+from spark_jobs.storage.store_access import register_store
 from spark_jobs.text.progress import doing
 
 
@@ -37,10 +37,10 @@ class _Tables:
     in_lake: dict[str, set[Name]] = field(default_factory=dict)
 
 
-def checklist(pipeline: Pipeline) -> Iterator[Section]:
-    """The sections, each as soon as it is done: every source and endpoint, the lake, the tables."""
+def run_checklist(pipeline: Pipeline) -> Iterator[Section]:
+    """Run all checks and yield each section as soon as it is done: sources and endpoints, the lake, the tables."""
     tables = _Tables()
-    use(pipeline.spark.lake_store)
+    register_store(pipeline.spark.lake_store)
     for name in pipeline.sources:
         yield from _source_sections(pipeline, name, tables)
     with doing("checking the lake"):

@@ -12,7 +12,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import local_path, no_folder
 from spark_jobs.storage.files import is_stored, names, reason
 from spark_jobs.storage.objects import ObjectPath, create
-from spark_jobs.storage.reach import shown
+from spark_jobs.storage.store_access import last_credential
 
 
 def check_lake(root: str) -> Iterator[Check]:
@@ -81,7 +81,7 @@ def _remote(lake: ObjectPath) -> Check:
         )
     if is_left:
         return problem("writable", f"{lake}: an object is there after its removal", "use a store that is consistent")
-    kind, origin = shown(lake.root) or ("", "")
+    kind, origin = last_credential(lake.root) or ("", "")
     return ok("writable", f"{lake}, by conditional puts, with the {kind} of {origin}")
 
 

@@ -16,7 +16,7 @@ from spark_jobs.checks.managed_retention import days, service_of, service_retent
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS, Pattern
 from spark_jobs.errors import SourceError
-from spark_jobs.pipeline.cascade_outlook import outlooks
+from spark_jobs.pipeline.cascades.outlook import outlooks
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.server import Server, is_mariadb
 from spark_jobs.text.sql import identifier

@@ -39,14 +39,17 @@ def main() -> None:
         _run_command()
 
 
+def missing_package_message(error: ImportError) -> str:
+    return f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog-*.whl"
+
+
 def _run_command() -> None:
     """Import the command and run it."""
     try:
         with doing("starting", is_verb=True), ending_at_interrupt():
             from spark_jobs.cli.verbs import run_verb
     except ImportError as error:
-        text = f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog\n"
-        os.write(2, text.encode(errors="backslashreplace"))
+        os.write(2, f"{missing_package_message(error)}\n".encode(errors="backslashreplace"))
         sys.exit(2)
 
     run_verb()

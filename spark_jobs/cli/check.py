@@ -77,10 +77,10 @@ def check(path: Path, *, connect: bool, as_json: bool) -> None:
 
 def _checked(pipeline: Pipeline, *, quiet: bool) -> "list[Section]":
     """The sections, each printed as soon as it is done."""
-    from spark_jobs.checks.checklist import checklist
+    from spark_jobs.checks.checklist import run_checklist
 
     sections = []
-    for section in checklist(pipeline):
+    for section in run_checklist(pipeline):
         sections.append(section)
         if not quiet:
             _print_section(section)

@@ -150,11 +150,11 @@ class _Work:
         except ConfigError:
             raise
         except JvmEnded:
-            self.follower.failed(name)
+            self.follower.record_failure(name)
             raise
         except StratalogError as error:
             require_not_interrupted(error)
-            wait = self.follower.failed(name)
+            wait = self.follower.record_failure(name)
             ERRORS.print(f"{advised(error)}; tried again in {wait:.0f} s", style="red", markup=False, highlight=False)
             return
         # What the run did, and what waits because of it.

@@ -142,7 +142,7 @@ def _log_connecting(pipeline: Pipeline, name: str) -> None:
 
 def _warn_of_cascades(pipeline: Pipeline, name: str) -> None:
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.pipeline.unlogged_changes import cascades
+    from spark_jobs.pipeline.cascades.unlogged_changes import cascades
 
     cascade_list = [cascade.to_json() for cascade in cascades(pipeline, lake_of(pipeline), name)]
     if cascade_list:

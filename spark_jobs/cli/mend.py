@@ -1,7 +1,7 @@
 """Verb ``mend``: rows that differ, replaced by the server's.
 
-Put here: its options, and what is said of tables. Not here: which rows are read (checks/mending.py), or reading and
-writing them (pipeline/mending/).
+Put here: its options, and what is said of tables. Not here: which rows are read and
+written (spark_jobs/mending/).
 """
 
 import sys
@@ -28,7 +28,7 @@ from spark_jobs.config.model import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.checks.mending import Mended, MendedTable
+    from spark_jobs.mending.mend_source import Mended, MendedTable
     from spark_jobs.pipeline.outcome import Outcome
 
 _SHOWN = 100
@@ -64,8 +64,8 @@ def mend(
     Example: stratalog mend -c pipeline.yaml --source shop --table shop.order_lines --yes
     Example: stratalog mend -c pipeline.yaml --source shop --table shop.order_lines --key order_id=100,line=1 --yes
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.checks.mending import mend_source, require_keys
     from spark_jobs.checks.verify import require_live
+    from spark_jobs.mending.mend_source import mend_source, require_keys
 
     # Wrong use is found before a session is started.
     require_keys(tables, keys)
@@ -96,7 +96,7 @@ def mend(
 
 
 def _print_mended(source: str, mended: "Mended", *, yes: bool) -> None:
-    from spark_jobs.checks.mending import STOPPED, WHOLE
+    from spark_jobs.mending.mend_source import STOPPED, WHOLE
     from spark_jobs.operations.observation.verified import EQUAL
 
     # The grid first, then the keys, and remarks on standard error.

@@ -141,7 +141,7 @@ def undo(tables: tuple[str, ...], path: Path, source: str | None, *, is_check: b
                  --from 2026-11-21T08:00:00Z --to 2026-11-21T08:05:00Z --check
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
+    from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
     from spark_jobs.row_history.undo import Undo
 
     # All of a table's changes are never meant; a range or a maker names those that are.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from spark_jobs.cli import missing_package_message
 from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.text.remedies import advised
@@ -38,7 +39,7 @@ def run_verb() -> None:
 def unexpected_error_message(error: Exception) -> str:
     """Message for an error that no part of Stratalog raises: the environment is wrong, or Stratalog is."""
     if isinstance(error, ImportError):
-        return f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog"
+        return missing_package_message(error)
     if isinstance(error, MemoryError):
         return "the memory of this machine does not suffice; raise its limit, or use a larger machine"
     if isinstance(error, OSError) and not _is_here():

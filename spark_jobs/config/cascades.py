@@ -1,7 +1,7 @@
 """Choices for child tables whose rows a server changes by a foreign key without logging it: ``on_cascade:``.
 
 Put here: which table has which choice. Not here: which tables such keys have (ddl/unlogged_changes.py), carrying the
-choice out (pipeline/unlogged_changes.py).
+choice out (pipeline/cascades/unlogged_changes.py).
 """
 
 from collections.abc import Iterable

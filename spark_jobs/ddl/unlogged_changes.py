@@ -8,7 +8,7 @@ Source: MySQL manual, "InnoDB and MySQL Replication", "FOREIGN KEY Constraints";
 "System-Versioned Tables".
 
 Put here: from where to where in the log a table has such a gap. Not here: reading clauses (foreign_keys.py), asking
-servers (server_facts.py), what a run does about it (spark_jobs/pipeline/unlogged_changes.py).
+servers (server_facts.py), what a run does about it (spark_jobs/pipeline/cascades/unlogged_changes.py).
 """
 
 import re

@@ -19,7 +19,7 @@ import deltalake
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import files
 from spark_jobs.storage.files import StoredPath, is_stored, reason, scheme_of, stored_path
-from spark_jobs.storage.reach import deltalake_options
+from spark_jobs.storage.store_access import deltalake_options
 
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 _PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -18,11 +18,14 @@ from spark_jobs.log.gtid import MysqlGtids
 
 @dataclass(frozen=True, slots=True)
 class BronzeGtids:
-    """``transactions``: those of the server; ``landed``: those in bronze; ``unlike``: GTIDs on one side only."""
+    """Counts of transactions, at the server and in bronze (landed), and how their sets of GTIDs differ.
+
+    mismatch: both sets, as part of a message; None where they are equal.
+    """
 
     transactions: int
     landed: int
-    unlike: tuple[str, ...] = ()
+    mismatch: str | None = None
 
     @property
     def text(self) -> str:
@@ -32,8 +35,9 @@ class BronzeGtids:
     @property
     def differences(self) -> tuple[str, ...]:
         """Differences: missing, extra or double GTIDs; none where each GTID is in bronze once."""
-        twice = self.landed - self.transactions
-        return (*self.unlike, *([f"{twice:+,} transactions"] if twice else []))
+        surplus = self.landed - self.transactions
+        found = (self.mismatch, f"{surplus:+,} transactions" if surplus else None)
+        return tuple(difference for difference in found if difference)
 
 
 def gtid_check(spark: SparkSession, lake: Lake, executed: str) -> BronzeGtids:
@@ -48,4 +52,4 @@ def gtid_check(spark: SparkSession, lake: Lake, executed: str) -> BronzeGtids:
     counted = bronze_slices.read_all(spark, table, head.version).selectExpr("sum(transactions)").head()
     landed = int(counted[0] or 0) if counted else 0
     transactions = sum(stop - start for intervals in server.intervals.values() for start, stop in intervals)
-    return BronzeGtids(transactions, landed, () if bronze == server else (f"{bronze} is not {server}",))
+    return BronzeGtids(transactions, landed, None if bronze == server else f"{bronze} is not {server}")

@@ -4,7 +4,8 @@ Put here: what commits of such a table say, a part seen as a table by itself, an
 which tables are of several (config/routes.py), or what is merged into a part (engine/merge/part_merge.py).
 
 A commit names all parts; it moves one and repeats the others as they stood in the head that it was planned on.
-A later commit from the same head finds its counter taken, so no part's position is ever set back.
+A second commit that was planned on the same head fails, because that version exists already, so no part's position is
+ever set back.
 """
 
 import re

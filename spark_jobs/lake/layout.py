@@ -10,7 +10,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.store import store_of
 from spark_jobs.errors import ConfigError, TableStopped, about
 from spark_jobs.lake.table import Table
-from spark_jobs.storage.reach import use
+from spark_jobs.storage.store_access import register_store
 
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
 
@@ -96,7 +96,7 @@ def lake_of(pipeline: Pipeline) -> Lake:
     file = no_folder(pipeline.lake)
     if file:
         raise ConfigError({"lake": f"{file} is no folder; name a folder that {pipeline.lake} can be made in"})
-    use(store_of(pipeline.lake, pipeline.store))
+    register_store(store_of(pipeline.lake, pipeline.store))
     return Lake(pipeline.lake, plain=pipeline.compat == "plain")
 
 

@@ -1,6 +1,6 @@
 """Retry of work that lost a commit conflict: it is planned again.
 
-Put here: how often and how long to wait. Not here: how a lost race is noticed (table.py).
+Put here: how often and how long to wait. Not here: how a lost race is noticed (delta/commits.py).
 """
 
 import logging

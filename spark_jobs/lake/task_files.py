@@ -16,7 +16,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.executors import checked
-from spark_jobs.storage.reach import carried
+from spark_jobs.storage.store_access import with_registered_stores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +30,7 @@ def write_in_tasks(rows: "DataFrame", make: Callable[[Batches], Batches], snapsh
 
     Raises what a task raised, LakeError.
     """
-    task = carried(_writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), make))
+    task = with_registered_stores(_writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), make))
     with translated(snapshot.path):
         results = rows.mapInArrow(checked(task), "value BINARY").toArrow()
     return [pickle.loads(value) for value in results.column("value").to_pylist()]  # noqa: S301 - our own

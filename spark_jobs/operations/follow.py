@@ -128,8 +128,8 @@ class Follower:
     def next_source(self, deadline: float) -> str | None:
         """Wait for a source with news, of several the one that has waited longest; None at the deadline or a stop.
 
-        deadline: by the monotonic clock. While a source is run ``arm``, and after it ``ran`` or ``failed``, is to be
-        called.
+        deadline: by the monotonic clock. Call ``arm`` once a run of the source has its log in bronze, and
+        ``record_success`` or ``record_failure`` when the run ends.
         """
         while not self.is_stopped:
             self._wake.clear()
@@ -154,7 +154,7 @@ class Follower:
         """
         self._paces[name].succeeded(began, time.monotonic(), has_news=has_news)
 
-    def failed(self, name: str) -> float:
-        """A run of a source failed; returns the seconds until it is tried again."""
+    def record_failure(self, name: str) -> float:
+        """Schedule the next run of a source after one that failed; returns the seconds until then."""
         self._watches[name].news.set()
         return self._paces[name].failed(time.monotonic())

@@ -30,9 +30,9 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.planner import Planner
-from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete

@@ -21,9 +21,9 @@ from spark_jobs.errors import (
 )
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_step import CascadeLimit
+from spark_jobs.pipeline.cascades.step import CascadeLimit
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from spark_jobs.pipeline.table_planner import InsideSlices, TablePlanner
-from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, unlogged_changes_of
 from spark_jobs.schema.history import ServerDefinitions
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete

@@ -48,7 +48,8 @@ from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position, Range
 from spark_jobs.pipeline import iceberg_tables
-from spark_jobs.pipeline.cascade_step import CascadeStep
+from spark_jobs.pipeline.cascades.step import CascadeStep
+from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
 from spark_jobs.pipeline.comments import SourceComments
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
 from spark_jobs.pipeline.logged_changes import LoggedChanges
@@ -57,7 +58,6 @@ from spark_jobs.pipeline.planner import Plan, Planner, is_chosen
 from spark_jobs.pipeline.table_merge import MergeSummary, TableMerge, TableMergeResult, at_one_version, by_table
 from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.pipeline.unchanged_targets import DestinationLeg, targets_without_new_rows
-from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.runtime.tasks_here import placement_for, task_errors
 from spark_jobs.schema.history import follow, new_facts, reading_of

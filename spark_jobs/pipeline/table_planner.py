@@ -31,15 +31,15 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_step import CascadeLimit
-from spark_jobs.pipeline.destinations import why_not_anew
-from spark_jobs.pipeline.unlogged_changes import (
+from spark_jobs.pipeline.cascades.step import CascadeLimit
+from spark_jobs.pipeline.cascades.unlogged_changes import (
     CASCADES,
     NO_UNLOGGED_CHANGES,
     SourceUnloggedChanges,
     StopAtUnlogged,
     names_by_history,
 )
+from spark_jobs.pipeline.destinations import why_not_anew
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window

@@ -32,7 +32,7 @@ from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, r
 from spark_jobs.runtime.standing.attach import Wish, attach
 from spark_jobs.runtime.standing.folder import Unusable
 from spark_jobs.storage.credentials import variables_of
-from spark_jobs.storage.reach import use
+from spark_jobs.storage.store_access import register_store
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def spark_session(settings: Spark) -> SparkSession:
 
     Raises ConfigError where Java or the cluster's address is missing, JvmEnded where the JVM is gone.
     """
-    use(settings.lake_store)
+    register_store(settings.lake_store)
     if settings.remote:
         confs = _session_confs(_RUNTIME | AS_WRITTEN) | (
             {_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {}

@@ -44,7 +44,7 @@ _CONTAINER = re.compile(r"\[pid=\d+,containerID=(\w+)\]")
 _TOO_LARGE = re.compile(r"Container killed by YARN for exceeding \w+ memory limits?\. (.+? memory used)")
 _STATES = ("FINISHED", "FAILED", "KILLED")
 _ENDING = 10
-"""Seconds from a call that fails since the application has ended to the ResourceManager's knowing of its end."""
+"""Seconds that the ResourceManager has, after a call failed, to report that the application ended."""
 
 _client: Any = None
 _application: str | None = None

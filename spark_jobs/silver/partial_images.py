@@ -69,12 +69,12 @@ def changes_and_absent_columns(changes: Changes, origin: ImageContext) -> tuple[
     absent = ~present & ~copied
     # What is left is absent. That is refused where it cannot be known later, except in columns that no rule lets in.
     is_stored = np.array([name not in origin.unseen for name in origin.definition.column_names()])
-    refusing = _Refusing(changes, origin, present, absent & is_stored)
-    refusing.key(held_before | ~is_stored)
-    refusing.defaults()
+    validator = _ImageValidator(changes, origin, present, absent & is_stored)
+    validator.refuse_missing_key(held_before | ~is_stored)
+    validator.refuse_unknown_defaults()
     if origin.is_mariadb:
-        refusing.computed(~present & is_stored)
-        refusing.replaced()
+        validator.refuse_computed_columns(~present & is_stored)
+        validator.refuse_replace_statements()
     # Inserts get the defaults.
     names = origin.definition.column_names()
     full = _filled(changes, copied, names)
@@ -90,8 +90,11 @@ def _mask(presence: Presence) -> CellMask:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusing:
-    """Refusal of values that would have to be guessed: held and absent tell of each row's columns."""
+class _ImageValidator:
+    """Refusal of rows whose values would have to be guessed.
+
+    present_mask: the columns that each row's image has. absent: those of which neither image has a value.
+    """
 
     changes: Changes
     origin: ImageContext
@@ -103,7 +106,7 @@ class _Refusing:
         op: NDArray[np.uint8] = self.changes.op.to_numpy()
         return op
 
-    def _require(self, wrong: CellMask, reason: str) -> None:
+    def _refuse_where(self, wrong: CellMask, reason: str) -> None:
         """Raise Unsupported for the first wrong row and column, if there is one."""
         if wrong.any():
             row, column = (int(indexes[0]) for indexes in np.nonzero(wrong))
@@ -111,7 +114,7 @@ class _Refusing:
             name = self.origin.definition.column_names()[column]
             raise Unsupported(f"{path}{self.origin.definition.name}: column {name} is not in its row image: {reason}")
 
-    def key(self, held_before: CellMask) -> None:
+    def refuse_missing_key(self, held_before: CellMask) -> None:
         key, columns = self.origin.definition.key, self.origin.definition.columns
         wrong = np.zeros_like(self.absent)
         if key:
@@ -120,31 +123,31 @@ class _Refusing:
             lacking = self.absent & ~(is_filled & (self._op == _INSERT)[:, None])
             for image, rows in ((lacking, self._op != 0), (~held_before, self._op == _UPDATE)):
                 wrong[:, list(key)] |= image[:, list(key)] & rows[:, None]
-            self._require(wrong, "rows are identified by it; SET GLOBAL binlog_row_image = 'FULL'")
+            self._refuse_where(wrong, "rows are identified by it; SET GLOBAL binlog_row_image = 'FULL'")
         else:
             reason = (
                 "the table has no key, and its rows are identified by all columns; SET GLOBAL binlog_row_image = 'FULL'"
             )
             lacking = self.absent & (self._op != _INSERT)[:, None]
-            self._require(lacking | (~held_before & (self._op == _UPDATE)[:, None]), reason)
+            self._refuse_where(lacking | (~held_before & (self._op == _UPDATE)[:, None]), reason)
 
-    def defaults(self) -> None:
+    def refuse_unknown_defaults(self) -> None:
         unknown = np.array([column.default is None for column in self.origin.definition.columns])
         reason = (
             "the row was inserted with the column's default, and neither a CREATE TABLE in the log nor the server's "
             "definition tells that as a constant; name it in each INSERT, or SET GLOBAL binlog_row_image = 'FULL'"
         )
-        self._require(self.absent & unknown & (self._op == _INSERT)[:, None], reason)
+        self._refuse_where(self.absent & unknown & (self._op == _INSERT)[:, None], reason)
 
-    def computed(self, lacking: CellMask) -> None:
+    def refuse_computed_columns(self, lacking: CellMask) -> None:
         may_be = np.array([column.computed is not False for column in self.origin.definition.columns])
         reason = (
             "MariaDB leaves generated columns out of updates, and this is one, or may be; what it holds now is not in "
             "the log. Leave it out of the lake by a rule (columns: … exclude:)"
         )
-        self._require(lacking & may_be & (self._op == _UPDATE)[:, None], reason)
+        self._refuse_where(lacking & may_be & (self._op == _UPDATE)[:, None], reason)
 
-    def replaced(self) -> None:
+    def refuse_replace_statements(self) -> None:
         key = list(self.origin.definition.key or ())
         if key:
             holds_key = self.present_mask[:, key].any(axis=1) & (self._op == _UPDATE)
@@ -152,7 +155,7 @@ class _Refusing:
                 "the image holds the key, as that of a REPLACE does, of which MariaDB does not log the columns that it "
                 "sets to their defaults; SET GLOBAL binlog_row_image = 'FULL' (or 'FULL_NODUP')"
             )
-            self._require(self.absent & holds_key[:, None], reason)
+            self._refuse_where(self.absent & holds_key[:, None], reason)
 
 
 def _filled(changes: Changes, copied: CellMask, names: Sequence[str]) -> Changes:

@@ -10,7 +10,7 @@ A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: row
 So are the rows of a table that takes the name, with ``_op`` rename, after the TRUNCATE of what had it before.
 Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it
 (pipeline/initial_load/load.py). Rows that were mended are too, with ``_op`` mend or mend_delete: they stand before
-all that the log says from their position on, and after what it said before (pipeline/mending/).
+all that the log says from their position on, and after what it said before (spark_jobs/mending/).
 
 A table whose row images leave columns out (``binlog_row_image``) has ``_absent``: a row of an update may lack columns,
 which are then as they were before its window. ``_moved_from`` is the key that the row had then, where it had another.

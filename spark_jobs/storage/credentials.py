@@ -1,7 +1,7 @@
 """Credentials for an object store: keys of variables, or of the identity that the process has in the cloud.
 
 Put here: the choice, by the settings of a store and the environment. Not here: how an identity is found (identity/), or
-the form that each library takes (reach.py).
+the form that each library takes (store_access.py).
 """
 
 import binascii

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from spark_jobs.config.store import AZURE, GOOGLE, account_of, container_of, root_of, store_scheme
 from spark_jobs.storage.credentials import kind_on_azure
-from spark_jobs.storage.reach import settings_of, shown
+from spark_jobs.storage.store_access import last_credential, settings_of
 
 _REFUSED = re.compile(r"status code: (?:4(?!09|29)\d\d|507) ")
 """409 and 429 are answers of a store that is asked again; 507 is that of a full one."""
@@ -47,7 +47,7 @@ def meaning(path: str, text: str) -> str | None:
 def _facts(root: str, scheme: str) -> dict[str, str]:
     """Facts that messages name: the store, the bucket, whose credential was shown, and what to do about that."""
     settings = settings_of(root)
-    kind, origin = shown(root) or ("", "")
+    kind, origin = last_credential(root) or ("", "")
     facts = {"bucket": urlsplit(root).netloc, "region": settings.region}
     if scheme == AZURE:
         address = settings.endpoint or f"Azure ({account_of(root)})"

@@ -1,6 +1,6 @@
 """Objects of a store: created by conditional puts, read whole or in ranges.
 
-Put here: requests to a store. Not here: how it is reached (reach.py), or what its refusals mean (messages.py).
+Put here: requests to a store. Not here: how it is reached (store_access.py), or what its refusals mean (messages.py).
 
 A put is durable when it is answered, and its object appears complete or not at all. ``create`` puts with
 ``If-None-Match: *``: of several writers one succeeds, and the store answers the others that the object exists.
@@ -26,7 +26,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from spark_jobs.config.store import AZURE, S3, store_scheme
 from spark_jobs.storage.messages import code_of, is_refusal, meaning
-from spark_jobs.storage.reach import client
+from spark_jobs.storage.store_access import client
 
 log = logging.getLogger(__name__)
 

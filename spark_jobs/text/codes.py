@@ -66,10 +66,11 @@ def as_markdown(text: str) -> str:
 
 
 def code_of(error: StratalogError | type[StratalogError], text: str | None = None) -> str:
-    """The code of an error, or of a text that errors of a class have: of the longest message that it contains.
+    """The code of the longest message of the catalogue that an error's text contains, else the code of its class.
 
-    Errors pass texts on, so the class decides only between messages of one length, and where none fits. A text of one
-    or two words is found in too many messages: it is its own class's alone.
+    Errors pass texts on, so the class decides only between messages of one length, and where no message fits. A message
+    of one or two words is looked for in errors of its own class alone, since many texts contain it.
+    text: takes the place of the error's own.
     """
     cls = error if isinstance(error, type) else type(error)
     message = " ".join((str(error) if text is None else text).split())

@@ -66,8 +66,8 @@ def test_there_are_five_walks_of_at_most_ten_lines() -> None:
     assert all(len(steps.splitlines()) <= 10 for _, steps in WALKS)
 
 
-def test_twenty_questions_have_an_answer_each() -> None:
-    assert len(QUESTIONS) == len({question for question, _ in QUESTIONS}) == 20
+def test_each_question_has_one_answer() -> None:
+    assert len(QUESTIONS) == len({question for question, _ in QUESTIONS}) >= 20
 
 
 @pytest.mark.parametrize("question, path", QUESTIONS)

@@ -14,12 +14,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.checks.mending import mend_source
 from spark_jobs.config.loader import load
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.lake import table as lake
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
+from spark_jobs.mending.mend_source import mend_source
 from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.run import run_source

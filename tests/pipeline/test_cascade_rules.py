@@ -9,7 +9,7 @@ from spark_jobs.changes.bronze_feed import changes_of_bronze
 from spark_jobs.changes.lines import Output, wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.pipeline.unlogged_changes import cascades
+from spark_jobs.pipeline.cascades.unlogged_changes import cascades
 from tests.delivered import Copy
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.lake_tables import table_rows

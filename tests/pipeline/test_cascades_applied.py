@@ -16,9 +16,9 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
-from spark_jobs.pipeline.cascade_step import CascadeStep
+from spark_jobs.pipeline.cascades.step import CascadeStep
+from spark_jobs.pipeline.cascades.unlogged_changes import cascades, unlogged_changes_of
 from spark_jobs.pipeline.run import compact_source, extract_source, run_source
-from spark_jobs.pipeline.unlogged_changes import cascades, unlogged_changes_of
 from tests.cascade_campaign import KINDS, LARGE, Case, KindsRunning, play, run
 from tests.cascading import FEW
 from tests.fix_pipeline import SOURCE, Shop

@@ -12,10 +12,10 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
+from spark_jobs.pipeline.cascades.unlogged_changes import cascades, unlogged_changes_of
 from spark_jobs.pipeline.initial_load import load as initial_load
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.initial_load.reading import read_table
-from spark_jobs.pipeline.unlogged_changes import cascades, unlogged_changes_of
 from tests.cascade_campaign import run
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.pipeline.test_cascades_applied import FAMILY, TABLES, fill

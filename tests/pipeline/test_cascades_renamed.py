@@ -9,8 +9,8 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
+from spark_jobs.pipeline.cascades.unlogged_changes import cascades
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.unlogged_changes import cascades
 from tests.cascade_campaign import run
 from tests.fix_pipeline import SOURCE, Shop
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.checks.mending import MendedTable, mend_source
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -18,6 +17,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
+from spark_jobs.mending.mend_source import MendedTable, mend_source
 from spark_jobs.operations.observation.alarms import alarms
 from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.observation.verified import read as read_verified

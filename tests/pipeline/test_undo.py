@@ -12,7 +12,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
+from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
 from spark_jobs.row_history.trace import Selection
 from spark_jobs.row_history.undo import Undo
 from spark_jobs.row_history.undo_check import GuardCheck

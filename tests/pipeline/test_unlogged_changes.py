@@ -15,7 +15,7 @@ from spark_jobs.downstream.publication import read
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.repair import add, plan_skip
-from spark_jobs.pipeline.unlogged_changes import cascades
+from spark_jobs.pipeline.cascades.unlogged_changes import cascades
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers, build_or_skip, telling

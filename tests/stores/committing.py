@@ -13,12 +13,12 @@ from spark_jobs.delta import data_files
 from spark_jobs.delta.commits import CommitConflict, commit
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import LakeError
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 
 
 def main(path: str, writer: str, count: int, settings: str) -> None:
     """Commits the numbers up to a count, each with a row; goes on after those that an earlier process committed."""
-    reach.use(store_of(path, ObjectStore.model_validate_json(settings)))
+    store_access.register_store(store_of(path, ObjectStore.model_validate_json(settings)))
     while True:
         try:
             snapshot = snapshot_of(path)

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.checks.lake import check_lake
 from spark_jobs.config.store import AZURE, LakeStore
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from tests.azurite import ACCOUNT_KEY, HOST, KEY, Azurite
 from tests.fix_cli import Stratalog
 from tests.fix_store import require_azurite
@@ -91,7 +91,7 @@ def test_check_tries_what_runs_and_maintenance_need(
     azurite: Azurite, store_keys: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = azurite.make_bucket("checked")
-    reach.use(azurite.store("checked"))
+    store_access.register_store(azurite.store("checked"))
     (check,) = check_lake(lake)
     assert (check.status, check.value) == ("ok", f"{lake}, by conditional puts, with the account key of {KEY}")
     monkeypatch.setenv(KEY, WRONG)
@@ -110,10 +110,10 @@ def test_a_certificate_that_is_not_trusted_until_it_is_named(
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", "-x509", *subject, *extensions, *files], check=True, capture_output=True)
     with Azurite(tmp_path / "tls", tls=(certificate, key)) as server:
-        reach.use(LakeStore(f"secure@{HOST}", server.settings(), AZURE))
+        store_access.register_store(LakeStore(f"secure@{HOST}", server.settings(), AZURE))
         (check,) = check_lake(f"abfss://secure@{HOST}/lake")
         assert check.status == "problem"
         assert "certificate of https://127.0.0.1:" in check.value
-        reach.use(LakeStore(f"secure@{HOST}", server.settings(ca=certificate), AZURE))
+        store_access.register_store(LakeStore(f"secure@{HOST}", server.settings(ca=certificate), AZURE))
         (check,) = check_lake(f"abfss://secure@{HOST}/lake")
         assert "there is no container secure" in check.value

@@ -24,7 +24,7 @@ from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.runtime.provision import cache_dir
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from tests.azurite import HOST, Azurite, signature_for
 from tests.fix_store import require_azurite
 from tests.gateway import ROOT_KEY, ROOT_SECRET, Gateway, SessionGuard
@@ -69,7 +69,9 @@ def test_the_keys_of_an_instance_end_amid_commits(
 
     with serving(instance(keys)) as machine, SessionGuard(gateway.port, tokens) as guard:
         environment.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", machine.url)
-        reach.use(LakeStore("by-instance", gateway.settings(endpoint=guard.url, **dict.fromkeys(NAMED))))
+        store_access.register_store(
+            LakeStore("by-instance", gateway.settings(endpoint=guard.url, **dict.fromkeys(NAMED)))
+        )
         (check,) = check_lake(lake)
         assert (check.status, check.value) == (
             "ok",
@@ -89,7 +91,7 @@ def test_a_session_that_the_store_ended_is_told(
     environment.setenv("AWS_SECRET_ACCESS_KEY", ROOT_SECRET)
     environment.setenv("AWS_SESSION_TOKEN", "ended")
     with SessionGuard(gateway.port, Tokens(1)) as guard:
-        reach.use(LakeStore("ended", gateway.settings(endpoint=guard.url, **dict.fromkeys(NAMED))))
+        store_access.register_store(LakeStore("ended", gateway.settings(endpoint=guard.url, **dict.fromkeys(NAMED))))
         with pytest.raises(LakeError) as refused:
             commit(new_table("s3a://ended/lake/t", {"a": "INT"}, {}))
     assert "the session token of AWS_ACCESS_KEY_ID has expired; set AWS_ACCESS_KEY_ID and" in str(refused.value)
@@ -105,9 +107,9 @@ def test_no_identity_is_one_message_with_what_was_tried(environment: pytest.Monk
         (f"abfss://lake@{HOST}", ["AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE", "the Azure instance metadata"]),
         ("gs://lake", ["GOOGLE_APPLICATION_CREDENTIALS", "application_default_credentials.json", "metadata server"]),
     ]:
-        reach.use(store_of(root, reach.settings_of(root)))
+        store_access.register_store(store_of(root, store_access.settings_of(root)))
         with pytest.raises(ConfigError, match="has no identity that the store could be shown: there is no") as refused:
-            reach.client(root)
+            store_access.client(root)
         message = str(refused.value)
         assert [message.index(name) for name in tried] == sorted(message.index(name) for name in tried)
         assert message.endswith("and on a cluster each executor")
@@ -119,7 +121,7 @@ def test_the_tokens_of_a_machine_on_google_end_amid_commits(
 ) -> None:
     lake, tokens = google_store.make_bucket("by-machine"), Tokens(LIFETIME)
     with TokenGuard(google_store, tokens) as guard, serving(google_metadata(tokens)) as machine:
-        reach.use(google_store.store("by-machine", endpoint=guard.url))
+        store_access.register_store(google_store.store("by-machine", endpoint=guard.url))
         environment.setenv("GCE_METADATA_HOST", machine.url.removeprefix("http://"))
         (check,) = check_lake(lake)
         assert check.status == "ok", check
@@ -138,7 +140,7 @@ def test_a_shared_access_signature_is_enough_until_it_ends(
     azurite: Azurite, store_keys: None, environment: pytest.MonkeyPatch
 ) -> None:
     lake = azurite.make_bucket("by-signature")
-    reach.use(azurite.store("by-signature", account_key_env=None, sas_token_env="SIGNATURE"))
+    store_access.register_store(azurite.store("by-signature", account_key_env=None, sas_token_env="SIGNATURE"))
     environment.setenv("SIGNATURE", f"?{signature_for('by-signature', 600)}")
     (check,) = check_lake(lake)
     assert check.status == "ok", check
@@ -195,7 +197,7 @@ def test_spark_has_the_keys_of_the_instance(
     with serving(instance(keys)) as machine, SessionGuard(gateway.port, tokens) as guard:
         environment.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", machine.url)
         settings = gateway.settings(endpoint=guard.url, **dict.fromkeys(NAMED))
-        reach.use(LakeStore("spark-by-instance", settings))
+        store_access.register_store(LakeStore("spark-by-instance", settings))
         assert read_by_spark("s3a://spark-by-instance/lake/t", settings) == "[(1,), (2,)]"
         assert guard.refused == 0
         assert len(tokens.ends) >= 2, "the JVM asked the machine, too"
@@ -228,7 +230,7 @@ def test_the_tokens_of_a_machine_on_azure_end_amid_commits(
         environment.setenv("SSL_CERT_FILE", str(certificate))  # deltalake reads no other file
         settings = server.settings(ca=certificate, account_key_env=None)
         server.make_bucket("by-machine", certificate)
-        reach.use(LakeStore(f"by-machine@{HOST}", settings, AZURE))
+        store_access.register_store(LakeStore(f"by-machine@{HOST}", settings, AZURE))
         (check,) = check_lake(lake)
         assert check.status == "ok", check
         assert check.value.endswith("by conditional puts, with the token of the managed identity of this machine")

@@ -17,7 +17,7 @@ from spark_jobs.delta.commits import commit
 from spark_jobs.delta.log_files import read_commit
 from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.lake.rows import rows_of
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from tests.fix_store import Server
 from tests.gateway import FaultyProxy
 
@@ -42,7 +42,7 @@ def test_every_commit_of_two_racing_processes_is_there_once(
 
     with FaultyProxy(store_server.port, fault) as proxy:
         settings = store_server.settings(endpoint=proxy.url)
-        reach.use(store_of(path, settings))
+        store_access.register_store(store_of(path, settings))
         count, kills = COMMITS // 2, 0
         outputs = {writer: tmp_path / writer for writer in ("one", "two")}
         running = {writer: _started(path, writer, count, settings.model_dump_json(), outputs) for writer in outputs}
@@ -65,7 +65,7 @@ def test_every_commit_of_two_racing_processes_is_there_once(
                     kills += 1
         lost_answers = proxy.broken
 
-    reach.use(store_of(path, store_server.settings()))
+    store_access.register_store(store_of(path, store_server.settings()))
     snapshot = snapshot_of(path)
     assert snapshot
     expected = Counter((writer, number) for writer in outputs for number in range(1, count + 1))

@@ -17,7 +17,7 @@ from spark_jobs.delta.log_files import read_commit
 from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.errors import LakeError
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from spark_jobs.storage.objects import ObjectPath
 from tests.fix_cli import Stratalog
 from tests.fix_store import require_gateway
@@ -165,10 +165,10 @@ def test_a_store_that_is_full(guarded: Gateway, store_keys: None, status: str, c
         puts.append(path)
         return refusal(status, code)
 
-    reach.use(LakeStore("guarded", guarded.settings()))
+    store_access.register_store(LakeStore("guarded", guarded.settings()))
     version = commit(new_table(f"s3a://guarded/{code}", {"a": "INT"}, {}))
     with FaultyProxy(guarded.port, full) as proxy:
-        reach.use(LakeStore("guarded", guarded.settings(endpoint=proxy.url)))
+        store_access.register_store(LakeStore("guarded", guarded.settings(endpoint=proxy.url)))
         with pytest.raises(LakeError) as raised:
             commit(new_table(f"s3a://guarded/{code}-2", {"a": "INT"}, {}))
         snapshot = snapshot_of(f"s3a://guarded/{code}")
@@ -176,7 +176,7 @@ def test_a_store_that_is_full(guarded: Gateway, store_keys: None, status: str, c
         assert snapshot.version == version
     require_one_message(str(raised.value), "the store has no space left, or no more of it for guarded; free", code)
     assert len(puts) <= 5, "a put that is refused for want of space is not sent again and again"
-    reach.use(LakeStore("guarded", guarded.settings()))
+    store_access.register_store(LakeStore("guarded", guarded.settings()))
     assert read_commit(f"s3a://guarded/{code}-2", 0) is None
     commit(new_table(f"s3a://guarded/{code}-2", {"a": "INT"}, {}))
 
@@ -226,7 +226,7 @@ def test_check_tries_what_runs_and_maintenance_need(
 ) -> None:
     monkeypatch.setenv(ACCESS, keys[0])
     monkeypatch.setenv(SECRET, keys[1])
-    reach.use(LakeStore("guarded", guarded.settings()))
+    store_access.register_store(LakeStore("guarded", guarded.settings()))
     (check,) = check_lake("s3a://guarded/lake")
     assert check.status == status
     assert text in check.value
@@ -237,7 +237,7 @@ def test_a_store_that_overwrites_is_refused(store_keys: None, tmp_path: Path) ->
     require_gateway()
     with Gateway(tmp_path / "careless", keeps_metadata=False) as server:
         lake = server.make_bucket("careless")
-        reach.use(LakeStore("careless", server.settings()))
+        store_access.register_store(LakeStore("careless", server.settings()))
         (check,) = check_lake(lake)
         assert check.status == "problem"
         assert "the store overwrites objects in spite of If-None-Match" in check.value
@@ -256,12 +256,12 @@ def test_a_certificate_that_is_not_trusted_until_it_is_named(store_keys: None, t
     subprocess.run(["openssl", "req", "-x509", *subject, *extensions, *files], check=True, capture_output=True)
     with Gateway(tmp_path / "tls", tls=(certificate, key)) as server:
         (server.data / "secure").mkdir()
-        reach.use(LakeStore("secure", server.settings()))
+        store_access.register_store(LakeStore("secure", server.settings()))
         path = ObjectPath("secure", "lake")
         (check,) = check_lake(str(path))
         assert check.status == "problem"
         assert re.search(r"certificate of https://127\.0\.0\.1:\d+ is not trusted", check.value)
         assert "store.ca" in check.remedy
-        reach.use(LakeStore("secure", server.settings(ca=certificate)))
+        store_access.register_store(LakeStore("secure", server.settings(ca=certificate)))
         (check,) = check_lake(str(path))
         assert check.status == "ok", check

@@ -19,7 +19,7 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.rows import rows_of
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from tests.fix_cli import Stratalog
 from tests.fix_mysql import Database
 from tests.fix_store import KIND, Server
@@ -55,7 +55,7 @@ def lakes(store_server: Server, store_keys: None, tmp_path: Path) -> dict[str, d
         store_server.make_bucket(BUCKET)
         MADE.add((store_server, BUCKET))
     store = store_server.store(BUCKET)
-    reach.use(store)
+    store_access.register_store(store)
     return {
         "store": {"lake": f"{store.root}/{tmp_path.name} ä", "store": store_server.keys()},
         "folder": {"lake": str(tmp_path / "lake")},

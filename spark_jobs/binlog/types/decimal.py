@@ -51,7 +51,7 @@ class Decimal(ColumnType):
         groups, before = _groups(precision, scale)
         size = sum(_BYTES[digits] for digits in groups)
         if precision > 38:
-            return _as_text(precision, groups, before, size)
+            return _text_reading(precision, groups, before, size)
         lead, tail = (precision - scale) % 9, scale % 9
         kind = row_cells.DECIMAL_18 if precision <= 18 else row_cells.DECIMAL_38
         full_groups = (precision - scale) // 9 + scale // 9
@@ -59,7 +59,7 @@ class Decimal(ColumnType):
         return fixed(kind, size, pa.decimal128(precision, scale), *layout)
 
 
-def _as_text(precision: int, groups: list[int], before: int, size: int) -> ColumnReading:
+def _text_reading(precision: int, groups: list[int], before: int, size: int) -> ColumnReading:
     sizes = np.array(groups, np.int64)
 
     def finish(filled: Filled) -> Finished:

@@ -28,7 +28,7 @@ from spark_jobs.changes.json_encoding import (
     instants,
     pieces_of,
     text_of,
-    unsigned_readings,
+    unsigned_json_by_row,
 )
 
 OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
@@ -88,8 +88,8 @@ def _begin_line(context: SliceContext) -> str:
 
 def _unsigned(definition: TableDefinition, context: SliceContext, changes: Changes) -> list[str]:
     """The end of each row's line: the key ``unsigned`` where values have another reading, and the last brace."""
-    after = unsigned_readings(definition, context.either_sign, changes.after)
-    before = unsigned_readings(definition, context.either_sign, changes.before)
+    after = unsigned_json_by_row(definition, context.either_sign, changes.after)
+    before = unsigned_json_by_row(definition, context.either_sign, changes.before)
     ends = ["}\n"] * len(changes)
     operations = changes.op.to_pylist() if after or before else []
     for row in sorted({*after, *before}):

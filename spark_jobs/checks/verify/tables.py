@@ -45,10 +45,10 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation import verified
 from spark_jobs.operations.observation.verified import CHANGING, DIFFERS, DROPPED, EQUAL, NOT_COMPARED, Verified
+from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import extract_source, merge_forward
-from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit

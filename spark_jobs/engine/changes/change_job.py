@@ -68,7 +68,7 @@ def planned(
     # The range of the log whose changes are read, and the definitions of the table in it.
     head, snapshot = upon
     features.require_written(snapshot)
-    delta = _from_the_beginning(work, head, delta)
+    delta = _widened_if_incomplete(work, head, delta)
     extent = Extent.of(work, head, delta)
     completes = work.columns.has_partial
     if completes and delta.replaced_from and not extent.is_all:
@@ -113,10 +113,11 @@ def _next_offset(head: Head) -> Position:
     return head.position
 
 
-def _from_the_beginning(work: MergeJob, head: Head, delta: SilverDelta) -> SilverDelta:
-    """The delta; one that replaces all of a target of which the newest commit is not that of a whole merge.
+def _widened_if_incomplete(work: MergeJob, head: Head, delta: SilverDelta) -> SilverDelta:
+    """The delta, widened to a replacement of the whole target where the target cannot be continued.
 
-    And where silver's log does not tell any more which keys of replaced rows were never whole.
+    That is where its newest commit is none of a complete merge, or where silver's log does not tell any more which keys
+    of replaced rows were incomplete.
     """
     last = DownstreamCommit.of_head(head)
     is_other = last is None and not head.design

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.executors import checked
 from spark_jobs.runtime.tasks_here import is_here
-from spark_jobs.storage.reach import carried
+from spark_jobs.storage.store_access import with_registered_stores
 
 Task = TypeVar("Task")
 Part = TypeVar("Part")
@@ -92,10 +92,12 @@ def run(
     if is_here(spark):
         return [*_run_here(tasks, work, finish, buckets)]
     rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
-        checked(carried(_first_stage(tasks, work, buckets))), _DDL
+        checked(with_registered_stores(_first_stage(tasks, work, buckets))), _DDL
     )
     if finish is not None:
-        rows = rows.repartitionById(buckets, "bucket").mapInArrow(checked(carried(_second(finish))), _DDL)
+        rows = rows.repartitionById(buckets, "bucket").mapInArrow(
+            checked(with_registered_stores(_second(finish))), _DDL
+        )
     with translated(""):
         answers = rows.select("value").toArrow()
     return [pickle.loads(value) for value in answers.column("value").to_pylist()]  # noqa: S301 - our own tasks' values

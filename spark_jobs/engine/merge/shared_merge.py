@@ -139,7 +139,7 @@ def _touched(unit: SharedUnit) -> pa.Table:
 
 
 def _changed_keys(source: SilverSource, file: DataFile, names: Sequence[str], after: Position | None) -> pa.Table:
-    """The keys of rows of a file, of windows after a position."""
+    """Keys of the rows of one silver file whose window is after a position, or which were read from the server."""
     rows = data_files.read_columns(source.path, file, [*names, "_op", "_window_start"], source.schema)
     is_changed = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
     if after:  # rows that were read from the server are in no window
@@ -288,7 +288,7 @@ def _new_target_rows(unit: SharedUnit, last: LastChanges) -> pa.Table:
 
 
 def _target_column(rows: pa.Table, field: pa.Field, provenance: dict[str, str]) -> Any:
-    """A column of the target of rows of silver."""
+    """Rows of silver as one column of the target; NULL where silver has no such column."""
     if field.name in provenance:
         return pa.repeat(pa.scalar(provenance[field.name], field.type), len(rows))
     return rows.column(field.name) if field.name in rows.column_names else pa.nulls(len(rows), field.type)

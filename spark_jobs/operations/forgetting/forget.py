@@ -44,7 +44,7 @@ from spark_jobs.operations.retention.gc import DELIVERY, GROUP, SILVER, LogReade
 from spark_jobs.operations.retention.maintenance import newest_with_same_rows
 from spark_jobs.pipeline import iceberg_tables
 from spark_jobs.pipeline.initial_load.commit import progress
-from spark_jobs.pipeline.mending.wanted_keys import keys_of_texts
+from spark_jobs.pipeline.initial_load.wanted_keys import keys_of_texts
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 

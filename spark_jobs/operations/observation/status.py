@@ -25,8 +25,8 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.verified import DIFFERS, NOT_COMPARED
 from spark_jobs.operations.observation.verified import read as read_verified
+from spark_jobs.pipeline.cascades.unlogged_changes import cascades
 from spark_jobs.pipeline.initial_load.commit import READING, progress
-from spark_jobs.pipeline.unlogged_changes import cascades
 from spark_jobs.silver import quarantine as skips
 from spark_jobs.source.endpoints import Endpoints, Health
 from spark_jobs.source.protocol import Source
@@ -85,7 +85,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """One of several endpoints. in_use: bronze's end comes from it. What is null is not the case."""
+    """One of several endpoints. in_use: bronze's end comes from it. A field is null where it does not apply."""
 
     endpoint: str
     in_use: bool

@@ -28,7 +28,7 @@ from spark_jobs.lake.layout import local_path
 from spark_jobs.pipeline.as_of.table_rows import QueryRows
 from spark_jobs.storage import files
 from spark_jobs.storage.files import StoredPath
-from spark_jobs.storage.reach import use
+from spark_jobs.storage.store_access import register_store
 
 FORMATS = ("csv", "jsonl", "parquet", "delta")
 """Formats of files that rows are written to."""
@@ -153,7 +153,7 @@ def target_of(text: str, pipeline: Pipeline) -> StoredPath:
     if _is_within(address, pipeline.lake) or _is_within(pipeline.lake, address):
         raise ConfigError({"to": f"{text} is of the lake {pipeline.lake}; name a folder outside of it"})
     is_of_kind = store_scheme(address) == store_scheme(pipeline.lake)
-    use(store_of(address, pipeline.store if is_of_kind else ObjectStore()))
+    register_store(store_of(address, pipeline.store if is_of_kind else ObjectStore()))
     folder = files.stored_path(address)
     try:
         if _is_taken(folder):

@@ -1,7 +1,7 @@
 """Replay of windows of one table, which are replaced in silver where a row differs.
 
 Put here: whether the windows or all rows are replaced, and the commit. Not here: which windows these are
-(pipeline/replay_plan.py), decoding and comparing them (engine/silver/replay_job.py).
+(pipeline/replay_windows.py), decoding and comparing them (engine/silver/replay_job.py).
 
 What decodes to the rows that are there already is not written again. Where rules about columns changed, or which
 statements are left out, all of the table is replayed and its rows are replaced, columns and all, in one commit: what a

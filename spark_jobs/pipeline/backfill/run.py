@@ -42,13 +42,13 @@ from spark_jobs.pipeline.backfill.request import (
     without_notice,
     without_report,
 )
+from spark_jobs.pipeline.cascades.unlogged_changes import require_derived
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.replay_plan import NeedsEarlierLog, floor_above, plan_table
 from spark_jobs.pipeline.replay_windows import windows
 from spark_jobs.pipeline.restore import fetch
 from spark_jobs.pipeline.run import compact_source, merge_source, publish
 from spark_jobs.pipeline.table_choice import tables_in_scope
-from spark_jobs.pipeline.unlogged_changes import require_derived
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.text.remedies import advised
 

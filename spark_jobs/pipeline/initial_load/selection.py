@@ -17,13 +17,13 @@ from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, 
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
 from spark_jobs.pipeline.initial_load.row_rules import RowRules, job_of
 from spark_jobs.pipeline.initial_load.snapshot import engine_without_snapshots
 from spark_jobs.pipeline.outcome import Outcome
-from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.retired_columns import restarts_of

@@ -17,7 +17,7 @@ from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation.status import SourceStatus
-from spark_jobs.pipeline.unlogged_changes import Cascade
+from spark_jobs.pipeline.cascades.unlogged_changes import Cascade
 from spark_jobs.silver.quarantine import Skip
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Commit, Insert
@@ -143,7 +143,7 @@ def test_tables_that_foreign_keys_change_unlogged_are_named(tmp_path: Path, monk
     child, parent = TableName("shop", "lines"), TableName("shop", "orders")
     over = [Cascade(child, ForeignKey("f", parent, "CASCADE"))]
     with location(tmp_path) as code_location:
-        monkeypatch.setattr("spark_jobs.pipeline.unlogged_changes.cascades", lambda *_: over)
+        monkeypatch.setattr("spark_jobs.pipeline.cascades.unlogged_changes.cascades", lambda *_: over)
         is_passed, description = checked(code_location)["bronze/shop", "changes_logged"]
     assert not is_passed
     assert str(description).startswith("shop.lines: is changed by the foreign key f -> shop.orders ON DELETE CASCADE")

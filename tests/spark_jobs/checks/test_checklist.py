@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_jobs.checks.checklist import checklist
+from spark_jobs.checks.checklist import run_checklist
 from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
 from tests.fix_mysql import Database
@@ -11,7 +11,7 @@ from tests.fix_mysql import Database
 
 def test_every_source_the_lake_and_the_tables_have_a_section(pipeline_file: Path) -> None:
     pipeline_file.write_text(pipeline_file.read_text() + "  gone: {files: ./gone}\n")
-    sections = {section.about: section.checks for section in checklist(load(pipeline_file))}
+    sections = {section.about: section.checks for section in run_checklist(load(pipeline_file))}
     assert list(sections) == ["sources.shop", "sources.gone", "lake"]
     assert [(check.name, check.value) for check in sections["sources.shop"]][-1] == (
         "start position",
@@ -24,14 +24,14 @@ def test_a_server_that_is_down_has_the_remedy_that_a_run_names(tmp_path: Path) -
     source = {"mysql": {"host": "127.0.0.1", "port": 1, "user": "repl", "password": "secret"}}
     path = tmp_path / "pipeline.yaml"
     path.write_text(yaml.safe_dump({"lake": "./lake", "sources": {"shop": source}}))
-    (check,) = next(section.checks for section in checklist(load(path)) if section.about == "sources.shop")
+    (check,) = next(section.checks for section in run_checklist(load(path)) if section.about == "sources.shop")
     assert check.value == "127.0.0.1:1 cannot be reached: Connection refused"
     assert check.remedy.startswith("start the server, or correct host and port of source shop")
 
 
 def test_a_start_that_the_log_does_not_have_is_a_problem(pipeline_file: Path) -> None:
     pipeline_file.write_text(pipeline_file.read_text().replace("./binlogs", "./binlogs, start: 'mysql-bin.000009:4'"))
-    by_name = {check.name: check for section in checklist(load(pipeline_file)) for check in section.checks}
+    by_name = {check.name: check for section in run_checklist(load(pipeline_file)) for check in section.checks}
     assert by_name["start position"].status == "problem"
     assert by_name["start position"].value.startswith("has no file mysql-bin.000009")
 
@@ -48,7 +48,7 @@ def test_endpoints_are_checked_each_and_their_source_once(
     def check(*listed: object) -> dict[str, list[str]]:
         sources = {"shop": {"mysql": shared, "endpoints": list(listed)}}
         path.write_text(yaml.safe_dump({"lake": "./lake", "sources": sources, "tables": [f"{database.name}.*"]}))
-        return {section.about: [check.name for check in section.checks] for section in checklist(load(path))}
+        return {section.about: [check.name for check in section.checks] for section in run_checklist(load(path))}
 
     names = check(*endpoints)
     first, second = (f"sources.shop ({endpoint['host']}:{endpoint['port']})" for endpoint in endpoints)

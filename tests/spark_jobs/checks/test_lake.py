@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.checks import Check
 from spark_jobs.checks.lake import check_lake
 from spark_jobs.config.store import LakeStore, ObjectStore
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from tests.gateway import ACCESS, SECRET
 
 
@@ -39,7 +39,7 @@ def test_a_lake_where_nobody_may_write_is_a_problem() -> None:
 
 def test_a_store_that_does_not_answer_is_a_problem(store_keys: None) -> None:
     settings = ObjectStore(endpoint="http://127.0.0.1:9", access_key_env=ACCESS, secret_key_env=SECRET)
-    reach.use(LakeStore("bucket", settings))
+    store_access.register_store(LakeStore("bucket", settings))
     (check,) = check_lake("s3a://bucket/lake")
     assert check == Check(
         "writable",
@@ -51,7 +51,7 @@ def test_a_store_that_does_not_answer_is_a_problem(store_keys: None) -> None:
 
 def test_a_key_that_is_missing_is_a_problem(store_keys: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ACCESS)
-    reach.use(LakeStore("bucket", ObjectStore(access_key_env=ACCESS, secret_key_env=SECRET)))
+    store_access.register_store(LakeStore("bucket", ObjectStore(access_key_env=ACCESS, secret_key_env=SECRET)))
     (check,) = check_lake("s3a://bucket/lake")
     assert check.status == "problem"
     assert f"no variable {ACCESS}" in check.value

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.checks.mending import STOPPED, WHOLE, Mended, MendedTable
 from spark_jobs.checks.verify import KeyDifference
 from spark_jobs.cli.mend import _print_mended
 from spark_jobs.log.position import Position
+from spark_jobs.mending.mend_source import STOPPED, WHOLE, Mended, MendedTable
+from spark_jobs.mending.mend_task import MendCounts
 from spark_jobs.operations.observation.verified import EQUAL, MENDED
-from spark_jobs.pipeline.mending.mend_task import MendCounts
 from tests.fix_cli import Stratalog
 
 AT = Position("mysql-bin.000042", 1337)
@@ -93,7 +93,7 @@ def test_a_dry_run_says_so_where_rows_differ(
     is_printed: bool,
 ) -> None:
     monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda *_, **__: nullcontext())
-    monkeypatch.setattr("spark_jobs.checks.mending.mend_source", lambda *_, **__: Mended([table], None))
+    monkeypatch.setattr("spark_jobs.mending.mend_source.mend_source", lambda *_, **__: Mended([table], None))
     path = tmp_path / "pipeline.yaml"
     path.write_text("lake: ./lake\nsources:\n  shop: {mysql: {user: repl}}\n")
     ran = stratalog("mend", "-c", path, *options)

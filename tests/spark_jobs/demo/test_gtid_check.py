@@ -16,7 +16,7 @@ SAME = BronzeGtids(transactions=1_200, landed=1_200)
     [
         (SAME, ()),
         (replace(SAME, landed=1_203), ("+3 transactions",)),
-        (replace(SAME, landed=1_199, unlike=("a:1-9 is not a:1-10",)), ("a:1-9 is not a:1-10", "-1 transactions")),
+        (replace(SAME, landed=1_199, mismatch="a:1-9 is not a:1-10"), ("a:1-9 is not a:1-10", "-1 transactions")),
     ],
 )
 def test_differences(check: BronzeGtids, differences: tuple[str, ...]) -> None:

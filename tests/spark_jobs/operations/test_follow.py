@@ -52,9 +52,9 @@ def test_each_source_is_run_at_first_and_one_that_failed_waits(follower: Followe
     follower.start()
     deadline = time.monotonic() + 10
     assert follower.next_source(deadline) == "shop"
-    assert follower.failed("shop") == FIRST_WAIT
+    assert follower.record_failure("shop") == FIRST_WAIT
     assert follower.next_source(deadline) == "world"
-    follower.failed("world")
+    follower.record_failure("world")
     assert follower.next_source(time.monotonic() + 0.1) is None
     began = time.monotonic()
     assert follower.next_source(deadline) == "shop"
@@ -68,7 +68,7 @@ def test_a_source_whose_bronze_is_behind_its_files_has_news_again(follower: Foll
     follower.arm("shop")
     follower.record_success("shop", time.monotonic(), has_news=True)
     assert follower.next_source(time.monotonic() + 10) == "world"
-    follower.failed("world")
+    follower.record_failure("world")
     assert follower.next_source(time.monotonic() + 10) == "shop"
 
 
@@ -77,7 +77,7 @@ def test_a_stop_ends_the_wait(follower: Follower) -> None:
     for name in NAMES:
         assert follower.next_source(time.monotonic() + 10) == name
         for _ in range(5):
-            follower.failed(name)
+            follower.record_failure(name)
     threading.Timer(0.2, follower.stop).start()
     began = time.monotonic()
     assert follower.next_source(began + 60) is None

@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.config.store import LakeStore, ObjectStore, store_of
-from spark_jobs.storage import reach
+from spark_jobs.storage import store_access
 from spark_jobs.storage.messages import code_of, is_refusal, meaning
 
 PATH = "s3a://bucket/lake/silver/shop/shop/orders"
@@ -9,7 +9,7 @@ PATH = "s3a://bucket/lake/silver/shop/shop/orders"
 
 @pytest.fixture(autouse=True)
 def store(store_keys: None) -> None:
-    reach.use(
+    store_access.register_store(
         LakeStore("bucket", ObjectStore(endpoint="https://s3.internal", access_key_env="KEY", secret_key_env="SECRET"))
     )
 
@@ -94,7 +94,7 @@ def test_an_answer_has_a_code() -> None:
 def test_refusals_of_azure(text: str, match: str) -> None:
     root = "abfss://lake@acc.dfs.core.windows.net"
     settings = ObjectStore(endpoint="https://blobs.internal", account_key_env="KEY")
-    reach.use(store_of(root, settings))
+    store_access.register_store(store_of(root, settings))
     assert match in (meaning(f"{root}/t", text) or "")
 
 
@@ -138,6 +138,8 @@ def test_refusals_of_azure(text: str, match: str) -> None:
 def test_a_refusal_names_whose_credential_it_is_about(
     root: str, shown: tuple[str, str], text: str, match: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reach.use(store_of(root, ObjectStore(endpoint="https://s3.internal" if root.startswith("s3a") else None)))
-    monkeypatch.setitem(reach._shown, root, shown)
+    store_access.register_store(
+        store_of(root, ObjectStore(endpoint="https://s3.internal" if root.startswith("s3a") else None))
+    )
+    monkeypatch.setitem(store_access._shown, root, shown)
     assert match in (meaning(f"{root}/t", text) or "")

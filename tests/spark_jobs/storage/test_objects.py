@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.config.store import LakeStore, store_of
-from spark_jobs.storage import objects, reach
+from spark_jobs.storage import objects, store_access
 from spark_jobs.storage.objects import ObjectPath, StoreError
 from tests.fix_store import KIND, Server
 from tests.gateway import FaultyProxy, Gateway, refusal
@@ -180,7 +180,7 @@ def test_a_put_whose_answer_is_lost_is_known_as_its_own(bucket: str, store_serve
         return "lost"
 
     with FaultyProxy(store_server.port, fault) as proxy:
-        reach.use(store_of(bucket, store_server.settings(endpoint=proxy.url)))
+        store_access.register_store(store_of(bucket, store_server.settings(endpoint=proxy.url)))
         assert objects.create(path, b"own")
         assert proxy.broken == lost_answers
         remaining[0] = 1
@@ -196,7 +196,7 @@ def test_a_refusal_is_not_asked_again(bucket: str, gateway: Gateway) -> None:
         return refusal("403 Forbidden", "ExpiredToken")
 
     with FaultyProxy(gateway.port, fault) as proxy:
-        reach.use(LakeStore(path.bucket, gateway.settings(endpoint=proxy.url)))
+        store_access.register_store(LakeStore(path.bucket, gateway.settings(endpoint=proxy.url)))
         with pytest.raises(StoreError, match="the session token of TEST_STORE_KEY has expired; set TEST_STORE_KEY"):
             objects.create(path, b"x")
     assert len(requests) == 1

@@ -3,11 +3,11 @@
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.checks.mending import STOPPED, WHOLE, MendedTable, require_keys
 from spark_jobs.checks.verify import KeyDifference
 from spark_jobs.errors import ConfigError
+from spark_jobs.mending.mend_source import STOPPED, WHOLE, MendedTable, require_keys
+from spark_jobs.mending.mend_task import NOTHING, MendCounts
 from spark_jobs.operations.observation.verified import EQUAL, MENDED
-from spark_jobs.pipeline.mending.mend_task import NOTHING, MendCounts
 
 NAME = TableName("shop", "t")
 FOUND = (KeyDifference("extra", {"id": "1"}),)

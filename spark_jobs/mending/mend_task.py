@@ -1,7 +1,7 @@
 """Task of a mend: rows read from the server, compared with silver's; differences become rows of a mend.
 
 Put here: the comparison, and the rows of silver that it leaves. Not here: reading rows at the server
-(pipeline/initial_load/snapshot.py), or the commit (mend.py).
+(pipeline/initial_load/snapshot.py), or the commit (mend_table.py).
 
 A row of a mend stands right before the position of the snapshot that it was read in: after all that the log said
 before, and before all that it says from there on. No event begins a byte before a position, so that place is free;

@@ -1,7 +1,7 @@
 """Keys that a mend is about: how the server finds their rows, and how the lake does.
 
 Put here: keys in parts of one statement each, and keys that a user gives as text. Not here: reading their rows
-(mend.py).
+(reading.py, mending/mend_table.py).
 """
 
 from collections.abc import Sequence

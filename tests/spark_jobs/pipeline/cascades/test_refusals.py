@@ -15,8 +15,8 @@ from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
-from tests.spark_jobs.pipeline.test_unlogged_changes import pipeline
+from spark_jobs.pipeline.cascades.refusals import cascade_actions, refusals
+from tests.spark_jobs.pipeline.cascades.test_unlogged_changes import pipeline
 
 P, C, G = (TableName("shop", name) for name in ("p", "c", "g"))
 KEYS = [UnloggedChanges(C, ForeignKey("f", P, "CASCADE")), UnloggedChanges(G, ForeignKey("h", C, "SET NULL"))]

@@ -1,7 +1,7 @@
 """Foreign keys and tables of a live server that its log will not tell, and what a run will do about each.
 
 Put here: the outcome of each foreign key that cascades, and why, by the configuration and the server's definitions.
-Not here: what the lake lacks of a table (cascade_step.py), or how it is printed (spark_jobs/checks).
+Not here: what the lake lacks of a table (step.py), or how it is printed (spark_jobs/checks).
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,8 @@ from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges, unlogged_changes
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
-from spark_jobs.pipeline.unlogged_changes import LIMITS, remedy_of_cascade
+from spark_jobs.pipeline.cascades.refusals import cascade_actions, refusals
+from spark_jobs.pipeline.cascades.unlogged_changes import LIMITS, remedy_of_cascade
 from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts

@@ -35,11 +35,11 @@ from spark_jobs.errors import DecodeError, LakeError, TableStopped
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_groups import LogPart, is_made_in, parts_between_renames, table_groups
-from spark_jobs.pipeline.cascade_origins import unknown_rows
-from spark_jobs.pipeline.cascade_refusals import destination_of_rows, is_applied, refusals
+from spark_jobs.pipeline.cascades.groups import LogPart, is_made_in, parts_between_renames, table_groups
+from spark_jobs.pipeline.cascades.origins import unknown_rows
+from spark_jobs.pipeline.cascades.refusals import destination_of_rows, is_applied, refusals
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges, names_by_history
 from spark_jobs.pipeline.destinations import downstream_of
-from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges, names_by_history
 from spark_jobs.schema.history import read as read_history
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete

@@ -1,7 +1,7 @@
 """Mend of some keys of one table: rows read in a snapshot, compared with silver's, and committed to silver.
 
 Put here: what is refused, the order of the work, the commit. Not here: the comparison (mend_task.py), merging what was
-committed (checks/mending.py).
+committed (mend_source.py).
 
 Rows are read as of a position P. Silver is then brought up to P, so that what differs from it at P is what the log does
 not tell. The rows land as newer than all before P and as older than all from P on: an event of the log after the
@@ -26,14 +26,14 @@ from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
+from spark_jobs.mending.mend_task import MendCounts, MendTask, compared
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Key
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules, job_of
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.snapshot import SnapshotTask, engine_without_snapshots, read_snapshot
-from spark_jobs.pipeline.mending.mend_task import MendCounts, MendTask, compared
-from spark_jobs.pipeline.mending.wanted_keys import WantedKeys
+from spark_jobs.pipeline.initial_load.wanted_keys import WantedKeys
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import MendedRows, SilverCommit

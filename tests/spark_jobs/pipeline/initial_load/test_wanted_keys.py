@@ -7,7 +7,7 @@ import pytest
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.pipeline.initial_load.key_ranges import Key
-from spark_jobs.pipeline.mending.wanted_keys import keys_of_texts
+from spark_jobs.pipeline.initial_load.wanted_keys import keys_of_texts
 from spark_jobs.silver.table import Columns
 
 RAW = pa.field("_raw", pa.map_(pa.string(), pa.string()))

@@ -10,8 +10,8 @@ from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.config.cascades import CascadeAction
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
-from spark_jobs.pipeline.cascade_outlook import _logged_outlook, _outlook
-from tests.spark_jobs.pipeline.test_unlogged_changes import pipeline
+from spark_jobs.pipeline.cascades.outlook import _logged_outlook, _outlook
+from tests.spark_jobs.pipeline.cascades.test_unlogged_changes import pipeline
 
 CHILD, PARENT = TableName("shop", "c"), TableName("shop", "p")
 GAP = UnloggedChanges(CHILD, ForeignKey("f", PARENT, "CASCADE", columns=("pid",), parent_columns=("id",)))

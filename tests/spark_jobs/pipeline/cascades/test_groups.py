@@ -6,7 +6,7 @@ from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import Renamed, UnloggedChanges
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_groups import is_made_in, parts_between_renames, table_groups
+from spark_jobs.pipeline.cascades.groups import is_made_in, parts_between_renames, table_groups
 
 
 def at(offset: int) -> Position:

@@ -14,8 +14,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.cascade_step import AppliedCascades, CascadeStep
-from spark_jobs.pipeline.unlogged_changes import unlogged_changes_of
+from spark_jobs.pipeline.cascades.step import AppliedCascades, CascadeStep
+from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
 from spark_jobs.schema.history import follow
 from tests.faults import runs
 from tests.faults.campaign import Log

@@ -3,7 +3,7 @@
 A table that gets another name brings its rows along, so both names are of one group. Rows are looked up under the name
 that they have, so no part of the log has a rename of a child inside it: its mirror comes first.
 
-Put here: groups, and parts. Not here: what is derived of them (cascade_step.py).
+Put here: groups, and parts. Not here: what is derived of them (step.py).
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -3,8 +3,8 @@
 Put here: settings and credentials in the form that each library takes. Not here: whose they are (credentials.py), or
 requests (objects.py).
 
-Settings are registered when a pipeline's lake or session is opened, and travel with Spark's tasks (``carried``);
-credentials never do: every process finds them in its own environment.
+Settings are registered when a pipeline's lake or session is opened, and travel with Spark's tasks
+(``with_registered_stores``); credentials never do: every process finds them in its own environment.
 """
 
 import errno
@@ -48,32 +48,34 @@ if TYPE_CHECKING:
 
 _TIMEOUT = "60s"
 _RETRIES: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
-_in_use: dict[str, ObjectStore] = {}
+_registered: dict[str, ObjectStore] = {}
 _shown: dict[str, tuple[str, str]] = {}
 Client = AzureStore | GCSStore | S3Store
 Task = TypeVar("Task")
 Part = TypeVar("Part")
 
 
-def use(store: LakeStore | None) -> None:
+def register_store(store: LakeStore | None) -> None:
     """Register how the bucket of a lake is reached; nothing for a lake that is on none."""
     if store is not None:
-        _in_use[store.root] = store.settings
+        _registered[store.root] = store.settings
 
 
-def in_use() -> Mapping[str, ObjectStore]:
+def registered_stores() -> Mapping[str, ObjectStore]:
     """The settings of every bucket that is registered."""
-    return dict(_in_use)
+    return dict(_registered)
 
 
 def settings_of(root: str) -> ObjectStore:
     """Settings of a bucket, by its address; those of the cloud itself by default."""
-    return _in_use.get(root) or ObjectStore()
+    return _registered.get(root) or ObjectStore()
 
 
-def carried(work: Callable[[Iterator[Task]], Iterator[Part]]) -> Callable[[Iterator[Task]], Iterator[Part]]:
+def with_registered_stores(
+    work: Callable[[Iterator[Task]], Iterator[Part]],
+) -> Callable[[Iterator[Task]], Iterator[Part]]:
     """A function of Spark's tasks that reaches the stores that its driver reaches."""
-    settings = in_use()
+    settings = registered_stores()
     if not settings:
         return work
 
@@ -86,7 +88,7 @@ def carried(work: Callable[[Iterator[Task]], Iterator[Part]]) -> Callable[[Itera
 
 def _register(settings: Mapping[str, ObjectStore]) -> None:
     """A function by name: what is pickled into a task has copies of the variables that it uses."""
-    _in_use.update(settings)
+    _registered.update(settings)
 
 
 def credential(root: str) -> Credential:
@@ -101,7 +103,7 @@ def credential(root: str) -> Credential:
     return found
 
 
-def shown(root: str) -> tuple[str, str] | None:
+def last_credential(root: str) -> tuple[str, str] | None:
     """The kind and the origin of what was shown to a bucket's store last; None before anything was."""
     return _shown.get(root)
 

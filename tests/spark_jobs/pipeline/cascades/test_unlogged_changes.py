@@ -17,7 +17,7 @@ from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.unlogged_changes import Cascade, cascades, unlogged_changes_of
+from spark_jobs.pipeline.cascades.unlogged_changes import Cascade, cascades, unlogged_changes_of
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.history_rows import ARROW, row_of

@@ -10,8 +10,8 @@ from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile, new_table
 from spark_jobs.engine.rows.restatement import SilverSource
 from spark_jobs.log.position import Position
+from spark_jobs.mending.mend_task import MendCounts, MendTask, compared
 from spark_jobs.pipeline.initial_load.range_files import FileTarget
-from spark_jobs.pipeline.mending.mend_task import MendCounts, MendTask, compared
 from spark_jobs.silver.table import ADDED, PROPERTIES
 
 P = Position("b.000001", 500)

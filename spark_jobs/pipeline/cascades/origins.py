@@ -4,7 +4,7 @@ Nothing is derived of a table that is out of scope. The copy of pt-online-schema
 and takes the name of the child at last.
 
 Put here: renames that bring rows which foreign keys may have changed. Not here: what becomes of the child
-(cascade_step.py).
+(step.py).
 """
 
 from collections.abc import Collection, Iterator
@@ -20,7 +20,7 @@ from spark_jobs.ddl.foreign_keys import CASCADING, ForeignKey
 from spark_jobs.ddl.unlogged_changes import Renamed, UnloggedChanges
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
-from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Mending of tables whose rows differ from the server's: ``stratalog mend``.
 
 Put here: which keys are read, by what verify finds or a user gives, and the merge of what was committed. Not here:
-reading, comparing and committing rows (pipeline/mending/), or how it is printed (cli/mend.py).
+reading, comparing and committing rows (mend_table.py), or how it is printed (cli/mend.py).
 
 Tables without a key are read again as a whole, by a load: equal rows are counted, so none can be mended by itself.
 """
@@ -26,6 +26,8 @@ from spark_jobs.errors import ConfigError, StratalogError, TableStopped
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.log.position import Position
+from spark_jobs.mending.mend_table import MendableTable, mend_keys, mendable
+from spark_jobs.mending.mend_task import NOTHING, MendCounts
 from spark_jobs.operations.observation import verified
 from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
 from spark_jobs.pipeline.initial_load.anchor import Anchor
@@ -34,9 +36,7 @@ from spark_jobs.pipeline.initial_load.key_ranges import in_text
 from spark_jobs.pipeline.initial_load.load import CHUNK_ROWS, load_source
 from spark_jobs.pipeline.initial_load.selection import newest_checkpoint
 from spark_jobs.pipeline.initial_load.throttle import Throttle
-from spark_jobs.pipeline.mending.mend import MendableTable, mend_keys, mendable
-from spark_jobs.pipeline.mending.mend_task import NOTHING, MendCounts
-from spark_jobs.pipeline.mending.wanted_keys import WantedKeys, WantedRows, keys_of_texts
+from spark_jobs.pipeline.initial_load.wanted_keys import WantedKeys, WantedRows, keys_of_texts
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import extract_source, merge_forward
 from spark_jobs.runtime.lazy_session import start_session

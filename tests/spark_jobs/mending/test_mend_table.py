@@ -8,11 +8,11 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.mending.mend_table import MendableTable, mendable
 from spark_jobs.pipeline.initial_load.anchor import Anchor
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.selection import newest_checkpoint
 from spark_jobs.pipeline.initial_load.throttle import Throttle
-from spark_jobs.pipeline.mending.mend import MendableTable, mendable
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.source.server import Server
 from tests.fix_pipeline import SOURCE, Shop

@@ -1,7 +1,7 @@
 """Child tables whose changes by foreign keys are to be derived, and cannot be by the configuration alone.
 
 Put here: what is done about each child table, which tables are refused, and why. Not here: what the lake lacks of a
-table (cascade_step.py), or what becomes of them (unlogged_changes.py).
+table (step.py), or what becomes of them (unlogged_changes.py).
 """
 
 from collections.abc import Collection, Iterator

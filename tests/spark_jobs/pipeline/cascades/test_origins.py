@@ -11,8 +11,8 @@ from spark_jobs.cascades.logged_rows import LoggedRow
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import Renamed, UnloggedChanges
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.cascade_origins import _keys_until, _may_cascade
-from spark_jobs.pipeline.unlogged_changes import SourceUnloggedChanges
+from spark_jobs.pipeline.cascades.origins import _keys_until, _may_cascade
+from spark_jobs.pipeline.cascades.unlogged_changes import SourceUnloggedChanges
 
 PARENT = TableName("shop", "p")
 

@@ -23,7 +23,7 @@ from spark_jobs.ddl.unlogged_changes import DdlStatement, Renamed, UnloggedChang
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.cascade_refusals import cascade_actions, refusals
+from spark_jobs.pipeline.cascades.refusals import cascade_actions, refusals
 from spark_jobs.schema.history import declared_facts, read
 
 LIMITS = "stratalog docs limits"
