@@ -27,6 +27,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
 _ICEBERG = "metadata/"
 """Folder of an Iceberg table's metadata (spark_jobs/iceberg)."""
+_HOUR = 3_600
 _SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 
 
@@ -87,6 +88,29 @@ def expired_log(snapshot: Snapshot, pinned: Collection[int] = ()) -> list[Stored
     )
     first = max((version for version in checkpoints if version <= last), default=0)
     return [log / name for name, _ in files if (match := _LOG_FILE.fullmatch(name)) and int(match[1]) < first]
+
+
+def superseded_checkpoints(snapshot: Snapshot) -> list[StoredPath]:
+    """Checkpoints that others stand in for: of those that were written within one hour all but the newest.
+
+    Every version stays readable, from an earlier checkpoint and more commits. A checkpoint names all files that were
+    removed within ``delta.deletedFileRetentionDuration``, so that many commits leave many large ones. The oldest one
+    stays, since the commits before it may be gone, and all of the last hour, which somebody may be reading.
+
+    Raises LakeError.
+    """
+    log, now = log_directory(snapshot.path), time.time()
+    try:
+        written = {int(match[1]): at for name, at in walk(log) if (match := _CHECKPOINT.fullmatch(name))}
+    except OSError as error:
+        raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
+    newest_by_hour = {int(at // _HOUR): version for version, at in sorted(written.items())}
+    stays = {*sorted(written)[:1], *sorted(written)[-2:], *newest_by_hour.values()}
+    return [
+        log / f"{version:020}.checkpoint.parquet"
+        for version, at in sorted(written.items())
+        if version not in stays and at < now - _HOUR
+    ]
 
 
 def _seconds(snapshot: Snapshot, key: str, default: str) -> int:

@@ -4,6 +4,10 @@ A message is read by more people than the table that it is about: it is in outpu
 the table ``published`` and in reports. A literal of a statement may be a value of a column that is masked, filtered or
 redacted, so none is shown, of any table.
 
+Secrets are kept out where they come from: those of the configuration are values of SecretStr (config/servers.py), an
+object store's answer is told by its code (storage/messages.py), a login's by its service (identity/errors.py), and
+whatever else another program says passes through ``foreign``.
+
 Put here: texts without literals, and names without control characters. Not here: values of rows, which no message has
 (``verify`` and ``changes`` show them as results).
 """

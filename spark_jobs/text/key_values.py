@@ -1,7 +1,7 @@
 """A key as users write it: ``COLUMN=VALUE,…``, or the values alone in the key's order.
 
 Put here: the texts of a key's values, and values of a column's type. Not here: what is looked for by them: texts of the
-log (row_history/key_texts.py), rows of a server (initial_load/wanted_keys.py), or the lake's (pipeline/as_of/).
+log (row_history/key_texts.py), rows of a server (pipeline/initial_load/wanted_keys.py), of the lake (pipeline/as_of/).
 """
 
 import csv

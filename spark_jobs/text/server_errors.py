@@ -8,6 +8,7 @@ programs (disclosure.py).
 """
 
 import re
+from functools import cache
 
 _SIGNALLED = "45000"
 """SQLSTATE of what a trigger or a routine says, under a number that it may choose."""
@@ -229,7 +230,7 @@ def printable_answer(number: int, state: str | None, text: str) -> str:
         text: What the server says.
     """
     if state != _SIGNALLED:
-        for parts, pattern in _SHAPES.get(number, ()):
+        for parts, pattern in _shapes().get(number, ()):
             match = pattern.fullmatch(text.rstrip("."))
             if match:
                 # Names in their order take the places of their forms; what may be a value stays a question mark.
@@ -238,7 +239,9 @@ def printable_answer(number: int, state: str | None, text: str) -> str:
     return f"error {number}{f' ({state})' if state else ''}"
 
 
-def _compiled() -> dict[int, list[tuple[list[str], re.Pattern[str]]]]:
+@cache
+def _shapes() -> dict[int, list[tuple[list[str], re.Pattern[str]]]]:
+    """Parts and pattern of each shape, by the error's number; compiled at the first error, not at each start."""
     shapes: dict[int, list[tuple[list[str], re.Pattern[str]]]] = {}
     for line in _LISTED.strip().splitlines():
         number, _, shape = line.partition(" ")
@@ -250,6 +253,3 @@ def _compiled() -> dict[int, list[tuple[list[str], re.Pattern[str]]]]:
 def _pattern(part: str) -> str:
     """A part's pattern; greedy, so that what comes after a value is what comes last in the text."""
     return f"({_NAMES[part]})" if part in _NAMES else ".*" if part == "?" else re.escape(part)
-
-
-_SHAPES = _compiled()

@@ -293,7 +293,14 @@ class _ComparedTable:
         return LakeRows(self.source.spark, self.downstream, self.layout, self.into.mode)
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
+        if self._has_stood_still(since):
+            return set()
         return SilverRows(self.source.spark, self.silver, self.layout).changed_since(keys, since)
+
+    def _has_stood_still(self, since: Position) -> bool:
+        """True if silver ends at or before a position: no row needs to be read, for which Spark opens the table."""
+        head = self.silver.head()
+        return head is not None and head.position is not None and head.position <= since
 
     @property
     def layout(self) -> DigestLayout:
@@ -461,7 +468,8 @@ class _ComparedTable:
             counts = {"source_rows": rows, "lake_rows": here, "unlike_keys": unlike_keys}
             if rows == here:
                 return counts | {"state": EQUAL}
-            if not SilverRows(self.source.spark, self.silver, self.layout).any_since(since):
+            stood_still = self._has_stood_still(since)
+            if stood_still or not SilverRows(self.source.spark, self.silver, self.layout).any_since(since):
                 return counts | {"state": DIFFERS, "missing": max(rows - here, 0), "extra": max(here - rows, 0)}
             if not tries_left:
                 return counts | {"state": CHANGING, "changing": abs(rows - here)}

@@ -261,6 +261,7 @@ def _maintained(pipeline: Pipeline, work: _MaintenanceJob) -> Maintained:
     older = (snapshot_of(table.path, version) for version in work.pinned if version < snapshot.version)
     vacuum.remove(table.path, vacuum.unnamed_files(snapshot, hours, [version for version in older if version]))
     vacuum.remove(table.path, vacuum.expired_log(snapshot, work.pinned))
+    vacuum.remove(table.path, vacuum.superseded_checkpoints(snapshot))
     if work.log_of:
         keep_indexes(lake_of(pipeline), work.log_of)
     else:

@@ -143,3 +143,32 @@ def test_a_log_that_is_kept_for_ever_stays(tmp_path: Path) -> None:
         snapshot = append(snapshot, [key])
     aged(snapshot.path, 24 * 40)
     assert vacuum.expired_log(snapshot) == []
+
+
+def test_checkpoints_that_newer_ones_of_their_hour_stand_in_for_go(tmp_path: Path) -> None:
+    snapshot = begin(str(tmp_path / "t"), MAPPED | {"delta.checkpointInterval": "2"}, {"key": "BIGINT"})
+    for key in range(25):
+        snapshot = append(snapshot, [key])
+    log = Path(snapshot.path, "_delta_log")
+    hour = time.time() // 3_600 * 3_600
+    # Twelve checkpoints: three in each of three hours long ago, and three just now.
+    for at, version in enumerate(range(2, 20, 2)):
+        written_at = hour - (10 - at // 3) * 3_600 + at
+        os.utime(log / f"{version:020}.checkpoint.parquet", (written_at, written_at))
+    vacuum.remove(snapshot.path, vacuum.superseded_checkpoints(snapshot))
+    left = sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
+    assert left == [2, 6, 12, 18, 20, 22, 24], "the oldest, one of each hour, and those of the last"
+    assert vacuum.superseded_checkpoints(snapshot) == []
+    for version in range(25):
+        older = snapshot_of(snapshot.path, version)
+        assert older is not None
+        assert [row["key"] for row in all_rows(older)] == list(range(version + 1))
+        assert len(deltalake.DeltaTable(snapshot.path, version=version).file_uris()) == version + 1
+    # Where the log before an old checkpoint is gone, that checkpoint is the oldest, and stays.
+    for file in log.iterdir():
+        if file.name[0].isdigit() and int(file.name[:20]) < 6:
+            file.unlink()
+    aged(snapshot.path, 5)
+    vacuum.remove(snapshot.path, vacuum.superseded_checkpoints(snapshot))
+    assert sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet")) == [6, 22, 24]
+    assert [row["key"] for row in all_rows(snapshot_of(snapshot.path, 7) or snapshot)] == list(range(8))

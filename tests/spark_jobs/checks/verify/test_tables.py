@@ -1,7 +1,7 @@
 """Whole comparisons with a real server, to which others write."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -13,11 +13,14 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.checks.verify import Verdict, server_rows, verify_source
+from spark_jobs.checks.verify.lake_rows import SilverRows
+from spark_jobs.checks.verify.protocol import KeySet, Values
 from spark_jobs.checks.verify.server_rows import ServerRows
 from spark_jobs.checks.verify.tables import LAST
 from spark_jobs.config.loader import load
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.verified import read
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers
@@ -120,6 +123,34 @@ def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop, ca
     assert by_name["fixed"] == ("0x6100000000000000", "0x61")
     assert by_name["blobs"] == ("0x", None)
     assert by_name["moment"][1] == "0099-01-02 03:04:05.000601"
+
+
+def test_rows_of_silver_are_read_only_where_its_table_moved_meanwhile(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.execute("CREATE TABLE still (id INT PRIMARY KEY, n INT)", "INSERT INTO still VALUES (1, 1), (2, 2)")
+    verified(shop)
+    damage(shop, "UPDATE {} SET n = 3 WHERE id = 2", "still")
+    asked = list[str]()
+    changed_since = SilverRows.changed_since
+
+    def counted(rows: SilverRows, keys: Collection[bytes], since: Position) -> set[bytes]:
+        asked.append(rows.table.path)
+        return changed_since(rows, keys, since)
+
+    monkeypatch.setattr(SilverRows, "changed_since", counted)
+    verdict = verified(shop)["still"]
+    assert (verdict.state, verdict.different, asked) == ("differs", 1, [])
+
+    def moved(rows: ServerRows, keys: KeySet) -> dict[bytes, list[Values]]:
+        if not asked:
+            shop.execute("UPDATE still SET n = 4 WHERE id = 1")
+        return values_of(rows, keys)
+
+    values_of = ServerRows.values_of
+    monkeypatch.setattr(ServerRows, "values_of", moved)
+    verdict = verified(shop)["still"]
+    assert (verdict.state, verdict.different, len(asked)) == ("differs", 1, 1)
 
 
 @pytest.mark.thorough
