@@ -468,6 +468,7 @@ class _ComparedTable:
             counts = {"source_rows": rows, "lake_rows": here, "unlike_keys": unlike_keys}
             if rows == here:
                 return counts | {"state": EQUAL}
+            # Counts of a table that did not change between them are counts of the same rows.
             stood_still = self._has_stood_still(since)
             if stood_still or not SilverRows(self.source.spark, self.silver, self.layout).any_since(since):
                 return counts | {"state": DIFFERS, "missing": max(rows - here, 0), "extra": max(here - rows, 0)}
