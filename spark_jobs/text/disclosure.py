@@ -5,8 +5,8 @@ the table ``published`` and in reports. A literal of a statement may be a value 
 redacted, so none is shown, of any table.
 
 Secrets are kept out where they come from: those of the configuration are values of SecretStr (config/servers.py), an
-object store's answer is shown as what its code means (storage/messages.py), an identity service's as its number
-(identity/errors.py), and any other text of another program passes through ``foreign``.
+object store's answer is shown as what its code means (storage/messages.py), of an identity service's answer
+nothing is shown (identity/errors.py), and any other text of another program passes through ``foreign``.
 
 Put here: texts without literals, and names without control characters. Not here: values of rows, which no message has
 (``verify`` and ``changes`` show them as results).
