@@ -152,7 +152,7 @@ test-engines: java $(DEV) delta ## engines asked for every type and feature, int
 	@$(PY) -m pytest -q -n 0 tests/engines
 	@$(PY) -m tests.engines.matrix
 
-# Where make test has deltalake read, and the test's process run tasks: tests/lake_tables.py, tests/fix_spark.py.
+# Where make test has deltalake read, and the test's process run tasks: tests/lakes/lake_tables.py, tests/fix_spark.py.
 READING = tests/pipeline tests/assets tests/dagster_project tests/spark_jobs
 
 .PHONY: test-walk
@@ -184,14 +184,14 @@ test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leave
 	run 'more random examples' STRATALOG_EXAMPLES=300 CI= $(PYTEST) -m '$(EXAMPLES)' tests/spark_jobs; \
 	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=100 FUZZ_SECONDS=600 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
 	rm -rf .soak && mkdir .soak; \
-	run 'half an hour of faults' $(PY) -u -m tests.soak $(SOAK_SECONDS) .soak; \
+	run 'half an hour of faults' $(PY) -u -m tests.soaks.soak $(SOAK_SECONDS) .soak; \
 	test -z "$$failed" || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 .PHONY: fetch
 fetch: $(DEV) s3 hadoop ## what tests of stores, clusters and dashboards need: jars, and programs that Go builds and npm fetches: minutes
 	@$(PY) -m spark_jobs.runtime.azure >/dev/null
 	@$(PY) -m spark_jobs.runtime.google >/dev/null
-	@$(PY) -m tests.programs
+	@$(PY) -m tests.services.programs
 
 FUZZ_SECONDS ?= 60
 TARGETS ?= $(sort $(patsubst tests/fuzz/corpus/%_seed_corpus,%,$(wildcard tests/fuzz/corpus/*_seed_corpus)))
@@ -217,7 +217,7 @@ SOAK_SECONDS ?= 1800
 soak: java $(DEV) delta classes mysql ## random faults under write load for SOAK_SECONDS=1800, in .soak; then what was lost and doubled
 	@$(STEP) 'Soak for $(SOAK_SECONDS) seconds'
 	@rm -rf .soak && mkdir .soak
-	@$(PY) -u -m tests.soak $(SOAK_SECONDS) .soak
+	@$(PY) -u -m tests.soaks.soak $(SOAK_SECONDS) .soak
 
 ##@ Now and then
 

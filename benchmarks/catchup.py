@@ -30,7 +30,7 @@ from spark_jobs.runtime.spark_session import session_over, spark_session
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.protocol import FilePart, Log
 from spark_jobs.source.server import Server
-from tests.servers import tool_of
+from tests.services.servers import tool_of
 
 FILES = 10
 GOAL = 2.5

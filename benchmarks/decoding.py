@@ -29,7 +29,7 @@ from benchmarks.shapes import Log
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import StratalogError
 from spark_jobs.runtime.provision import Artifact, jars
-from tests.servers import build_of
+from tests.services.servers import build_of
 
 ROUNDS = 15
 ENOUGH = 0.25
@@ -238,7 +238,7 @@ SERVERS = (
     ("MySQL 9.7", "mysql-9.7", "mysql", shapes.COMPRESSED),  # 8.0.20 was the first that compresses
     ("MariaDB 11.4.5", "mariadb-11.4", "mariadb", shapes.SHAPES + shapes.COMPRESSED),
 )
-"""(name, of tests/servers.py, flavor, what it writes)"""
+"""(name, of tests/services/servers.py, flavor, what it writes)"""
 
 
 def logs(folder: Path, filter_: str) -> Iterator[tuple[str, Iterator[Log]]]:

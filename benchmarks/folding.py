@@ -38,9 +38,9 @@ from spark_jobs.operations.retention.fold_windows import fold
 from spark_jobs.pipeline.run import merge_source, publish, run_source
 from spark_jobs.runtime.spark_session import slots
 from spark_jobs.silver.commit import SilverCommit
-from tests.segment_spec import Commit, Insert, SegmentSpec
-from tests.segment_spec import Table as SpecTable
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec
+from tests.binlogs.segment_spec import Table as SpecTable
+from tests.binlogs.segment_types import INT, VARCHAR
 
 Result = TypeVar("Result")
 SOURCE, NAME = "log", TableName("bench", "t")

@@ -37,9 +37,9 @@ from spark_jobs.lake import driver_commit
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.retention.maintenance import maintain_source
-from tests.logs import file
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.logs import file
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 SOURCE = "shop"
 _TABLE = Table("shop.orders", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40))

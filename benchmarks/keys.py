@@ -32,7 +32,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import Columns, Op
-from tests.timelines import NAME, OLD
+from tests.binlogs.timelines import NAME, OLD
 
 CHANGES = 1_000
 _FILE_ROWS = 2_000_000

@@ -22,7 +22,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation.status import status
 from spark_jobs.runtime.spark_session import spark_session
-from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, FaultyProxy, Gateway
+from tests.services.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, FaultyProxy, Gateway
 
 _COMMIT = re.compile(r"/_delta_log/\d{20}\.json")
 _KINDS = ("PUT", "GET", "HEAD", "DELETE", "LIST", "POST")

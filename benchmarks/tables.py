@@ -24,8 +24,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation.status import status
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table, Update
-from tests.segment_types import INT, VARCHAR, ColumnType
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR, ColumnType
 
 SOURCE = "shop"
 CHANGED = 10

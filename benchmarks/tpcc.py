@@ -37,7 +37,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.rows import rows_of
 from spark_jobs.runtime.provision import made_once
-from tests import go_programs
+from tests.services import go_programs
 
 _VERSION = "v1.0.7"
 _MODULE = f"github.com/pingcap/go-tpc/cmd/go-tpc@{_VERSION}"

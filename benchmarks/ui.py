@@ -21,10 +21,10 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.spark_session import spark_session
+from tests.binlogs.segment_spec import Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
 from tests.browser.eyes import Eyes, browser
-from tests.dev_server import ROOT, development_server, environment
-from tests.segment_spec import Insert, SegmentSpec, Table
-from tests.segment_types import INT
+from tests.services.dev_server import ROOT, development_server, environment
 
 _TABLE = Table("shop.orders", key=["id"], id=INT.NOT_NULL)
 _TIMES = 3

@@ -27,10 +27,10 @@ from spark_jobs.lake.table import Table
 from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started
-from tests.logs import file
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Update
-from tests.segment_spec import Table as SpecTable
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.logs import file
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Update
+from tests.binlogs.segment_spec import Table as SpecTable
+from tests.binlogs.segment_types import INT, VARCHAR
 
 SOURCE = "shop"
 _TABLES = [SpecTable(f"shop.{name}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for name in ("orders", "lines")]

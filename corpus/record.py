@@ -23,7 +23,7 @@ import pymysql
 from corpus.damage import damage
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError
-from tests.servers import build_of
+from tests.services.servers import build_of
 
 HERE = Path(__file__).parent
 SCRIPTS, CASES = HERE / "scripts", HERE / "cases"

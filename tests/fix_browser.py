@@ -18,7 +18,7 @@ from spark_jobs.demo.folder import SOURCE, DemoFolder
 from spark_jobs.demo.recorded import EXPECTED, recorded_files
 from spark_jobs.demo.shop import SCHEMA
 from tests.browser.eyes import Eyes, browser, lacking
-from tests.dev_server import ROOT, Served, development_server, environment
+from tests.services.dev_server import ROOT, Served, development_server, environment
 
 BRIEF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 """Spark for runs of a few seconds."""

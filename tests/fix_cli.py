@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from spark_jobs.cli import main
-from tests.ran import Ran, codes_of, without_codes
-from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.command_result import CommandResult, codes_of, without_codes
 
 SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20))],
     changes=[Insert("shop.t", (1, "ä")), Commit(), Statement("shop", "TRUNCATE t")],
 )
 
-Stratalog = Callable[..., Ran]
+Stratalog = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def stratalog(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     root = logging.getLogger()
     before = root.handlers[:], root.level, logging.getLogger("spark_jobs").level
 
-    def run(*arguments: object) -> Ran:
+    def run(*arguments: object) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["stratalog", *map(str, arguments)])
         capsys.readouterr()
         try:
@@ -38,7 +38,7 @@ def stratalog(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         except SystemExit as ended:
             status = ended.code or 0
         out, err = capsys.readouterr()
-        return Ran(int(status), out, without_codes(err), codes_of(err))
+        return CommandResult(int(status), out, without_codes(err), codes_of(err))
 
     yield run
     root.handlers[:], root.level, logging.getLogger("spark_jobs").level = before

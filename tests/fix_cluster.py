@@ -21,12 +21,12 @@ from spark_jobs.runtime.provision import class_archive, delta_jars
 from spark_jobs.runtime.server_conf import server_confs
 from spark_jobs.runtime.spark_session import SILENT_CLASSES
 from spark_jobs.storage import store_access
-from tests.azurite import ACCOUNT_KEY, KEY
 from tests.cluster.deployments import LOCAL, Bucket, Deployment, stratalog
 from tests.fix_spark import LIGHT
 from tests.fix_store import KIND
 from tests.fix_store import Server as StoreServer
-from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET
+from tests.services.azurite import ACCOUNT_KEY, KEY
+from tests.services.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET
 
 HOME = Path(pyspark.__file__).parent
 DELTA = {

@@ -7,11 +7,11 @@ import pytest
 
 from spark_jobs.config.servers import MySQL
 from spark_jobs.delivery.target import Connection
-from tests.delivered import Copy
 from tests.fix_pipeline import Shop
 from tests.fix_servers import Servers
-from tests.servers import FETCHED
-from tests.tidb import TiDBServer, tidb_or_skip
+from tests.lakes.delivered import Copy
+from tests.services.servers import FETCHED
+from tests.services.tidb import TiDBServer, tidb_or_skip
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.pipeline.run import run_source
 from tests.fix_pipeline import rows
-from tests.servers import build_of
+from tests.services.servers import build_of
 
 SOURCE = "shop"
 

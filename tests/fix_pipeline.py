@@ -23,7 +23,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
 from tests.fix_mysql import Database
-from tests.lake_tables import source_cells, table_rows
+from tests.lakes.lake_tables import source_cells, table_rows
 
 SOURCE = "shop"
 

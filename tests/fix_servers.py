@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.demo.server import Build, MySQLServer
 from spark_jobs.errors import ConfigError
-from tests.servers import FETCHED, SERVERS, build_of
+from tests.services.servers import FETCHED, SERVERS, build_of
 
 OPTIONS: dict[str, object] = {"log_bin": "log-bin", "binlog_row_event_max_size": 2048, "thread_stack": "2M"}
 """Small row events, so that one statement's rows fill several. MySQL 8.0 follows foreign keys from row to row on the

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Spark
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS, spark_session, stop_session
-from tests import engine_tasks
+from tests.lakes import engine_tasks
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 """For a JVM of tests: the light compiler alone, with room for all of Spark's code (its default of 48 MB fills up).

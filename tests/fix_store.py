@@ -12,11 +12,11 @@ import pytest
 from spark_jobs.errors import ConfigError
 from spark_jobs.identity import leases
 from spark_jobs.storage import store_access
-from tests.azurite import ACCOUNT_KEY, KEY, Azurite, installed
-from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, TOKEN, Gateway, built
-from tests.google_store import GoogleStore
-from tests.google_store import installed as google_store_program
-from tests.token_services import Tokens, google_metadata, serving
+from tests.services.azurite import ACCOUNT_KEY, KEY, Azurite, installed
+from tests.services.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, TOKEN, Gateway, built
+from tests.services.google_store import GoogleStore
+from tests.services.google_store import installed as google_store_program
+from tests.services.token_services import Tokens, google_metadata, serving
 
 KIND = os.environ.get("STRATALOG_TEST_STORE", "s3")
 """The kind of store that tests of stores run on: ``s3``, ``azure`` or ``google``. One a process, whose JVM has the jars

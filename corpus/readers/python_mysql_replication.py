@@ -24,7 +24,7 @@ from pymysqlreplication.json_binary import JsonDiff
 from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from spark_jobs.demo.server import MySQLServer
-from tests.servers import build_of
+from tests.services.servers import build_of
 
 _ASKED = ("binlog_checksum", "binlog_row_metadata")
 _OUT_OF_RANGE = (NONE_SOURCE.OUT_OF_DATE_RANGE, NONE_SOURCE.OUT_OF_DATETIME_RANGE, NONE_SOURCE.OUT_OF_DATETIME2_RANGE)

@@ -5,7 +5,7 @@
 What one version of the server needs and another refuses is the data of a Build.
 
 Put here: how such a server is made, started and stopped. Not here: where the program comes from (runtime/provision.py),
-what the demo does with it, or the builds that only tests start (tests/servers.py).
+what the demo does with it, or the builds that only tests start (tests/services/servers.py).
 """
 
 import os

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from assets.adoption import ReportedEvent, adopt, confirm
-from tests.recorded_lake import STOPPED, lineage_of, recorded
+from tests.lakes.recorded_lake import STOPPED, lineage_of, recorded
 
 pytestmark = pytest.mark.dagster
 

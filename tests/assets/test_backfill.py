@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.retention.gc import gc_source
-from tests.code_location import CodeLocation, location
-from tests.segment_spec import Commit, Insert, Update
+from tests.binlogs.segment_spec import Commit, Insert, Update
+from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
 PARTITIONS = "binlog_files_shop"

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tests.code_location import location
+from tests.lakes.code_location import location
 
 pytestmark = pytest.mark.dagster
 

@@ -14,9 +14,9 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation.backlog import backlog
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.run import run_source
-from tests.code_location import CodeLocation, location
-from tests.lake_tables import table_rows
-from tests.segment_spec import Change, Commit, Delete, Insert, Statement, Update
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Statement, Update
+from tests.lakes.code_location import CodeLocation, location
+from tests.lakes.lake_tables import table_rows
 
 FIRST: list[Change] = [
     Insert("shop.orders", (1, "a")),

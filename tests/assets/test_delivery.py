@@ -6,8 +6,8 @@ import pytest
 from assets import failures
 from assets.keys import delivery_key
 from dagster_project.build import build_defs
-from tests.code_location import GivenSession
-from tests.delivered import Copy
+from tests.lakes.code_location import GivenSession
+from tests.lakes.delivered import Copy
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.mysql, pytest.mark.usefixtures("brief_retries")]
 

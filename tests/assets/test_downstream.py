@@ -17,8 +17,8 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation import backlog as backlog_module
 from spark_jobs.operations.observation.verified import DIFFERS, Verified, note
 from spark_jobs.pipeline.outcome import Outcome
-from tests.code_location import CodeLocation, location
-from tests.segment_spec import Insert, Statement
+from tests.binlogs.segment_spec import Insert, Statement
+from tests.lakes.code_location import CodeLocation, location
 
 ROUTES = [{"from": "shop.orders", "to": "sales.all_orders"}]
 

@@ -8,7 +8,7 @@ from assets.materialize import StepResult, materialized, resynced
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from tests.timelines import at
+from tests.binlogs.timelines import at
 
 KEY = dg.AssetKey(["silver", "shop", "t"])
 

@@ -9,7 +9,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import quarantine
 from spark_jobs.silver.quarantine import Skip
 from spark_jobs.source.files import Files
-from tests.gtid_logs import gtids, land, write_log
+from tests.binlogs.gtid_logs import gtids, land, write_log
 
 ORDERS, LINES = TableName("shop", "orders"), TableName("shop", "lines")
 FIRST = Range(Position("b.000001", 4), Position("b.000002", 4))

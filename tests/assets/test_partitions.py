@@ -12,7 +12,7 @@ from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.files import BinlogFile
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position
-from tests.code_location import CodeLocation, location
+from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
 PARTITIONS = "binlog_files_shop"

@@ -7,7 +7,7 @@ import pytest
 
 from assets.report import REPORT, link, refresh
 from spark_jobs.errors import ConfigError
-from tests.code_location import CodeLocation
+from tests.lakes.code_location import CodeLocation
 
 pytestmark = pytest.mark.dagster
 

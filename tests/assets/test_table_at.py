@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.table_at import materialization, table_at_asset
 from spark_jobs.pipeline.as_of.request import TablesRequest
-from tests.recorded_lake import lineage_of, recorded
+from tests.lakes.recorded_lake import lineage_of, recorded
 
 
 def test_the_asset_comes_from_bronze_and_is_with_the_tables(tmp_path: Path) -> None:

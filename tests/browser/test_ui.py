@@ -11,7 +11,7 @@ import pytest
 
 from tests.browser.eyes import Eyes
 from tests.fix_browser import UserInterface
-from tests.waiting import wait_for
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.thorough, pytest.mark.processes]
 

@@ -19,8 +19,8 @@ import yaml
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.storage.files import StoredPath, stored_path, walk
-from tests.lake_recording import RECORDING, SALT
-from tests.ran import Ran, without_codes
+from tests.command_result import CommandResult, without_codes
+from tests.lakes.lake_recording import RECORDING, SALT
 from tests.spark_jobs.engine.lake_rows import rows_of
 
 LOCAL: dict[str, Any] = {
@@ -33,13 +33,13 @@ LOCAL: dict[str, Any] = {
 STOPPED = ("--source", "shop", "--at", "mysql-bin.000002:3181", "--table", "shop.logged_by_statement", "--yes")
 
 
-def stratalog(*arguments: object, **variables: str) -> Ran:
+def stratalog(*arguments: object, **variables: str) -> CommandResult:
     """The command in a process of its own."""
     command = [sys.executable, "-m", "stratalog", *map(str, arguments)]
     ended = subprocess.run(
         command, capture_output=True, text=True, check=False, env=os.environ | {"SALT": SALT} | variables
     )
-    return Ran(ended.returncode, ended.stdout, without_codes(ended.stderr))
+    return CommandResult(ended.returncode, ended.stdout, without_codes(ended.stderr))
 
 
 @dataclass
@@ -58,9 +58,9 @@ class OpenRun:
             assert self.process.poll() is None, "it ended before"
             time.sleep(0.05)
 
-    def ended(self) -> Ran:
+    def ended(self) -> CommandResult:
         out, err = self.process.communicate()
-        return Ran(self.process.returncode, out, without_codes(err))
+        return CommandResult(self.process.returncode, out, without_codes(err))
 
 
 @contextmanager
@@ -147,7 +147,7 @@ class Deployment:
         keys |= {"spark": spark} | (bucket.keys if bucket else {})
         self.config.write_text(yaml.safe_dump(keys), encoding="utf-8")
 
-    def run(self, verb: str, *arguments: object, status: int = 0) -> Ran:
+    def run(self, verb: str, *arguments: object, status: int = 0) -> CommandResult:
         """A verb on the pipeline, which ends with the status and prints no trace."""
         if self._process is None:
             command = [sys.executable, "-m", "tests.cluster.verbs"]
@@ -158,7 +158,7 @@ class Deployment:
         assert self._process.stdout
         self._process.stdin.write(json.dumps([verb, "-c", *map(str, (self.config, *arguments))]) + "\n")
         self._process.stdin.flush()
-        ran = Ran(**json.loads(self._process.stdout.readline()))
+        ran = CommandResult(**json.loads(self._process.stdout.readline()))
         assert "Traceback" not in ran.err, ran.err
         assert ran.status == status, f"{verb}: {ran.err}"
         return ran

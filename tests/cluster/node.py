@@ -22,8 +22,8 @@ from string import Template
 from typing import Self
 
 from spark_jobs.errors import ConfigError
-from tests import go_programs
-from tests.waiting import wait_for
+from tests.services import go_programs
+from tests.services.waiting import wait_for
 
 VERSION = "1.34.4"
 ADDRESS = "10.244.0.1"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.deployments import Deployment, open_run, stratalog
+from tests.command_result import CommandResult
 from tests.fix_cluster import DELTA, DeploymentFactory, Server, connect_server
-from tests.ran import Ran
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
@@ -37,7 +37,7 @@ def test_every_verb_does_what_it_does_in_this_process(
     assert (deployment.every_verb(), deployment.tables()) == local_verbs
 
 
-def refused(server: Server, folder: Path) -> Ran:
+def refused(server: Server, folder: Path) -> CommandResult:
     """A run on a server that cannot be used."""
     with server.program:
         deployment = Deployment(folder / "demo", {"remote": server.remote}, is_demo=True)

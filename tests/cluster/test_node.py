@@ -24,9 +24,9 @@ from spark_jobs.demo.server import MySQLServer
 from tests.cluster import node
 from tests.docs.test_kubernetes import CONFIG, FOLDER, MANIFESTS, PIPELINE, POD_TEMPLATE, RUN
 from tests.fix_store import require_gateway
-from tests.gateway import ROOT_KEY, ROOT_SECRET, Gateway
-from tests.proxy import Proxy
-from tests.waiting import wait_for
+from tests.services.gateway import ROOT_KEY, ROOT_SECRET, Gateway
+from tests.services.proxy import Proxy
+from tests.services.waiting import wait_for
 
 KUBECONFIG = os.environ.get("STRATALOG_KUBERNETES")
 pytestmark = [

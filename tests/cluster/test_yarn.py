@@ -17,8 +17,8 @@ from tests.cluster.deployments import Bucket, Deployment, open_run, require_no_l
 from tests.cluster.test_standalone import kill, small
 from tests.cluster.yarn import EXECUTOR, MASTER, NODES, Yarn
 from tests.fix_cluster import HOME, KEYS, DeploymentFactory
-from tests.server_process import free_port
-from tests.waiting import wait_for
+from tests.services.server_process import free_port
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 ROOT = Path(__file__).parents[2]

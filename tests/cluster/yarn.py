@@ -21,8 +21,8 @@ from xml.sax.saxutils import escape
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import Artifact, jars, java_program
 from tests.fix_cluster import HOME, Program, environment
-from tests.server_process import free_port
-from tests.waiting import wait_for
+from tests.services.server_process import free_port
+from tests.services.waiting import wait_for
 
 VERSION = "3.5.0"
 HADOOP = (

@@ -15,7 +15,7 @@ from assets.adoption import adopt
 from dagster_project.alerts import Alert, webhook
 from dagster_project.build import build_defs
 from spark_jobs.errors import ConfigError, StratalogError
-from tests.recorded_lake import STOPPED, lineage_of, recorded
+from tests.lakes.recorded_lake import STOPPED, lineage_of, recorded
 
 pytestmark = pytest.mark.dagster
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from assets import checkpoint
 from dagster_project.build import build_defs
 from spark_jobs.config import known_tables
-from tests.code_location import CodeLocation, GivenSession, location
-from tests.segment_spec import Insert
+from tests.binlogs.segment_spec import Insert
+from tests.lakes.code_location import CodeLocation, GivenSession, location
 
 pytestmark = pytest.mark.dagster
 

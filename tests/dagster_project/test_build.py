@@ -12,7 +12,7 @@ from spark_jobs.config import known_tables
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
-from tests.code_location import CodeLocation, location
+from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
 

@@ -35,9 +35,9 @@ from spark_jobs.demo.shop import SCHEMA
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.backlog import published_position
-from tests.dev_server import ROOT, environment
 from tests.fix_browser import BRIEF
-from tests.waiting import wait_for
+from tests.services.dev_server import ROOT, environment
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dev_server import ROOT, development_server, environment
+from tests.services.dev_server import ROOT, development_server, environment
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from dagster_project.build import build_defs
-from tests.recorded_lake import recorded
+from tests.lakes.recorded_lake import recorded
 
 pytestmark = pytest.mark.dagster
 

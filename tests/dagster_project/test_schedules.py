@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from dagster_project.schedules import TIMES
-from tests.code_location import CodeLocation, location
+from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.dev_server import ROOT, Served, development_server, environment
 from tests.fix_browser import BRIEF
 from tests.fix_mysql import Database
+from tests.services.dev_server import ROOT, Served, development_server, environment
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 

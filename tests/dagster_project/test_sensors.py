@@ -18,8 +18,8 @@ from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.backlog import Backlog
-from tests.code_location import CodeLocation, location
-from tests.segment_spec import Insert
+from tests.binlogs.segment_spec import Insert
+from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.demo.folder import SOURCE
 from tests.dagster_project.test_daemon_killed import arrive, is_finished, require_recorded_rows, source
-from tests.dev_server import Served, development_server, environment
-from tests.waiting import wait_for
+from tests.services.dev_server import Served, development_server, environment
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long]
 

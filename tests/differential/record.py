@@ -24,7 +24,7 @@ from tests.differential.kinds import KINDS
 from tests.differential.test_differential import SETTINGS
 from tests.differential.workload import create, dialect_of, rows_held, write
 from tests.fix_servers import OPTIONS
-from tests.servers import build_of
+from tests.services.servers import build_of
 
 RECORDED = Path("tests/recorded")
 SEED = 5

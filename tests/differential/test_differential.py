@@ -39,7 +39,7 @@ from tests.differential.comparison import (
 from tests.differential.replica import Replica
 from tests.differential.workload import Connection, create, dialect_of, some_kinds, write
 from tests.fix_servers import Servers
-from tests.servers import SERVERS
+from tests.services.servers import SERVERS
 
 pytestmark = [pytest.mark.mysql, pytest.mark.slow]
 

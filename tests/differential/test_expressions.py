@@ -26,9 +26,9 @@ from spark_jobs.expressions.value_compiler import ValueCompiler
 from spark_jobs.silver.row_values import Image, resolving
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import Servers
-from tests.random_expressions import BIN, Writer, create, rows
-from tests.servers import SERVERS
-from tests.twin_cases import FIRST_SEED
+from tests.services.servers import SERVERS
+from tests.twins.random_expressions import BIN, Writer, create, rows
+from tests.twins.twin_cases import FIRST_SEED
 
 pytestmark = [pytest.mark.mysql]
 

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.binlog.events.types import type_name
 from spark_jobs.binlog.slices.listing import list_events
 from tests.differential.comparison import assert_same_events
-from tests.servers import FOLDERS, SERVERS, tool_of
+from tests.services.servers import FOLDERS, SERVERS, tool_of
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from spark_jobs.row_history.trace_lines import TraceView
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import Servers
 from tests.pipeline.test_row_history import beginning_of, pipeline_of
-from tests.servers import FOLDERS, SERVERS, tool_of
+from tests.services.servers import FOLDERS, SERVERS, tool_of
 
 pytestmark = [pytest.mark.mysql, pytest.mark.slow]
 

@@ -20,7 +20,7 @@ from tests.differential.comparison import Log, connected, logged
 from tests.differential.workload import Connection
 from tests.fix_cli import Stratalog
 from tests.fix_servers import Servers, telling
-from tests.schema_dumps import schema_dump
+from tests.services.schema_dumps import schema_dump
 
 pytestmark = [pytest.mark.mysql, pytest.mark.slow]
 

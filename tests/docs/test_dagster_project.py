@@ -12,8 +12,8 @@ import pytest
 from spark_jobs.demo.server import MySQLServer
 from tests.browser.eyes import Eyes, browser, lacking
 from tests.dagster_project.test_component import Project
-from tests.dev_server import development_server
-from tests.walk import Walk
+from tests.page_walk import Walk
+from tests.services.dev_server import development_server
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "dagster-project.md").read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from spark_jobs.errors import ConfigError
-from tests import grafana_types
 from tests.docs.panels import DASHBOARD, dashboard, expressions
+from tests.services import grafana_types
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 COLUMNS = 24

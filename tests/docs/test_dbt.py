@@ -13,7 +13,7 @@ import pytest
 from assets.keys import downstream_key
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import delta_jars
-from tests.dbt_environment import installed
+from tests.services.dbt_environment import installed
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 

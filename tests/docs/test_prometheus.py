@@ -26,9 +26,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from spark_jobs.operations.observation.alarms import KINDS
 from spark_jobs.operations.observation.metrics import FAMILIES, exposition
 from tests.docs.panels import as_sent, dashboard
-from tests.lake_recording import SALT
-from tests.recorded_lake import recorded
-from tests.waiting import wait_for
+from tests.lakes.lake_recording import SALT
+from tests.lakes.recorded_lake import recorded
+from tests.services.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "monitoring"

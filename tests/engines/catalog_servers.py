@@ -14,7 +14,7 @@ from typing import Self
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import java_program, made_once, spark_home
 from tests.engines.matrix import environment
-from tests.server_process import ServerProcess, free_port
+from tests.services.server_process import ServerProcess, free_port
 
 _POM = Path(__file__).with_name("rest-catalog.xml")
 _HIVE_SITE = {

@@ -13,7 +13,7 @@ from spark_jobs.iceberg.table_view import show
 from spark_jobs.pipeline import iceberg_tables
 from tests.engines import catalog_servers
 from tests.engines.catalog_servers import CatalogServer
-from tests.iceberg_readers import by_delta, in_order
+from tests.lakes.iceberg_readers import by_delta, in_order
 from tests.spark_jobs.delta.tables import append
 from tests.spark_jobs.pipeline.test_iceberg_catalog import advance, pipeline_of, published
 

@@ -16,8 +16,8 @@ from typing import Self
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import made_once
-from tests.server_process import free_port
-from tests.waiting import wait_for
+from tests.services.server_process import free_port
+from tests.services.waiting import wait_for
 
 VERSION = "476"
 JAVA = 24

@@ -25,18 +25,18 @@ from pyspark.sql import SparkSession
 from corpus.judge import RIGHT, judge
 from corpus.run import Here, cases
 from spec.check import MODELS, MUTANTS, check, check_mutant
-from tests.cascade_campaign import KINDS, LARGE, Case, KindsRunning
-from tests.cascade_campaign import play as play_cascades
-from tests.delivery_soak import soak_of_deliveries
-from tests.engine_tasks import in_this_process
 from tests.faults import commands, deliveries, leases, runs
 from tests.faults.campaign import play
 from tests.faults.tracing import Trace, first_rejection
 from tests.fix_spark import light_session
 from tests.fuzz.targets import TARGETS
+from tests.lakes.engine_tasks import in_this_process
 from tests.mutants.guards import GUARDS
 from tests.mutants.judging import ROOT, Judge, digest_of
-from tests.soak import soak as soak_of_runs
+from tests.soaks.cascade_campaign import KINDS, LARGE, Case, KindsRunning
+from tests.soaks.cascade_campaign import play as play_cascades
+from tests.soaks.delivery_soak import soak_of_deliveries
+from tests.soaks.soak import soak as soak_of_runs
 
 _SEEDS = 1
 """Seeds of each layout in a part of the faults: a part that is ended is lost."""

@@ -27,6 +27,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.positions import LOADED_ROW
+from tests.binlogs.slicing import FILE
 from tests.faults import runs
 from tests.faults.cascades import CascadingChanges
 from tests.faults.changes import SCHEMA, SOURCE, Changes, bronze_tables
@@ -58,7 +59,6 @@ from tests.faults.runs import (
 )
 from tests.faults.states import StateChecks
 from tests.faults.tracing import Trace
-from tests.slicing import FILE
 
 _STEPS = 5
 """Number of times that bronze grows."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_jobs.binlog.events.types import NO_FOREIGN_KEY_CHECKS
-from tests import segment_spec as spec
+from tests.binlogs import segment_spec as spec
+from tests.binlogs.segment_types import INT, ColumnType
+from tests.binlogs.xa import XA, prepared
 from tests.faults.changes import SCHEMA, Row, Traced, Version
 from tests.faults.states import State
-from tests.segment_types import INT, ColumnType
-from tests.xa import XA, prepared
 
 TABLES = ("a", "b", "c", "d")
 _MOST_ROWS = 12

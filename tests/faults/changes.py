@@ -21,9 +21,9 @@ from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.log.position import Position
-from tests import segment_spec as spec
-from tests.segment_types import INT, VARCHAR, ColumnType
-from tests.slicing import FILE, bronze_rows
+from tests.binlogs import segment_spec as spec
+from tests.binlogs.segment_types import INT, VARCHAR, ColumnType
+from tests.binlogs.slicing import FILE, bronze_rows
 
 SOURCE, SCHEMA = "shop", "shop"
 Row = dict[str, Any]

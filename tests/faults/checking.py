@@ -51,8 +51,8 @@ from tests.faults.runs import (
     SOFT_KEYLESS,
     SOFT_PARTIAL,
 )
-from tests.iceberg_readers import by_delta, by_pyiceberg, in_order
-from tests.iceberg_rest import RestCatalog
+from tests.lakes.iceberg_readers import by_delta, by_pyiceberg, in_order
+from tests.services.iceberg_rest import RestCatalog
 
 _Found = TypeVar("_Found")
 

@@ -39,13 +39,13 @@ from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.pipeline.backfill import run as backfill_run
 from spark_jobs.pipeline.backfill.run import backfill_source
+from tests.binlogs.slicing import FILE, bronze_rows
 from tests.faults import runs
 from tests.faults.campaign import Log, Scenario
 from tests.faults.changes import SCHEMA, SOURCE, Row, Twin
 from tests.faults.checking import Checks, Wrong, require_same, rows_of_snapshot
 from tests.faults.runs import PUBLISHED, SPARK
 from tests.faults.tracing import Trace
-from tests.slicing import FILE, bronze_rows
 
 _STEPS = 5
 _PROCESSES_A_STEP = 4

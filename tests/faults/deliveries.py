@@ -30,9 +30,9 @@ from spark_jobs.delivery.transactions import TargetTransaction
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import StratalogError
 from spec.check import Definition, Model
+from tests.binlogs.segment_spec import Change, Delete, Insert, Update
 from tests.faults.checking import Wrong
 from tests.faults.tracing import followed
-from tests.segment_spec import Change, Delete, Insert, Update
 from tests.spark_jobs.delivery.written_lake import WrittenLake
 
 DELIVERY = "copy"

@@ -32,7 +32,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.delta import kept, log_files
 from tests.faults.tracing import Recorder
-from tests.iceberg_rest import RestCatalog, answer
+from tests.services.iceberg_rest import RestCatalog, answer
 
 CALLS = {
     "link": 6,

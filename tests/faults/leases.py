@@ -25,8 +25,8 @@ from spark_jobs.subscriptions.entries import EntryReader, LogEntry
 from spark_jobs.subscriptions.records import Record, Records
 from spark_jobs.subscriptions.subscription import Subscription
 from spec.check import Definition, Model
-from tests.consumers import SOURCE, Shop, orders
 from tests.faults.tracing import followed
+from tests.lakes.consumers import SOURCE, Shop, orders
 
 ENTRIES = 6
 _STEPS = 40

@@ -10,11 +10,11 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests import segment_spec as spec
+from tests.binlogs import segment_spec as spec
+from tests.binlogs.segment_types import BIGINT, INT, VARCHAR, ColumnType
+from tests.binlogs.xa import XA, prepared
 from tests.faults.changes import SCHEMA, Row, Traced, Version
 from tests.faults.states import State
-from tests.segment_types import BIGINT, INT, VARCHAR, ColumnType
-from tests.xa import XA, prepared
 
 NAMES = ("a", "b", "c", "d")
 _NUMBER = replace(INT, nullable=False)

@@ -15,8 +15,8 @@ import sqlglot
 from sqlglot import exp
 
 from tests.faults.changes import SCHEMA, Changes, Event, Key, Row, Twin, end_version
-from tests.plain_layers import RowChange, TableShape, silver_rows
-from tests.slow_expressions import truth_of, value_of
+from tests.twins.plain_layers import RowChange, TableShape, silver_rows
+from tests.twins.slow_expressions import truth_of, value_of
 
 ENVIRONMENT = {"MASK_SALT": "pepper"}
 """Variables that the rules name."""

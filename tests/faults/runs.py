@@ -54,9 +54,9 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import RAW
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.windows import windows_of
+from tests.binlogs.slicing import FILE
 from tests.faults.changes import SCHEMA, SOURCE
 from tests.faults.rules import COLUMNS, ENVIRONMENT, ROW_FILTERS
-from tests.slicing import FILE
 
 SPARK: Any = None
 """No session: whatever asks one for something fails."""

@@ -17,7 +17,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Row
 from tests.faults.checking import Known, Wrong, require_counted, require_same, rows_of_snapshot
-from tests.iceberg_rest import RestCatalog
+from tests.services.iceberg_rest import RestCatalog
 
 
 @dataclass(frozen=True, slots=True)

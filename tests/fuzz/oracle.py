@@ -35,9 +35,9 @@ from spark_jobs.binlog.slices.slicer import Slicer
 from spark_jobs.binlog.types.base import BadValue, Filled
 from spark_jobs.binlog.types.json import JSON
 from spark_jobs.errors import DecodeError
-from tests import slow_decoder
+from tests.binlogs.segment_spec import chunked
 from tests.fuzz import seeds
-from tests.segment_spec import chunked
+from tests.twins import slow_decoder
 
 FILE = "log.000001"
 MOST_MEMORY = 1 << 29

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.binlog.slices.slicer import Slicer
-from tests import segment_types as types
-from tests.fuzz.mutations import HEADER, MAGIC, joined, split
-from tests.segment_spec import (
+from tests.binlogs import segment_types as types
+from tests.binlogs.segment_spec import (
     Change,
     Commit,
     Delete,
@@ -29,6 +28,7 @@ from tests.segment_spec import (
     Update,
     varlen,
 )
+from tests.fuzz.mutations import HEADER, MAGIC, joined, split
 
 ROW_EVENTS = (23, 24, 25, 30, 31, 32)
 """WRITE_ROWS, UPDATE_ROWS and DELETE_ROWS of both versions."""

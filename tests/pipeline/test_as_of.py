@@ -15,12 +15,12 @@ from spark_jobs.log.position import FIRST_EVENT, Position
 from spark_jobs.pipeline.as_of.table_rows import RowQuery
 from spark_jobs.pipeline.as_of.tables_at import NotKnown, tables_at
 from spark_jobs.pipeline.initial_load.load import load_source
-from tests.ddl_stream import stream_for
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers, telling
-from tests.schema_dumps import dump_position
-from tests.tables_then import Contents, contents, server_tables
+from tests.services.schema_dumps import dump_position
+from tests.twins.ddl_stream import stream_for
+from tests.twins.tables_then import Contents, contents, server_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.as_of.tables_at import tables_at
-from tests.ddl_stream import Stream
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import build_or_skip
 from tests.pipeline.test_partial_json import with_telling_image
-from tests.tables_then import contents, server_tables
-from tests.waiting import wait_for
+from tests.services.waiting import wait_for
+from tests.twins.ddl_stream import Stream
+from tests.twins.tables_then import contents, server_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -21,7 +21,7 @@ from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import build_or_skip
 from tests.pipeline.test_schema_dump import begin_log, copied
-from tests.schema_dumps import execute, schema_dump
+from tests.services.schema_dumps import execute, schema_dump
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

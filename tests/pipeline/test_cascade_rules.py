@@ -10,9 +10,9 @@ from spark_jobs.changes.lines import Output, wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.cascades.unlogged_changes import cascades
-from tests.delivered import Copy
 from tests.fix_pipeline import SOURCE, Shop, require_same
-from tests.lake_tables import table_rows
+from tests.lakes.delivered import Copy
+from tests.lakes.lake_tables import table_rows
 from tests.pipeline.test_cascades_applied import TABLES, fill
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]

@@ -19,11 +19,11 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.cascades.step import CascadeStep
 from spark_jobs.pipeline.cascades.unlogged_changes import cascades, unlogged_changes_of
 from spark_jobs.pipeline.run import compact_source, extract_source, run_source
-from tests.cascade_campaign import KINDS, LARGE, Case, KindsRunning, play, run
-from tests.cascading import FEW
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import build_or_skip
-from tests.twin_cases import FIRST_SEED
+from tests.soaks.cascade_campaign import KINDS, LARGE, Case, KindsRunning, play, run
+from tests.soaks.cascading import FEW
+from tests.twins.twin_cases import FIRST_SEED
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

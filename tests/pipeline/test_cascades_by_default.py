@@ -16,9 +16,9 @@ from spark_jobs.pipeline.cascades.unlogged_changes import cascades, unlogged_cha
 from spark_jobs.pipeline.initial_load import load as initial_load
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.initial_load.reading import read_table
-from tests.cascade_campaign import run
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.pipeline.test_cascades_applied import FAMILY, TABLES, fill
+from tests.soaks.cascade_campaign import run
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

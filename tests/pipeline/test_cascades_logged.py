@@ -13,13 +13,13 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from tests.cascade_campaign import run
-from tests.cascading import RandomTables
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers, telling
-from tests.lake_tables import table_rows
-from tests.twin_cases import FIRST_SEED
+from tests.lakes.lake_tables import table_rows
+from tests.soaks.cascade_campaign import run
+from tests.soaks.cascading import RandomTables
+from tests.twins.twin_cases import FIRST_SEED
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

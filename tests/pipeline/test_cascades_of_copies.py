@@ -5,8 +5,8 @@ import pytest
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.mending.mend_source import mend_source
 from spark_jobs.pipeline.cascades.unlogged_changes import cascades
-from tests.cascade_campaign import run
 from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.soaks.cascade_campaign import run
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

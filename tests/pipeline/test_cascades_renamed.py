@@ -11,8 +11,8 @@ from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.cascades.unlogged_changes import cascades
 from spark_jobs.pipeline.initial_load.load import load_source
-from tests.cascade_campaign import run
 from tests.fix_pipeline import SOURCE, Shop
+from tests.soaks.cascade_campaign import run
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -22,9 +22,9 @@ from spark_jobs.pipeline.as_of.tables_at import NotKnown, tables_at
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.row_history.trace import Selection, TableTrace
-from tests.cascade_campaign import run
 from tests.fix_pipeline import SOURCE, Shop
 from tests.pipeline.test_cascades_applied import FAMILY, TABLES, fill
+from tests.soaks.cascade_campaign import run
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 TABLES = [Table(f"shop.{name}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20)) for name in ("t", "u")]
 CHANGES: list[Change] = [Insert("shop.t", (1, "ä")), Insert("shop.u", (1, "b")), Commit()]

@@ -14,7 +14,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.source import binlog_dump
-from tests.proxy import Proxy
+from tests.services.proxy import Proxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 

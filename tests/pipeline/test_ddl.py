@@ -15,8 +15,8 @@ from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers
-from tests.lake_tables import table_rows
-from tests.servers import SERVERS
+from tests.lakes.lake_tables import table_rows
+from tests.services.servers import SERVERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from tests.ddl_stream import stream_for
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import Shop, require_same
 from tests.fix_servers import TELLING, Servers, telling
-from tests.schema_dumps import dump_position
+from tests.services.schema_dumps import dump_position
+from tests.twins.ddl_stream import stream_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 

@@ -1,11 +1,11 @@
-"""Minutes of kills of deliveries under write load; ``python -m tests.delivery_soak`` goes on for longer."""
+"""Minutes of kills of deliveries under write load; ``python -m tests.soaks.delivery_soak`` goes on for longer."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.delivery_soak import soak_of_deliveries
+from tests.soaks.delivery_soak import soak_of_deliveries
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 

@@ -16,8 +16,8 @@ import pytest
 from dagster_project.build import build_defs
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation.report import write
-from tests.code_location import GivenSession
 from tests.fix_pipeline import SOURCE, Shop
+from tests.lakes.code_location import GivenSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.dagster, pytest.mark.slow]
 

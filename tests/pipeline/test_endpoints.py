@@ -22,8 +22,8 @@ from spark_jobs.pipeline.run import extract_source
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
 from tests.fix_pair import MARIADB, SOURCE, Pair, execute
-from tests.proxy import Proxy
-from tests.waiting import wait_for
+from tests.services.proxy import Proxy
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 

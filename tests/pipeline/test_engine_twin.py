@@ -13,12 +13,12 @@ from spark_jobs.engine.merge import downstream_job
 from spark_jobs.engine.silver import silver_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import Shop, require_same
 from tests.fix_servers import Servers, telling
-from tests.schema_dumps import dump_position
-from tests.twin_cases import content, twin_cases
+from tests.services.schema_dumps import dump_position
+from tests.twins.ddl_stream import stream_for
+from tests.twins.twin_cases import content, twin_cases
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -20,7 +20,7 @@ from spark_jobs.pipeline.planner import Planner
 from spark_jobs.pipeline.run import extract_source, publish, run_source, silver_units
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop, killed_at
-from tests.lake_tables import no_rows, table_rows
+from tests.lakes.lake_tables import no_rows, table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.by_spark]
 

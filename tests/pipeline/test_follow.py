@@ -17,12 +17,12 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
-from tests.dev_server import ROOT
+from tests.command_result import without_codes
 from tests.fix_pipeline import rows
 from tests.pipeline.test_server_faults import execute
 from tests.pipeline.test_standard_error import TRACE
-from tests.ran import without_codes
-from tests.waiting import wait_for
+from tests.services.dev_server import ROOT
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -28,12 +28,12 @@ from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.request import BackfillRequest
 from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.subscriptions.subscription import Subscription
-from tests.delivered import Copy
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers
-from tests.lake_tables import table_rows
-from tests.servers import tool_of
+from tests.lakes.delivered import Copy
+from tests.lakes.lake_tables import table_rows
+from tests.services.servers import tool_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -16,14 +16,14 @@ from spark_jobs.config.loader import load
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.rows import rows_of
-from tests.delivered import Copy
-from tests.dev_server import ROOT
+from tests.command_result import without_codes
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_store import require_gateway
-from tests.gateway import Gateway
+from tests.lakes.delivered import Copy
 from tests.pipeline.test_standard_error import TRACE
-from tests.ran import without_codes
-from tests.small_disk import SmallDisk, small_disk
+from tests.services.dev_server import ROOT
+from tests.services.gateway import Gateway
+from tests.services.small_disk import SmallDisk, small_disk
 from tests.stores.test_verbs import CONF
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

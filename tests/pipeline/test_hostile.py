@@ -14,8 +14,8 @@ from spark_jobs.log.position import Range
 from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.text.sql import identifier
+from tests.binlogs.hostile import SECRET, TEXTS, VALUES
 from tests.fix_pipeline import SOURCE, Shop
-from tests.hostile import SECRET, TEXTS, VALUES
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 

@@ -14,7 +14,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline import iceberg_tables
 from tests.fix_pipeline import SOURCE, Shop, require_same
-from tests.iceberg_readers import by_delta, by_duckdb, by_pyiceberg
+from tests.lakes.iceberg_readers import by_delta, by_duckdb, by_pyiceberg
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -27,7 +27,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.text.progress import current
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
-from tests.lake_tables import table_rows
+from tests.lakes.lake_tables import table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -1,11 +1,11 @@
-"""Minutes of kills of loads under write load; ``python -m tests.load_soak`` goes on for longer."""
+"""Minutes of kills of loads under write load; ``python -m tests.soaks.load_soak`` goes on for longer."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.load_soak import soak_of_loads
+from tests.soaks.load_soak import soak_of_loads
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 

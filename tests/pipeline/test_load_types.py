@@ -24,7 +24,7 @@ from tests.differential.workload import Connection, Numbers, RandomTable, Writer
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers
-from tests.servers import SERVERS
+from tests.services.servers import SERVERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 

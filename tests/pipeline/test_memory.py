@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from benchmarks import usage
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

@@ -28,7 +28,7 @@ from spark_jobs.silver.commit import SilverCommit
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same
 from tests.fix_servers import Servers
-from tests.lake_tables import table_rows
+from tests.lakes.lake_tables import table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

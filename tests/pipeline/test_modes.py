@@ -17,8 +17,8 @@ from spark_jobs.operations.repair import plan_reset, reset
 from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillOptions
 from spark_jobs.pipeline.backfill.run import backfill_source
 from tests.fix_pipeline import SOURCE, Shop
-from tests.lake_tables import source_cells, table_rows
-from tests.mode_stream import (
+from tests.lakes.lake_tables import source_cells, table_rows
+from tests.twins.mode_stream import (
     CREATE,
     KEYLESS,
     TABLE,

@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import Shop
 from tests.fix_servers import Servers, telling
-from tests.mode_stream import Stream
-from tests.schema_dumps import dump_position
-from tests.twin_cases import FIRST_SEED, content, twin_cases
+from tests.services.schema_dumps import dump_position
+from tests.twins.ddl_stream import stream_for
+from tests.twins.mode_stream import Stream
+from tests.twins.twin_cases import FIRST_SEED, content, twin_cases
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tests.fix_cli import Stratalog
 from tests.fix_pipeline import Shop
-from tests.receivers import receiver
+from tests.services.receivers import receiver
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough, pytest.mark.slow]
 

@@ -18,9 +18,9 @@ from spark_jobs.errors import AnotherLog, SourceError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.source.server import Server
+from tests.binlogs.gtid_logs import land
 from tests.fix_servers import build_or_skip
-from tests.gtid_logs import land
-from tests.waiting import wait_for
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.mysql, pytest.mark.thorough, pytest.mark.slow]
 

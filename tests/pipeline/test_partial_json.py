@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.log.position import Position
-from tests.ddl_stream import Stream
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import Shop
 from tests.fix_servers import Servers
 from tests.pipeline.test_ddl_random import require_same_rows
-from tests.schema_dumps import dump_position
+from tests.services.schema_dumps import dump_position
+from tests.twins.ddl_stream import Stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 

@@ -26,10 +26,10 @@ from spark_jobs.operations.observation.status import status
 from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.pipeline.table_merge import TableMerge
-from tests.lake_tables import schema_of
-from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Update
-from tests.segment_spec import Table as Logged
-from tests.segment_types import DOUBLE, FLOAT, INT, VARCHAR
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Update
+from tests.binlogs.segment_spec import Table as Logged
+from tests.binlogs.segment_types import DOUBLE, FLOAT, INT, VARCHAR
+from tests.lakes.lake_tables import schema_of
 
 pytestmark = pytest.mark.spark
 

@@ -1,6 +1,6 @@
 """A lake that commit 212e5c2 wrote is read and continued: by runs, backfills, verification, gc and maintenance.
 
-How it was recorded: tests/lake_recording.py.
+How it was recorded: tests/lakes/lake_recording.py.
 """
 
 import json
@@ -25,8 +25,8 @@ from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
-from tests.lake_recording import RECORDING, SALT
-from tests.lake_tables import table_rows
+from tests.lakes.lake_recording import RECORDING, SALT
+from tests.lakes.lake_tables import table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 

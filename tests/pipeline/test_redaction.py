@@ -31,7 +31,7 @@ from spark_jobs.pipeline.run import extract_source, run_source
 from tests.fix_pair import execute
 from tests.fix_pipeline import rows
 from tests.fix_servers import build_or_skip
-from tests.servers import tool_of
+from tests.services.servers import tool_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

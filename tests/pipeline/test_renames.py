@@ -9,7 +9,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill.run import backfill_source
 from tests.fix_pipeline import SOURCE, Shop, require_same
-from tests.online_ddl import Writers, gh_ost, pt_osc
+from tests.soaks.online_ddl import Writers, gh_ost, pt_osc
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -25,9 +25,9 @@ from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.planner import Planner
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish, silver_units
 from spark_jobs.silver import table as silver
+from tests.binlogs.logs import Logs, day
+from tests.binlogs.segment_spec import Commit, Insert, Statement, Update
 from tests.fix_pipeline import SOURCE, Shop, require_same, rows
-from tests.logs import Logs, day
-from tests.segment_spec import Commit, Insert, Statement, Update
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

@@ -19,9 +19,9 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.row_history.trace import Selection, TableTrace
 from spark_jobs.row_history.trace_lines import TraceView
 from spark_jobs.source.files import Files
+from tests.binlogs.gtid_logs import land
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import Servers
-from tests.gtid_logs import land
 
 pytestmark = [pytest.mark.mysql, pytest.mark.slow]
 

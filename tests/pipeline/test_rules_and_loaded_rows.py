@@ -17,7 +17,7 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.load import load_source
 from tests.fix_pipeline import SOURCE, Shop
-from tests.lake_tables import table_rows
+from tests.lakes.lake_tables import table_rows
 from tests.pipeline.test_rules_and_row_images import (
     COLUMNS,
     CONDITION,

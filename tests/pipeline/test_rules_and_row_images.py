@@ -20,7 +20,7 @@ from spark_jobs.pipeline.backfill.request import BackfillOptions
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from tests.fix_pipeline import SOURCE, Shop
-from tests.lake_tables import table_rows
+from tests.lakes.lake_tables import table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

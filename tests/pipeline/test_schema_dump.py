@@ -17,7 +17,7 @@ from spark_jobs.schema import history as schema_history
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import build_or_skip
-from tests.schema_dumps import dump_position, execute, schema_dump
+from tests.services.schema_dumps import dump_position, execute, schema_dump
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

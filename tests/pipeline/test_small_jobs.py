@@ -19,9 +19,9 @@ from spark_jobs.operations.retention.maintenance import maintain_source
 from spark_jobs.pipeline import run
 from spark_jobs.pipeline.run import compact_source, extract_source, run_source
 from spark_jobs.runtime.lazy_session import lazy_session
-from tests.logs import file
-from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.logs import file
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
 
 SOURCE = "shop"
 ORDERS = Table("shop.orders", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40))

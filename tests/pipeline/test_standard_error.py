@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.deployments import Deployment
+from tests.command_result import CommandResult
 from tests.fix_keeper import stop_process, wait_until
-from tests.ran import Ran
-from tests.waiting import wait_for
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.slow, pytest.mark.processes]
 
@@ -41,13 +41,13 @@ print(ended.success)
 """
 
 
-def command(*words: object, folder: Path, **variables: str) -> Ran:
+def command(*words: object, folder: Path, **variables: str) -> CommandResult:
     environment = os.environ | {"TMPDIR": str(folder), "SALT": "salt"} | variables
     ended = subprocess.run(
         [sys.executable, "-m", "stratalog", *map(str, words)],
         capture_output=True, text=True, check=False, env=environment, cwd=folder, timeout=240,
     )  # fmt: skip
-    return Ran(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
 
 def sessions(folder: Path) -> list[dict[str, Any]]:
@@ -63,18 +63,18 @@ def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(session_folder: Path, tmp_path: Path) -> Callable[..., Ran]:
+def run(session_folder: Path, tmp_path: Path) -> Callable[..., CommandResult]:
     """A run over the recorded demo into a new lake."""
     deployment = Deployment(tmp_path / "way", SPARK, is_demo=True)
 
-    def run(**variables: str) -> Ran:
+    def run(**variables: str) -> CommandResult:
         shutil.rmtree(tmp_path / "way" / "lake", ignore_errors=True)
         return command("run", "-c", deployment.config, folder=session_folder, **variables)
 
     return run
 
 
-def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], session_folder: Path) -> None:
+def test_runs_attach_to_the_server_of_the_first(run: Callable[..., CommandResult], session_folder: Path) -> None:
     first = run()
     assert first.status == 0, first.err
     (server,) = sessions(session_folder)
@@ -88,7 +88,7 @@ def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], session
 
 
 @pytest.mark.long
-def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], session_folder: Path) -> None:
+def test_what_does_not_answer_costs_a_new_start(run: Callable[..., CommandResult], session_folder: Path) -> None:
     run()
     (server,) = sessions(session_folder)
     stop_process(server["pid"])
@@ -100,7 +100,7 @@ def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], session
 
 
 def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_another(
-    run: Callable[..., Ran], session_folder: Path, tmp_path: Path
+    run: Callable[..., CommandResult], session_folder: Path, tmp_path: Path
 ) -> None:
     assert run().status == 0
     (server,) = sessions(session_folder)
@@ -124,7 +124,9 @@ def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_anoth
 
 
 @pytest.mark.long
-def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[..., Ran], session_folder: Path) -> None:
+def test_a_run_with_other_credentials_has_a_server_of_its_own(
+    run: Callable[..., CommandResult], session_folder: Path
+) -> None:
     assert run().status == 0
     before = {item["pid"] for item in sessions(session_folder)}
     assert run(AWS_ACCESS_KEY_ID="another").status == 0
@@ -133,7 +135,7 @@ def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[...,
 
 @pytest.mark.long
 def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
-    run: Callable[..., Ran], session_folder: Path, tmp_path: Path
+    run: Callable[..., CommandResult], session_folder: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -144,7 +146,7 @@ def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
 
 
 @pytest.mark.dagster
-def test_dagster_attaches_too(run: Callable[..., Ran], session_folder: Path, tmp_path: Path) -> None:
+def test_dagster_attaches_too(run: Callable[..., CommandResult], session_folder: Path, tmp_path: Path) -> None:
     assert run().status == 0
     before = sessions(session_folder)
     full_path = tmp_path / "way"

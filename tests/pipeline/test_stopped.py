@@ -26,7 +26,7 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from tests.fix_pipeline import SOURCE, Shop, require_same
-from tests.lake_tables import table_rows
+from tests.lakes.lake_tables import table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -20,7 +20,7 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.log_store import Store
 from spark_jobs.operations.retention.gc import gc_source
-from tests.gtid_logs import A, ServerFolder, land, write_log
+from tests.binlogs.gtid_logs import A, ServerFolder, land, write_log
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.fix_cli import Stratalog
-from tests.receivers import receiver
+from tests.services.receivers import receiver
 from tests.spark_jobs.operations.observation.test_metrics import key, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.by_spark]

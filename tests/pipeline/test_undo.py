@@ -18,11 +18,11 @@ from spark_jobs.row_history.undo import Undo
 from spark_jobs.row_history.undo_check import GuardCheck
 from spark_jobs.row_history.undo_steps import SESSION
 from spark_jobs.source.files import Files
+from tests.binlogs.gtid_logs import land
 from tests.fix_cli import Stratalog
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import Shop
 from tests.fix_servers import Servers
-from tests.gtid_logs import land
 from tests.pipeline.test_row_history import beginning_of, pipeline_of
 
 pytestmark = [pytest.mark.mysql, pytest.mark.slow]

@@ -14,10 +14,10 @@ from spark_jobs.pipeline.run import extract_source
 from spark_jobs.row_history.trace import Selection, TableTrace
 from spark_jobs.row_history.trace_lines import TraceView
 from spark_jobs.row_history.undo import Undo
-from tests.cascade_campaign import run
-from tests.cascading import RandomTables
 from tests.fix_pipeline import SOURCE, Shop
 from tests.pipeline.test_undo import executed, keys_of, predicted
+from tests.soaks.cascade_campaign import run
+from tests.soaks.cascading import RandomTables
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -16,10 +16,10 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.repair import add, plan_skip
 from spark_jobs.pipeline.cascades.unlogged_changes import cascades
+from tests.command_result import without_codes
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers, build_or_skip, telling
-from tests.ran import without_codes
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

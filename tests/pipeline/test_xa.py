@@ -22,12 +22,12 @@ from spark_jobs.operations.repair import add, plan_skip
 from spark_jobs.operations.retention.gc import gc_source
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source, run_source
+from tests.binlogs.logs import SOURCE, Logs, day, file
+from tests.binlogs.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
+from tests.binlogs.xa import XA, prepared
 from tests.fix_pipeline import Shop, rows
 from tests.fix_servers import build_or_skip
-from tests.logs import SOURCE, Logs, day, file
-from tests.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
-from tests.servers import SERVERS
-from tests.xa import XA, prepared
+from tests.services.servers import SERVERS
 
 pytestmark = pytest.mark.spark
 

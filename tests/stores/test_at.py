@@ -15,7 +15,7 @@ from spark_jobs.pipeline.as_of.api import as_of
 from spark_jobs.storage import files
 from tests.fix_cli import Stratalog
 from tests.fix_store import Server
-from tests.recorded_lake import recorded
+from tests.lakes.recorded_lake import recorded
 
 pytestmark = pytest.mark.stores
 

@@ -9,10 +9,10 @@ import pytest
 from spark_jobs.checks.lake import check_lake
 from spark_jobs.config.store import AZURE, LakeStore
 from spark_jobs.storage import store_access
-from tests.azurite import ACCOUNT_KEY, HOST, KEY, Azurite
 from tests.fix_cli import Stratalog
 from tests.fix_store import require_azurite
-from tests.gateway import FaultyProxy, refusal
+from tests.services.azurite import ACCOUNT_KEY, HOST, KEY, Azurite
+from tests.services.gateway import FaultyProxy, refusal
 from tests.stores.test_refusals import pipeline
 
 pytestmark = [pytest.mark.stores, pytest.mark.azure]

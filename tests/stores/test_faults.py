@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.config.loader import load
 from spark_jobs.demo.recorded import compare_with_recording, recorded_files
 from spark_jobs.runtime.spark_session import spark_session
+from tests.command_result import CommandResult
 from tests.fix_cli import Stratalog
 from tests.fix_store import require_gateway
-from tests.gateway import FaultyProxy, Gateway
-from tests.ran import Ran
+from tests.services.gateway import FaultyProxy, Gateway
 from tests.stores.test_verbs import CONF
 
 pytestmark = [pytest.mark.stores, pytest.mark.spark, pytest.mark.long]
@@ -56,7 +56,7 @@ def require_recorded_rows(path: Path) -> int:
     return sum(table.rows for table in compared.values())
 
 
-def require_message(ran: Ran) -> None:
+def require_message(ran: CommandResult) -> None:
     """A run that failed says so in its own words."""
     assert ran.status == 1, ran.err
     assert "Traceback" not in ran.out + ran.err, ran.err

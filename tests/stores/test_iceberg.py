@@ -11,10 +11,10 @@ from pyiceberg.table import StaticTable
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.iceberg import expiry, metadata_files
 from spark_jobs.iceberg.table_view import FIRST_ID, show
-from tests.azurite import ACCOUNT, ACCOUNT_KEY
 from tests.fix_store import KIND, Server
-from tests.gateway import ROOT_KEY, ROOT_SECRET
-from tests.iceberg_readers import by_delta, in_order, newest_metadata
+from tests.lakes.iceberg_readers import by_delta, in_order, newest_metadata
+from tests.services.azurite import ACCOUNT, ACCOUNT_KEY
+from tests.services.gateway import ROOT_KEY, ROOT_SECRET
 from tests.spark_jobs.delta.tables import MAPPED, append, begin
 
 pytestmark = [pytest.mark.stores, pytest.mark.azure]

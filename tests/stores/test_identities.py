@@ -25,12 +25,12 @@ from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.runtime.provision import cache_dir
 from spark_jobs.storage import store_access
-from tests.azurite import HOST, Azurite, signature_for
 from tests.fix_store import require_azurite
-from tests.gateway import ROOT_KEY, ROOT_SECRET, Gateway, SessionGuard
-from tests.google_store import GoogleStore, TokenGuard
-from tests.identities import environment
-from tests.token_services import Answer, Asked, Tokens, google_metadata, instance, moment, serving
+from tests.services.azurite import HOST, Azurite, signature_for
+from tests.services.gateway import ROOT_KEY, ROOT_SECRET, Gateway, SessionGuard
+from tests.services.google_store import GoogleStore, TokenGuard
+from tests.services.identities import environment
+from tests.services.token_services import Answer, Asked, Tokens, google_metadata, instance, moment, serving
 
 __all__ = ["environment"]
 

@@ -19,7 +19,7 @@ from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.lake.rows import rows_of
 from spark_jobs.storage import store_access
 from tests.fix_store import Server
-from tests.gateway import FaultyProxy
+from tests.services.gateway import FaultyProxy
 
 COMMITS = int(os.environ.get("STRATALOG_RACE_COMMITS", "120"))
 COLUMNS = {"writer": "STRING", "number": "BIGINT"}

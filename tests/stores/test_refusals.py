@@ -21,7 +21,7 @@ from spark_jobs.storage import store_access
 from spark_jobs.storage.objects import ObjectPath
 from tests.fix_cli import Stratalog
 from tests.fix_store import require_gateway
-from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, TOKEN, FaultyProxy, Gateway, refusal
+from tests.services.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, TOKEN, FaultyProxy, Gateway, refusal
 
 pytestmark = pytest.mark.stores
 

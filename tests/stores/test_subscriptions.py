@@ -13,7 +13,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.lease import Lease
 from spark_jobs.subscriptions.records import Record, Records
-from tests.consumers import SOURCE
+from tests.lakes.consumers import SOURCE
 
 pytestmark = pytest.mark.stores
 

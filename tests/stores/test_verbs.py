@@ -20,10 +20,10 @@ from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.rows import rows_of
 from spark_jobs.storage import store_access
+from tests.command_result import CommandResult
 from tests.fix_cli import Stratalog
 from tests.fix_mysql import Database
 from tests.fix_store import KIND, Server
-from tests.ran import Ran
 from tests.spark_jobs.engine.lake_rows import newest
 
 pytestmark = [pytest.mark.stores, pytest.mark.spark]
@@ -76,7 +76,7 @@ def live_keys(database: Database, start: str) -> dict[str, Any]:
     return {"sources": {"shop": {"mysql": mysql, "start": start}}, "tables": [f"{database.name}.*"]}
 
 
-def require_done(ran: Ran) -> Ran:
+def require_done(ran: CommandResult) -> CommandResult:
     assert ran.status == 0, ran.err + ran.out
     return ran
 

@@ -11,7 +11,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import KeyDifference, Verdict
 from spark_jobs.config import known_tables
 from spark_jobs.log.position import Position
-from tests.code_location import CodeLocation, location
+from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
 SOURCES = {"shop": {"mysql": {"user": "repl"}}, "archive": {"files": "./binlogs"}}
@@ -53,7 +53,7 @@ def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("spark_jobs.checks.verify.verify_source", verdicts)
     with location(tmp_path, sources=SOURCES, verify=True) as code:
-        monkeypatch.setattr("tests.code_location.GivenSession.session", lambda _: None)
+        monkeypatch.setattr("tests.lakes.code_location.GivenSession.session", lambda _: None)
         ran = code.run("verify", defs=definitions_of(code))
         key = dg.AssetCheckKey(dg.AssetKey(["downstream", "shop", "orders"]), "equals_source")
         (record,) = code.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
@@ -79,7 +79,7 @@ def test_each_downstream_table_of_one_source_table_has_a_check_of_its_own(
     monkeypatch.setattr("spark_jobs.checks.verify.verify_source", verdicts)
     routes = [{"from": "shop.orders", "to": ["shop.orders", "audit.orders"]}]
     with location(tmp_path, sources=SOURCES, verify=True, routes=routes) as code:
-        monkeypatch.setattr("tests.code_location.GivenSession.session", lambda _: None)
+        monkeypatch.setattr("tests.lakes.code_location.GivenSession.session", lambda _: None)
         ran = code.run("verify", defs=definitions_of(code))
     assert {key: is_passed for key, (is_passed, _) in ran.checks.items()} == {
         "downstream/shop/orders": True,

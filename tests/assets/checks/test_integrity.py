@@ -19,8 +19,8 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.observation.status import SourceStatus
 from spark_jobs.pipeline.cascades.unlogged_changes import Cascade
 from spark_jobs.silver.quarantine import Skip
-from tests.code_location import CodeLocation, location
-from tests.segment_spec import Commit, Insert
+from tests.binlogs.segment_spec import Commit, Insert
+from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
 

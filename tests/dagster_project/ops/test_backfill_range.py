@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from assets import failures
 from dagster_project.build import build_defs
 from spark_jobs.errors import ConfigError
-from tests.code_location import CodeLocation, location
+from tests.lakes.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
 

@@ -8,8 +8,8 @@ from dagster_project.ops.load import LoadConfig, progress_metadata
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
-from tests.code_location import GivenSession
 from tests.fix_pipeline import Shop, require_same
+from tests.lakes.code_location import GivenSession
 
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3),), (0,))
 

@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.code_location import CodeLocation, location
-from tests.segment_spec import Insert, Update
+from tests.binlogs.segment_spec import Insert, Update
+from tests.lakes.code_location import CodeLocation, location
 
 
 def observed(shop: CodeLocation, asset: str) -> list[dict[str, object]]:

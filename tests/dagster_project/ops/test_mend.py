@@ -5,8 +5,8 @@ import pytest
 
 from dagster_project.build import build_defs
 from dagster_project.ops.mend import MendConfig
-from tests.code_location import GivenSession
 from tests.fix_pipeline import Shop, require_same
+from tests.lakes.code_location import GivenSession
 
 
 @pytest.mark.dagster

@@ -13,8 +13,8 @@ from dagster_project.build import build_defs
 from spark_jobs.config.model import Pipeline
 from spark_jobs.pipeline.as_of.api import as_of
 from spark_jobs.pipeline.as_of.row_files import FORMATS
-from tests.code_location import Ran, ran_of
-from tests.recorded_lake import recorded
+from tests.lakes.code_location import JobResult, ran_of
+from tests.lakes.recorded_lake import recorded
 
 pytestmark = pytest.mark.dagster
 
@@ -38,7 +38,7 @@ def form(**config: Any) -> dict[str, Any]:
     return {"at": AT, "tables": ["shop.orders"], **config}
 
 
-def run(lake: Recorded, config: dict[str, Any], **options: Any) -> Ran:
+def run(lake: Recorded, config: dict[str, Any], **options: Any) -> JobResult:
     pipeline, instance = lake
     result = job_of(pipeline, **options).execute_in_process(instance=instance, run_config=config, raise_on_error=False)
     return ran_of(result, instance)

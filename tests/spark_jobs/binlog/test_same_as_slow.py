@@ -1,4 +1,4 @@
-"""The fast decoder against tests/slow_decoder.py, on random tables and on what a server wrote."""
+"""The fast decoder against tests/twins/slow_decoder.py, on random tables and on what a server wrote."""
 
 # ruff: noqa: DTZ001 - the texts of these moments have no zone
 
@@ -20,10 +20,10 @@ from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.rows.changes import Changes, Presence
 from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.slices.slicer import Slicer
-from tests import segment_types as types
-from tests import slow_decoder
+from tests.binlogs import segment_types as types
+from tests.binlogs.segment_spec import Commit, Delete, Insert, Rows, SegmentSpec, Table, Update
 from tests.fix_hypothesis import examples
-from tests.segment_spec import Commit, Delete, Insert, Rows, SegmentSpec, Table, Update
+from tests.twins import slow_decoder
 
 
 def definitions_of(content: bytes) -> list[TableDefinition]:

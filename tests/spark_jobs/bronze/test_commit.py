@@ -4,7 +4,7 @@ from spark_jobs.bronze.commit import BronzeCommit, stretches
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
 from spark_jobs.log.position import Position
-from tests.gtid_logs import gtids
+from tests.binlogs.gtid_logs import gtids
 
 AT = Position("b.000009", 4)
 INDEX = (

@@ -16,7 +16,7 @@ from spark_jobs.delta.snapshot import new_table
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from tests.slicing import bronze_of, rows_at
+from tests.binlogs.slicing import bronze_of, rows_at
 from tests.spark_jobs.engine.lake_rows import newest
 
 GROUP = 4

@@ -7,7 +7,7 @@ from spark_jobs.bronze import effective_slices
 from spark_jobs.bronze.effective_slices import EffectiveSlices
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.log.position import Position, Range
-from tests.consumers import SOURCE, Shop, order, orders
+from tests.lakes.consumers import SOURCE, Shop, order, orders
 
 
 @pytest.fixture

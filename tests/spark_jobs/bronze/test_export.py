@@ -12,9 +12,9 @@ from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT
-from tests.slicing import bronze_rows
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import bronze_rows
 
 SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)],

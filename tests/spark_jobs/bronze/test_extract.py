@@ -20,8 +20,8 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import FileReading, Files
 from spark_jobs.source.protocol import FilePart
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 FILE = "mysql-8.0-transactions.000001"

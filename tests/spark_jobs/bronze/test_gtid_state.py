@@ -14,10 +14,10 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import DomainGtids
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source
-from tests.gtid_logs import gtids, land, write_log
-from tests.segment_spec import Commit, Insert, SegmentSpec
-from tests.segment_spec import Table as SpecTable
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.gtid_logs import gtids, land, write_log
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec
+from tests.binlogs.segment_spec import Table as SpecTable
+from tests.binlogs.segment_types import INT, VARCHAR
 
 
 def landed(folder: Path, source: Source, start: str = "earliest") -> tuple[Table, int, Stretch]:

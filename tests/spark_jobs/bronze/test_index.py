@@ -21,10 +21,10 @@ from spark_jobs.bronze.table import ARROW
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement
-from tests.segment_spec import Table as Described
-from tests.segment_types import INT
-from tests.slicing import bronze_of, bronze_rows, rows_at
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Statement
+from tests.binlogs.segment_spec import Table as Described
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import bronze_of, bronze_rows, rows_at
 
 NAMES = [TableName("shop", name) for name in ("a", "b", "c")]
 ALL = Range(Position("b.000001", 0), Position("b.000001", 0, 9))

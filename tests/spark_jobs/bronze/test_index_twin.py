@@ -19,13 +19,13 @@ from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from tests import slices_by_spark
-from tests.lake_tables import marked_rows
-from tests.segment_spec import Change, Commit, Insert, Rows, SegmentSpec, Statement
-from tests.segment_spec import Table as Described
-from tests.segment_types import INT, VARCHAR
-from tests.slicing import bronze_rows
-from tests.xa import prepared
+from tests.binlogs.segment_spec import Change, Commit, Insert, Rows, SegmentSpec, Statement
+from tests.binlogs.segment_spec import Table as Described
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.binlogs.slicing import bronze_rows
+from tests.binlogs.xa import prepared
+from tests.lakes.lake_tables import marked_rows
+from tests.twins import slices_by_spark
 
 pytestmark = pytest.mark.spark
 

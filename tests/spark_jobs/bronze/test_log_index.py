@@ -6,7 +6,7 @@ from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.protocol import FilePart
-from tests.gtid_logs import gtids
+from tests.binlogs.gtid_logs import gtids
 
 FIRST = Stretch(1, Position("a.000007", 900), "db1:3306", "a-uuid", 1_700_000_000, gtids("a:1-5"))
 SECOND = Stretch(

@@ -5,9 +5,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.prepared_xa import prepared_transactions
 from spark_jobs.pipeline.run import extract_source
-from tests.logs import SOURCE, Logs
-from tests.segment_spec import Commit, Insert, Statement
-from tests.xa import XA, prepared
+from tests.binlogs.logs import SOURCE, Logs
+from tests.binlogs.segment_spec import Commit, Insert, Statement
+from tests.binlogs.xa import XA, prepared
 
 pytestmark = pytest.mark.spark
 

@@ -19,7 +19,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.protocol import Log, LogFile, Switch
-from tests.gtid_logs import A, B, ServerFolder, gtids, land, write_log
+from tests.binlogs.gtid_logs import A, B, ServerFolder, gtids, land, write_log
 
 Files = Sequence[tuple[str, Sequence[str]]]
 PRIMARY: Files = [("", ["a:1", "a:2"]), ("a:1-2", ["a:3", "a:4"])]

@@ -8,9 +8,9 @@ from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableExtent, comm
 from spark_jobs.ddl.classify import Effect, classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position, Range
-from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
-from tests.segment_types import INT, VARCHAR
-from tests.slicing import bronze_of, bronze_rows
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.binlogs.slicing import bronze_of, bronze_rows
 
 NAME = TableName("shop", "t")
 

@@ -19,8 +19,8 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.seek import resolve_location
-from tests.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
+from tests.binlogs.segment_types import INT
 
 pytestmark = pytest.mark.spark
 

@@ -19,10 +19,10 @@ from spark_jobs.cascades.weights import weigher_of
 from spark_jobs.ddl.foreign_keys import declared_keys
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import TableStopped
-from tests.cascading import FEW, After, LoggedChange, RandomTables, logged
 from tests.fix_mysql import database_of
 from tests.fix_servers import OPTIONS, Servers, build_or_skip, telling
-from tests.twin_cases import FIRST_SEED
+from tests.soaks.cascading import FEW, After, LoggedChange, RandomTables, logged
+from tests.twins.twin_cases import FIRST_SEED
 
 pytestmark = pytest.mark.mysql
 

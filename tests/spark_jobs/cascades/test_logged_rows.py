@@ -9,7 +9,7 @@ from spark_jobs.binlog.events.types import NO_FOREIGN_KEY_CHECKS
 from spark_jobs.cascades.key_columns import RAW
 from spark_jobs.cascades.logged_rows import logged_slices
 from spark_jobs.errors import TableStopped
-from tests.segment_spec import Change, Commit, Delete, Insert, Rows, Table, Update
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Rows, Table, Update
 from tests.spark_jobs.cascades.test_parent_changes import ALL, PARENT, P, log, row, unnamed
 
 NAMES = {TableName("shop", "p"), TableName("shop", "o")}

@@ -14,9 +14,9 @@ from spark_jobs.cascades.parent_changes import ParentChange, first_cascade
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position, Range
-from tests.segment_spec import Change, Commit, Delete, Insert, RawEvent, Rows, SegmentSpec, Table, Update
-from tests.segment_types import DATE, INT, VARCHAR
-from tests.slicing import bronze_of, bronze_rows
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, RawEvent, Rows, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import DATE, INT, VARCHAR
+from tests.binlogs.slicing import bronze_of, bronze_rows
 
 FILE = "b.000001"
 _GTID = 33

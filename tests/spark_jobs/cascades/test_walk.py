@@ -16,11 +16,22 @@ from spark_jobs.cascades.walk import ChildTable, Derived, JoinedLog, Walk
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.unlogged_changes import UnloggedChanges
 from spark_jobs.log.position import Position, Range
-from tests.segment_spec import Change, Commit, Delete, Insert, Query, Rows, SegmentSpec, Statement, Table, Update
-from tests.segment_types import DATE, INT, VARCHAR
-from tests.slicing import bronze_of, bronze_rows
+from tests.binlogs.segment_spec import (
+    Change,
+    Commit,
+    Delete,
+    Insert,
+    Query,
+    Rows,
+    SegmentSpec,
+    Statement,
+    Table,
+    Update,
+)
+from tests.binlogs.segment_types import DATE, INT, VARCHAR
+from tests.binlogs.slicing import bronze_of, bronze_rows
+from tests.binlogs.xa import XA, prepared
 from tests.spark_jobs.cascades.test_parent_changes import ALL, FILE, log
-from tests.xa import XA, prepared
 
 P, C = TableName("shop", "p"), TableName("shop", "c")
 KEY = ForeignKey("f", P, "CASCADE", "SET NULL", columns=("PID",), parent_columns=("id",))

@@ -1,6 +1,6 @@
 """Logs for tests of the change feed, and what it tells of them.
 
-Put here: what several of its test files use. Not here: logs of other tests (tests/segment_spec.py).
+Put here: what several of its test files use. Not here: logs of other tests (tests/binlogs/segment_spec.py).
 """
 
 import json
@@ -10,8 +10,8 @@ from typing import Any
 
 from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.changes.lines import wanted_tables
-from tests import segment_types as t
-from tests.segment_spec import (
+from tests.binlogs import segment_types as t
+from tests.binlogs.segment_spec import (
     Change,
     Commit,
     Delete,

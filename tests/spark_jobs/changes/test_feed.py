@@ -8,8 +8,8 @@ from spark_jobs.binlog.slices import slicer as transactions
 from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
-from tests import segment_types as t
-from tests.segment_spec import (
+from tests.binlogs import segment_types as t
+from tests.binlogs.segment_spec import (
     UUID,
     Change,
     Commit,

@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from tests import giants
+from tests.binlogs import giants
 
 MEASURED = """
 import re, sys

@@ -10,8 +10,8 @@ import pytest
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.changes.feed import changes_of_files
-from tests import segment_types as t
-from tests.segment_spec import (
+from tests.binlogs import segment_types as t
+from tests.binlogs.segment_spec import (
     Insert,
     Raw,
     Rows,

@@ -11,7 +11,7 @@ from spark_jobs.binlog import list_events
 from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.changes.lines import Output, wanted_tables
 from spark_jobs.errors import DecodeError
-from tests.segment_spec import (
+from tests.binlogs.segment_spec import (
     Change,
     Commit,
     Insert,
@@ -21,8 +21,8 @@ from tests.segment_spec import (
     Statement,
     chunked,
 )
+from tests.binlogs.xa import XA, XA_END, XA_START, prepared
 from tests.spark_jobs.changes.feeds import ANY, ORDERS, OTHER, RECORDED, recorded
-from tests.xa import XA, XA_END, XA_START, prepared
 
 
 def xa_changes(*files: Sequence[Change], payload: str | None = None) -> list[tuple[Any, ...]]:

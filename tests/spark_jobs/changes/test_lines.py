@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.changes.lines import Output, wanted_tables
 from spark_jobs.errors import ConfigError
-from tests.segment_spec import Statement
+from tests.binlogs.segment_spec import Statement
 from tests.spark_jobs.changes.feeds import SPEC
 from tests.spark_jobs.changes.formats.writing import texts
 

@@ -18,8 +18,8 @@ from spark_jobs.changes.table_definitions import (
 )
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import TableVersion
-from tests import segment_types as t
-from tests.segment_spec import Change, Commit, Delete, Insert, Raw, SegmentSpec, Statement, Table, Update
+from tests.binlogs import segment_types as t
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Raw, SegmentSpec, Statement, Table, Update
 
 NAME = TableName("s", "t")
 INT, ENUM, TEXT = Column(None, 3, unsigned=None), Column(None, 247, 1), Column(None, 15, 40)

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.checks import Check
 from spark_jobs.checks.deliveries import check_target
-from tests.delivered import Copy
+from tests.lakes.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -6,7 +6,7 @@ from spark_jobs.checks import Check
 from spark_jobs.checks.lake import check_lake
 from spark_jobs.config.store import LakeStore, ObjectStore
 from spark_jobs.storage import store_access
-from tests.gateway import ACCESS, SECRET
+from tests.services.gateway import ACCESS, SECRET
 
 
 @pytest.mark.parametrize("root", ["lake", "lake/", "new/deep/lake", "with space/ä"])

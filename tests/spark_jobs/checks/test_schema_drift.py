@@ -9,8 +9,8 @@ from spark_jobs.binlog import TableName
 from spark_jobs.checks.schema_drift import SchemaAudit, audit_after_run, audit_schema
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import SourceError
-from tests.ddl_stream import KINDS
 from tests.fix_pipeline import SOURCE, Shop
+from tests.twins.ddl_stream import KINDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -13,8 +13,8 @@ from spark_jobs.cli.group import every_verb
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.pipeline.outcome import Outcome
+from tests.command_result import without_codes
 from tests.fix_cli import Stratalog
-from tests.ran import without_codes
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"

@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.config.model import Pipeline
 from tests.fix_cli import Stratalog
-from tests.recorded_lake import recorded
+from tests.lakes.recorded_lake import recorded
 
 AT = "mysql-bin.000002:4320"
 

@@ -11,9 +11,9 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.checks.verify import KeyDifference, Verdict
 from spark_jobs.log.position import Position
+from tests.command_result import CommandResult
 from tests.fix_cli import SPEC, Stratalog
 from tests.fix_mysql import Database
-from tests.ran import Ran
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"
@@ -79,7 +79,7 @@ def test_a_pattern_that_matches_nothing_fails_and_an_exclusion_only_warns(
     server, path = database.server, tmp_path / "pipeline.yaml"
     access = f"{{host: {server.host}, port: {server.port}, user: {server.user}, password: {server.password}}}"
 
-    def check(*tables: str) -> Ran:
+    def check(*tables: str) -> CommandResult:
         path.write_text(f"lake: ./lake\nsources: {{shop: {{mysql: {access}}}}}\ntables: {json.dumps(tables)}\n")
         return stratalog("check", "-c", path, "--connect")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.consumers import Shop, order
 from tests.fix_cli import Stratalog
+from tests.lakes.consumers import Shop, order
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.delivered import Copy
 from tests.fix_cli import Stratalog
+from tests.lakes.delivered import Copy
 
 
 def test_there_is_nothing_to_deliver_to(stratalog: Stratalog, pipeline_file: Path) -> None:

@@ -16,9 +16,9 @@ from spark_jobs import errors
 from spark_jobs.log.position import Position
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.records import Record, Records
-from tests.consumers import Shop, order
+from tests.binlogs.segment_spec import Commit, Rows, Update
 from tests.fix_cli import SPEC, Stratalog
-from tests.segment_spec import Commit, Rows, Update
+from tests.lakes.consumers import Shop, order
 
 Case = Callable[[Path], tuple[list[object], str]]
 """Prepares the cause in a folder; returns the command's words, and how the message goes."""

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_result import CommandResult
 from tests.fix_cli import Stratalog
 from tests.fix_mysql import Database
-from tests.ran import Ran
 
 
 @pytest.mark.mysql
@@ -17,7 +17,7 @@ def test_a_load_of_an_unknown_table_is_refused_before_spark_is_started(
     path.write_text(f"lake: ./lake\nsources: {{shop: {{mysql: {access}}}}}\n")
     ran = stratalog("load", "-c", path, "--table", f"{database.name}.none")
     refusal = f"shop: the server has no table {database.name}.none, or the user may not see it\n"
-    assert ran == Ran(2, "", refusal)
+    assert ran == CommandResult(2, "", refusal)
 
 
 def test_a_demo_of_a_failover_needs_servers(stratalog: Stratalog, tmp_path: Path) -> None:

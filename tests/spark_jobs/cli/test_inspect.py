@@ -19,10 +19,10 @@ from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.binlogs.segment_types import INT
+from tests.command_result import CommandResult
 from tests.fix_cli import SPEC, Stratalog
-from tests.ran import Ran
-from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
-from tests.segment_types import INT
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"
@@ -102,7 +102,7 @@ def test_a_packed_file_is_refused_by_name(stratalog: Stratalog, tmp_path: Path, 
     file = tmp_path / "b.000001.gz"
     file.write_bytes(gzip.compress(SPEC.to_bytes()))
     ran = stratalog(verb, file)
-    assert ran == Ran(1, "", "b.000001.gz: compressed by gzip; unpack it first, into a file or a pipe\n")
+    assert ran == CommandResult(1, "", "b.000001.gz: compressed by gzip; unpack it first, into a file or a pipe\n")
 
 
 def test_events_of_one_table(stratalog: Stratalog, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_events_of_one_table(stratalog: Stratalog, tmp_path: Path) -> None:
     lines = stratalog("events", file, "--table", "shop.*").out.splitlines()
     assert [line.split("\t")[2] for line in lines] == ["Table_map", "Write_rows"]
     outcome = stratalog("events", file, "--table", "shop.u", "--table", "x.*")
-    assert outcome == Ran(
+    assert outcome == CommandResult(
         0, "", "warning: --table: no table like shop.u, x.*; the files have shop.t; did you mean shop.t?\n"
     )
     assert stratalog("events", file, "--summary", "--table", "shop.u").status == 2
@@ -154,7 +154,7 @@ def test_what_was_read_before_a_failure_stays_and_the_status_is_1(
     assert ran.out.startswith(("b.000001\t4\tFormat_desc", '{"source": null, "file": "b.000001"'))
     assert re.match(r"b\.000001:\d+: .* end", ran.err)
     missing = stratalog(verb, tmp_path / "none")
-    assert missing == Ran(
+    assert missing == CommandResult(
         1,
         "",
         f"{tmp_path}/none: cannot be read: No such file or directory; correct the path, or create the file or folder\n",
@@ -166,7 +166,7 @@ def test_changes_of_a_table_that_is_not_there_say_which_are(
 ) -> None:
     file = pipeline_file.parent / "binlogs" / "mysql-bin.000001"
     ran = stratalog("changes", file, "--table", "shop.u")
-    assert ran == Ran(
+    assert ran == CommandResult(
         0, "", "warning: --table: no table like shop.u; the files have rows of shop.t; did you mean shop.t?\n"
     )
     assert stratalog("changes", file, "--table", "shop.?").status == 0
@@ -182,7 +182,7 @@ def test_changes_of_a_table_that_is_not_there_say_which_are(
     rows = pa.Table.from_pylist([asdict(entry)], schema=publication._SCHEMA)
     deltalake.write_deltalake(lake.published().path, rows)
     ran = stratalog("changes", "-c", pipeline_file, "--table", "shop.u")
-    assert ran == Ran(
+    assert ran == CommandResult(
         2, "", "--table: no table like shop.u; the log of shop has rows of shop.t; did you mean shop.t?\n"
     )
 

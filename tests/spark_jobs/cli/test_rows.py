@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumers import Shop, order
+from tests.binlogs.segment_spec import Commit, Update
 from tests.fix_cli import Stratalog
-from tests.segment_spec import Commit, Update
+from tests.lakes.consumers import Shop, order
 
 
 @pytest.fixture

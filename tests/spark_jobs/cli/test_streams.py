@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lake_recording import RECORDING, SALT
-from tests.ran import without_codes
+from tests.command_result import without_codes
+from tests.lakes.lake_recording import RECORDING, SALT
 
 ROOT = Path(__file__).parents[3]
 LOG = ROOT / "tests" / "recorded" / "mysql-8.0-transactions.000001"

@@ -6,10 +6,10 @@ import pytest
 from spark_jobs.cli.trace_text import TraceText, has_colours
 from spark_jobs.row_history.trace import Selection, TableTrace
 from spark_jobs.row_history.trace_lines import TraceView
-from tests.consumers import SOURCE, Shop
-from tests.row_logs import ORDERS, rows_query_event
-from tests.segment_spec import UUID, Commit, Delete, Insert, Rows, SegmentSpec, Statement, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import UUID, Commit, Delete, Insert, Rows, SegmentSpec, Statement, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.lakes.consumers import SOURCE, Shop
+from tests.lakes.row_logs import ORDERS, rows_query_event
 
 SPEC = SegmentSpec([Table("shop.orders", key=["id"], id=INT.NOT_NULL, note=VARCHAR(400))])
 

@@ -13,8 +13,8 @@ from spark_jobs.ddl.inverse import inverted, known_definition, matching_definiti
 from spark_jobs.ddl.operations import Add, AddUnique, Change, Default, Operation, Visible
 from spark_jobs.ddl.parse_alter import created_definition, operations
 from spark_jobs.errors import Unsupported
-from tests.ddl_stream import KINDS
 from tests.fix_hypothesis import examples
+from tests.twins.ddl_stream import KINDS
 
 NAME = TableName("d", "t")
 TYPES = [

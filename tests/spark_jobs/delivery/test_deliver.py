@@ -2,8 +2,8 @@ import pytest
 
 from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
 from spark_jobs.lake.layout import lake_of
-from tests.delivered import Copy
 from tests.fix_servers import Servers
+from tests.lakes.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

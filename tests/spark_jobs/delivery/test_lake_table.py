@@ -5,8 +5,8 @@ from spark_jobs.delivery.deliver import deliver
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
-from tests.delivered import Copy
 from tests.fix_pipeline import SOURCE
+from tests.lakes.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -24,12 +24,12 @@ from spark_jobs.delivery.target import Connection
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
-from tests.delivered import Copy
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Update
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE
 from tests.fix_pipeline import rows as lake_rows
-from tests.proxy import Listener
-from tests.segment_spec import Change, Commit, Delete, Insert, Update
+from tests.lakes.delivered import Copy
+from tests.services.proxy import Listener
 from tests.spark_jobs.delivery.written_lake import WrittenLake
 
 ROWS = 40

@@ -6,9 +6,9 @@ import pytest
 
 from spark_jobs.checks.verify.deliveries import verify_delivery
 from spark_jobs.operations.observation.verified import EQUAL
-from tests.delivered import Copy, Target
 from tests.fix_servers import Servers
-from tests.servers import SERVERS
+from tests.lakes.delivered import Copy, Target
+from tests.services.servers import SERVERS
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.mysql]
 

@@ -3,9 +3,9 @@ import pytest
 from spark_jobs.delivery.status import status
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
-from tests.delivered import Copy
 from tests.fix_cli import Stratalog
 from tests.fix_pipeline import SOURCE
+from tests.lakes.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

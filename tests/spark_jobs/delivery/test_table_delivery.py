@@ -9,8 +9,8 @@ from spark_jobs.delivery import target
 from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
 from spark_jobs.delivery.statements import Writer
 from spark_jobs.lake.layout import lake_of
-from tests.delivered import Copy
 from tests.fix_servers import Servers
+from tests.lakes.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

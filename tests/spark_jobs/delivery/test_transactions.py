@@ -27,11 +27,11 @@ from spark_jobs.delivery.transactions import execute_alone
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import LostRace, StratalogError
 from spark_jobs.pipeline.run import run_source
-from tests.delivered import Copy
 from tests.fix_keeper import wait_until
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE
-from tests.proxy import Listener
+from tests.lakes.delivered import Copy
+from tests.services.proxy import Listener
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -25,9 +25,9 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Position
 from spark_jobs.silver.commit import SilverCommit
-from tests.segment_spec import Change, Delete, Insert, SegmentSpec, Table, Update
-from tests.segment_types import INT
-from tests.slicing import FILE, bronze_rows
+from tests.binlogs.segment_spec import Change, Delete, Insert, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import FILE, bronze_rows
 
 SOURCE = "shop"
 NAMES = ("keyed", "bag", "aaa")

@@ -23,9 +23,9 @@ from spark_jobs.downstream.commit_clock import LateTransactions
 from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
-from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
-from tests.segment_types import INT
-from tests.slicing import bronze_rows
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import bronze_rows
 
 T = Table("s.t", key=["id"], id=INT.NOT_NULL)
 _HELD = ("file", "start", "stop", "transaction_start", "context", "payload", "transactions", "committed_at", "kind")

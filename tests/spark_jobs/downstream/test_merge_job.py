@@ -14,7 +14,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import Op
-from tests.timelines import at
+from tests.binlogs.timelines import at
 
 NOTHING = SilverDelta(windows=0, steps=[], redone=[], size=0)
 

@@ -23,9 +23,9 @@ from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
-from tests.lake_tables import schema_of
-from tests.logs import SOURCE, Logs
-from tests.segment_spec import Commit, Insert, Statement, Update
+from tests.binlogs.logs import SOURCE, Logs
+from tests.binlogs.segment_spec import Commit, Insert, Statement, Update
+from tests.lakes.lake_tables import schema_of
 
 AT = Position("b.000002", 100)
 FULL = Entry(

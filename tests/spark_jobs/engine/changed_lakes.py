@@ -38,7 +38,7 @@ from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.positions import LOADED_ROW, STATEMENT_ROW
 from spark_jobs.silver.schema_evolution import OF_EXACT
 from spark_jobs.silver.table_timeline import DataRange, TableState
-from tests.segment_spec import Delete, Insert, Update
+from tests.binlogs.segment_spec import Delete, Insert, Update
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
 from tests.spark_jobs.engine.logs_of_rows import FILE, NAMES, carried_out, definition, log_of, units_of, works_of
 

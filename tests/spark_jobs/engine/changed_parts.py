@@ -20,8 +20,8 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
+from tests.binlogs.timelines import OLD
 from tests.spark_jobs.engine.lake_rows import LOG, MAPPED
-from tests.timelines import OLD
 
 WINDOW = 100
 Row = dict[str, Any]

@@ -20,9 +20,9 @@ from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TableState
-from tests.segment_spec import Change, Commit, Delete, Insert, Raw, SegmentSpec, Table, Update
-from tests.segment_types import INT
-from tests.slicing import bronze_of, bronze_rows
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Raw, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import bronze_of, bronze_rows
 
 FILE = "b.000001"
 NAMES = [TableName("shop", name) for name in ("t", "u")]

@@ -30,12 +30,12 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TableState
-from tests.partial_changes import NAMES, SHAPE, TABLE, op_of
-from tests.plain_layers import Image, RowChange
+from tests.binlogs.partial_changes import NAMES, SHAPE, TABLE, op_of
 from tests.spark_jobs.engine.changed_lakes import Cells, ChangedLake
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
 from tests.spark_jobs.engine.logs_of_rows import FILE, carried_out_undivided, units_of
 from tests.spark_jobs.engine.partial_logs import NAME, OLDER, log_of, random_changes, work_of
+from tests.twins.plain_layers import Image, RowChange
 
 COLUMNS = silver.columns(TABLE, has_partial=True)
 _ANY = Scope.parse(("shop.*",))

@@ -12,12 +12,12 @@ from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Range
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TableState
-from tests.partial_changes import NAMES, SHAPE, TABLE
-from tests.plain_layers import Image, RowChange
-from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Table, Update
-from tests.segment_types import INT
-from tests.slicing import bronze_of, bronze_rows
+from tests.binlogs.partial_changes import NAMES, SHAPE, TABLE
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import bronze_of, bronze_rows
 from tests.spark_jobs.engine.logs_of_rows import FILE, XID, Log
+from tests.twins.plain_layers import Image, RowChange
 
 NAME = TableName("shop", "t")
 KEYS = 5

@@ -24,8 +24,8 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import Columns
+from tests.binlogs.timelines import OLD
 from tests.spark_jobs.engine.lake_rows import LOG, MAPPED
-from tests.timelines import OLD
 
 OWNERS: list[Owner] = [("eu", "shop_1", "t"), ("eu", "shop_2", "t"), ("us", "shop_1", "t")]
 TYPES = {

@@ -29,8 +29,8 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import FROM_SERVER, Columns, Op
+from tests.binlogs.timelines import NAME, OLD
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, newest, rows_of, table_of
-from tests.timelines import NAME, OLD
 
 KEY = ("id",)
 State = dict[int, tuple[int | None, int, bool, tuple[tuple[str, int], ...]]]

@@ -18,9 +18,9 @@ from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange
-from tests.slicing import bronze_of, rows_at
+from tests.binlogs.slicing import bronze_of, rows_at
+from tests.binlogs.timelines import NAME, at, steps
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
-from tests.timelines import NAME, at, steps
 
 WHOLE = Range(at(10), at(1000))
 

@@ -2,7 +2,7 @@ import pytest
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.expressions.condition import Condition
-from tests.expression_table import named, resolve
+from tests.twins.expression_table import named, resolve
 
 
 @pytest.mark.parametrize(

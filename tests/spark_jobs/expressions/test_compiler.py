@@ -14,9 +14,9 @@ from spark_jobs.expressions.condition import Condition
 from spark_jobs.expressions.terms import Sort
 from spark_jobs.expressions.tree import names_in, tree_of
 from spark_jobs.expressions.value_compiler import ValueCompiler
-from tests.expression_table import evaluated, resolve, rows_of
-from tests.random_expressions import Writer
-from tests.slow_expressions import FAULT, FaultError, truth_of, value_of
+from tests.twins.expression_table import evaluated, resolve, rows_of
+from tests.twins.random_expressions import Writer
+from tests.twins.slow_expressions import FAULT, FaultError, truth_of, value_of
 
 ROWS = 12
 

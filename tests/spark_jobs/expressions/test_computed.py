@@ -7,7 +7,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.expressions.computed import Computed, type_text
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.expressions.terms import Resolve
-from tests.expression_table import TABLE, evaluated, resolve, rows_of
+from tests.twins.expression_table import TABLE, evaluated, resolve, rows_of
 
 
 def values(text: str, kind: str) -> list[Any]:

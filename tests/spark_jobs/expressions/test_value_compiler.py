@@ -7,7 +7,7 @@ import pytest
 from spark_jobs.errors import ConfigError
 from spark_jobs.expressions.tree import tree_of
 from spark_jobs.expressions.value_compiler import ValueCompiler
-from tests.expression_table import named, resolve
+from tests.twins.expression_table import named, resolve
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from spark_jobs.delta.snapshot import Snapshot, snapshot_of
 from spark_jobs.errors import LostRace
 from spark_jobs.iceberg import expiry, metadata_files
 from spark_jobs.iceberg.table_view import FIRST_ID, show
-from tests.iceberg_readers import by_delta, by_duckdb, by_pyiceberg
+from tests.lakes.iceberg_readers import by_delta, by_duckdb, by_pyiceberg
 from tests.spark_jobs.delta.tables import MAPPED, append, begin, newest
 
 DAY = 86_400

@@ -14,7 +14,7 @@ from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.iceberg import metadata_files
 from spark_jobs.iceberg.table_view import FIRST_ID, NotShown, show
 from spark_jobs.storage import files
-from tests.iceberg_readers import by_delta, by_duckdb, by_pyiceberg
+from tests.lakes.iceberg_readers import by_delta, by_duckdb, by_pyiceberg
 from tests.spark_jobs.delta import tables
 from tests.spark_jobs.delta.tables import MAPPED, append, newest, rows
 

@@ -10,8 +10,8 @@ from spark_jobs.identity import leases
 from spark_jobs.identity.aws import identity_of
 from spark_jobs.identity.aws_signature import AwsKeys
 from spark_jobs.identity.errors import CredentialsError
-from tests.identities import environment
-from tests.token_services import Answer, Asked, Role, assume_role, instance, moment, serving
+from tests.services.identities import environment
+from tests.services.token_services import Answer, Asked, Role, assume_role, instance, moment, serving
 
 __all__ = ["environment"]
 

@@ -6,8 +6,8 @@ import pytest
 
 from spark_jobs.identity import azure
 from spark_jobs.identity.errors import CredentialsError
-from tests.identities import environment
-from tests.token_services import Answer, Asked, serving
+from tests.services.identities import environment
+from tests.services.token_services import Answer, Asked, serving
 
 __all__ = ["environment"]
 

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from spark_jobs.identity import google
 from spark_jobs.identity.errors import CredentialsError
-from tests.identities import environment
-from tests.token_services import Answer, Asked, serving
+from tests.services.identities import environment
+from tests.services.token_services import Answer, Asked, serving
 
 __all__ = ["environment"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.identity.leases import TimedSecret, leased
-from tests.identities import environment
+from tests.services.identities import environment
 
 __all__ = ["environment"]
 

@@ -4,8 +4,8 @@ import pytest
 
 from spark_jobs.identity import service
 from spark_jobs.identity.errors import CredentialsError
-from tests.identities import environment
-from tests.token_services import Asked, serving
+from tests.services.identities import environment
+from tests.services.token_services import Asked, serving
 
 __all__ = ["environment"]
 

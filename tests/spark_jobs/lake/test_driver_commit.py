@@ -19,7 +19,7 @@ from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.driver_commit import require_shared, snapshot_upon, with_columns
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from tests.lake_tables import table_rows
+from tests.lakes.lake_tables import table_rows
 
 COLUMNS = {"source": "STRING", "name": "STRING", "at": "TIMESTAMP", "parts": "ARRAY<STRUCT<id: BIGINT, text: STRING>>"}
 SCHEMA = pa.schema(

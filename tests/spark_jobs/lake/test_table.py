@@ -16,7 +16,7 @@ from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from tests.lake_tables import schema_of, table_rows
+from tests.lakes.lake_tables import schema_of, table_rows
 
 _READING = """
 import sys

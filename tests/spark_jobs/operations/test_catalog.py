@@ -12,8 +12,8 @@ import yaml
 
 from spark_jobs.config.loader import from_keys
 from spark_jobs.operations.catalog import _normalized_location, _read_state, catalog_file, is_pending
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
+from tests.binlogs.segment_types import INT
 
 ROOT = Path(__file__).parents[3]
 TABLES = [Table(f"shop.{name}", key=["id"], id=INT.NOT_NULL) for name in ("t", "u", "v")]

@@ -13,8 +13,8 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.dbt_sources import DbtAdapter, dbt_sources
 from spark_jobs.pipeline.run import run_source
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 TABLES = [
     Table("shop.orders", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20)),

@@ -9,9 +9,9 @@ from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import LakeError
 from spark_jobs.log.position import Position
 from spark_jobs.operations.log_store import Store
-from tests.logs import SOURCE, Logs, file
-from tests.segment_spec import UUID, Commit, Insert, Rows, Statement, Update
-from tests.xa import prepared
+from tests.binlogs.logs import SOURCE, Logs, file
+from tests.binlogs.segment_spec import UUID, Commit, Insert, Rows, Statement, Update
+from tests.binlogs.xa import prepared
 
 pytestmark = pytest.mark.spark
 

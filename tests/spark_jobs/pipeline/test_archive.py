@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import SourceError
 from spark_jobs.pipeline.archive import read_archive
-from tests.logs import SOURCE, Logs, file
-from tests.segment_spec import Commit, Insert
+from tests.binlogs.logs import SOURCE, Logs, file
+from tests.binlogs.segment_spec import Commit, Insert
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.iceberg import metadata_files
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline import iceberg_catalog, iceberg_tables
-from tests.iceberg_readers import by_delta, in_order
-from tests.iceberg_rest import RestCatalog, rest_catalog
+from tests.lakes.iceberg_readers import by_delta, in_order
+from tests.services.iceberg_rest import RestCatalog, rest_catalog
 from tests.spark_jobs.delta.tables import MAPPED, append, begin
 
 TYPES = {"key": "BIGINT", "text": "STRING", "vector": "ARRAY<FLOAT>", "_raw": "MAP<STRING, STRING>"}

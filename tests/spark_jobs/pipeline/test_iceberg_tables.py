@@ -12,7 +12,7 @@ from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline import iceberg_tables
-from tests.iceberg_readers import by_delta, by_duckdb
+from tests.lakes.iceberg_readers import by_delta, by_duckdb
 from tests.spark_jobs.delta.tables import MAPPED, append, begin
 
 TYPES = {"key": "BIGINT", "text": "STRING", "_raw": "MAP<STRING, STRING>"}

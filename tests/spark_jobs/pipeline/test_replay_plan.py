@@ -11,10 +11,10 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.replay_plan import _inherited_since, _require_unfolded, floor_above, plan_table
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import TableContents, TableState
+from tests.binlogs.slicing import FILE
+from tests.binlogs.timelines import OLD, at
 from tests.faults import runs
 from tests.faults.changes import SCHEMA, SOURCE, Changes, bronze_tables
-from tests.slicing import FILE
-from tests.timelines import OLD, at
 
 T = TableName("shop", "t")
 FOLDED = Head(3, 2, SilverCommit(at(900), "batch", folded_to=at(500)))

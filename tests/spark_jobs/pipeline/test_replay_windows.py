@@ -3,7 +3,7 @@ import pytest
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.replay_windows import _gaps_between, position_of_stored, ranges_of_gaps
 from spark_jobs.silver.table_timeline import DataRange, TableState
-from tests.timelines import OLD, at
+from tests.binlogs.timelines import OLD, at
 
 LIKE = Range(Position("mysql-bin.000007", 4), Position("mysql-bin.000008", 4))
 

@@ -19,8 +19,8 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.restore import LogOrigin, MissingLog, parts_before
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import FilePart, Log, LogFile
-from tests.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
+from tests.binlogs.segment_types import INT
 
 SECOND = 1_700_000_000
 IN_A_FILE = 4

@@ -11,9 +11,9 @@ from spark_jobs.downstream import publication
 from spark_jobs.lake import own_commits
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started
-from tests.logs import SOURCE, Logs
-from tests.segment_spec import Commit, Insert, Statement
-from tests.xa import prepared
+from tests.binlogs.logs import SOURCE, Logs
+from tests.binlogs.segment_spec import Commit, Insert, Statement
+from tests.binlogs.xa import prepared
 
 
 @pytest.mark.spark

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumers import Shop, order
-from tests.row_logs import summary, traced
-from tests.segment_spec import Commit, Insert, Update
+from tests.binlogs.segment_spec import Commit, Insert, Update
+from tests.lakes.consumers import Shop, order
+from tests.lakes.row_logs import summary, traced
 
 
 def test_columns_that_an_image_leaves_out_have_no_value(tmp_path: Path) -> None:

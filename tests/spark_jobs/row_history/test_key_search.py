@@ -14,10 +14,10 @@ from spark_jobs.delta import index_files
 from spark_jobs.errors import ConfigError
 from spark_jobs.row_history import key_search, trace
 from spark_jobs.row_history.key_search import _hashes, keep_indexes
-from tests.consumers import SOURCE, Shop, order
-from tests.row_logs import ORDERS, cut_at, summary, traced
-from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.lakes.consumers import SOURCE, Shop, order
+from tests.lakes.row_logs import ORDERS, cut_at, summary, traced
 
 OTHER = TableName("shop", "other")
 HASHES = ("1", 8887001575407956608, 6552976130779330739, 2565182571508307597)

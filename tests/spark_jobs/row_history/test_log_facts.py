@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumers import Shop
-from tests.row_logs import cut_at, rows_query_event, traced
-from tests.segment_spec import Change, Commit, Insert, Statement
-from tests.xa import XA, prepared
+from tests.binlogs.segment_spec import Change, Commit, Insert, Statement
+from tests.binlogs.xa import XA, prepared
+from tests.lakes.consumers import Shop
+from tests.lakes.row_logs import cut_at, rows_query_event, traced
 
 
 @pytest.mark.parametrize("target", [1, 1 << 20])

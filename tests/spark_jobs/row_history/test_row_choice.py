@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import ConfigError
-from tests.consumers import Shop, order
-from tests.row_logs import ORDERS, traced
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.lakes.consumers import Shop, order
+from tests.lakes.row_logs import ORDERS, traced
 
 
 def test_a_condition_of_what_the_log_lacks_chooses_nothing_and_says_so(

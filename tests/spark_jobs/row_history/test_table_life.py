@@ -8,8 +8,8 @@ from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.log.position import Range
 from spark_jobs.row_history.table_life import TableLife, life_of
-from tests.consumers import SOURCE, Shop
-from tests.segment_spec import Statement
+from tests.binlogs.segment_spec import Statement
+from tests.lakes.consumers import SOURCE, Shop
 
 
 @dataclass(frozen=True)

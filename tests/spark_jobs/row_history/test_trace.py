@@ -4,10 +4,10 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.errors import ConfigError
-from tests.consumers import Shop, order, orders
-from tests.row_logs import ORDERS, cut_at, rows_query_event, summary, traced
-from tests.segment_spec import UUID, Commit, Delete, Insert, Rows, SegmentSpec, Statement, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import UUID, Commit, Delete, Insert, Rows, SegmentSpec, Statement, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.lakes.consumers import Shop, order, orders
+from tests.lakes.row_logs import ORDERS, cut_at, rows_query_event, summary, traced
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from pathlib import Path
 from spark_jobs.changes.json_encoding import Cell
 from spark_jobs.row_history.trace import Selection, TableTrace
 from spark_jobs.row_history.trace_lines import TraceView, differing
-from tests.consumers import SOURCE, Shop, order
-from tests.row_logs import ORDERS, rows_query_event
-from tests.segment_spec import Commit, Insert, Statement
+from tests.binlogs.segment_spec import Commit, Insert, Statement
+from tests.lakes.consumers import SOURCE, Shop, order
+from tests.lakes.row_logs import ORDERS, rows_query_event
 
 
 def test_what_differs_is_of_both_images_or_of_the_row_after() -> None:

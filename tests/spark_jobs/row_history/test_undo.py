@@ -7,9 +7,9 @@ from spark_jobs.binlog import TableName
 from spark_jobs.errors import ConfigError, Unsupported
 from spark_jobs.row_history.trace import Selection
 from spark_jobs.row_history.undo import Undo
-from tests.consumers import SOURCE, Shop, order
-from tests.row_logs import ORDERS, rows_query_event
-from tests.segment_spec import Commit, Delete, Insert, Statement, Update
+from tests.binlogs.segment_spec import Commit, Delete, Insert, Statement, Update
+from tests.lakes.consumers import SOURCE, Shop, order
+from tests.lakes.row_logs import ORDERS, rows_query_event
 
 OTHER = TableName("shop", "other")
 

@@ -10,9 +10,9 @@ from spark_jobs.row_history.trace import Selection
 from spark_jobs.row_history.undo import Undo
 from spark_jobs.row_history.undo_check import GuardCheck
 from spark_jobs.row_history.undo_steps import UndoStep
-from tests.consumers import SOURCE, Shop
-from tests.row_logs import ORDERS
-from tests.segment_spec import Change, Commit, Delete, Insert, Update
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Update
+from tests.lakes.consumers import SOURCE, Shop
+from tests.lakes.row_logs import ORDERS
 
 Rows = dict[int, str]
 _NOTE = r"CAST\(CONVERT\(`note` USING utf8mb4\) AS BINARY\) <=> CAST\('(\w+)' AS BINARY\)"

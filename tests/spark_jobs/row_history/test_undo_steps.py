@@ -5,10 +5,10 @@ import pytest
 
 from spark_jobs.row_history.trace import Selection
 from spark_jobs.row_history.undo import Undo
-from tests.consumers import SOURCE, Shop, order
-from tests.row_logs import ORDERS
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.lakes.consumers import SOURCE, Shop, order
+from tests.lakes.row_logs import ORDERS
 
 
 def sql(shop: Shop, **choice: Any) -> list[str]:

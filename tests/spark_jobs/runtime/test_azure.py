@@ -7,7 +7,7 @@ import pytest
 
 from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
 from spark_jobs.runtime.azure import HADOOP_AZURE, azure_confs
-from tests.identities import environment
+from tests.services.identities import environment
 
 __all__ = ["environment"]
 

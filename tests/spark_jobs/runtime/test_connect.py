@@ -8,21 +8,21 @@ import pytest
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import connect
-from tests.ran import Ran, without_codes
+from tests.command_result import CommandResult, without_codes
 
 WITHOUT = "import sys; sys.modules[{module!r}] = None; from spark_jobs.cli import main; main()"
 WITH = "from spark_jobs.cli import main; main()"
 
 
-def ran(pipeline: Path, remote: str, program: str = WITH) -> Ran:
+def ran(pipeline: Path, remote: str, program: str = WITH) -> CommandResult:
     with pipeline.open("a") as file:
         file.write(f"spark: {{remote: '{remote}'}}\n")
     command = [sys.executable, "-c", program, "run", "-c", str(pipeline)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    return Ran(ended.returncode, ended.stdout, without_codes(ended.stderr))
+    return CommandResult(ended.returncode, ended.stdout, without_codes(ended.stderr))
 
 
-def message(ended: Ran) -> str:
+def message(ended: CommandResult) -> str:
     """What it said at last, where that is all but the lines of what it does."""
     *steps, last = ended.err.splitlines()
     assert [line.split()[0].count(":") for line in steps] == [2] * len(steps), ended.err

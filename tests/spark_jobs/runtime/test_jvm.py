@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.runtime import jvm
-from tests.ran import without_codes
+from tests.command_result import without_codes
 
 ROOT = Path(__file__).parents[3]
 KILL = """

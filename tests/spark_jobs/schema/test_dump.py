@@ -11,8 +11,8 @@ from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.schema.dump import answer_of, dump_bytes, mark, problems
 from spark_jobs.source.files import Files
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
 
 CHANGES: list[Change] = [Insert("shop.t", (1,)), Commit(), Insert("shop.t", (2,)), Commit()]
 SPEC = SegmentSpec(tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)], changes=CHANGES)

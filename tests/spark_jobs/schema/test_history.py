@@ -38,11 +38,11 @@ from spark_jobs.schema.history import (
 from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import ask
 from spark_jobs.source.server import Server
+from tests.binlogs.segment_spec import Change, Insert, SegmentSpec, Statement
+from tests.binlogs.segment_spec import Table as SpecTable
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import bronze_rows
 from tests.fix_mysql import Database
-from tests.segment_spec import Change, Insert, SegmentSpec, Statement
-from tests.segment_spec import Table as SpecTable
-from tests.segment_types import INT
-from tests.slicing import bronze_rows
 
 NAME = TableName("shop", "t.`x")
 UNNAMED = TableDefinition(NAME, (Column(None, 3), Column(None, 15, 40, charset=255)))

@@ -24,7 +24,6 @@ from spark_jobs.schema.reverse_replay import ReversedHistory, replay_backwards
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
-from tests.ddl_stream import Stream
 from tests.fix_hypothesis import examples
 from tests.fix_mysql import Database
 from tests.spark_jobs.ddl.test_inverse import (
@@ -37,6 +36,7 @@ from tests.spark_jobs.ddl.test_inverse import (
 )
 from tests.spark_jobs.schema.test_tracker import facts_of, opened
 from tests.spark_jobs.silver.test_table_timeline_on_server import Log
+from tests.twins.ddl_stream import Stream
 
 END = 9000
 STRICT = Session(1 << 22, 33, explicit_timestamps=True)

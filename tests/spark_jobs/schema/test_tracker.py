@@ -19,10 +19,10 @@ from spark_jobs.schema.facts import Fact, InvertedDefinition, LoggedTable, Serve
 from spark_jobs.schema.tracker import Tracker, as_of, definition_changes, key_of, listed_with_key
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
-from tests.ddl_stream import Stream
 from tests.fix_mysql import Database
 from tests.fix_servers import Servers
 from tests.spark_jobs.silver.test_table_timeline_on_server import Log
+from tests.twins.ddl_stream import Stream
 
 STRICT = Session(1 << 22, 33, explicit_timestamps=True)
 T = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9) CHARACTER SET latin1, b INT NOT NULL)"

@@ -21,8 +21,8 @@ from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.masking import columns_seen
 from spark_jobs.silver.net_changes import SliceOrigin, image_rows
 from spark_jobs.silver.partial_images import ImageContext, changes_and_absent_columns
-from tests import partial_changes
-from tests.plain_layers import RowChange
+from tests.binlogs import partial_changes
+from tests.twins.plain_layers import RowChange
 
 TABLE = TableDefinition(
     TableName("shop", "t"),

@@ -11,7 +11,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.retired_columns import RetiredColumn
 from spark_jobs.silver.table_timeline import DataRange, TableState
-from tests.timelines import OLD
+from tests.binlogs.timelines import OLD
 
 
 @pytest.mark.parametrize(

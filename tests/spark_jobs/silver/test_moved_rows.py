@@ -1,9 +1,9 @@
 """Net rows of one window whose keys changed while their images lacked columns; random ones: test_partial_reduction."""
 
 from spark_jobs.silver.moved_rows import within_window
-from tests.partial_changes import NAMES, SHAPE
-from tests.plain_layers import RowChange
+from tests.binlogs.partial_changes import NAMES, SHAPE
 from tests.spark_jobs.silver.test_partial_reduction import net_of
+from tests.twins.plain_layers import RowChange
 
 
 def minimal(key: int, **parts: int) -> RowChange:

@@ -9,8 +9,8 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import Unsupported
 from spark_jobs.silver.net_changes import SliceOrigin, net_rows
 from spark_jobs.silver.partial_images import ImageContext, changes_and_absent_columns
-from tests.partial_changes import COLUMNS, NAMES, PARTS, ROW_CHANGES, TABLE, changes_of, texts_of
-from tests.plain_layers import RowChange
+from tests.binlogs.partial_changes import COLUMNS, NAMES, PARTS, ROW_CHANGES, TABLE, changes_of, texts_of
+from tests.twins.plain_layers import RowChange
 
 PARTIAL_CHANGES = st.one_of(ROW_CHANGES, st.builds(lambda rest: RowChange({"id": 1} | rest, rest), PARTS))
 

@@ -12,9 +12,9 @@ from spark_jobs.errors import PartialWindow
 from spark_jobs.silver.net_changes import SliceOrigin, net_rows, position_order
 from spark_jobs.silver.partial_images import ImageContext, changes_and_absent_columns
 from spark_jobs.silver.partial_reduction import needed_net_rows, one_row_per_key
+from tests.binlogs.partial_changes import NAMES, ROW_CHANGES, SHAPE, TABLE, changes_of, texts_of
 from tests.fix_hypothesis import examples
-from tests.partial_changes import NAMES, ROW_CHANGES, SHAPE, TABLE, changes_of, texts_of
-from tests.plain_layers import Key, NetRow, RowChange, silver_rows
+from tests.twins.plain_layers import Key, NetRow, RowChange, silver_rows
 
 FIRST = 100
 CONTEXT = ImageContext(TABLE, "b.000001", is_mariadb=False)

@@ -3,7 +3,7 @@ from typing import Any
 from spark_jobs.log.position import Range
 from spark_jobs.silver.projection import ProjectedColumn, Projection, column_origins, projection_of
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
-from tests.timelines import BEGINNING, ID, NOTE, at, definition, steps
+from tests.binlogs.timelines import BEGINNING, ID, NOTE, at, definition, steps
 
 
 def test_old_rows_are_led_on_to_the_present_columns() -> None:

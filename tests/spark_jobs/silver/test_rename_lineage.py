@@ -17,8 +17,8 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import RenameLineage, made_at, renamed_tables
 from spark_jobs.silver.table_timeline import DataRange
-from tests.logs import SOURCE, Logs, day, file
-from tests.segment_spec import Commit, Delete, Insert, Statement
+from tests.binlogs.logs import SOURCE, Logs, day, file
+from tests.binlogs.segment_spec import Commit, Delete, Insert, Statement
 
 NAME = TableName("shop", "t")
 

@@ -12,7 +12,7 @@ from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.projection import ProjectedColumn
 from spark_jobs.silver.replayed_parts import parts_of
 from spark_jobs.silver.table import Columns
-from tests.timelines import ID, NAME, OLD, V, at, definition, steps
+from tests.binlogs.timelines import ID, NAME, OLD, V, at, definition, steps
 
 WINDOWS = (Range(at(100), at(200)), Range(at(200), at(300)), Range(at(310), at(400)))
 

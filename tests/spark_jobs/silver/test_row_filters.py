@@ -14,7 +14,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.expressions.tree import tree_of
 from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
-from tests.slow_expressions import FAULT, FaultError, truth_of
+from tests.twins.slow_expressions import FAULT, FaultError, truth_of
 
 TABLE = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("n", 3), Column("day", 10)), key=(0,))
 TEXTS = pa.map_(pa.string(), pa.string())

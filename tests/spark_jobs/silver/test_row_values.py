@@ -6,7 +6,7 @@ from spark_jobs.expressions.computed import Computed
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.expressions.terms import Sort
 from spark_jobs.silver.row_values import Image, fault_text, problem_of, sources_of, term_of
-from tests.expression_table import TABLE
+from tests.twins.expression_table import TABLE
 
 COMPUTED = (Computed.parse("total", "price * n", "DECIMAL(21,2)"),)
 

@@ -17,8 +17,8 @@ from spark_jobs.silver.net_changes import AbsentColumns, SliceOrigin
 from spark_jobs.silver.partial_images import ImageContext, changes_and_absent_columns
 from spark_jobs.silver.rule_rows import RowsOfLoad, RuleRows
 from spark_jobs.silver.slice_runs import Runs
-from tests.partial_changes import NAMES, ROW_CHANGES, TABLE, changes_of, op_of, texts_of
-from tests.plain_layers import RowChange
+from tests.binlogs.partial_changes import NAMES, ROW_CHANGES, TABLE, changes_of, op_of, texts_of
+from tests.twins.plain_layers import RowChange
 
 ASKED = ("a", "b")
 UNKNOWN = object()

@@ -6,8 +6,8 @@ from spark_jobs.log.position import Position
 from spark_jobs.silver import slice_runs
 from spark_jobs.silver.net_changes import SliceOrigin
 from spark_jobs.silver.slice_runs import SliceRun, gathered
-from tests.segment_spec import Commit, Insert, SegmentSpec
-from tests.slicing import FILE, ORDERS
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec
+from tests.binlogs.slicing import FILE, ORDERS
 
 FIRST, SECOND = SliceOrigin(FILE, 1, 1, 0), SliceOrigin(FILE, 1, 1, 1)
 COMMITTED = Position(FILE, 900)

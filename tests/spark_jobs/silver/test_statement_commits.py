@@ -7,7 +7,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.statement_commits import _silver_only_steps, require_key_kept
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
-from tests.timelines import OLD, at
+from tests.binlogs.timelines import OLD, at
 
 KEYED = silver.Columns({"id": "INT", "v": "INT"}, ("id",))
 KEYLESS = replace(KEYED, key=())

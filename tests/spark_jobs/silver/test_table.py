@@ -25,7 +25,7 @@ from spark_jobs.silver.table import (
     stored_columns,
     window_condition,
 )
-from tests.lake_tables import schema_of
+from tests.lakes.lake_tables import schema_of
 
 NAME = TableName("shop", "t")
 ID, NOTE = Column("id", 3, nullable=False), Column("note", 15, 80, charset=255)

@@ -4,7 +4,7 @@ from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnapshot, TableContents, TableState
-from tests.timelines import BEGINNING, ID, NAME, OLD, at, steps, stored
+from tests.binlogs.timelines import BEGINNING, ID, NAME, OLD, at, steps, stored
 
 
 def test_what_a_table_holds_begins_where_it_was_emptied() -> None:

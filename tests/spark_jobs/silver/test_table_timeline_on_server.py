@@ -36,10 +36,10 @@ from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TimelineStep
 from spark_jobs.silver.timeline.build import build, steps_of
 from spark_jobs.silver.timeline.inputs import TimelineInputs
-from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import TELLING, Servers, telling
-from tests.schema_dumps import dump_position
+from tests.services.schema_dumps import dump_position
+from tests.twins.ddl_stream import stream_for
 
 pytestmark = [pytest.mark.mysql]
 

@@ -18,11 +18,11 @@ from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source import binlog_dump
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.protocol import FilePart
-from tests.dump_stream import LONGEST, event, fake_rotate, packets
+from tests.binlogs.dump_stream import LONGEST, event, fake_rotate, packets
+from tests.binlogs.segment_spec import SegmentSpec, reframed
 from tests.fix_servers import EACH_SERVER, OPTIONS, Servers
-from tests.proxy import Proxy
-from tests.segment_spec import SegmentSpec, reframed
-from tests.servers import build_of
+from tests.services.proxy import Proxy
+from tests.services.servers import build_of
 
 SETTINGS = MySQL(user="repl", password=SecretStr("geheim"), port=3306)
 READING = DumpReading("shop", SETTINGS)

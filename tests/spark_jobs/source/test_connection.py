@@ -21,7 +21,7 @@ from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source.connection import connect, connection_options, log_in, may_pass, open_connection
 from spark_jobs.source.server import Server
 from tests.fix_servers import EACH_SERVER, OPTIONS, Servers
-from tests.servers import build_of
+from tests.services.servers import build_of
 from tests.spark_jobs.source.test_binlog_dump import settings_of
 
 

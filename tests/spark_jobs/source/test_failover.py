@@ -12,7 +12,7 @@ from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.failover import Takeover, all_but, take_over
 from spark_jobs.source.protocol import FilePart, Source
-from tests.gtid_logs import ServerFolder, gtids, write_log
+from tests.binlogs.gtid_logs import ServerFolder, gtids, write_log
 
 THREE = [("", ["a:1", "a:2", "a:3"]), ("a:1-3", ["a:4", "a:5"]), ("a:1-5", ["a:6", "b:1", "a:7"])]
 

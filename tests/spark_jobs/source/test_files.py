@@ -11,8 +11,8 @@ from spark_jobs.log.position import Position
 from spark_jobs.source import files, protocol
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import FilePart, Log, last_boundary
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 TABLE = Table("shop.t", key=["id"], id=INT.NOT_NULL)
 CHANGES: Sequence[Change] = [Insert("shop.t", (1,)), Commit(), Insert("shop.t", (2,)), Commit()]

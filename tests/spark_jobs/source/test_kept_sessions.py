@@ -7,8 +7,8 @@ from spark_jobs.errors import SourceError
 from spark_jobs.source import kept_sessions
 from spark_jobs.source.kept_sessions import keeping_sessions, session_of
 from spark_jobs.source.server import Server
+from tests.services.waiting import wait_for
 from tests.spark_jobs.source.test_binlog_dump import settings_of
-from tests.waiting import wait_for
 
 pytestmark = pytest.mark.mysql
 

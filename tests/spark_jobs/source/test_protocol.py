@@ -7,8 +7,8 @@ from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import FilePart, Log, LogFile, require_boundary, require_contiguous
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
 
 LOG = Log(
     "shop",

@@ -19,10 +19,10 @@ from spark_jobs.source.files import Files
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.retention_margin import Margin, file_started_at, margin
 from spark_jobs.source.server import Server
-from tests.gtid_logs import land
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT
-from tests.servers import build_of
+from tests.binlogs.gtid_logs import land
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
+from tests.services.servers import build_of
 
 SPEC = SegmentSpec([Table("shop.t", key=["id"], id=INT.NOT_NULL)], [Insert("shop.t", (1,)), Commit()])
 SIZE = len(SPEC.to_bytes())

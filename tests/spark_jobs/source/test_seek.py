@@ -20,7 +20,7 @@ from spark_jobs.source.protocol import Source
 from spark_jobs.source.seek import find_start, has_no_transaction_before, resolve_location
 from spark_jobs.source.server import Server
 from tests.fix_servers import EACH_SERVER, OPTIONS
-from tests.servers import build_of
+from tests.services.servers import build_of
 from tests.spark_jobs.source.test_binlog_dump import settings_of
 
 pytestmark = pytest.mark.mysql

@@ -19,13 +19,13 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DeliveryError, SourceError
 from spark_jobs.source.connection import connect, log_in
 from spark_jobs.source.server import Server
-from tests.clear_password_gateway import ClearPasswordGateway
 from tests.fix_mysql import database_of
-from tests.identities import environment
+from tests.services.clear_password_gateway import ClearPasswordGateway
+from tests.services.identities import environment
+from tests.services.token_services import instance, moment, serving
 from tests.source_trees import nodes_of
 from tests.spark_jobs.source.test_binlog_dump import content_of
 from tests.spark_jobs.source.test_connection import certificate
-from tests.token_services import instance, moment, serving
 
 __all__ = ["environment"]
 

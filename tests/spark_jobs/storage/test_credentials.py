@@ -3,7 +3,7 @@ import pytest
 from spark_jobs.config.store import ObjectStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.storage.credentials import Credential, credential_of, variables_of
-from tests.identities import environment
+from tests.services.identities import environment
 
 __all__ = ["environment"]
 

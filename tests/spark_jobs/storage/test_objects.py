@@ -12,7 +12,7 @@ from spark_jobs.config.store import LakeStore, store_of
 from spark_jobs.storage import objects, store_access
 from spark_jobs.storage.objects import ObjectPath, StoreError
 from tests.fix_store import KIND, Server
-from tests.gateway import FaultyProxy, Gateway, refusal
+from tests.services.gateway import FaultyProxy, Gateway, refusal
 
 
 @pytest.mark.parametrize(

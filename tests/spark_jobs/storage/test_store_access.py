@@ -13,10 +13,10 @@ from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.storage import objects, store_access
 from spark_jobs.storage.objects import ObjectPath
-from tests.azurite import KEY
-from tests.gateway import ACCESS, SECRET, TOKEN, Gateway
-from tests.identities import environment
-from tests.token_services import serving
+from tests.services.azurite import KEY
+from tests.services.gateway import ACCESS, SECRET, TOKEN, Gateway
+from tests.services.identities import environment
+from tests.services.token_services import serving
 
 __all__ = ["environment"]
 

@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.subscriptions.changes import move_group, remove_group
 from spark_jobs.subscriptions.records import Records
-from tests.consumers import SOURCE, Shop, ids, order
+from tests.lakes.consumers import SOURCE, Shop, ids, order
 
 
 @pytest.fixture

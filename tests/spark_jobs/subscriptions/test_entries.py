@@ -7,7 +7,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.log.position import Position
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.entries import EntryReader
-from tests.consumers import SOURCE, Shop, ids, order, orders
+from tests.lakes.consumers import SOURCE, Shop, ids, order, orders
 
 
 def test_reading_goes_on_after_any_entry(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.entries import EntryReader, LogEntry
-from tests.consumers import SOURCE, SPEC, Shop, ids, order
-from tests.segment_spec import Change, Commit, Delete, Insert, Rows, Statement, Update
-from tests.xa import XA, prepared
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Rows, Statement, Update
+from tests.binlogs.xa import XA, prepared
+from tests.lakes.consumers import SOURCE, SPEC, Shop, ids, order
 
 START = Cursor(Position("b.000001", 4))
 MOVES = [((2, "b"), (12, "b")), ((3, "c"), (3, "changed")), ((4, "d"), (14, "d"))]

@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 from spark_jobs.subscriptions.lag import groups_of, statuses
-from tests.consumers import SOURCE, Shop, order
+from tests.lakes.consumers import SOURCE, Shop, order
 
 
 def test_lag(tmp_path: Path) -> None:

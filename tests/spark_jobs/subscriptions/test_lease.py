@@ -24,7 +24,7 @@ from spark_jobs.storage import files
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.lease import Lease
 from spark_jobs.subscriptions.records import Record, Records
-from tests.consumers import Shop, ids, orders
+from tests.lakes.consumers import Shop, ids, orders
 
 Send = Callable[[str, list[int]], None]
 

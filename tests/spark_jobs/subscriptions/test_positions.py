@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import ConfigError
 from spark_jobs.subscriptions.positions import start_of
-from tests.consumers import SOURCE, Shop, orders
+from tests.lakes.consumers import SOURCE, Shop, orders
 
 
 def test_a_place_inside_a_transaction_is_its_begin(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from spark_jobs.log.position import Position
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.entries import LogEntry
 from spark_jobs.subscriptions.records import Record, Records
-from tests.consumers import SOURCE, SPEC, Shop, ids, order, orders
-from tests.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
-from tests.xa import XA, prepared
+from tests.binlogs.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
+from tests.binlogs.xa import XA, prepared
+from tests.lakes.consumers import SOURCE, SPEC, Shop, ids, order, orders
 
 
 @pytest.fixture

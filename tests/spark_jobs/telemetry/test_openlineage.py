@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.telemetry import openlineage
 from spark_jobs.telemetry.openlineage import Dataset, RunEvent, post
-from tests.receivers import event_validator, receiver
+from tests.services.receivers import event_validator, receiver
 
 RUN = str(uuid.UUID(int=7, version=4))
 IN = Dataset("mysql://db.internal:3306", "shop.orders")

@@ -11,9 +11,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from spark_jobs.errors import ConfigError
 from spark_jobs.telemetry import otlp
 from spark_jobs.telemetry.spans import Span, annotate, recorded, span
-from tests.otel_collector import built, collector
-from tests.receivers import receiver
-from tests.waiting import wait_for
+from tests.services.otel_collector import built, collector
+from tests.services.receivers import receiver
+from tests.services.waiting import wait_for
 
 
 @pytest.fixture

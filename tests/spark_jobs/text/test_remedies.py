@@ -22,7 +22,7 @@ from spark_jobs.errors import (
 )
 from spark_jobs.text.codes import code_of
 from spark_jobs.text.remedies import DEFAULTS, KINDS, Kind, advised, has_remedy, kind_of
-from tests.ran import without_codes
+from tests.command_result import without_codes
 from tests.source_trees import nodes_of
 
 COMMANDS = every_verb()

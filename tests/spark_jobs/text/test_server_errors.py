@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.errors import ConfigError
 from spark_jobs.text import server_errors
 from spark_jobs.text.server_errors import printable_answer
-from tests.error_files import texts_of
+from tests.services.error_files import texts_of
 
 SERVERS = ("mysql-5.7", "mysql-8.0", "mysql-9.7", "mariadb-10.11", "mariadb-11.4", "mariadb-11.8")
 FORM = re.compile(r"%`?-?\.?[\d*]*(?:sT|sQ|iE|ld|lu|lld|llu|[sduTMf])")

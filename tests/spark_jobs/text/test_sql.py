@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.text.sql import account, columns, delta, identifier, is_table, literal, server_text, with_rows
+from tests.binlogs.hostile import TEXTS, VALUES
 from tests.fix_mysql import Database
-from tests.hostile import TEXTS, VALUES
 from tests.source_trees import nodes_of
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog.events.chunk_buffer import Feed
 from spark_jobs.errors import DecodeError
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT, LONGTEXT
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, LONGTEXT
 
 FILE = "mysql-bin.000001"
 SPEC = SegmentSpec(

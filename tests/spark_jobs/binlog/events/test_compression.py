@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spark_jobs.binlog.events import compression
 from spark_jobs.binlog.events.compression import inflated_frames, inflated_pieces, inflated_record
 from spark_jobs.errors import DecodeError
-from tests.segment_spec import compressed_record
+from tests.binlogs.segment_spec import compressed_record
 
 
 @given(st.binary(max_size=70_000))

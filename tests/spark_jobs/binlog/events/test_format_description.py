@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.binlog.events.format_description import FormatDescription, check_magic
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
-from tests.segment_spec import SegmentSpec, reframed
+from tests.binlogs.segment_spec import SegmentSpec, reframed
 
 EVENT = SegmentSpec().events()[0]
 VERSION = slice(2, 52)

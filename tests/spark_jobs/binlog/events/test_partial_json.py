@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog.events.partial_json import INSERT, REMOVE, REPLACE, apply_diffs
 from spark_jobs.errors import DecodeError
-from tests.json_documents import Opaque, from_binary, to_binary
-from tests.segment_spec import lenenc
+from tests.binlogs.json_documents import Opaque, from_binary, to_binary
+from tests.binlogs.segment_spec import lenenc
 
 BIG = "b" * 70_000
 OPAQUE = Opaque(246, b"\x05\x02x")

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.binlog.events.query_event import Moment, Session, read_query, read_session
 from spark_jobs.errors import DecodeError
-from tests.segment_spec import RawEvent, SegmentSpec, Statement
+from tests.binlogs.segment_spec import RawEvent, SegmentSpec, Statement
 
 
 def event(code: int, body: bytes) -> bytes:

@@ -14,7 +14,7 @@ from spark_jobs.binlog.events import compression as inflating
 from spark_jobs.binlog.events.redaction import _padding, _payload, blanked, original
 from spark_jobs.binlog.slices.slicer import SLICE_SCHEMA
 from spark_jobs.errors import DecodeError, Unsupported
-from tests.segment_spec import (
+from tests.binlogs.segment_spec import (
     Change,
     Commit,
     Delete,
@@ -30,7 +30,7 @@ from tests.segment_spec import (
     reframed,
     variants,
 )
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_types import INT, VARCHAR
 
 FILE = "mysql-bin.000001"
 ORDERS = Table("shop.orders", key=["id"], id=INT, note=VARCHAR(400))

@@ -19,10 +19,10 @@ from spark_jobs.binlog.slices.slicer import Slicer
 from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
-from tests.fragments import FRAGMENT, Fragmenter, events_of
-from tests.segment_spec import Commit, Insert, RawEvent, Rows, SegmentSpec, Table, Update, chunked
-from tests.segment_types import INT, VARCHAR
-from tests.slicing import sliced
+from tests.binlogs.fragments import FRAGMENT, Fragmenter, events_of
+from tests.binlogs.segment_spec import Commit, Insert, RawEvent, Rows, SegmentSpec, Table, Update, chunked
+from tests.binlogs.segment_types import INT, VARCHAR
+from tests.binlogs.slicing import sliced
 
 RECORDED = Path("tests/recorded")
 LOGS = [RECORDED / f"mariadb-11.4-{name}.000001" for name in ("full-metadata", "compressed-events")]

@@ -12,7 +12,7 @@ from spark_jobs.binlog.events.format_description import FormatDescription
 from spark_jobs.binlog.events.scanner import EventScanner, TableMaps, map_name, open_slice
 from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
-from tests.segment_spec import (
+from tests.binlogs.segment_spec import (
     MAGIC,
     SID,
     UUID,
@@ -27,7 +27,7 @@ from tests.segment_spec import (
     reframed,
     varlen,
 )
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_types import INT, VARCHAR
 
 FILE = "mysql-bin.000001"
 ORDERS = Table("shop.orders", key=["id"], id=INT, note=VARCHAR(40))

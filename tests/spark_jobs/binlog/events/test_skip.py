@@ -7,8 +7,8 @@ import pytest
 
 from spark_jobs.binlog import Decoder, Slicer, TableName, definitions_of, events_of, passed_over
 from spark_jobs.errors import DecodeError
-from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Table, Update
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT
 
 T = Table("shop.t", key=["id"], id=INT.NOT_NULL, v=INT)
 U = Table("shop.u", key=["id"], id=INT.NOT_NULL, v=INT)

@@ -7,8 +7,8 @@ import pytest
 from spark_jobs.binlog import Decoder, Scans, SliceBytes, definitions_of
 from spark_jobs.binlog.events import slice_bytes
 from spark_jobs.binlog.events.scanner import open_slice
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec
-from tests.slicing import FILE, LINES, ORDERS, sliced
+from tests.binlogs.segment_spec import Change, Commit, Insert, SegmentSpec
+from tests.binlogs.slicing import FILE, LINES, ORDERS, sliced
 
 
 def log_content() -> bytes:

@@ -6,8 +6,8 @@ import pytest
 from spark_jobs.binlog.events.scanner import FormatDescription, TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
-from tests.segment_spec import Insert, SegmentSpec, Table, lenenc
-from tests.segment_types import (
+from tests.binlogs.segment_spec import Insert, SegmentSpec, Table, lenenc
+from tests.binlogs.segment_types import (
     BIGINT,
     BINARY,
     BINARY_COLLATION,

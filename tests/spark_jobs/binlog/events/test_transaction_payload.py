@@ -15,8 +15,19 @@ from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.events.types import type_name
 from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.errors import DecodeError, Unsupported
-from tests.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, SegmentSpec, Table, payload_body
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import (
+    Change,
+    Commit,
+    Insert,
+    Query,
+    RawEvent,
+    Rollback,
+    Rows,
+    SegmentSpec,
+    Table,
+    payload_body,
+)
+from tests.binlogs.segment_types import INT, VARCHAR
 
 FILE = "mysql-bin.000001"
 ORDERS = Table("shop.orders", key=["id"], id=INT, note=VARCHAR(4000))

@@ -9,8 +9,8 @@ import pytest
 
 from spark_jobs.binlog.events.xa import XaStep, xa_step
 from spark_jobs.errors import DecodeError
-from tests.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, Statement
-from tests.slicing import FILE, SPEC, sliced
+from tests.binlogs.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, Statement
+from tests.binlogs.slicing import FILE, SPEC, sliced
 
 XID = "X'6762',X'627175616c',7"
 START = Statement("", f"XA START {XID}")

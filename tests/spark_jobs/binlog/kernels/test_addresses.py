@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.binlog.kernels.addresses import address_of, address_of_parts
-from tests.dev_server import ROOT
+from tests.services.dev_server import ROOT
 
 SCRIPT = """
 from spark_jobs.binlog.kernels import addresses, memory

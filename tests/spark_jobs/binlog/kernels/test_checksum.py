@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from spark_jobs.binlog.kernels import checksum
 from spark_jobs.binlog.kernels.addresses import CHECKED
-from tests.kernel_bytes import address
+from tests.binlogs.kernel_bytes import address
 
 
 @given(content=st.binary(max_size=400), before=st.integers(0, 100))

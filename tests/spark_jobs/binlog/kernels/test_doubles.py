@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog.kernels import doubles
 from spark_jobs.binlog.kernels.addresses import address_of
-from tests.binary_json import double_text
+from tests.binlogs.binary_json import double_text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog.kernels import dump_packets
 from spark_jobs.binlog.kernels.addresses import address_of
-from tests.dump_stream import ARTIFICIAL, LONGEST, DumpResult, event, fake_rotate, packets, take
+from tests.binlogs.dump_stream import ARTIFICIAL, LONGEST, DumpResult, event, fake_rotate, packets, take
 from tests.fix_hypothesis import examples
 
 WHY = "more full stopped end idle rotated format refused sequence hole again strange".split()  # noqa: SIM905 - shorter

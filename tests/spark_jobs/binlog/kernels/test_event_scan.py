@@ -7,9 +7,9 @@ import pytest
 
 from spark_jobs.binlog.events.types import MEANINGS
 from spark_jobs.binlog.kernels import event_cells, event_scan
-from tests.kernel_bytes import address
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT
+from tests.binlogs.kernel_bytes import address
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
 
 SPEC = SegmentSpec([Table("shop.orders", key=["id"], id=INT)], [Insert("shop.orders", (1,)), Commit()])
 OFFSETS = SPEC.offsets()

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog.kernels import gtids
-from tests.kernel_bytes import address
-from tests.segment_spec import varlen
+from tests.binlogs.kernel_bytes import address
+from tests.binlogs.segment_spec import varlen
 
 
 @given(number=st.integers(0, 2**64 - 1))

@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.binlog.kernels import intrinsics
 from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.kernels.compile import part
-from tests.kernel_bytes import address
+from tests.binlogs.kernel_bytes import address
 
 load8, load16, load32, load64 = intrinsics.load8, intrinsics.load16, intrinsics.load32, intrinsics.load64
 load16_big, load32_big, load64_big = intrinsics.load16_big, intrinsics.load32_big, intrinsics.load64_big

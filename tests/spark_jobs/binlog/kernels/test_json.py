@@ -7,8 +7,8 @@ import pytest
 
 from spark_jobs.binlog.kernels import json, json_scalars
 from spark_jobs.binlog.kernels.addresses import address_of
-from tests.binary_json import text, write
-from tests.kernel_bytes import address
+from tests.binlogs.binary_json import text, write
+from tests.binlogs.kernel_bytes import address
 
 VALUES: list[Any] = [None, True, -7, 1.5, "a", [], {}, [1, [2, {"a": []}]], {"k": {"l": [None]}}, ["x" * 300]]
 

@@ -7,7 +7,7 @@ import pytest
 
 from spark_jobs.binlog.kernels import json_scalars
 from spark_jobs.binlog.kernels.addresses import address_of
-from tests.kernel_bytes import address
+from tests.binlogs.kernel_bytes import address
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from spark_jobs.binlog.kernels import event_cells, packed_events
 from spark_jobs.binlog.kernels.addresses import address_of
-from tests.kernel_bytes import address
+from tests.binlogs.kernel_bytes import address
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.binlog.kernels import result_rows
 from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.pipeline.initial_load.row_images import fields_of
-from tests import result_packets
+from tests.binlogs import result_packets
+from tests.binlogs.result_packets import END, WireColumn, lenenc
 from tests.fix_hypothesis import examples
-from tests.result_packets import END, WireColumn, lenenc
-from tests.slow_loader import Images
+from tests.twins.slow_loader import Images
 
 INTEGER = WireColumn(Column("c", 3), 3)
 WHY = "more full long end refused sequence strange".split()  # noqa: SIM905 - shorter

@@ -5,7 +5,7 @@ import pytest
 
 from spark_jobs.binlog.kernels import row_blocks, row_cells
 from spark_jobs.binlog.kernels.addresses import address_of
-from tests.kernel_bytes import Block
+from tests.binlogs.kernel_bytes import Block
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 64, 77])

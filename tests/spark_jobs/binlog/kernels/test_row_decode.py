@@ -6,9 +6,9 @@ import pytest
 from spark_jobs.binlog.kernels import event_cells, row_cells, row_decode
 from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.kernels.row_cells import CALENDAR
-from tests.kernel_bytes import Block, address
-from tests.segment_spec import Insert, SegmentSpec, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.kernel_bytes import Block, address
+from tests.binlogs.segment_spec import Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 SPEC = SegmentSpec([Table("shop.orders", id=INT, note=VARCHAR(40))], [Insert("shop.orders", (1, "a"))])
 EVENT = next(event for event in SPEC.events() if event[4] == 30)[:-4] + b"\x02\x02\0\0\0"

@@ -5,7 +5,7 @@ import pytest
 
 from spark_jobs.binlog.kernels import row_images
 from spark_jobs.binlog.kernels.addresses import address_of
-from tests.kernel_bytes import address
+from tests.binlogs.kernel_bytes import address
 
 
 @pytest.mark.parametrize("columns", [1, 7, 8, 9, 63, 64, 65, 130])

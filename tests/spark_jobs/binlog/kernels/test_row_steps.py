@@ -5,7 +5,7 @@ import pytest
 
 from spark_jobs.binlog.kernels import row_cells, row_steps
 from spark_jobs.binlog.kernels.row_cells import CALENDAR
-from tests.kernel_bytes import Block, address
+from tests.binlogs.kernel_bytes import Block, address
 
 FIRST = bytes([0]) + (7).to_bytes(4, "little") + b"\x02ab"
 NULLS = bytes([3])

@@ -8,8 +8,8 @@ import pytest
 
 from spark_jobs.binlog.kernels import row_cells, row_values
 from spark_jobs.binlog.kernels.addresses import address_of
-from tests.kernel_bytes import address
-from tests.segment_types import DECIMAL
+from tests.binlogs.kernel_bytes import address
+from tests.binlogs.segment_types import DECIMAL
 
 
 @pytest.mark.parametrize("value", ["0", "1", "-1", "999999999999.999999", "-999999999999.999999", "123456.5"])

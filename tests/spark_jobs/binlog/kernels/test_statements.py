@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.binlog.kernels import statements
-from tests.kernel_bytes import address
+from tests.binlogs.kernel_bytes import address
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import pytest
 
 from spark_jobs.binlog.events.scanner import TableMaps
 from spark_jobs.binlog.kernels import table_maps
-from tests.kernel_bytes import address
-from tests.segment_spec import Insert, SegmentSpec, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.kernel_bytes import address
+from tests.binlogs.segment_spec import Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 
 def test_body_hash_tells_lengths_apart() -> None:

@@ -9,8 +9,8 @@ from spark_jobs.binlog.rows import blocks
 from spark_jobs.binlog.rows.blocks import BEFORE, DecodePlan
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder
-from tests import segment_types as types
-from tests.segment_spec import Change, Delete, Insert, Rows, SegmentSpec, Table, Update
+from tests.binlogs import segment_types as types
+from tests.binlogs.segment_spec import Change, Delete, Insert, Rows, SegmentSpec, Table, Update
 from tests.spark_jobs.binlog.test_same_as_slow import definition_of
 
 TABLE = Table(

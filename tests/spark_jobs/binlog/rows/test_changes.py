@@ -1,15 +1,15 @@
 import pytest
 
 from spark_jobs.binlog.rows.decoder import Decoder
-from tests.one_value import FILE, definition_of
-from tests.segment_spec import (
+from tests.binlogs.one_value import FILE, definition_of
+from tests.binlogs.segment_spec import (
     Delete,
     Insert,
     Rows,
     Table,
     Update,
 )  # fmt: skip
-from tests.segment_types import INT, LONGTEXT
+from tests.binlogs.segment_types import INT, LONGTEXT
 from tests.spark_jobs.binlog.rows.test_decoder import WIDE, content_of, partial, wide
 
 

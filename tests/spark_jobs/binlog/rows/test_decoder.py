@@ -20,8 +20,8 @@ from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.slices.slicer import Slicer
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
-from tests.one_value import FILE, definition_of
-from tests.segment_spec import (
+from tests.binlogs.one_value import FILE, definition_of
+from tests.binlogs.segment_spec import (
     Change,
     Commit,
     Delete,
@@ -32,7 +32,7 @@ from tests.segment_spec import (
     Update,
     reframed,
 )  # fmt: skip
-from tests.segment_types import BIGINT, DATE, INT, LATIN1, LONGTEXT, VARCHAR, ColumnType
+from tests.binlogs.segment_types import BIGINT, DATE, INT, LATIN1, LONGTEXT, VARCHAR, ColumnType
 
 RECORDED = Path("tests/recorded")
 

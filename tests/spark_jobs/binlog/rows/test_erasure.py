@@ -13,7 +13,7 @@ from spark_jobs.binlog.rows import erasure
 from spark_jobs.binlog.rows.erasure import ErasedSlice, SliceEraser
 from spark_jobs.binlog.slices.slicer import SLICE_SCHEMA
 from spark_jobs.errors import DecodeError, Unsupported
-from tests.segment_spec import (
+from tests.binlogs.segment_spec import (
     Change,
     Commit,
     Delete,
@@ -26,7 +26,7 @@ from tests.segment_spec import (
     chunked,
     variants,
 )
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_types import INT, VARCHAR
 
 FILE = "mysql-bin.000001"
 PEOPLE = Table("shop.people", key=["id"], id=INT, word=VARCHAR(400))

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Decoder
-from tests.one_value import FILE, definition_of
-from tests.segment_spec import Delete, Insert, Rows, SegmentSpec, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.one_value import FILE, definition_of
+from tests.binlogs.segment_spec import Delete, Insert, Rows, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
 
 PLAIN = Table("shop.t", key=["id"], id=INT, note=VARCHAR(40))
 

@@ -19,8 +19,19 @@ from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
 from spark_jobs.binlog.slices.slicer import Slicer
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Unsupported
-from tests import segment_types as types
-from tests.segment_spec import Change, Commit, Delete, Insert, Rollback, Rows, SegmentSpec, Table, Update, chunked
+from tests.binlogs import segment_types as types
+from tests.binlogs.segment_spec import (
+    Change,
+    Commit,
+    Delete,
+    Insert,
+    Rollback,
+    Rows,
+    SegmentSpec,
+    Table,
+    Update,
+    chunked,
+)
 
 FILE = "log.000001"
 ORDERS = Table("shop.orders", key=["id"], id=types.INT, note=types.VARCHAR(40))

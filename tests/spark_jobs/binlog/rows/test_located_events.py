@@ -4,8 +4,8 @@ import pytest
 from spark_jobs.binlog.events import compression, transaction_payload
 from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.errors import Unsupported
-from tests.one_value import FILE, definition_of
-from tests.segment_spec import (
+from tests.binlogs.one_value import FILE, definition_of
+from tests.binlogs.segment_spec import (
     UUID,
     Change,
     Commit,
@@ -19,7 +19,7 @@ from tests.segment_spec import (
     Table,
     Update,
 )  # fmt: skip
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_types import INT, VARCHAR
 from tests.spark_jobs.binlog.rows.test_decoder import INSERT, PLAIN, content_of, decode
 
 

@@ -20,10 +20,9 @@ from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.binlog.rows import row_events
 from spark_jobs.binlog.rows.row_events import RowEvents, plain_events, rows_in, sizes_of
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
-from tests import segment_types as types
-from tests import slow_decoder
-from tests.json_documents import Opaque, from_binary, to_binary
-from tests.segment_spec import (
+from tests.binlogs import segment_types as types
+from tests.binlogs.json_documents import Opaque, from_binary, to_binary
+from tests.binlogs.segment_spec import (
     Change,
     Insert,
     RawEvent,
@@ -35,6 +34,7 @@ from tests.segment_spec import (
     compressed_record,
     lenenc,
 )
+from tests.twins import slow_decoder
 
 FILE = "log.000001"
 RECORDED = Path("tests/recorded")

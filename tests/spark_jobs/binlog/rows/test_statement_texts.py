@@ -6,8 +6,8 @@ import pytest
 
 from spark_jobs.binlog import SliceBytes, Slicer, StatementTexts
 from spark_jobs.changes.json_encoding import bytes_at
-from tests.segment_spec import Change, Commit, Insert, RawEvent, Rows, SegmentSpec, Table
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Change, Commit, Insert, RawEvent, Rows, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
 
 NAMES = ("shop.t", "shop.u")
 TABLES = [Table(name, key=["id"], id=INT.NOT_NULL) for name in NAMES]

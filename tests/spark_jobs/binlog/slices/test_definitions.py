@@ -1,8 +1,8 @@
 from collections.abc import Callable
 
 from spark_jobs.binlog import Slicer, definitions_of
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT, VARCHAR
 
 ONE = Table("shop.one", key=["id"], id=INT, note=VARCHAR(40))
 OTHER = Table("shop.other", key=["id"], id=INT)

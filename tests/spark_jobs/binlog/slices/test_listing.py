@@ -14,8 +14,19 @@ from hypothesis import strategies as st
 from spark_jobs.binlog.kernels import event_cells
 from spark_jobs.binlog.slices.listing import EVENT_TYPES, Event, _treatment, list_events, summarize
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
-from tests.segment_spec import UUID, Change, Commit, Insert, RawEvent, Rollback, SegmentSpec, Statement, Table, chunked
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import (
+    UUID,
+    Change,
+    Commit,
+    Insert,
+    RawEvent,
+    Rollback,
+    SegmentSpec,
+    Statement,
+    Table,
+    chunked,
+)
+from tests.binlogs.segment_types import INT
 
 FILE = "mysql-bin.000001"
 RECORDED = Path(__file__).parents[3] / "recorded"

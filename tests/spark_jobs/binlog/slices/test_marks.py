@@ -6,8 +6,8 @@ import pytest
 
 from spark_jobs.binlog import Mark, Marks, SliceMarks, Slicer
 from spark_jobs.changes.json_encoding import bytes_at
-from tests.segment_spec import UUID, Commit, Insert, SegmentSpec, Statement, Table
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import UUID, Commit, Insert, SegmentSpec, Statement, Table
+from tests.binlogs.segment_types import INT
 
 SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)],

@@ -16,8 +16,7 @@ from spark_jobs.binlog.events.scanner import FormatDescription, TableMaps, open_
 from spark_jobs.binlog.kernels.addresses import CHECKED
 from spark_jobs.binlog.slices.slicer import LARGE, Slicer
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
-from tests.fix_hypothesis import examples
-from tests.segment_spec import (
+from tests.binlogs.segment_spec import (
     UUID,
     Change,
     Commit,
@@ -34,8 +33,9 @@ from tests.segment_spec import (
     chunked,
     lenenc,
 )
-from tests.segment_types import INT
-from tests.slicing import FILE, LINES, ORDERS, SPEC, sliced
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import FILE, LINES, ORDERS, SPEC, sliced
+from tests.fix_hypothesis import examples
 
 RECORDED = Path(__file__).parents[3] / "recorded"
 

@@ -7,8 +7,8 @@ import pytest
 
 from spark_jobs.binlog import FormatDescription, parse_table_map
 from spark_jobs.errors import DecodeError, Unsupported
-from tests.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, Statement
-from tests.slicing import FILE, SPEC, sliced
+from tests.binlogs.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, Statement
+from tests.binlogs.slicing import FILE, SPEC, sliced
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from spark_jobs.binlog import Commits, list_events, read_commits, read_head
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
-from tests.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, chunked, reframed
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, chunked, reframed
+from tests.binlogs.segment_types import INT
 
 RECORDED = Path(__file__).parents[3] / "recorded"
 TABLES = [Table("shop.t", key=["id"], id=INT.NOT_NULL)]

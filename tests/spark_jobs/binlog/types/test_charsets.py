@@ -6,9 +6,9 @@ import pytest
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, SINGLE_BYTE, UTF
 from spark_jobs.binlog.types.charsets import charset_of, finish_for, has_escapes, statement_text, text_of, width_of
 from spark_jobs.errors import Unsupported
-from tests.one_value import decode
-from tests.segment_spec import Insert, Raw, SegmentSpec, Table
-from tests.segment_types import VARCHAR
+from tests.binlogs.one_value import decode
+from tests.binlogs.segment_spec import Insert, Raw, SegmentSpec, Table
+from tests.binlogs.segment_types import VARCHAR
 
 
 def texts(collation: int, *stored: bytes | None) -> tuple[list[Any], list[Any]]:

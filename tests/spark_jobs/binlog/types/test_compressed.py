@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.errors import DecodeError
-from tests.one_value import check, column_of, read
-from tests.segment_types import BINARY_COLLATION, LATIN1, UTF8MB4, ColumnType
+from tests.binlogs.one_value import check, column_of, read
+from tests.binlogs.segment_types import BINARY_COLLATION, LATIN1, UTF8MB4, ColumnType
 
 TEXT = ColumnType(140, b"\2", bytes, collation=UTF8MB4)
 BLOB = ColumnType(140, b"\4", bytes, collation=BINARY_COLLATION)

@@ -6,8 +6,8 @@ from spark_jobs.binlog.events.table_map import Column
 from spark_jobs.binlog.types.base import Filled
 from spark_jobs.binlog.types.enum_set import _finish_enum
 from spark_jobs.errors import DecodeError
-from tests.one_value import check, column_of, read
-from tests.segment_types import ENUM, SET, ColumnType
+from tests.binlogs.one_value import check, column_of, read
+from tests.binlogs.segment_types import ENUM, SET, ColumnType
 
 MANY = tuple(f"m{number}" for number in range(257))
 FULL = MANY[:64]

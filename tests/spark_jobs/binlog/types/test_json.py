@@ -14,11 +14,11 @@ from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.types.base import BadValue, Filled
 from spark_jobs.binlog.types.json import JSON
 from spark_jobs.errors import DecodeError
-from tests.binary_json import Opaque, moment, text, write
+from tests.binlogs.binary_json import Opaque, moment, text, write
+from tests.binlogs.one_value import check, column_of, decode
+from tests.binlogs.segment_spec import Insert, Raw, SegmentSpec, Table
+from tests.binlogs.segment_types import DECIMAL, JSON_DOCUMENT
 from tests.fix_hypothesis import examples
-from tests.one_value import check, column_of, decode
-from tests.segment_spec import Insert, Raw, SegmentSpec, Table
-from tests.segment_types import DECIMAL, JSON_DOCUMENT
 
 
 def wired(document: bytes) -> bytes:

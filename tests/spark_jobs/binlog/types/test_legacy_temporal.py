@@ -10,9 +10,9 @@ import pytest
 
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName
 from spark_jobs.errors import DecodeError, Unsupported
-from tests.one_value import check, column_of, decode, read
-from tests.segment_spec import Insert, Raw, SegmentSpec, Table
-from tests.segment_types import OLD_DATETIME, OLD_TIME, OLD_TIMESTAMP, ColumnType
+from tests.binlogs.one_value import check, column_of, decode, read
+from tests.binlogs.segment_spec import Insert, Raw, SegmentSpec, Table
+from tests.binlogs.segment_types import OLD_DATETIME, OLD_TIME, OLD_TIMESTAMP, ColumnType
 
 TIME_ZERO = (838 * 3600 + 59 * 60 + 60) * 1_000_000
 

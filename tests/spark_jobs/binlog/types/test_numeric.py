@@ -8,9 +8,9 @@ from spark_jobs.binlog.events.table_map import Column
 from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.types import EITHER_SIGN
 from spark_jobs.errors import Unsupported
-from tests.one_value import FILE, check, column_of, definition_of
-from tests.segment_spec import Insert, Raw, SegmentSpec, Table
-from tests.segment_types import BIGINT, BIT, DOUBLE, FLOAT, INT, MEDIUMINT, SMALLINT, TINYINT, ColumnType
+from tests.binlogs.one_value import FILE, check, column_of, definition_of
+from tests.binlogs.segment_spec import Insert, Raw, SegmentSpec, Table
+from tests.binlogs.segment_types import BIGINT, BIT, DOUBLE, FLOAT, INT, MEDIUMINT, SMALLINT, TINYINT, ColumnType
 
 
 @pytest.mark.parametrize(

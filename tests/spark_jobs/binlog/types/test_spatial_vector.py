@@ -6,9 +6,9 @@ import pytest
 
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName
 from spark_jobs.errors import DecodeError
-from tests.one_value import check, column_of, decode
-from tests.segment_spec import Insert, Raw, SegmentSpec, Table
-from tests.segment_types import GEOMETRY, VECTOR, ColumnType
+from tests.binlogs.one_value import check, column_of, decode
+from tests.binlogs.segment_spec import Insert, Raw, SegmentSpec, Table
+from tests.binlogs.segment_types import GEOMETRY, VECTOR, ColumnType
 
 POINT = struct.pack("<BIdd", 1, 1, 1.0, 2.0)
 

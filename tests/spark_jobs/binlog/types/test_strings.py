@@ -2,8 +2,8 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.errors import DecodeError
-from tests.one_value import check, column_of, read
-from tests.segment_types import (
+from tests.binlogs.one_value import check, column_of, read
+from tests.binlogs.segment_types import (
     BINARY,
     BLOB,
     CHAR,

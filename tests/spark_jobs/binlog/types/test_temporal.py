@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.errors import DecodeError
-from tests.one_value import check, column_of, read
-from tests.segment_types import DATE, DATETIME, TIME, TIMESTAMP, YEAR, ColumnType
+from tests.binlogs.one_value import check, column_of, read
+from tests.binlogs.segment_types import DATE, DATETIME, TIME, TIMESTAMP, YEAR, ColumnType
 
 
 @pytest.mark.parametrize(

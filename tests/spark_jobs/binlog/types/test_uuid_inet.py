@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName
-from tests.one_value import decode
-from tests.segment_spec import Insert, SegmentSpec, Table
-from tests.segment_types import BINARY
+from tests.binlogs.one_value import decode
+from tests.binlogs.segment_spec import Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import BINARY
 
 SIZES = {"uuid": 16, "inet4": 4, "inet6": 16}
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.changes.formats.canal import _decimal_text, _statement_type
-from tests.segment_spec import Commit, Insert, Rows, Statement, Update
+from tests.binlogs.segment_spec import Commit, Insert, Rows, Statement, Update
 from tests.spark_jobs.changes.feeds import SPEC
 from tests.spark_jobs.changes.formats.writing import objects
 

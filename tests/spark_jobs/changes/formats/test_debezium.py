@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.segment_spec import Commit, Insert, Update
+from tests.binlogs.segment_spec import Commit, Insert, Update
 from tests.spark_jobs.changes.feeds import SPEC
 from tests.spark_jobs.changes.formats.writing import objects
 

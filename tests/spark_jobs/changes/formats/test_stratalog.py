@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from tests.segment_spec import Change, Commit, Insert, Statement
+from tests.binlogs.segment_spec import Change, Commit, Insert, Statement
 from tests.spark_jobs.changes.feeds import SPEC
 from tests.spark_jobs.changes.formats.writing import objects, texts
 

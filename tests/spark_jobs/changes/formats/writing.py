@@ -5,7 +5,7 @@ from typing import Any
 
 from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.changes.lines import Output, wanted_tables
-from tests.segment_spec import SegmentSpec
+from tests.binlogs.segment_spec import SegmentSpec
 
 
 def texts(spec: SegmentSpec, form: str, *tables: str, **options: Any) -> list[str]:

@@ -10,7 +10,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.source.files import Files
-from tests.gtid_logs import land
+from tests.binlogs.gtid_logs import land
 
 RECORDED = Path(__file__).parents[3] / "recorded"
 SOURCE = "shop"

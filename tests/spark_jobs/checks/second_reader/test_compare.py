@@ -14,8 +14,8 @@ from spark_jobs.binlog.types.base import Filled, Finished
 from spark_jobs.checks.second_reader import compare, values
 from spark_jobs.checks.second_reader.compare import read_twice
 from spark_jobs.errors import LakeError
-from tests.segment_spec import Commit, Delete, Insert, SegmentSpec, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Commit, Delete, Insert, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
 from tests.spark_jobs.checks.second_reader.readings import SOURCE, landed, reading_of, recorded
 
 pytestmark = pytest.mark.slow

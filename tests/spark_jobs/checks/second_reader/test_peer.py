@@ -7,8 +7,8 @@ import pytest
 from spark_jobs.binlog import FormatDescription, TableName, parse_table_map
 from spark_jobs.checks.second_reader.peer import PeerDecoder, RawEvent, events_in, without_metadata
 from spark_jobs.errors import ConfigError
-from tests.segment_spec import Insert, SegmentSpec, Table, Update
-from tests.segment_types import INT, VARCHAR
+from tests.binlogs.segment_spec import Insert, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT, VARCHAR
 
 SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20))],

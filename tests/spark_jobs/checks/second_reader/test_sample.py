@@ -9,8 +9,8 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.checks.second_reader.compare import read_twice
 from spark_jobs.checks.second_reader.sample import Sample, newest_slices
 from spark_jobs.lake.layout import lake_of
-from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Table, Update
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Table, Update
+from tests.binlogs.segment_types import INT
 from tests.spark_jobs.checks.second_reader.readings import SOURCE, landed
 
 TABLES = [Table(f"shop.{name}", key=["id"], id=INT.NOT_NULL) for name in ("rare", "busy")]

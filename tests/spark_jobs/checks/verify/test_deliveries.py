@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.checks.verify.deliveries import verify_delivery
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, NOT_COMPARED
-from tests.delivered import Copy
+from tests.lakes.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

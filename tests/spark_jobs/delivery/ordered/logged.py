@@ -22,8 +22,8 @@ from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from tests.segment_spec import Change, SegmentSpec
-from tests.slicing import FILE, LINES, ORDERS, bronze_rows
+from tests.binlogs.segment_spec import Change, SegmentSpec
+from tests.binlogs.slicing import FILE, LINES, ORDERS, bronze_rows
 
 SOURCE = "shop"
 NAMES = (TableName("shop", "orders"), TableName("shop", "lines"))

@@ -15,7 +15,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.expressions.computed import Computed
 from spark_jobs.expressions.condition import Condition
 from spark_jobs.silver.retired_columns import RetiredColumn
-from tests.segment_spec import Change, Commit, Delete, Insert, Update
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Update
 from tests.spark_jobs.delivery.ordered.logged import LoggedLake, at
 
 SCOPE = Scope.parse(["shop.*"])

@@ -8,7 +8,7 @@ import pytest
 from spark_jobs.delivery.ordered.log_changes import Portion, Statements, Step, steps
 from spark_jobs.delivery.ordered.log_tables import Logged, OrderedTable
 from spark_jobs.log.position import Range
-from tests.segment_spec import Change, Commit, Insert, Statement
+from tests.binlogs.segment_spec import Change, Commit, Insert, Statement
 from tests.spark_jobs.delivery.ordered.logged import NAMES, SOURCE, LoggedLake, at
 
 FIRST: list[Change] = [Insert("shop.orders", (1, "a")), Insert("shop.lines", (2, 0)), Commit()]

@@ -12,9 +12,9 @@ from spark_jobs.delivery.statements import Writer
 from spark_jobs.delivery.status import status
 from spark_jobs.delivery.target import Connection
 from spark_jobs.lake.layout import lake_of
-from tests.delivered import Copy
-from tests.ran import without_codes
-from tests.waiting import wait_for
+from tests.command_result import without_codes
+from tests.lakes.delivered import Copy
+from tests.services.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 

@@ -10,9 +10,9 @@ from spark_jobs.errors import DeliveryError
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import SchemaChange
-from tests.segment_spec import Change, Commit, Insert, Statement
+from tests.binlogs.segment_spec import Change, Commit, Insert, Statement
+from tests.binlogs.timelines import KEYLESS, OLD
 from tests.spark_jobs.delivery.ordered.logged import NAMES, SOURCE, LoggedLake, at, write
-from tests.timelines import KEYLESS, OLD
 
 LOG: list[Change] = [
     Insert("shop.orders", (1, "a")),

@@ -22,10 +22,10 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.log.position import Position
 from spark_jobs.silver.commit import SilverCommit
-from tests.ran import without_codes
-from tests.segment_spec import Commit, Insert
+from tests.binlogs.segment_spec import Commit, Insert
+from tests.binlogs.timelines import OLD
+from tests.command_result import without_codes
 from tests.spark_jobs.delivery.ordered.logged import NAMES, SOURCE, LoggedLake, at, write
-from tests.timelines import OLD
 
 ORDERS = NAMES[0]
 SETTINGS = Delivery.model_validate({"mysql": {"host": "db", "user": "w"}, "apply": "ordered"})

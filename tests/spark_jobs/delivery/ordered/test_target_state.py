@@ -19,8 +19,8 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
+from tests.binlogs.timelines import NAME, OLD, STRICT, at, definition, steps
 from tests.fix_mysql import Database
-from tests.timelines import NAME, OLD, STRICT, at, definition, steps
 
 pytestmark = pytest.mark.mysql
 

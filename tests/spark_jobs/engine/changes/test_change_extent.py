@@ -14,8 +14,8 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import MENDED, Columns, Op
+from tests.binlogs.timelines import NAME
 from tests.spark_jobs.engine.lake_rows import at
-from tests.timelines import NAME
 
 TARGET = Table("none", plain=False)
 WORK = MergeJob(

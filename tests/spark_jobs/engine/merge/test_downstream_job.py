@@ -23,8 +23,8 @@ from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.schema_evolution import steps
 from spark_jobs.silver.table import Columns
+from tests.binlogs.timelines import NAME, OLD
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, newest, rows_of, table_of
-from tests.timelines import NAME, OLD
 
 COLUMNS = Columns({"id": "INT", "v": "INT"}, ("id",))
 

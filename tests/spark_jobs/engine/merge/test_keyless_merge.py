@@ -32,9 +32,9 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import MORE_DELETED, Columns, Op
+from tests.binlogs.timelines import NAME, OLD
 from tests.fix_hypothesis import examples
 from tests.spark_jobs.engine.lake_rows import MAPPED, at, newest, rows_of
-from tests.timelines import NAME, OLD
 
 COLUMNS = Columns({"f": "DOUBLE", "n": "INT", "s": "STRING"}, ())
 Cells = tuple[str | None, int | None, str | None]

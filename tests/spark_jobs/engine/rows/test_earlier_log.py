@@ -12,7 +12,7 @@ from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
-from tests.partial_changes import TABLE
+from tests.binlogs.partial_changes import TABLE
 
 OTHER = replace(TABLE, columns=TABLE.columns[:2])
 

@@ -14,7 +14,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.positions import LOADED_ROW
-from tests.partial_changes import TABLE
+from tests.binlogs.partial_changes import TABLE
 
 SINCE, UNTIL = Position("b.000001", 50), Position("b.000001", 90)
 TYPES = {"id": "INT", "a": "INT", "b": "INT", **silver.ADDED}

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config.modes import Mode
-from tests.partial_changes import NAMES, SHAPE
-from tests.plain_layers import RowChange, current_rows
+from tests.binlogs.partial_changes import NAMES, SHAPE
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
 from tests.spark_jobs.engine.silver.test_fold_task import folded
 from tests.spark_jobs.engine.target.test_partial_merge import COLUMNS, Lake, minimal
+from tests.twins.plain_layers import RowChange, current_rows
 
 
 def moved_row(old: int, new: int, **parts: int) -> RowChange:

@@ -13,8 +13,8 @@ from spark_jobs.engine.rows.row_projection import RowProjection
 from spark_jobs.log.position import Range
 from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
+from tests.binlogs.timelines import NAME, at, steps
 from tests.spark_jobs.silver.test_projection import carried_step_by_step
-from tests.timelines import NAME, at, steps
 
 _RAW = pa.map_(pa.string(), pa.string())
 _ADDED_COLUMNS = [("_raw", _RAW), ("_absent", pa.list_(pa.string())), ("_position", pa.int64())]

@@ -21,8 +21,8 @@ from spark_jobs.engine.silver import fold_task
 from spark_jobs.engine.silver.fold_task import FoldedFiles, FoldTarget, OldFiles, OldRows
 from spark_jobs.engine.silver.replay_task import ReplacedRows
 from spark_jobs.silver import table as silver
+from tests.binlogs.timelines import NAME
 from tests.spark_jobs.engine.lake_rows import MAPPED, at, stored
-from tests.timelines import NAME
 
 KEYED = silver.Columns({"k": "INT", "a": "STRING", "b": "INT"}, ("k",))
 PARTIAL = replace(KEYED, has_partial=True)

@@ -21,11 +21,11 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill.replay import replay
 from spark_jobs.pipeline.backfill.request import ReplayedTable
 from spark_jobs.pipeline.replay_plan import plan_table
+from tests.binlogs.slicing import FILE
 from tests.faults import runs
 from tests.faults.changes import SCHEMA, SOURCE, bronze_tables, name_of
 from tests.faults.renames import NAMES, RenamedChanges
 from tests.faults.states import StateChecks
-from tests.slicing import FILE
 
 
 @pytest.fixture(autouse=True)

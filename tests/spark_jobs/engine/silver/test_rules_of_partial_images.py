@@ -29,16 +29,16 @@ from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TableState
+from tests.binlogs.partial_changes import NAMES, SHAPE, TABLE
+from tests.binlogs.segment_spec import Change, Commit, RawEvent, SegmentSpec, Statement
+from tests.binlogs.segment_spec import Table as LoggedTable
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import bronze_of, bronze_rows
 from tests.fix_hypothesis import examples
-from tests.partial_changes import NAMES, SHAPE, TABLE
-from tests.plain_layers import Image, Key, NetRow, RowChange, TableShape, current_rows, silver_rows
-from tests.segment_spec import Change, Commit, RawEvent, SegmentSpec, Statement
-from tests.segment_spec import Table as LoggedTable
-from tests.segment_types import INT
-from tests.slicing import bronze_of, bronze_rows
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
 from tests.spark_jobs.engine.logs_of_rows import FILE, XID
 from tests.spark_jobs.engine.partial_logs import NAME, logged_change, random_changes
+from tests.twins.plain_layers import Image, Key, NetRow, RowChange, TableShape, current_rows, silver_rows
 
 _ANY = Scope.parse(("shop.*",))
 XA_START = Statement("", "XA START X'61',X'',1")

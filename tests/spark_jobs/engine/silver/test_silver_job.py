@@ -29,11 +29,11 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table import Columns
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState, TimelineStep
+from tests.binlogs.slicing import bronze_of, rows_at
+from tests.binlogs.timelines import NAME, OLD, at, steps
 from tests.fix_hypothesis import examples
-from tests.slicing import bronze_of, rows_at
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, newest, rows_of, table_of
 from tests.spark_jobs.engine.logs_of_rows import carried_out, log_of, units_of, works_of
-from tests.timelines import NAME, OLD, at, steps
 
 Slice = tuple[int, int]
 """The row group that a slice is in, and its bytes."""

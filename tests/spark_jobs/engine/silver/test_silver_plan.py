@@ -13,9 +13,9 @@ from spark_jobs.lake.commit import CommitKind
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import DataRange, TableState
+from tests.binlogs.timelines import OLD, at, steps
 from tests.spark_jobs.engine.lake_rows import newest
 from tests.spark_jobs.engine.silver.test_silver_job import ADD, prepared, results_of, work_of
-from tests.timelines import OLD, at, steps
 
 
 def test_a_rebuilt_table_has_the_new_rows_and_columns_alone(tmp_path: Path) -> None:

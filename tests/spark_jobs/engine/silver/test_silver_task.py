@@ -22,10 +22,9 @@ from spark_jobs.engine.silver import silver_job
 from spark_jobs.engine.silver.silver_plan import PreparedCompaction, stopped_before_failures
 from spark_jobs.engine.silver.silver_task import REFILLED, Refill, WindowResult, finish, work
 from spark_jobs.errors import DecodeError, LakeError, PartialImage
+from tests.binlogs.partial_changes import SHAPE
+from tests.binlogs.segment_spec import Delete, Insert, Update
 from tests.fix_hypothesis import examples
-from tests.partial_changes import SHAPE
-from tests.plain_layers import NetRow, RowChange, silver_rows
-from tests.segment_spec import Delete, Insert, Update
 from tests.spark_jobs.engine import partial_logs
 from tests.spark_jobs.engine.lake_rows import alive
 from tests.spark_jobs.engine.logs_of_rows import (
@@ -38,6 +37,7 @@ from tests.spark_jobs.engine.logs_of_rows import (
     units_of,
     works_of,
 )
+from tests.twins.plain_layers import NetRow, RowChange, silver_rows
 
 numbers = count()
 

@@ -14,8 +14,8 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import Columns, Op
+from tests.binlogs.timelines import NAME
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, stored, table_of
-from tests.timelines import NAME
 
 COLUMNS = Columns({"id": "INT", "v": "INT"}, ("id",))
 

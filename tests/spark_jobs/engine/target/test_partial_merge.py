@@ -31,11 +31,11 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.positions import LOADED_ROW
 from spark_jobs.silver.schema_evolution import FILL
+from tests.binlogs.partial_changes import NAMES, SHAPE, TABLE, texts_of
 from tests.fix_hypothesis import examples
-from tests.partial_changes import NAMES, SHAPE, TABLE, texts_of
-from tests.plain_layers import Image, Key, NetRow, RowChange, current_rows, kept_rows, known_rows, silver_rows
 from tests.spark_jobs.engine.lake_rows import MAPPED, at, newest, rows_of
 from tests.spark_jobs.engine.partial_logs import NAME, random_changes
+from tests.twins.plain_layers import Image, Key, NetRow, RowChange, current_rows, kept_rows, known_rows, silver_rows
 
 COLUMNS = silver.columns(TABLE, has_partial=True)
 Window = dict[Key, NetRow]

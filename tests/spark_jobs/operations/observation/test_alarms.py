@@ -13,7 +13,7 @@ from spark_jobs.operations.observation.failures import noted
 from spark_jobs.operations.observation.status import SourceStatus, TableStatus
 from spark_jobs.operations.observation.verified import DIFFERS, EQUAL, MENDED, NOT_COMPARED, Verified
 from spark_jobs.text.remedies import DEFAULTS
-from tests.ran import without_codes
+from tests.command_result import without_codes
 
 END = "b.000002:900"
 

@@ -24,9 +24,9 @@ from spark_jobs.operations.observation import backlog as backlog_module
 from spark_jobs.operations.observation import failures
 from spark_jobs.operations.observation.backlog import Backlog
 from spark_jobs.operations.observation.failures import noted
-from tests.code_location import ORDERS
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec
 from tests.fix_cli import Stratalog
-from tests.segment_spec import Commit, Insert, SegmentSpec
+from tests.lakes.code_location import ORDERS
 
 ROOT = Path(__file__).parents[3]
 OLD, END = Position("mysql-bin.000001", 4), Position("mysql-bin.000001", 500)

@@ -27,10 +27,10 @@ from spark_jobs.operations.observation.report import (
     report,
 )
 from spark_jobs.operations.observation.status import SourceStatus, TableStatus
-from tests.segment_spec import Commit as Committed
-from tests.segment_spec import Insert, SegmentSpec
-from tests.segment_spec import Table as FixedHistory
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Commit as Committed
+from tests.binlogs.segment_spec import Insert, SegmentSpec
+from tests.binlogs.segment_spec import Table as FixedHistory
+from tests.binlogs.segment_types import INT
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SPEC = SegmentSpec([FixedHistory("shop.t", key=["id"], id=INT.NOT_NULL)], [Insert("shop.t", (1,)), Committed()])

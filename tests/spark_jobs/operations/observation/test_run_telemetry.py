@@ -13,7 +13,7 @@ from spark_jobs.operations.observation import runs
 from spark_jobs.operations.observation.run_telemetry import observed, source_observed, step_observed
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.telemetry.spans import span
-from tests.receivers import Received, receiver
+from tests.services.receivers import Received, receiver
 
 
 @pytest.fixture

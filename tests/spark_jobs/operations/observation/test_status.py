@@ -16,8 +16,8 @@ from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation.status import SourceStatus, TableStatus, require_readable, status
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
-from tests.segment_types import INT
+from tests.binlogs.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.binlogs.segment_types import INT
 
 SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)],

@@ -34,9 +34,9 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver import table as silver
-from tests.lake_tables import no_rows
-from tests.logs import SOURCE, Logs, day, file
-from tests.segment_spec import Change, Commit, Delete, Insert, Update
+from tests.binlogs.logs import SOURCE, Logs, day, file
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, Update
+from tests.lakes.lake_tables import no_rows
 
 pytestmark = pytest.mark.spark
 

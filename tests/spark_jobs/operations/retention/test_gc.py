@@ -31,12 +31,12 @@ from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.source.files import Files
-from tests.consumers import Shop, order
-from tests.delivered import Copy
+from tests.binlogs.logs import SOURCE, Logs, day, file
+from tests.binlogs.segment_spec import Commit, Insert, Statement
+from tests.binlogs.xa import prepared
 from tests.faults.runs import staged
-from tests.logs import SOURCE, Logs, day, file
-from tests.segment_spec import Commit, Insert, Statement
-from tests.xa import prepared
+from tests.lakes.consumers import Shop, order
+from tests.lakes.delivered import Copy
 
 REASON = "the group of consumers has acknowledged the log up to there"
 KEPT = {"retention": {"bronze": "2d"}}

@@ -32,10 +32,10 @@ from spark_jobs.operations.retention.maintenance import (
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.lazy_session import lazy_session
-from tests.lake_tables import marked_rows, no_rows
-from tests.logs import SOURCE, Logs, file
-from tests.ran import without_codes
-from tests.segment_spec import Commit, Insert, Update
+from tests.binlogs.logs import SOURCE, Logs, file
+from tests.binlogs.segment_spec import Commit, Insert, Update
+from tests.command_result import without_codes
+from tests.lakes.lake_tables import marked_rows, no_rows
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config.model import Pipeline
-from tests.recorded_lake import recorded
+from tests.lakes.recorded_lake import recorded
 
 
 @pytest.fixture

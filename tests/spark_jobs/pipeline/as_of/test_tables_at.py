@@ -6,7 +6,7 @@ from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.as_of.tables_at import NotKnown, position_of, tables_at
-from tests.ran import without_codes
+from tests.command_result import without_codes
 
 
 def counts(pipeline: Pipeline, table: str, at: str) -> dict[str, int]:

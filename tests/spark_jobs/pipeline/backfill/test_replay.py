@@ -15,7 +15,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill import replay
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
-from tests.timelines import NAME, OLD, at
+from tests.binlogs.timelines import NAME, OLD, at
 
 
 def test_what_rules_left_out_is_counted_over_windows_and_statements(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill.run import _are_folded, _require_end
-from tests.timelines import at
+from tests.binlogs.timelines import at
 
 
 def test_a_range_ends_where_bronze_does_or_before(tmp_path: Path) -> None:

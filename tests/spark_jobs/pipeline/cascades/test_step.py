@@ -17,12 +17,12 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.cascades.step import AppliedCascades, CascadeStep
 from spark_jobs.pipeline.cascades.unlogged_changes import unlogged_changes_of
 from spark_jobs.schema.history import follow
+from tests.binlogs.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table
+from tests.binlogs.segment_types import INT
+from tests.binlogs.slicing import FILE, bronze_rows
 from tests.faults import runs
 from tests.faults.campaign import Log
 from tests.faults.changes import SOURCE, bronze_tables
-from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Table
-from tests.segment_types import INT
-from tests.slicing import FILE, bronze_rows
 
 pytestmark = pytest.mark.slow
 

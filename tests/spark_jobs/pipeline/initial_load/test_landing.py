@@ -25,7 +25,7 @@ from spark_jobs.runtime.tasks_here import TASKS_HERE
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
-from tests.timelines import OLD, at
+from tests.binlogs.timelines import OLD, at
 
 NAME = TableName("shop", "t")
 KEYED_BY_DAY = TableDefinition(NAME, (Column("day", 10), Column("v", 3)), (0,))

@@ -35,7 +35,7 @@ from spark_jobs.silver.positions import LOADED_ROW
 from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.row_filters import ChangeFilters
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
-from tests.slow_loader import decoded
+from tests.twins.slow_loader import decoded
 
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("day", 10)), (0,))
 ANY = Scope.parse(("shop.*",))

@@ -17,7 +17,7 @@ from spark_jobs.pipeline.initial_load.row_rules import RowRules, summed
 from spark_jobs.silver.column_masks import TEXTS
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TableState
-from tests.slow_loader import decoded
+from tests.twins.slow_loader import decoded
 
 DEFINITION = TableDefinition(
     TableName("shop", "t"), (Column("id", 3), Column("email", 15, 80, charset=255), Column("phone", 3)), (0,)

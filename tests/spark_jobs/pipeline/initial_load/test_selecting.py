@@ -20,16 +20,16 @@ from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyColumn, KeyRange
 from spark_jobs.pipeline.initial_load.row_images import as_selected
 from spark_jobs.pipeline.initial_load.selecting import Selecting, select
 from spark_jobs.source.information_schema import on_server
-from tests import slow_loader
 from tests.differential.comparison import Log, connected, logged
 from tests.differential.edges import edge_tables
 from tests.differential.kinds import KINDS
 from tests.differential.workload import Connection, Numbers, Writer, dialect_of, table_of
 from tests.fix_mysql import Database
 from tests.fix_servers import Servers
-from tests.servers import SERVERS
-from tests.slow_loader import decoded
+from tests.services.servers import SERVERS
 from tests.spark_jobs.source.test_server import settings, source_of
+from tests.twins import slow_loader
+from tests.twins.slow_loader import decoded
 
 ID = KeyColumn("id", "bigint")
 ALL = KeyRange(None, None)

@@ -23,7 +23,7 @@ from spark_jobs.silver.row_filters import ChangeFilters
 from spark_jobs.source.information_schema import on_server
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import Servers
-from tests.servers import SERVERS
+from tests.services.servers import SERVERS
 from tests.spark_jobs.source.test_server import settings, source_of
 
 pytestmark = pytest.mark.mysql

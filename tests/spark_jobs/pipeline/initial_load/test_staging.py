@@ -12,7 +12,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.pipeline.initial_load.commit import READING, STOPPED, LoadCommit
 from spark_jobs.pipeline.initial_load.staging import StagedTable, design_of
 from spark_jobs.silver import table as silver
-from tests.timelines import ID, NAME, OLD, V, at
+from tests.binlogs.timelines import ID, NAME, OLD, V, at
 
 COLUMNS, NAMES = silver.columns(OLD), (NAME.schema, NAME.table)
 TYPES = {"id": "INT", "v": "INT"}

@@ -10,7 +10,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.silver.table_timeline import TableState, TimelineStep
 from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import TimelineInputs
-from tests.timelines import (
+from tests.binlogs.timelines import (
     ID,
     KEYLESS,
     NAME,

@@ -7,7 +7,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver.retired_columns import RetiredColumn
 from spark_jobs.silver.table_timeline import TableContents, TableState, TimelineStep
-from tests.timelines import (
+from tests.binlogs.timelines import (
     CUT_OVER,
     FILLED,
     ID,

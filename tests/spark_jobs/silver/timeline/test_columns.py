@@ -9,7 +9,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnapshot, TableContents, TableState
 from spark_jobs.silver.timeline.inputs import ReplayState
-from tests.timelines import (
+from tests.binlogs.timelines import (
     BARE,
     BEGINNING,
     CHANGE,

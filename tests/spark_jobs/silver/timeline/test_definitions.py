@@ -14,7 +14,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
 from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import TimelineInputs
-from tests.timelines import (
+from tests.binlogs.timelines import (
     BARE,
     ID,
     KEYLESS,

@@ -6,7 +6,7 @@ from spark_jobs.config.filters import Filters
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver.table_timeline import SchemaChange, TimelineStep
 from spark_jobs.silver.timeline.inputs import TimelineInputs
-from tests.timelines import (
+from tests.binlogs.timelines import (
     CUT_OVER,
     ID,
     NOTE,

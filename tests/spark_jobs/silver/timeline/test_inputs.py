@@ -6,8 +6,8 @@ from spark_jobs.bronze.index import read_index
 from spark_jobs.log.position import Range
 from spark_jobs.silver.timeline import inputs
 from spark_jobs.silver.timeline.inputs import first_rows
-from tests.slicing import bronze_of, rows_at
-from tests.timelines import ID, NAME, NOTE, OLD, at, definition
+from tests.binlogs.slicing import bronze_of, rows_at
+from tests.binlogs.timelines import ID, NAME, NOTE, OLD, at, definition
 
 
 def test_a_slice_with_no_row_behind_its_table_map_is_passed_over(

@@ -7,7 +7,7 @@ from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Range
 from spark_jobs.silver.timeline.pieces import DefinedRange, pieces_of
 from spark_jobs.silver.timeline.timeline import Timeline
-from tests.timelines import ID, NAME, NOTE, OLD, RULES, at, definition
+from tests.binlogs.timelines import ID, NAME, NOTE, OLD, RULES, at, definition
 
 OTHER = definition(ID, NOTE)
 

@@ -3,7 +3,7 @@ import pytest
 from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver.table_timeline import TableState
-from tests.timelines import BARE, NUMBERED, OFTEN_UNNAMED, UNNAMED, keyed, listing, steps
+from tests.binlogs.timelines import BARE, NUMBERED, OFTEN_UNNAMED, UNNAMED, keyed, listing, steps
 
 
 @pytest.mark.parametrize(

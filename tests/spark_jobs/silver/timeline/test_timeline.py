@@ -8,7 +8,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
 from spark_jobs.silver.timeline.timeline import Timeline
-from tests.timelines import NAME, OLD, RULES, at
+from tests.binlogs.timelines import NAME, OLD, RULES, at
 
 
 def timeline(state: TableState | None = None, *, has_rows: bool = True) -> Timeline:

@@ -7,7 +7,7 @@ from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.identity.aws_signature import AwsKeys
 from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.source.login.aws import presigned, token
-from tests.identities import environment
+from tests.services.identities import environment
 
 __all__ = ["environment"]
 

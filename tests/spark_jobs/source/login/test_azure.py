@@ -4,8 +4,8 @@ import pytest
 
 from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.source.login.azure import RESOURCE, token
-from tests.identities import environment
-from tests.token_services import Answer, Asked, serving
+from tests.services.identities import environment
+from tests.services.token_services import Answer, Asked, serving
 
 __all__ = ["environment"]
 

@@ -3,7 +3,7 @@ import pytest
 from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.source.login.credentials import password_of
-from tests.identities import environment
+from tests.services.identities import environment
 
 __all__ = ["environment"]
 
