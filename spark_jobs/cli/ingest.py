@@ -379,6 +379,7 @@ def demo(folder: Path, rows: int, *, files: bool, failover: bool) -> None:
 
     if files and failover:
         raise click.UsageError("--files and --failover do not go together: a failover needs servers")
+    ERRORS.print(f"the demo is made in {folder}, in about a minute", markup=False, highlight=False, soft_wrap=True)
     report = run_recorded(folder) if files else run_failover(folder, rows) if failover else run_live(folder, rows)
     echo(report.text())
     if not report.equal:

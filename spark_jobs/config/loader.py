@@ -67,7 +67,8 @@ def _substituted(value: Any, key: str, environment: Mapping[str, str], problems:
         return value
     missing = [name for name in VARIABLE.findall(value) if name not in environment]
     if missing:
-        problems[key] = f"the environment has no variable {', '.join(missing)}"
+        exports = " ".join(f"{name}=…" for name in missing)
+        problems[key] = f"the environment has no variable {', '.join(missing)}; set it: export {exports}"
     if "${" in VARIABLE.sub("", value):
         problems[key] = (
             "has ${ without the name of a variable and }, as ${NAME}: letters, digits and _; text that has ${ itself "

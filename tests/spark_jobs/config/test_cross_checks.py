@@ -88,7 +88,7 @@ def test_every_wrong_rule_is_a_problem_of_its_own(tmp_path: Path) -> None:
     assert {key: text[:60] for key, text in messages.items()} == {
         "columns.empty_salt.mask.A.hash": "the variable EMPTY of the environment is empty",
         "columns.no_salt": "has include and exclude; all that include does not name is l",
-        "columns.no_salt.mask.a.hash": "the environment has no variable SALT",
+        "columns.no_salt.mask.a.hash": "the environment has no variable SALT; set it: export SALT=…",
         "columns.no_salt.tables": "a table can match columns.open_salt too; a table has at most",
         "columns.open_salt.mask.a.hash": "must be a variable of the environment, like ${MASK_SALT}: wh",
         "columns.open_salt.mask.b": "needs exactly one of hash, truncate and constant",

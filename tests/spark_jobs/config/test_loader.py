@@ -55,7 +55,7 @@ tabels: [shop.*]
         "several targets: to: [a.t, b.t]",
         "routes[1].to": "'shop.*' must be one table, without * or ?; {1} is what the first of them in from stands for",
         "sources.2nd": "a source's name is made of letters, digits and _, and begins with no digit",
-        "sources.shop.mysql.password": "the environment has no variable SHOP_PASSWORD",
+        "sources.shop.mysql.password": "the environment has no variable SHOP_PASSWORD; set it: export SHOP_PASSWORD=…",
         "sources.shop.mysql.port": "must be at most 65535",
         "tabels": "no such key; did you mean tables?",
         "tables[1]": "'orders' is not a table pattern; write it like shop.orders or shop.*",
@@ -221,7 +221,8 @@ def test_variables_are_read_from_the_environment_anywhere(tmp_path: Path) -> Non
 
 def test_all_missing_variables_of_a_value_are_named(tmp_path: Path) -> None:
     text = "lake: ${ROOT}/${PLACE}\nsources: {shop: {files: x}}\n"
-    assert problems(tmp_path, text) == {"lake": "the environment has no variable ROOT, PLACE"}
+    remedy = "set it: export ROOT=… PLACE=…"
+    assert problems(tmp_path, text) == {"lake": f"the environment has no variable ROOT, PLACE; {remedy}"}
 
 
 @pytest.mark.parametrize(
@@ -323,7 +324,7 @@ def test_keys_that_are_wrong_are_told_as_those_of_a_file(tmp_path: Path) -> None
             "lake: x\nsources: {shop: {mysql: {user: u, passwd: '${NONE}'}}}\n",
             {
                 "sources.shop.mysql.passwd": (
-                    "no such key; did you mean password?; the environment has no variable NONE"
+                    "no such key; did you mean password?; the environment has no variable NONE; set it: export NONE=…"
                 )
             },
         ),
