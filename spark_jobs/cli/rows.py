@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spark_jobs.cli.app import Verb, complete_sources, config_option, echo, single_source, table_name
-from spark_jobs.cli.group import cli
+from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.cli.inspect import require_tables
 from spark_jobs.cli.output import print_grid, print_pieces
 from spark_jobs.cli.trace_text import TraceText, has_colours
@@ -92,7 +92,8 @@ def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json
 
     Changes are shown in log order, with the row before and after, time, position, GTID, transaction, server and, if
     logged, connection and statement. DDL statements of the table are shown between them. A row is followed through
-    changes of its key, and a table through renames. Rows are shown as downstream tables have them.
+    changes of its key, and a table through renames. Rows are shown as downstream tables have them. Where no change is
+    found, standard error says so, and the exit status is 0.
 
     \b
     Example: stratalog trace shop.orders -c pipeline.yaml --key 42
@@ -100,7 +101,7 @@ def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json
     Example: stratalog trace shop.orders -c pipeline.yaml --where "total>1000" \\
                  --from 2026-11-21T08:00:00Z --to 2026-11-21T09:00:00Z
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.row_history.trace import TableTrace
+    from spark_jobs.row_history.trace import TableTrace, TracedChange
     from spark_jobs.row_history.trace_lines import TraceView
 
     # Statements have literals of rows, which rules may hide.
@@ -112,11 +113,18 @@ def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json
     view = TraceView(origin, is_whole=is_whole, has_literals=selection.is_raw or not has_rules)
     text = TraceText(view, has_colours())
 
+    has_changes = False
+
     def pieces() -> Iterator[str]:
+        nonlocal has_changes
         for entry in traced.entries():
+            has_changes = has_changes or isinstance(entry, TracedChange)
             yield from [view.line(entry)] if as_json else text.lines(entry)
 
+    # Statements about the table alone are no answer to what became of a row.
     print_pieces(pieces())
+    if not has_changes:
+        ERRORS.print(traced.nothing_found(), markup=False, highlight=False)
 
 
 @cli.command()

@@ -16,7 +16,7 @@ from spark_jobs.binlog import Changes, TableDefinition
 from spark_jobs.changes.formats.base import DELETE, INSERT, UPDATE
 from spark_jobs.changes.json_encoding import text_of, texts_of_columns
 from spark_jobs.errors import ConfigError
-from spark_jobs.text.key_values import key_values, typed_value
+from spark_jobs.text.key_values import key_values, require_one_value, typed_value
 
 _SEPARATOR = ", "
 
@@ -96,6 +96,7 @@ def _value_text(definition: TableDefinition, ordinal: int, text: str) -> str:
     try:
         value = typed_value(text, pa.string() if pa.types.is_dictionary(kind) else kind)
     except ValueError:
+        require_one_value(text, key_columns(definition), str(definition.name))
         # A value that no typed column holds, such as a date of zeros, is text in changes.
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
             return text_of(text)

@@ -23,6 +23,7 @@ from spark_jobs.expressions.terms import true_mask
 from spark_jobs.row_history.column_view import ColumnView, ShownRow, absent_columns
 from spark_jobs.row_history.key_texts import KeyTexts, key_columns, key_text, operation, require_key
 from spark_jobs.silver.row_values import Image, problem_of, resolving
+from spark_jobs.text.key_values import key_values
 
 _NO_KEYS = frozenset[str]()
 
@@ -129,6 +130,16 @@ class RowChoice:
         if definition not in self._seeds:
             self._seeds[definition] = frozenset(key_text(definition, key) for key in self.keys)
         return self._seeds[definition] | self.followed
+
+    @property
+    def keys_with_names(self) -> str:
+        """The keys that the user wrote, with the names of their columns where a definition was met."""
+        definition = next(iter(self._seeds), None)
+        if definition is None:
+            return " or ".join(self.keys)
+        names = key_columns(definition)
+        rows = (zip(names, key_values(key, names, str(definition.name)), strict=True) for key in self.keys)
+        return " or ".join(",".join(f"{name}={value}" for name, value in row) for row in rows)
 
     def require_asked(self, name: TableName) -> None:
         """Check that some row that was read has the columns of the condition. Raises ConfigError."""

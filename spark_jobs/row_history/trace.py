@@ -153,6 +153,15 @@ class TableTrace:
             entries.append(self._traced_statements())
         yield from heapq.merge(*entries, key=lambda traced: traced.position)
 
+    def nothing_found(self) -> str:
+        """Message that the range has no chosen change; to be asked once the changes were read."""
+        options = {"--where": self.choice.condition, **self.makers.options}
+        listed = " and ".join(name for name, value in options.items() if value)
+        chosen = [self.choice.keys_with_names, f"by {listed}" if listed else ""]
+        chosen_text = "".join(f", {text}" for text in chosen if text)
+        comma = "," if chosen_text else ""
+        return f"no change of {self.name}{chosen_text}{comma} in the log from {self.within.start} to {self.within.stop}"
+
     def changes(self) -> Iterator[TracedChange]:
         """The chosen changes in the order in which they take effect. Raises as ``entries``."""
         lives, slices = self._lives() if self.choice.keys else (None, self._all_slices())
@@ -319,6 +328,11 @@ class _Makers:
 
     def __bool__(self) -> bool:
         return bool(self.gtids or self.connections or self.pattern)
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Values of the options, by their names."""
+        return {"--gtid": self.gtids, "--connection": self.connections, "--statement": self.pattern}
 
     def hold(self, change: RowChange, facts: LogFacts) -> bool:
         """True if a change is one of theirs."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from spark_jobs.errors import ConfigError
+from spark_jobs.text.counts import counted
 
 
 def key_values(text: str, columns: Sequence[str], table: str) -> list[str]:
@@ -29,13 +30,31 @@ def key_values(text: str, columns: Sequence[str], table: str) -> list[str]:
     by_column = _values_by_column(text, columns)
     if by_column is not None and by_column.keys() == {*columns}:
         return [by_column[name] for name in columns]
-    values = [text] if len(columns) == 1 else next(csv.reader([text], skipinitialspace=True), [])
+    values = [text] if len(columns) == 1 else _csv_values(text)
     if len(values) != len(columns):
-        raise ConfigError(
-            f"--key {text!r}: the key of {table} has {len(columns)} columns ({', '.join(columns)}); write it like "
-            f"{','.join(f'{name}=…' for name in columns)}"
-        )
+        raise _wrong_count(text, len(values), columns, table)
     return values
+
+
+def require_one_value(text: str, columns: Sequence[str], table: str) -> None:
+    """Check that a text that is no value of a key's only column is not several values. Raises ConfigError.
+
+    It is asked of no other text: a value of one column may have commas.
+    """
+    count = len(_csv_values(text))
+    if len(columns) == 1 and count > 1:
+        raise _wrong_count(text, count, columns, table)
+
+
+def _csv_values(text: str) -> list[str]:
+    return next(csv.reader([text], skipinitialspace=True), [])
+
+
+def _wrong_count(text: str, count: int, columns: Sequence[str], table: str) -> ConfigError:
+    return ConfigError(
+        f"--key {text!r}: the key of {table} has {counted(len(columns), 'column')} ({', '.join(columns)}), and this "
+        f"has {counted(count, 'value')}; write it like {','.join(f'{name}=…' for name in columns)}"
+    )
 
 
 def _values_by_column(text: str, columns: Sequence[str]) -> dict[str, str] | None:

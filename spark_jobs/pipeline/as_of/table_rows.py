@@ -23,7 +23,7 @@ from spark_jobs.expressions.condition import Condition
 from spark_jobs.log.position import Position
 from spark_jobs.silver.row_filters import true_rows
 from spark_jobs.silver.row_values import Image, fault_text, problem_of, resolving
-from spark_jobs.text.key_values import key_values, typed_value
+from spark_jobs.text.key_values import key_values, require_one_value, typed_value
 
 _RAW = "_raw"
 _EXACT = pa.map_(pa.string(), pa.string())
@@ -171,9 +171,9 @@ def wanted_keys(keys: Sequence[KeyValues], schema: TableSchema, key: Sequence[st
     if wrong is not None:
         names = ", ".join(key)
         raise ConfigError({"key": f"the key of {table} is ({names}): give {len(key)} values, not {len(wrong)}"})
-    key_columns = enumerate(map(schema.column, key))
     columns = [
-        pa.array([_key_value(values[at], column, table) for values in rows_of_values]) for at, column in key_columns
+        pa.array([_key_value(values[at], schema.column(name), key, table) for values in rows_of_values])
+        for at, name in enumerate(key)
     ]
     rows = pa.table(columns, names=list(key)).append_column(_RAW, pa.nulls(len(keys), _EXACT))
     return Keys(_distinct(rows, key), key)
@@ -186,12 +186,14 @@ def _distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows.take(pa.array(list(first.values()), pa.int64()))
 
 
-def _key_value(value: Any, column: DeltaColumn, table: str) -> pa.Scalar:
+def _key_value(value: Any, column: DeltaColumn, key: Sequence[str], table: str) -> pa.Scalar:
     """A value of a key's column, from text of any type."""
     kind = column.arrow(physical=False).type
     try:
         return typed_value(value, kind) if isinstance(value, str) else pa.scalar(value, kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        if isinstance(value, str):
+            require_one_value(value, key, table)
         text = f"what is given for {column.name} of {table} is no {column.ddl}; bytes are written in hex"
         raise ConfigError({"key": text}) from error
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from spark_jobs.errors import ConfigError
 from spark_jobs.pipeline.initial_load.key_ranges import Key
 from spark_jobs.silver import table as silver
-from spark_jobs.text.key_values import bytes_value, key_values, typed_value
+from spark_jobs.text.key_values import bytes_value, key_values, require_one_value, typed_value
 from spark_jobs.text.sql import identifier
 
 
@@ -48,7 +48,7 @@ def keys_of_texts(texts: Sequence[str], columns: silver.Columns, fields: pa.Sche
     keys = [dict(zip(columns.key, key_values(text, columns.key, table), strict=True)) for text in texts]
     # The lake is asked by values of its own types, the server by texts, which it converts.
     cells = {name: [key[name] for key in keys] for name in columns.key}
-    arrays = [_typed(name, cells[name], fields.field(name).type) for name in columns.key]
+    arrays = [_typed(name, cells[name], fields.field(name).type, columns.key, table) for name in columns.key]
     raw = pa.nulls(len(texts), fields.field("_raw").type)
     lake_keys = pa.table(
         [*arrays, raw], schema=pa.schema([*(fields.field(name) for name in columns.key), fields.field("_raw")])
@@ -61,11 +61,15 @@ def keys_of_texts(texts: Sequence[str], columns: silver.Columns, fields: pa.Sche
     return WantedKeys(tuple(parts), lake_keys)
 
 
-def _typed(name: str, texts: Sequence[str], kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.array([typed_value(text, kind).as_py() for text in texts], kind)
-    except ValueError as error:
-        raise ConfigError({"--key": f"{name}: {texts[0]!r} is no value of a column of type {kind}"}) from error
+def _typed(name: str, texts: Sequence[str], kind: pa.DataType, key: Sequence[str], table: str) -> pa.Array:
+    values = []
+    for text in texts:
+        try:
+            values.append(typed_value(text, kind).as_py())
+        except ValueError as error:
+            require_one_value(text, key, table)
+            raise ConfigError({"--key": f"{name}: {text!r} is no value of a column of type {kind}"}) from error
+    return pa.array(values, kind)
 
 
 def _parameter(text: str, kind: pa.DataType) -> Any:

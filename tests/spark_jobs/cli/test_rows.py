@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,24 @@ def test_trace_prints_entries_or_json_lines(stratalog: Stratalog, shop: Shop) ->
     ran = stratalog("trace", "shop.orders", "-c", shop.path, "--key", "1")
     assert "  update  shop.orders  id=1\n" in ran.out
     assert '    note  "n1"  →  "x"\n' in ran.out
-    assert stratalog("trace", "shop.orders", "-c", shop.path, "--key", "3").out == ""
     ran = stratalog("trace", "shop.orders", "-c", shop.path, "--key", "1", "--all-columns", "--json")
     assert json.loads(ran.out.splitlines()[1])["before"] == {"id": 1, "note": "n1"}
+
+
+@pytest.mark.parametrize(
+    "choice, chosen",
+    [
+        (["--key", "99999"], ", id=99999,"),
+        (["--key", "8", "--key", "id=9", "--json"], ", id=8 or id=9,"),
+        (["--where", "id > 900", "--connection", "99"], ", by --where and --connection,"),
+    ],
+)
+def test_a_trace_that_finds_no_change_says_so(stratalog: Stratalog, shop: Shop, choice: list[str], chosen: str) -> None:
+    ran = stratalog("trace", "shop.orders", "-c", shop.path, *choice)
+    assert (ran.status, ran.out) == (0, "")
+    assert re.fullmatch(
+        rf"no change of shop\.orders{chosen} in the log from b\.000001:\d+ to b\.000001:\d+\n", ran.err
+    ), ran.err
 
 
 @pytest.mark.parametrize(
@@ -32,6 +48,7 @@ def test_trace_prints_entries_or_json_lines(stratalog: Stratalog, shop: Shop) ->
     [
         (("orders",), 2, "'orders' is no table; write it like shop.orders"),
         (("shop.orders", "--key", "x"), 2, "--key 'x': id of shop.orders is int, and this is no value of it"),
+        (("shop.orders", "--key", "1,2"), 2, "the key of shop.orders has 1 column (id), and this has 2 values"),
         (("shop.orders", "--where", "price = 1"), 2, "--where: "),
         (("shop.orders", "--from", "nowhere"), 2, "from: 'nowhere' is not a position, GTID set or time"),
         (("shop.orders", "--source", "other"), 2, "no source 'other'"),

@@ -42,7 +42,8 @@ def test_a_key_of_several_columns_has_commas() -> None:
     # What does not name the key's columns is a value.
     assert key_text(table(Column("name", 15, 80, charset=UTF8)), "id=7") == '"id=7"'
     with pytest.raises(
-        ConfigError, match=r"the key of shop\.t has 2 columns \(region, id\); write it like region=…,id=…"
+        ConfigError,
+        match=r"the key of shop\.t has 2 columns \(region, id\), and this has 1 value; write it like region",
     ):
         key_text(of_two, "eu")
 
@@ -51,6 +52,8 @@ def test_a_key_of_several_columns_has_commas() -> None:
     "definition, text, message",
     [
         (table(Column("id", 3)), "x", r"--key 'x': id of shop\.t is int, and this is no value of it"),
+        (table(Column("id", 3)), "1,2", r"--key '1,2': the key of shop\.t has 1 column \(id\), and this has 2 values"),
+        (table(Column("day", 10)), "2026-02-03,1", r"has 1 column \(day\), and this has 2 values"),
         (table(Column("id", 3)), "4294967296", r"id of shop\.t is int"),
         (table(Column("b", 254, 80, charset=BINARY)), "xyz", "bytes are written in hex"),
         (TableDefinition(NAME, (Column("id", 3),), ()), "1", r"shop\.t has no key; choose rows by --where"),

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.text.key_values import key_values, typed_value
+from spark_jobs.text.key_values import key_values, require_one_value, typed_value
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,26 @@ def test_the_values_of_a_key(text: str, columns: str, expected: list[str]) -> No
     assert key_values(text, columns.split(), "shop.t") == expected
 
 
-@pytest.mark.parametrize("text", ["eu", "eu,7,8", "region=eu", ""])
-def test_too_few_or_too_many_values_are_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text, count", [("eu", "1 value"), ("eu,7,8", "3 values"), ("region=eu", "1 value"), ("", "0 values")]
+)
+def test_too_few_or_too_many_values_are_refused(text: str, count: str) -> None:
     with pytest.raises(ConfigError) as refused:
         key_values(text, ["region", "id"], "shop.t")
     assert str(refused.value) == (
-        f"--key {text!r}: the key of shop.t has 2 columns (region, id); write it like region=…,id=…"
+        f"--key {text!r}: the key of shop.t has 2 columns (region, id), and this has {count}; write it like "
+        "region=…,id=…"
     )
+
+
+def test_several_values_for_a_key_of_one_column_are_refused_by_their_number() -> None:
+    with pytest.raises(ConfigError) as refused:
+        require_one_value("1,2", ["id"], "shop.t")
+    assert str(refused.value) == (
+        "--key '1,2': the key of shop.t has 1 column (id), and this has 2 values; write it like id=…"
+    )
+    require_one_value("x", ["id"], "shop.t")
+    require_one_value("x,y", ["region", "id"], "shop.t")
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,22 @@ def test_the_server_is_asked_by_parameters_and_the_lake_by_values_of_its_types()
     assert condition == ("`id` = %s AND `p%%` = %s AND `b` = %s", ["7", "1.50", b"\x00\xff"])
     assert keys.lake_keys.to_pylist() == [{"id": 7, "p%": Decimal("1.50"), "b": b"\x00\xff", "_raw": None}]
     for key, message in (
-        ("id=7", "--key 'id=7': the key of shop.t has 3 columns (id, p%, b); write it like id=…,p%=…,b=…"),
+        ("id=7", "--key 'id=7': the key of shop.t has 3 columns (id, p%, b), and this has 1 value; write"),
         ("id=x,p%=1,b=00", "'x' is no value of a column of type int64"),
+        ("7,x,00", "p%: 'x' is no value of a column of type decimal128(10, 2)"),
         ("1,1,0xyz", "'0xyz' is no value of a column of type binary"),
     ):
         with pytest.raises(ConfigError) as refused:
             keys_of_texts([key], columns, fields, "shop.t")
         assert message in str(refused.value)
+
+
+def test_of_several_keys_the_one_that_is_none_is_named() -> None:
+    columns, fields = Columns({"id": "BIGINT"}, ("id",)), pa.schema([("id", pa.int64()), RAW])
+    for key, message in (
+        ("x", "--key: id: 'x' is no value of a column of type int64"),
+        ("1,2", "--key '1,2': the key of shop.t has 1 column (id), and this has 2 values; write it like id=…"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            keys_of_texts(["7", key], columns, fields, "shop.t")
+        assert str(refused.value) == message
