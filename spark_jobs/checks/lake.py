@@ -3,13 +3,12 @@
 Put here: trying that without leaving anything. Not here: what a run writes (spark_jobs/lake/table.py).
 """
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from spark_jobs.checks import Check, ok, problem, run_checks, warning
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.layout import local_path, no_folder
+from spark_jobs.lake.layout import local_path, no_folder, trial_name, tried
 from spark_jobs.storage.files import is_stored, names, reason
 from spark_jobs.storage.objects import ObjectPath, create
 from spark_jobs.storage.store_access import last_credential
@@ -37,19 +36,11 @@ def _local(path: Path) -> Check:
     file = no_folder(str(path))
     if file:
         return problem("writable", f"{file} is no folder", f"name a folder that {path} can be made in, as lake:")
-    existing = next((folder for folder in (path, *path.parents) if folder.exists()), path)
-    trial = existing / _probe_name()
-    try:
-        trial.mkdir()
-        try:
-            (trial / "file").write_bytes(b"stratalog")
-            (trial / "file").unlink()
-        finally:
-            trial.rmdir()
-    except OSError as error:
+    existing, reason_text = tried(path)
+    if reason_text:
         return problem(
             "writable",
-            f"{existing}: {error.strerror}",
+            f"{existing}: {reason_text}",
             "let the user who runs Stratalog write there, or name another folder as lake:",
         )
     return ok("writable", str(path) if existing == path else f"{path}; a run creates it")
@@ -58,7 +49,7 @@ def _local(path: Path) -> Check:
 def _remote(lake: ObjectPath) -> Check:
     """Create an object twice, list, read and remove it: what a run, and maintenance, need of a store."""
     # Two creations of one name: the store has to refuse the second one.
-    trial = lake / _probe_name()
+    trial = lake / trial_name()
     try:
         names(lake)
         is_exclusive = create(trial, b"first") and not create(trial, b"second")
@@ -83,10 +74,6 @@ def _remote(lake: ObjectPath) -> Check:
         return problem("writable", f"{lake}: an object is there after its removal", "use a store that is consistent")
     kind, origin = last_credential(lake.root) or ("", "")
     return ok("writable", f"{lake}, by conditional puts, with the {kind} of {origin}")
-
-
-def _probe_name() -> str:
-    return f".stratalog-check-{uuid.uuid4().hex[:12]}"
 
 
 CHECKS: tuple[Callable[[str], Iterator[Check]], ...] = (writable,)

@@ -141,8 +141,8 @@ def spark_of(pipeline: "Pipeline", *, is_run: bool = False, is_lazy: bool = Fals
     """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.
 
     is_run: whether its start is a line on standard error too where that is no terminal. is_lazy: whether it is started
-    at its first use; for work that makes no column or expression of Spark's before. Raises JvmEnded where Spark's JVM
-    is gone, in place of what the calls to it raised.
+    at its first use; for work that makes no column or expression of Spark's before. Raises ConfigError where a run
+    could not make its lake; JvmEnded where Spark's JVM is gone, in place of what the calls to it raised.
     """
 
     def start() -> "SparkSession":
@@ -153,8 +153,11 @@ def spark_of(pipeline: "Pipeline", *, is_run: bool = False, is_lazy: bool = Fals
         with doing("starting Spark"), own_handler_kept():
             return spark_session(pipeline.spark)
 
+    from spark_jobs.lake.layout import require_folder
     from spark_jobs.runtime.engine_errors import translated
 
+    if is_run:
+        require_folder(pipeline.lake)
     spark = lazy_session(start)
     if not is_lazy:
         start_session(spark)

@@ -4,6 +4,7 @@ Put here: names of tables to paths and back. Not here: what is done with a table
 """
 
 import re
+import uuid
 from pathlib import Path
 
 from spark_jobs.config.model import Pipeline
@@ -112,6 +113,52 @@ def no_folder(root: str) -> Path | None:
         return None if nearest.is_dir() else nearest
     except OSError:  # it may not be looked at: whoever reads there says so
         return None
+
+
+def require_folder(root: str) -> None:
+    """Check that a local lake that is not there yet can be made. Raises ConfigError. Nothing is left behind."""
+    path = local_path(root)
+    if path is None or _is_there(path / "bronze"):
+        return
+    existing, problem = tried(path)
+    if problem:
+        raise ConfigError(
+            {
+                "lake": f"{path} cannot be made: {existing}: {problem}; let the user who runs Stratalog write there, "
+                "or name another folder as lake:"
+            }
+        )
+
+
+def tried(path: Path) -> tuple[Path, str | None]:
+    """The nearest folder above a path that exists, and why nothing can be written there; None where it can be.
+
+    A folder and a file are made in it, and removed again: permissions alone do not tell.
+    """
+    existing = next((folder for folder in (path, *path.parents) if _is_there(folder)), path)
+    trial = existing / trial_name()
+    try:
+        trial.mkdir()
+        try:
+            (trial / "file").write_bytes(b"stratalog")
+            (trial / "file").unlink()
+        finally:
+            trial.rmdir()
+    except OSError as error:
+        return existing, error.strerror
+    return existing, None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # it may not be looked at
+        return False
+
+
+def trial_name() -> str:
+    """A name that no lake has."""
+    return f".stratalog-check-{uuid.uuid4().hex[:12]}"
 
 
 def local_path(root: str) -> Path | None:

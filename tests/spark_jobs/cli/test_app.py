@@ -159,6 +159,21 @@ def test_a_file_in_place_of_the_lake_is_2(stratalog: Stratalog, pipeline_file: P
     assert (ran.status, ran.out, ran.err) == (2, "", message)
 
 
+@pytest.mark.parametrize("verb", ["run", "extract"])
+def test_a_lake_that_cannot_be_made_is_said_before_spark_is_started(
+    stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    started: list[Spark] = []
+    monkeypatch.setattr("spark_jobs.runtime.spark_session.spark_session", started.append)
+    pipeline_file.write_text(pipeline_file.read_text().replace("./lake", "/proc/nope/lake"))
+    ran = stratalog(verb, "-c", pipeline_file)
+    assert (ran.status, ran.out, started) == (2, "", [])
+    assert ran.err.splitlines()[-1] == (
+        "lake: /proc/nope/lake cannot be made: /proc: No such file or directory; let the user who runs Stratalog write "
+        "there, or name another folder as lake:"
+    )
+
+
 @pytest.mark.parametrize("options", [("load",), ("mend",), ("mend", "--table", "shop.t", "--key", "1"), ("verify",)])
 def test_a_server_that_does_not_answer_is_said_before_spark_is_started(
     stratalog: Stratalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
