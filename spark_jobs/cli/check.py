@@ -194,13 +194,14 @@ def _verify_sources(
     pipeline: Pipeline, source: str | None, tables: tuple[str, ...], since: str | None, *, values: bool, as_json: bool
 ) -> None:
     from spark_jobs.changes.lines import wanted_tables
-    from spark_jobs.checks.verify import require_live, verify_source
+    from spark_jobs.checks.verify import require_live, require_named, verify_source
 
-    # Every source must be comparable before the first one starts a run.
-    for name in chosen_sources(pipeline, source):
+    # Every source must be comparable, and every name one of a table, before the first one starts a run.
+    names = chosen_sources(pipeline, source)
+    for name in names:
         require_live(pipeline, name)
+    require_named(pipeline, names, tables)
     in_scope = wanted_tables(tables)
-    compared: list[Verdict] = []
     wrong: list[Verdict] = []
 
     def verify_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
@@ -209,15 +210,12 @@ def _verify_sources(
             verdicts.append(verdict)
             if as_json:
                 echo_json(verdict.to_json())
-        compared.extend(verdicts)
         wrong.extend(verdict for verdict in verdicts if not verdict.is_right)
         if not as_json:
             _print_verdicts(verdicts, values=values)
 
-    # A name that is nowhere is a mistake of the user; rows that differ are the result, with exit status 1.
+    # Rows that differ are the result, with exit status 1.
     each_source(pipeline.path, source, verify_one, is_lazy=True)
-    if tables and not compared:
-        raise ConfigError(f"--table: neither a source nor the lake has a table like {', '.join(tables)} in scope")
     if wrong:
         sys.exit(1)
 

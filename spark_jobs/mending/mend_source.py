@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.compare import KeyDifference
 from spark_jobs.checks.verify.lake_rows import LakeRows
+from spark_jobs.checks.verify.named_tables import known_tables, named_tables
+from spark_jobs.checks.verify.server_rows import ServerSession
 from spark_jobs.checks.verify.tables import require_live, verify_source
 from spark_jobs.checks.verify.verdict import FoundKeys, Verdict
 from spark_jobs.config.model import Pipeline
@@ -35,6 +37,7 @@ from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import in_text
 from spark_jobs.pipeline.initial_load.load import CHUNK_ROWS, load_source
 from spark_jobs.pipeline.initial_load.selection import newest_checkpoint
+from spark_jobs.pipeline.initial_load.snapshot import require_lock
 from spark_jobs.pipeline.initial_load.throttle import Throttle
 from spark_jobs.pipeline.initial_load.wanted_keys import WantedKeys, WantedRows, keys_of_texts
 from spark_jobs.pipeline.outcome import Outcome
@@ -156,9 +159,14 @@ def mend_source(
         keys: As a user writes them, of one table, in place of those that a comparison finds.
         is_applied: Whether anything is changed; otherwise the result says what would be.
     """
-    # Which keys: those that are given, or those that a comparison finds.
-    require_live(pipeline, source)
+    # What keeps tables from being mended is said before anything is read; a dry run reads in the same snapshots.
+    server = require_live(pipeline, source)
     require_keys(tables, keys)
+    with ServerSession(server) as session:
+        names = named_tables(known_tables(pipeline, source, session), tables, source)
+        at_server = {TableName(*name) for name in session.tables()}
+    require_lock(server, [name for name in names if name in at_server])
+    # Which keys: those that are given, or those that a comparison finds.
     patterns = [Pattern.parse(table) for table in tables]
     work = _Mending(spark, pipeline, source, is_applied=is_applied)
     if keys:
@@ -171,10 +179,6 @@ def mend_source(
             return not patterns or any(pattern.matches(name.schema, name.table) for pattern in patterns)
 
         verdicts = list(verify_source(spark, pipeline, source, is_wanted))
-        if tables and not verdicts:
-            raise ConfigError(
-                {"--table": f"neither {source} nor the lake has a table like {', '.join(tables)} in scope"}
-            )
         results = [*work.by_verdicts(verdicts, is_named=bool(patterns))]
     # Silver has the rows; downstream gets them as in a run.
     outcome = work.merged() if is_applied else None

@@ -184,6 +184,11 @@ def sums(task: HashTask) -> Iterator[Buckets]:
     yield result
 
 
+def row_counts(task: HashTask) -> Iterator[int]:
+    """The number of a task's rows."""
+    yield sum(len(rows) for rows in task.tables())
+
+
 @dataclass(frozen=True, slots=True)
 class BucketRowsTask:
     """A task, and the buckets whose rows it gives."""

@@ -10,7 +10,7 @@ is said of a table (verdict.py).
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -26,6 +26,7 @@ from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot, redacted_within
 from spark_jobs.checks.verify.compare import READ_AGAIN, TableComparison, buckets_for, compare, compare_keys
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
+from spark_jobs.checks.verify.named_tables import known_tables, named_tables, tables_in_scope
 from spark_jobs.checks.verify.protocol import KeySet
 from spark_jobs.checks.verify.row_digest import DigestLayout, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
@@ -37,7 +38,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.modes import CURRENT_ROWS, MODE_COLUMNS
 from spark_jobs.downstream.multi_source import SharedPart, is_own
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
+from spark_jobs.errors import ConfigError, DecodeError, LakeError, SourceError, TableStopped, about
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import retry_on_conflict
@@ -79,6 +80,25 @@ def require_live(pipeline: Pipeline, name: str) -> Server:
             "the other sources by --source"
         )
     return source
+
+
+def require_named(pipeline: Pipeline, sources: Sequence[str], tables: Sequence[str]) -> None:
+    """Check that each name or pattern is of a table that a server, or the lake, has now in scope. Nothing is changed.
+
+    Raises ConfigError. Of several sources, what keeps one from being asked is left to its comparison.
+    """
+    if not tables:
+        return
+    names: list[TableName] = []
+    for source in sources:
+        try:
+            with about(source), ServerSession(require_live(pipeline, source)) as session:
+                names += known_tables(pipeline, source, session)
+        except (SourceError, LakeError):
+            if len(sources) == 1:
+                raise
+            return
+    named_tables(names, tables, sources[0] if len(sources) == 1 else "a source")
 
 
 def verify_source(
@@ -208,9 +228,7 @@ class _ComparedSource:
 
     def names(self) -> list[TableName]:
         """The tables in scope that the server or the lake has."""
-        names = {name for name, entry in self.entries.items() if entry.state != "ignored"}
-        listed = {TableName(*name) for name in self.session.tables()} | names
-        return sorted(name for name in listed if self.pipeline.scope.holds(name.schema, name.table))
+        return tables_in_scope(self.pipeline, self.session, self.entries.values())
 
     def verdicts(
         self, name: TableName, since: Position, is_wanted: Callable[[TableName, Name], bool] | None

@@ -87,9 +87,9 @@ class Verdict(TableVerdict):
     state: ``equal``; ``differs``; ``changing``: nothing differs for sure, but some rows changed whenever they were
     read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
     ``reason`` says why. position: up to where the lake held the log. older: rows that the log never held, of a table
-    whose CREATE it does not have either; they make no difference. causes: why the log may not tell its rows, of a table
-    that differs. unknown: columns that are not compared, since they were restarted (on_incompatible), and of how many
-    rows the lake has no value of them.
+    whose CREATE it does not have either; they make no difference. causes: known reasons why the log may not tell its
+    rows, of a table that differs; none of them need be why it does. unknown: columns that are not compared, since they
+    were restarted (on_incompatible), and of how many rows the lake has no value of them.
     """
 
     source: str
@@ -135,10 +135,17 @@ class Verdict(TableVerdict):
         if self.older:
             yield f"{self.label}: {self.older} rows are older than the log, which lacks the table's CREATE too"
         for cause in self.causes:
+            yield f"{self.label}: its differences may be explained by this: the table {cause}"
+        # A cause that is known need not be the one, nor the only one.
+        remedy = f"mend the table: stratalog mend --source {self.source} --table {self.table}"
+        if self.state == DIFFERS and self.unlike_keys is not None:
             yield (
-                f"{self.label}: the table {cause}; mend the table: stratalog mend --source {self.source} --table "
-                f"{self.table}"
+                f"{self.label}: {'otherwise ' if self.causes else ''}not explained by the log: a session with "
+                "sql_log_bin=0, a restored file, or a write to the lake's table by another program; "
+                f"{remedy} (stratalog docs verify#when-a-row-differs)"
             )
+        elif self.causes:
+            yield f"{self.label}: {remedy}"
         for column, rows in self.unknown.items():
             yield (
                 f"{self.label}: column {column} is not compared: it restarted when its type changed, and {rows} "

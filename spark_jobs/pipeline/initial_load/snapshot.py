@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TypeAlias
 
 import pymysql
-from pymysql.cursors import SSCursor
+from pymysql.cursors import DictCursor, SSCursor
 
 from spark_jobs.binlog import Changes, TableName
 from spark_jobs.delta.snapshot import DataFile
@@ -35,6 +35,7 @@ _ALL = KeyRange(None, None)
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LOCK_SECONDS, _TRIES, _PAUSE = 3, 5, 1.0
 """Seconds of waiting for the lock at a time, since writers wait behind it, how often, and what is between."""
+_NO_TABLE = "stratalog_no_table"
 _DENIED, _TIMED_OUT, _NO_SUCH_COMMAND = 1044, 1205, 1064
 
 
@@ -68,6 +69,33 @@ def engine_without_snapshots(server: Server, name: TableName) -> str | None:
     with server.connect() as connection:
         engine = next((row["engine"] for row in server.ask(connection, query)), None)
     return None if str(engine).upper() == "INNODB" else str(engine)
+
+
+def require_lock(server: Server, names: Sequence[TableName]) -> None:
+    """Check that the user may lock tables, where their server names no position of a snapshot. No table is locked.
+
+    Raises SourceError, with a GRANT for each schema in which the user may not.
+    """
+    by_schema = dict[str, TableName]()
+    for name in names:
+        by_schema.setdefault(name.schema, name)
+    with server.connect() as connection:
+        if server.ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_file'"):
+            return
+        denied = [schema for schema in by_schema if not _may_lock(connection, schema)]
+        if denied:
+            user = next(iter(server.ask(connection, "SELECT CURRENT_USER()")[0].values()))
+            raise SourceError(_denied(f"{server.name}: {by_schema[denied[0]]}", denied, user))
+
+
+def _may_lock(connection: "pymysql.Connection[DictCursor]", schema: str) -> bool:
+    """True if the user may lock tables of a schema: the privilege is looked at before the table's name is."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLES {identifier(schema)}.{identifier(_NO_TABLE)} READ")
+    except pymysql.MySQLError as error:
+        return error_number(error) != _DENIED
+    return True
 
 
 @contextmanager
@@ -129,7 +157,8 @@ def _lock(selecting: Selecting, locking: Connection) -> None:
             number = error_number(error)
             if number == _DENIED:
                 ((user,),) = _query(locking, "SELECT CURRENT_USER()")
-                raise SourceError(_denied(selecting, user.decode())) from error
+                label = f"{selecting.source}: {selecting.definition.name}"
+                raise SourceError(_denied(label, [selecting.key.schema], user.decode())) from error
             if number != _TIMED_OUT:
                 raise
             if attempt == _TRIES:
@@ -147,11 +176,12 @@ def _unended(selecting: Selecting) -> str:
     )
 
 
-def _denied(selecting: Selecting, user: str) -> str:
-    schema, name = selecting.key.schema, f"{selecting.source}: {selecting.definition.name}"
+def _denied(label: str, schemas: Sequence[str], user: str) -> str:
+    grantee = account(user)
+    listed = f".* TO {grantee}; GRANT LOCK TABLES ON ".join(map(identifier, schemas))
     return (
-        f"{name}: is locked against writers for the moment in which its snapshot is opened, and the user may not do "
-        f"that; GRANT LOCK TABLES ON {identifier(schema)}.* TO {account(user)}"
+        f"{label}: is locked against writers for the moment in which its snapshot is opened, and the user may not do "
+        f"that; GRANT LOCK TABLES ON {listed}.* TO {grantee}"
     )
 
 

@@ -15,6 +15,9 @@ from spark_jobs.checks.verify.bucket_sums import HashedColumns
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
 from spark_jobs.checks.verify.protocol import Buckets, KeySet
 from spark_jobs.checks.verify.row_digest import DIGITS, DigestLayout, layout
+from spark_jobs.config.modes import Mode
+from spark_jobs.delta.snapshot import DataFile, snapshot_of
+from spark_jobs.downstream.modes import CURRENT_ROWS
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -82,6 +85,43 @@ def test_what_is_told_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert rows.count() == 5
     with pytest.raises(TableStopped, match="its columns changed while it was compared"):
         LakeRows(spark, table, layout(TableName("s", "t"), [LISTED[1] | {"name": "gone"}], {"gone": "INT"}, ()))
+
+
+class OwnPart(Table):
+    """A source table's part of a table that several share."""
+
+    provenance = {"_source": "shop"}  # noqa: RUF012 - as the property of a part
+
+
+@pytest.mark.parametrize(
+    "mode, kind, expected",
+    [(Mode.MIRROR, Table, 7), (Mode.SOFT_DELETE, Table, 3), (Mode.HISTORY, Table, 4), (Mode.MIRROR, OwnPart, 6),
+     (Mode.SOFT_DELETE, OwnPart, 2)],
+)  # fmt: skip
+def test_rows_are_counted_without_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, kind: type[Table], expected: int
+) -> None:
+    path = f"{tmp_path}/t"
+    spark.sql(
+        "SELECT cast(col1 AS INT) AS n, col2 AS _deleted, col3 AS _is_current, col4 AS _source, "
+        "cast(NULL AS MAP<STRING, STRING>) AS _raw FROM VALUES (1, false, true, 'shop'), (2, true, false, 'shop'), "
+        "(3, NULL, NULL, 'shop'), (4, false, true, 'crm'), (5, false, true, 'shop'), (6, true, true, 'shop'), "
+        "(7, true, false, 'shop'), (8, true, false, 'shop')"
+    ).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true").save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE n = 8")
+    table = kind(path, plain=False)
+    (file,) = snapshot_of(path).files  # type: ignore[union-attr]
+    assert file.deletion_vector
+    with_spark = table.read(spark).where(CURRENT_ROWS[mode])
+    for name, value in table.provenance.items():
+        with_spark = with_spark.where(f"{name} = '{value}'")
+    assert with_spark.count() == expected
+    rows = LakeRows(spark, table, layout(TableName("s", "t"), [LISTED[1]], {"n": "INT"}, ()), mode)
+    monkeypatch.setattr(Table, "read", lambda *_: pytest.fail("Spark reads the table"))
+    assert rows.count() == expected
+    # Where the log has no statistics of a file, its rows are counted.
+    monkeypatch.setattr(DataFile, "num_records", None)
+    assert rows.count() == expected
 
 
 def test_what_silver_remembers(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a comparison says of one table. Whole comparisons: test_tables.py."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -38,6 +39,24 @@ def test_of_several_downstream_tables_the_worst_is_kept() -> None:
     assert verified_of([]) == []
 
 
+def test_a_known_cause_is_a_possible_one_and_others_are_named() -> None:
+    unlike = FoundKeys(DigestLayout("shop", "orders", (), ()), Table("none", plain=False), KeySet.of([b"7"]))
+    differing = Verdict("shop", ORDERS, DIFFERS, AT, 9, 9, different=1, unlike_keys=unlike)
+    unexplained = (
+        "not explained by the log: a session with sql_log_bin=0, a restored file, or a write to the lake's table by "
+        "another program; mend the table: stratalog mend --source shop --table shop.orders (stratalog docs "
+        "verify#when-a-row-differs)"
+    )
+    assert [*differing.remarks()] == [f"shop.orders: {unexplained}"]
+    with_cause = replace(differing, causes=("is changed by key f",))
+    assert [*with_cause.remarks()] == [
+        "shop.orders: its differences may be explained by this: the table is changed by key f",
+        f"shop.orders: otherwise {unexplained}",
+    ]
+    assert with_cause.to_json()["causes"] == ("is changed by key f",)
+    assert [*replace(differing, state=EQUAL).remarks()] == []
+
+
 def test_a_cause_names_the_mend() -> None:
     verdict = Verdict(
         "shop", ORDERS, DIFFERS, AT, 20, 19, missing=2, changing=3, older=4, unread=5, causes=("is changed by key f",)
@@ -45,7 +64,8 @@ def test_a_cause_names_the_mend() -> None:
     assert [*verdict.remarks()] == [
         "shop.orders: 5 more rows differ by their hashes; they were not read again one by one",
         "shop.orders: 4 rows are older than the log, which lacks the table's CREATE too",
-        "shop.orders: the table is changed by key f; mend the table: stratalog mend --source shop --table shop.orders",
+        "shop.orders: its differences may be explained by this: the table is changed by key f",
+        "shop.orders: mend the table: stratalog mend --source shop --table shop.orders",
         "shop.orders: 3 rows changed whenever they were read; verify again when it is quieter",
     ]
     assert (verdict.is_right, verdict.equal) == (False, 6)

@@ -107,6 +107,25 @@ def test_a_user_who_may_not_lock_is_told_the_grant(database: Database, tmp_path:
         read(database, tmp_path)
 
 
+def test_the_privilege_is_known_without_a_lock(database: Database) -> None:
+    names = [TableName(database.name, "bag"), TableName("absent_schema", "t")]
+    server = source_of(database.server)
+    with database.server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {database.name}.bag")  # a lock would wait for it
+        snapshot.require_lock(server, names[:1])
+        database.execute(f"REVOKE LOCK TABLES ON {database.name}.* FROM repl")
+        if "MariaDB" in database.execute("SELECT VERSION()")[0][0]:
+            snapshot.require_lock(server, names)
+            return
+        with pytest.raises(SourceError) as refused:
+            snapshot.require_lock(server, names)
+    assert str(refused.value) == (
+        f"shop: {database.name}.bag: is locked against writers for the moment in which its snapshot is opened, and the "
+        f"user may not do that; GRANT LOCK TABLES ON `{database.name}`.* TO 'repl'@'%'; GRANT LOCK TABLES ON "
+        "`absent_schema`.* TO 'repl'@'%'"
+    )
+
+
 def test_writers_that_do_not_end_are_not_waited_for_long(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

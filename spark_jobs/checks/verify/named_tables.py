@@ -1,0 +1,58 @@
+"""Tables in scope of a source, and names that a user gives, held against them.
+
+Put here: which tables there are at the server and in the lake. Not here: comparing them (tables.py).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify.server_rows import ServerSession
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import Pattern
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.errors import ConfigError
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.text.suggestions import did_you_mean
+
+
+def tables_in_scope(pipeline: Pipeline, session: ServerSession, entries: Iterable[Entry]) -> list[TableName]:
+    """The tables in scope that the server or the lake has. entries: the lake's. Raises SourceError."""
+    in_lake = {TableName(*entry.name) for entry in entries if entry.state != "ignored"}
+    listed = {TableName(*name) for name in session.tables()} | in_lake
+    return sorted(name for name in listed if pipeline.scope.holds(name.schema, name.table))
+
+
+def known_tables(pipeline: Pipeline, source: str, session: ServerSession) -> list[TableName]:
+    """The same by what the lake has now, before a run. Raises SourceError, LakeError."""
+    return tables_in_scope(pipeline, session, publication.read(lake_of(pipeline), source))
+
+
+def named_tables(names: Sequence[TableName], tables: Sequence[str], owner: str) -> list[TableName]:
+    """The tables that a user names, of those that there are; all where none is named.
+
+    Args:
+        names: the tables that there are.
+        tables: ``DB.TABLE`` or patterns, as the user gives them.
+        owner: what has the tables besides the lake, for the message.
+
+    Raises:
+        ConfigError: for a name that no table has.
+    """
+    # Each name is looked at: what one of them finds does not hide that another one finds nothing.
+    patterns = {table: Pattern.parse(table) for table in tables}
+    wrong = [
+        table
+        for table, pattern in patterns.items()
+        if not any(pattern.matches(name.schema, name.table) for name in names)
+    ]
+    if wrong:
+        near = "".join(dict.fromkeys(did_you_mean(table, map(str, names)) for table in wrong))
+        raise ConfigError(
+            {"--table": f"neither {owner} nor the lake has a table like {', '.join(wrong)} in scope{near}"}
+        )
+    return [
+        name
+        for name in names
+        if not patterns or any(pattern.matches(name.schema, name.table) for pattern in patterns.values())
+    ]
