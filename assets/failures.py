@@ -11,7 +11,15 @@ from typing import Any
 
 import dagster as dg
 
-from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, JvmEnded, StratalogError, TableStopped
+from spark_jobs.errors import (
+    AccessDenied,
+    AnotherLog,
+    ConfigError,
+    DecodeError,
+    JvmEnded,
+    StratalogError,
+    TableStopped,
+)
 from spark_jobs.runtime.engine_errors import meaning
 from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.text.codes import code_of
@@ -20,7 +28,7 @@ from spark_jobs.text.remedies import advised
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """A lost connection and a lost race pass; what does not pass says so (``failing``). It is no step's own policy: Dagster
 would begin a step again that was interrupted, and a terminated run would go on."""
-_LASTING = (ConfigError, DecodeError, TableStopped, AnotherLog, JvmEnded)
+_LASTING = (ConfigError, AccessDenied, DecodeError, TableStopped, AnotherLog, JvmEnded)
 
 
 @contextmanager
@@ -33,11 +41,18 @@ def failing() -> Iterator[None]:
         with interruptible():
             yield
     except Exception as error:
-        cause = meaning(error) or error
-        if isinstance(cause, StratalogError):
-            metadata = {"code": code_of(cause)}
-            raise dg.Failure(advised(cause), metadata, allow_retries=not isinstance(cause, _LASTING)) from None
+        failure = _failure(error)
+        if failure:
+            raise failure from None
         raise
+
+
+def _failure(error: Exception) -> dg.Failure | None:
+    """The failure of a step by an error that has a message for the user; None for another error."""
+    cause = meaning(error) or error
+    if not isinstance(cause, StratalogError):
+        return None
+    return dg.Failure(advised(cause), {"code": code_of(cause)}, allow_retries=not isinstance(cause, _LASTING))
 
 
 def retried(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,6 +76,11 @@ def _retrying(context: Any) -> Iterator[None]:
     except dg.DagsterError:
         raise
     except Exception as error:
-        if isinstance(error, dg.Failure) and not error.allow_retries:
+        failure = error if isinstance(error, dg.Failure) else _failure(error)
+        # A request beyond the last would put Dagster's words about retries before the message.
+        is_last = context.retry_number >= RETRY.max_retries
+        if failure and (is_last or not failure.allow_retries):
+            raise failure from None
+        if is_last:
             raise
         raise dg.RetryRequested(RETRY.max_retries, RETRY.calculate_delay(context.retry_number + 1)) from error

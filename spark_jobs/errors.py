@@ -3,6 +3,7 @@
     StratalogError
     ├── ConfigError          you: pipeline.yaml, an option, the machine's set-up
     ├── SourceError          the server or the directory of files
+    │   ├── AccessDenied     the server refuses the login, or what the user may not do
     │   └── AnotherLog       the source has another log than bronze
     ├── DecodeError          bytes of the log
     │   ├── Truncated        an event that ends after its bytes do
@@ -51,6 +52,10 @@ class ConfigError(StratalogError):
 
 class SourceError(StratalogError):
     """The server or the directory does not give what was asked for."""
+
+
+class AccessDenied(SourceError):
+    """The server refuses a login or a statement until somebody changes the password, the account or its privileges."""
 
 
 class AnotherLog(SourceError):

@@ -30,7 +30,7 @@ from spark_jobs.binlog.kernels.addresses import address_of
 from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import FIRST_EVENT, Position
-from spark_jobs.source.connection import may_pass, open_connection, refusal
+from spark_jobs.source.connection import is_denial, may_pass, open_connection, refusal, refused_by
 from spark_jobs.source.protocol import FilePart
 from spark_jobs.text.sql import standard_literal
 
@@ -151,6 +151,8 @@ class Dump:
         if self._boundary > self._mark:
             self._tries = 0
         location = f"{self._reading.name}: {self._part.file}:{self._boundary}"
+        if is_denial(error):
+            raise refused_by(location, self._reading.settings, error) from error
         if not may_pass(error) or self._tries >= TRIES:
             message = refusal(location, self._reading.settings, error)
             raise SourceError(f"{message}; tried {self._tries + 1} times" if self._tries else message) from error

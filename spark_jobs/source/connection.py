@@ -19,7 +19,7 @@ import pymysql
 from pymysql.cursors import DictCursor
 
 from spark_jobs.config.servers import MySQL, Tls
-from spark_jobs.errors import SourceError, about
+from spark_jobs.errors import AccessDenied, SourceError, about
 from spark_jobs.identity.errors import CredentialsError
 from spark_jobs.source.login.credentials import password_of
 from spark_jobs.text.server_errors import printable_answer
@@ -33,6 +33,8 @@ _HINTS = {
     1227: "GRANT {privilege} ON *.* TO {user!r}@'…'; stratalog check --connect names the account",
 }
 _DENIED = {1045, 1698}
+_UNTIL_CHANGED = _DENIED | {1044, 1130, 1142, 1143, 1227, 1251, 1370, 1820, 1862, 3118, 3159, 4151}
+"""Numbers of errors by which a server refuses an account, its password, its host, its way in, or a privilege."""
 _IDENTITY_HINT = (
     "check that {user!r} is made for auth: {auth} at the server, and that this process's identity may log in as it "
     "(stratalog docs managed-servers)"
@@ -66,7 +68,7 @@ def connect(name: str, settings: MySQL) -> "pymysql.Connection[DictCursor]":
         with about(name):
             return open_connection(settings)
     except (pymysql.MySQLError, RuntimeError, OSError) as error:
-        raise SourceError(refusal(name, settings, error)) from error
+        raise refused_by(name, settings, error) from error
 
 
 def open_connection(settings: MySQL) -> "pymysql.Connection[DictCursor]":
@@ -275,6 +277,18 @@ def may_pass(error: BaseException) -> bool:
     if isinstance(error, pymysql.MySQLError):
         return error_number(error) in _PASSING and not isinstance(_origin(error), ssl.SSLCertVerificationError)
     return isinstance(error, OSError) and not isinstance(error, ssl.SSLCertVerificationError)
+
+
+def is_denial(error: BaseException) -> bool:
+    """True if a server refuses what it will refuse again, or if the user has no password to show."""
+    if isinstance(error, CredentialsError):
+        return not error.is_passing
+    return error_number(error) in _UNTIL_CHANGED
+
+
+def refused_by(label: str, settings: MySQL, error: BaseException) -> SourceError:
+    """The error that says a ``refusal``; AccessDenied where another try cannot help."""
+    return (AccessDenied if is_denial(error) else SourceError)(refusal(label, settings, error))
 
 
 def refusal(label: str, settings: MySQL, error: BaseException) -> str:

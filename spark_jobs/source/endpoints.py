@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from spark_jobs.config import model as config
-from spark_jobs.errors import AnotherLog, SourceError
+from spark_jobs.errors import AccessDenied, AnotherLog, SourceError
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
@@ -78,6 +78,7 @@ class Endpoints:
         if len(self.sources) == 1:
             return work(self.sources[0])
         failures: list[str] = []
+        kinds: set[type[SourceError]] = set()
         for source in self._by_health():
             try:
                 result = work(source)
@@ -88,12 +89,15 @@ class Endpoints:
                 reason = str(error).removeprefix(f"{self.name}: ").removeprefix(f"{source.endpoint} ")
                 self._note_state(source, reason)
                 failures.append(f"{source.endpoint}: {reason}")
+                kinds.add(type(error))
                 log.warning("%s: endpoint %s is skipped: %s", self.name, source.endpoint, reason)
             else:
                 if proves:
                     self._note_state(source, None)
                 return result
-        raise SourceError("\n".join([f"{self.name}: none of its endpoints can be read", *failures]))
+        # Where all deny access, another try does not help; one that is down may be back, and let the user in.
+        kind = AccessDenied if kinds == {AccessDenied} else SourceError
+        raise kind("\n".join([f"{self.name}: none of its endpoints can be read", *failures]))
 
     def current(self) -> Source:
         """The one that bronze's end comes from, or where that is none of them, the one that is preferred."""

@@ -18,7 +18,7 @@ from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.source.binlog_dump import request_dump
-from spark_jobs.source.connection import open_connection, refusal
+from spark_jobs.source.connection import open_connection, refused_by
 
 _TYPE, _FLAGS = 4, 17
 """Offsets in an event's header: the event's type, one byte, and its flags, two bytes, little-endian."""
@@ -78,4 +78,4 @@ class LogWatch:
             pass
 
     def _refused(self, error: Exception) -> SourceError:
-        return SourceError(refusal(self._position, self._settings, error))
+        return refused_by(self._position, self._settings, error)

@@ -17,7 +17,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source.binlog_dump import DumpReading
-from spark_jobs.source.connection import connect, error_number, refusal
+from spark_jobs.source.connection import connect, error_number, refused_by
 from spark_jobs.source.kept_sessions import session_of
 from spark_jobs.source.protocol import (
     ALONE,
@@ -209,7 +209,7 @@ class Server:
                 cursor.execute(statement)
                 return list(cursor.fetchall())
         except pymysql.MySQLError as error:
-            raise SourceError(refusal(self.name, self.settings, error)) from error
+            raise refused_by(self.name, self.settings, error) from error
 
 
 def by_one_connection(source: Source) -> AbstractContextManager[None]:

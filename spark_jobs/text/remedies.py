@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from spark_jobs.errors import (
+    AccessDenied,
     AnotherLog,
     ConfigError,
     DecodeError,
@@ -179,6 +180,10 @@ DEFAULTS: dict[type[StratalogError], str] = {
     ),
     TableStopped: (
         'remove the cause and run again, or exclude the table (tables: "!{table}") (stratalog docs howto/broken-table)'
+    ),
+    AccessDenied: (
+        "correct the user's password, account or privileges, then run again: stratalog check --connect prints the "
+        "GRANT (stratalog docs howto/new-source#at-the-server)"
     ),
     AnotherLog: (
         "give the new log a source name of its own, or set on_new_server: continue "

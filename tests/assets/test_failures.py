@@ -8,6 +8,7 @@ import pytest
 
 from assets.failures import RETRY, failing, retried
 from spark_jobs.errors import (
+    AccessDenied,
     ConfigError,
     DecodeError,
     JvmEnded,
@@ -26,6 +27,7 @@ from spark_jobs.text.remedies import advised
     "error, is_retried",
     [
         (SourceError("the server is away"), True),
+        (AccessDenied("a password"), False),
         (LostRace("another writer"), True),
         (LakeError("no space"), True),
         (JvmEnded("Spark's JVM ended"), False),
@@ -65,8 +67,8 @@ def test_a_run_that_is_terminated_is_no_step_that_failed(number: signal.Signals)
     signal.signal(number, before)
 
 
-def events_of(step: Callable[..., Any]) -> list[str]:
-    """Types of the events that a step of a run left, which may have been interrupted."""
+def dagster_events(step: Callable[..., Any]) -> list[dg.DagsterEvent]:
+    """The events that a step of a run left, which may have been interrupted."""
 
     @dg.job(executor_def=dg.in_process_executor)
     def job() -> None:
@@ -77,7 +79,12 @@ def events_of(step: Callable[..., Any]) -> list[str]:
             job.execute_in_process(instance=instance, raise_on_error=False)
         (run,) = instance.get_runs()
         events = [entry.dagster_event for entry in instance.all_logs(run.run_id)]
-    names = [event.event_type_value for event in events if event and event.step_key]
+    return [event for event in events if event and event.step_key]
+
+
+def events_of(step: Callable[..., Any]) -> list[str]:
+    """Types of the events that say how far a step came."""
+    names = [event.event_type_value for event in dagster_events(step)]
     return [name for name in names if name.startswith("STEP_") and name != "STEP_OUTPUT"]
 
 
@@ -121,3 +128,29 @@ def test_a_step_is_begun_again_after_what_may_pass(
     assert attempts == list(range(times))
     assert events.count("STEP_UP_FOR_RETRY") == times - 1
     assert events[-1] == "STEP_FAILURE"
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["in failing", "outside of it"])
+@pytest.mark.parametrize(
+    "error, times",
+    [(ConfigError("a key"), 1), (AccessDenied("a password"), 1), (SourceError("the server is away"), 3)],
+    ids=["configuration", "access", "away"],
+)
+def test_the_failure_of_a_step_begins_with_the_message(
+    error: StratalogError, times: int, is_ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assets.failures.RETRY", RETRY._replace(delay=0))
+    attempts = []
+
+    @retried
+    def step(context: dg.OpExecutionContext) -> None:
+        attempts.append(context.retry_number)
+        with failing() if is_ours else nullcontext():
+            raise error
+
+    failure = dagster_events(step)[-1].step_failure_data
+    assert attempts == list(range(times))
+    assert failure.error
+    assert failure.error.message == f"dagster._core.definitions.events.Failure: {advised(error)}\n"
+    assert failure.user_failure_data
+    assert failure.user_failure_data.description == advised(error)

@@ -25,12 +25,12 @@ from spark_jobs.checks.verify.bucket_sums import RAW, HashedColumns, HashedSide,
 from spark_jobs.checks.verify.protocol import DIGESTS, KeySet, Values
 from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.engine.jobs import spark_job
-from spark_jobs.errors import SourceError, TableStopped
+from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.runtime.tasks_here import TASKS_HERE
-from spark_jobs.source.connection import refusal
+from spark_jobs.source.connection import refused_by
 from spark_jobs.source.information_schema import definition_of
 from spark_jobs.source.server import Server
 from spark_jobs.text.sql import identifier, is_table
@@ -85,7 +85,7 @@ class ServerSession:
                 cursor.execute(statement, parameters)
                 return list(cursor.fetchall())
         except pymysql.MySQLError as error:
-            raise SourceError(refusal(self.server.name, self.server.settings, error)) from error
+            raise refused_by(self.server.name, self.server.settings, error) from error
 
     def end(self, stretch: int) -> Position:
         """Position where the log ends now.

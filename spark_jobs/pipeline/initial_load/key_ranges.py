@@ -23,8 +23,8 @@ from typing import Any, Protocol, TypeAlias
 import pymysql
 from pymysql.cursors import Cursor
 
-from spark_jobs.errors import SourceError
-from spark_jobs.source.connection import answer_of
+from spark_jobs.errors import AccessDenied, SourceError
+from spark_jobs.source.connection import answer_of, is_denial
 from spark_jobs.text.sql import identifier, is_table
 
 Boundary = tuple[str, ...]
@@ -229,4 +229,6 @@ def _ask(connection: Connection, statement: str, parameters: list[Any]) -> list[
             cursor.execute(statement, parameters)
             return list(cursor.fetchall())
     except pymysql.MySQLError as error:
+        if is_denial(error):
+            raise AccessDenied(f"the server answered: {answer_of(error)}") from error
         raise SourceError(f"the server answered: {answer_of(error)}") from error

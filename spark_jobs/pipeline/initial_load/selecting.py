@@ -16,7 +16,7 @@ from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, RowCondition, in_text
 from spark_jobs.pipeline.initial_load.row_images import as_selected, fields_of, in_utf8, is_converted
-from spark_jobs.source.connection import log_in, refusal
+from spark_jobs.source.connection import log_in, refused_by
 from spark_jobs.source.result_stream import ResultStream
 from spark_jobs.text.sql import identifier
 
@@ -117,4 +117,4 @@ class _Refusals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, pymysql.MySQLError | OSError | RuntimeError):
-            raise SourceError(refusal(self.label, self.settings, error)) from error
+            raise refused_by(self.label, self.settings, error) from error

@@ -20,7 +20,7 @@ from pymysql.cursors import DictCursor, SSCursor
 
 from spark_jobs.binlog import Changes, TableName
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.errors import SourceError
+from spark_jobs.errors import AccessDenied, SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange, RowCondition
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, files_of, with_raw
@@ -74,7 +74,7 @@ def engine_without_snapshots(server: Server, name: TableName) -> str | None:
 def require_lock(server: Server, names: Sequence[TableName]) -> None:
     """Check that the user may lock tables, where their server names no position of a snapshot. No table is locked.
 
-    Raises SourceError, with a GRANT for each schema in which the user may not.
+    Raises AccessDenied, with a GRANT for each schema in which the user may not.
     """
     by_schema = dict[str, TableName]()
     for name in names:
@@ -85,7 +85,7 @@ def require_lock(server: Server, names: Sequence[TableName]) -> None:
         denied = [schema for schema in by_schema if not _may_lock(connection, schema)]
         if denied:
             user = next(iter(server.ask(connection, "SELECT CURRENT_USER()")[0].values()))
-            raise SourceError(_denied(f"{server.name}: {by_schema[denied[0]]}", denied, user))
+            raise AccessDenied(_denied(f"{server.name}: {by_schema[denied[0]]}", denied, user))
 
 
 def _may_lock(connection: "pymysql.Connection[DictCursor]", schema: str) -> bool:
@@ -158,7 +158,7 @@ def _lock(selecting: Selecting, locking: Connection) -> None:
             if number == _DENIED:
                 ((user,),) = _query(locking, "SELECT CURRENT_USER()")
                 label = f"{selecting.source}: {selecting.definition.name}"
-                raise SourceError(_denied(label, [selecting.key.schema], user.decode())) from error
+                raise AccessDenied(_denied(label, [selecting.key.schema], user.decode())) from error
             if number != _TIMED_OUT:
                 raise
             if attempt == _TRIES:

@@ -4,8 +4,10 @@ What needs Spark, and stops tables one by one, is in tests/pipeline/test_command
 """
 
 import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +43,23 @@ def source(folder: Path) -> tuple[list[object], str]:
     path = folder / "pipeline.yaml"
     path.write_text("lake: lake\nsources: {shop: {mysql: {host: 127.0.0.1, port: 1, user: u, password: p}}}\n")
     return ["extract", "-c", path], "shop: 127.0.0.1:1 cannot be reached: "
+
+
+def access_denied(folder: Path) -> tuple[list[object], str]:
+    """A server that knows nobody from this host answers with that, in place of its greeting."""
+    text = b"Host '127.0.0.1' is not allowed to connect to this MySQL server"
+    payload = b"\xff" + (1130).to_bytes(2, "little") + text
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        with listener, listener.accept()[0] as client:
+            client.sendall(len(payload).to_bytes(3, "little") + b"\0" + payload)
+
+    threading.Thread(target=answer, daemon=True).start()
+    path, port = folder / "pipeline.yaml", listener.getsockname()[1]
+    settings = f"{{host: 127.0.0.1, port: {port}, user: u, password: p}}"
+    path.write_text(f"lake: lake\nsources: {{shop: {{mysql: {settings}}}}}\n")
+    return ["extract", "-c", path], f"shop: 127.0.0.1:{port} answered: Host '127.0.0.1' is not allowed to connect"
 
 
 def another_log(folder: Path) -> tuple[list[object], str]:
@@ -119,6 +138,7 @@ class Expected:
 CASES: dict[type[errors.StratalogError], list[Expected]] = {
     errors.ConfigError: [Expected(config, 2)],
     errors.SourceError: [Expected(source)],
+    errors.AccessDenied: [Expected(access_denied)],
     errors.AnotherLog: [Expected(another_log)],
     errors.DecodeError: [Expected(decode)],
     errors.Truncated: [Expected(truncated), Expected(empty)],

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from spark_jobs.binlog import list_events, read_head
 from spark_jobs.config.servers import MySQL
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import ConfigError, SourceError
+from spark_jobs.errors import AccessDenied, ConfigError, SourceError
 from spark_jobs.source import binlog_dump
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.protocol import FilePart
@@ -224,7 +224,7 @@ def test_tries_are_bounded(connections: list[Any]) -> None:
 def test_a_refusal_is_not_tried_again(connections: list[Any]) -> None:
     denied = "Access denied for user 'repl'@'h' (using password: YES)"
     connections += [pymysql.OperationalError(1045, denied), Scripted(b"")]
-    with pytest.raises(SourceError, match=r"answered: Access denied for .*; check the user or password of 'repl'$"):
+    with pytest.raises(AccessDenied, match=r"answered: Access denied for .*; check the user or password of 'repl'$"):
         read(READING, FilePart("bin.000001", 0, 1000))
     assert len(connections) == 1
 

@@ -17,8 +17,17 @@ from pydantic import SecretStr
 
 from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import ConfigError, SourceError
-from spark_jobs.source.connection import connect, connection_options, log_in, may_pass, open_connection
+from spark_jobs.errors import AccessDenied, ConfigError, SourceError
+from spark_jobs.identity.errors import CredentialsError
+from spark_jobs.source.connection import (
+    connect,
+    connection_options,
+    log_in,
+    may_pass,
+    open_connection,
+    refusal,
+    refused_by,
+)
 from spark_jobs.source.server import Server
 from tests.fix_servers import EACH_SERVER, OPTIONS, Servers
 from tests.services.servers import build_of
@@ -65,6 +74,25 @@ def test_a_file_of_tls_that_is_not_there_is_named(tmp_path: Path) -> None:
 )
 def test_what_another_try_may_help_against(error: Exception, passes: bool) -> None:
     assert may_pass(error) == passes
+
+
+@pytest.mark.parametrize(
+    "error, kind",
+    [
+        (pymysql.OperationalError(1045, "Access denied for user 'repl'@'%' (using password: YES)"), AccessDenied),
+        (pymysql.OperationalError(1142, "SELECT command denied to user 'repl'@'%' for table 't'"), AccessDenied),
+        (pymysql.OperationalError(1227, "Access denied; you need (at least one of) the X privilege(s)"), AccessDenied),
+        (pymysql.OperationalError(2003, "Can't connect"), SourceError),
+        (pymysql.OperationalError(1236, "Could not find first log file name"), SourceError),
+        (TimeoutError("timed out"), SourceError),
+        (CredentialsError("a token cannot be had"), AccessDenied),
+        (CredentialsError("a service is busy", is_passing=True), SourceError),
+    ],
+)
+def test_a_refusal_that_stays_is_told_from_what_may_pass(error: Exception, kind: type[SourceError]) -> None:
+    refused = refused_by("shop", MySQL(user="repl"), error)
+    assert type(refused) is kind
+    assert str(refused) == refusal("shop", MySQL(user="repl"), error)
 
 
 # ---- logins that never end ------------------------------------------------------------------------------------------
@@ -235,7 +263,7 @@ def test_logging_in(login: tuple[MySQLServer, str], tls: dict[str, object] | Non
         return
     assert source.problems() == []
     wrong = Server("shop", settings_of(server, user="login", password="falsch", tls=tls))
-    with pytest.raises(SourceError, match=r"Access denied.*; check the user or password of 'login'$"):
+    with pytest.raises(AccessDenied, match=r"Access denied.*; check the user or password of 'login'$"):
         wrong.log()
 
 
@@ -270,7 +298,7 @@ def test_users_and_passwords_beyond_ascii_log_in_by_every_connection(
                 session_cursor.execute("SELECT CURRENT_USER()")
                 assert session_cursor.fetchone() == (f"{user}@%",)
             wrong = Server("shop", settings_of(server, user=user, password=password + "é"))
-            with pytest.raises(SourceError, match=r"Access denied.*; check the user or password of") as refused:
+            with pytest.raises(AccessDenied, match=r"Access denied.*; check the user or password of") as refused:
                 wrong.log()
             assert password not in str(refused.value)
         finally:

@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.config import model as config
 from spark_jobs.config.servers import Endpoint, MySQL
-from spark_jobs.errors import AnotherLog, DecodeError, SourceError
+from spark_jobs.errors import AccessDenied, AnotherLog, DecodeError, SourceError
 from spark_jobs.source.endpoints import LONGEST_WAIT, Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server, seconds_behind
@@ -34,14 +34,16 @@ def endpoints_of(path: Path | None = None, now: Callable[[], datetime] = lambda:
 
 
 class Work:
-    """Says which endpoint it was done on; those that are down fail."""
+    """Says which endpoint it was done on; those that are down, or let nobody in, fail."""
 
-    def __init__(self, *down: str) -> None:
-        self.down, self.attempts = down, list[str]()
+    def __init__(self, *down: str, denying: tuple[str, ...] = ()) -> None:
+        self.down, self.denying, self.attempts = down, denying, list[str]()
 
     def __call__(self, source: Source) -> str:
         assert source.endpoint is not None
         self.attempts.append(source.endpoint)
+        if source.endpoint in self.denying:
+            raise AccessDenied(f"shop: {source.endpoint} denies access")
         if source.endpoint in self.down:
             raise SourceError(f"shop: {source.endpoint} is down")
         return source.endpoint
@@ -56,6 +58,15 @@ def test_none_that_works_is_one_message_with_each_ones_reason() -> None:
     with pytest.raises(SourceError) as refused:
         endpoints_of().first(Work("one", "two", "three"))
     assert str(refused.value) == ("shop: none of its endpoints can be read\none: is down\ntwo: is down\nthree: is down")
+
+
+@pytest.mark.parametrize("down, kind", [((), AccessDenied), (("three",), SourceError)], ids=["all deny", "one is down"])
+def test_endpoints_that_all_deny_access_are_not_away(down: tuple[str, ...], kind: type[SourceError]) -> None:
+    """One that is down may be back, and let the user in."""
+    denying = tuple(name for name in ("one", "two", "three") if name not in down)
+    with pytest.raises(SourceError) as refused:
+        endpoints_of().first(Work(*down, denying=denying))
+    assert type(refused.value) is kind
 
 
 @pytest.mark.parametrize("error", [AnotherLog("shop: reset"), DecodeError("shop: damaged")])

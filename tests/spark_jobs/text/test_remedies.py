@@ -9,6 +9,7 @@ import pytest
 from spark_jobs import errors
 from spark_jobs.cli.group import every_verb
 from spark_jobs.errors import (
+    AccessDenied,
     AnotherLog,
     ConfigError,
     DecodeError,
@@ -151,6 +152,7 @@ SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
     (TableStopped("shop: shop.orders: row 7 is strange"), '(tables: "!shop.orders")'),
     (SourceError("shop: 127.0.0.1:1 cannot be reached: Connection refused"), "host and port of source shop ("),
     (SourceError("shop: /x holds no binlog files"), "correct files: of source shop ("),
+    (AccessDenied("shop: denied"), "; correct the user's password, account or privileges, then run again"),
     (AnotherLog("shop: another server"), "or set on_new_server: continue"),
     (LakeError("/lake: cannot be written"), "stratalog check --connect"),
     (
