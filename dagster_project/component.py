@@ -56,7 +56,7 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
         path = request.target_path / "pipeline.yaml"
         if params.pipeline is None and not path.exists():
             path.write_text(_pipeline_text(request.target_path.name, params), encoding="utf-8")
-            path.with_name(".gitignore").write_text(project_files.IGNORED, encoding="utf-8")
+            path.with_name(".gitignore").write_text(project_files.ignored(path), encoding="utf-8")
             if params.files is None and request.project_root:
                 project_files.add_variable(request.project_root / ".env", _variable(request.target_path.name))
         if request.project_root:

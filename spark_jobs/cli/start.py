@@ -20,7 +20,7 @@ from spark_jobs.cli.app import echo
 from spark_jobs.cli.group import cli
 from spark_jobs.cli.starter_file import Schema, Starter
 from spark_jobs.config.loader import from_keys
-from spark_jobs.config.project_files import start_command, write_project
+from spark_jobs.config.project_files import password_variables, start_command, write_project
 from spark_jobs.config.yaml_file import FILE_NAME
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source.information_schema import user_schema_condition
@@ -84,7 +84,8 @@ def init(  # noqa: PLR0913 - the options of the verb
 
     With --connect, the file has the schemas of the server, and in comments missing settings and the GRANT statements
     for the user. Passwords are read from the environment. With --dagster, a workspace.yaml, an instance in dagster/
-    and a .env to fill in are written beside it; existing files are not changed.
+    and a .env with a place for the password are written beside it, also if there is a pipeline.yaml; existing files
+    are kept.
 
     \b
     Example: stratalog init --host db.internal --user repl
@@ -96,6 +97,9 @@ def init(  # noqa: PLR0913 - the options of the verb
         raise click.UsageError("--files is in place of --host and --connect")
     if connect and not server["host"]:
         raise click.UsageError("--connect needs --host")
+    if path.exists() and dagster:
+        _complete(path)
+        return
     if path.exists():
         raise ConfigError(f"{path} exists already, and is left alone; write another by -c FILE, or move it away")
     name = variable or re.sub(r"\W", "_", f"{source}_PASSWORD").upper()
@@ -111,12 +115,29 @@ def init(  # noqa: PLR0913 - the options of the verb
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
     echo(f"wrote {path}")
-    for file in write_project(path.parent, None if files else name) if dagster else ():
+    variables = [] if files else [name]
+    for file in write_project(path, variables) if dagster else ():
         echo(f"wrote {file}")
     for remark in starter.remarks:
         echo(remark)
+    _say_next(path, variables, dagster=dagster)
+
+
+def _complete(path: Path) -> None:
+    """Write what a Dagster project lacks beside a configuration that is there. Raises ConfigError."""
+    variables = password_variables(path)
+    echo(f"{path}: kept")
+    written = write_project(path, variables)
+    for line in [f"wrote {file}" for file in written] or ["nothing was written: all files are there"]:
+        echo(line)
+    _say_next(path, variables, dagster=True)
+
+
+def _say_next(path: Path, variables: Sequence[str], *, dagster: bool) -> None:
+    """Commands to type after ``init``."""
     check = "stratalog check --connect" if path == Path(FILE_NAME) else f"stratalog check -c {path} --connect"
-    echo(f"next: export {name}=…, then {check}" if files is None and name not in os.environ else f"next: {check}")
+    missing = " ".join(f"{name}=…" for name in variables if name not in os.environ)
+    echo(f"next: export {missing}, then {check}" if missing else f"next: {check}")
     if dagster:
         echo(f"Dagster, in {path.parent.absolute()}: {start_command(path)}")
 

@@ -5,15 +5,17 @@ dagster_project/component.py).
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import spark_jobs
-from spark_jobs.config.yaml_file import FILE_NAME
+from spark_jobs.config.values import VARIABLE
+from spark_jobs.config.yaml_file import FILE_NAME, read
 from spark_jobs.errors import ConfigError
 
-IGNORED = "/lake/\n/reports/\n/pipeline.tables.json\n"
-"""Files that runs write beside a pipeline.yaml, as git is to ignore them."""
+_OF_RUNS = ("tables", "endpoints", "failures", "runs", "catalog", "iceberg", "iceberg-catalog")
+"""Suffixes of the names of files that runs write beside a pipeline.yaml: pipeline.tables.json, …"""
 _OF_INSTANCE = ".env\n/dagster/*\n!/dagster/dagster.yaml\n"
 """Other files for git to ignore: passwords, and what Dagster writes into its home."""
 _WORKSPACE = """\
@@ -24,36 +26,63 @@ load_from:
 _INSTANCE = Path(spark_jobs.__file__).parent / "demo" / "dagster.yaml"
 
 
-def add_variable(path: Path, name: str) -> None:
-    """Add a password to fill in to a .env file, so that definitions load before it is filled in."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    if not re.search(rf"^(export )?{name}=", text, re.MULTILINE):
-        separator = "" if not text or text.endswith("\n") else "\n"
-        path.write_text(f"{text}{separator}{name}=fill-in\n", encoding="utf-8")
+def ignored(path: Path) -> str:
+    """Files that runs write beside a configuration, as git is to ignore them."""
+    return "".join(["/lake/\n/reports/\n", *(f"/{path.stem}.{name}.json\n" for name in _OF_RUNS)])
 
 
-def write_project(folder: Path, variable: str | None) -> list[Path]:
-    """Write what Dagster needs beside a pipeline.yaml; a file that is there is left alone, but for .env.
+def add_variable(path: Path, name: str) -> bool:
+    """Add a place for a password to a .env file; return whether it had none.
 
-    variable: the environment variable with a password; None for a source of files. Returns the files that were
-    written. Raises ConfigError where one cannot be.
+    The line is a comment: Dagster takes what .env has instead of what was exported.
     """
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if re.search(rf"^(# *)?(export )?{name}=", text, re.MULTILINE):
+        return False
+    separator = "" if not text or text.endswith("\n") else "\n"
+    advice = f'# Export {name}, or take the "# " away and write it here; Dagster prefers what is here.'
+    path.write_text(f"{text}{separator}{advice}\n# {name}=\n", encoding="utf-8")
+    return True
+
+
+def password_variables(path: Path) -> list[str]:
+    """Environment variables that the sources of a configuration have their passwords from. Raises ConfigError."""
+    sources = read(path).get("sources")
+    names = [name for value in _passwords(sources) for name in VARIABLE.findall(value)]
+    return list(dict.fromkeys(names))
+
+
+def _passwords(keys: object) -> Iterator[str]:
+    """Values of the keys ``password``, of endpoints too."""
+    children = keys.values() if isinstance(keys, dict) else keys if isinstance(keys, list) else ()
+    if isinstance(keys, dict) and isinstance(keys.get("password"), str):
+        yield keys["password"]
+    for child in children:
+        yield from _passwords(child)
+
+
+def write_project(path: Path, variables: Sequence[str]) -> list[Path]:
+    """Write what Dagster needs beside a configuration; a file that is there is left alone, but for .env.
+
+    variables: of the environment, with passwords; none for sources of files. Returns the files that were written.
+    Raises ConfigError where one cannot be.
+    """
+    folder = path.parent
     texts = {
         folder / "workspace.yaml": _WORKSPACE,
         folder / "dagster" / "dagster.yaml": _instance(),
-        folder / ".gitignore": IGNORED + _OF_INSTANCE,
+        folder / ".gitignore": ignored(path) + _OF_INSTANCE,
     }
     # Only what is not there yet.
     new = {path: text for path, text in texts.items() if not path.exists()}
     try:
-        for path, text in new.items():
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        if variable:
-            add_variable(folder / ".env", variable)
+        for file, text in new.items():
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        is_added = [add_variable(folder / ".env", variable) for variable in variables]
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from error
-    return [*new, *([folder / ".env"] if variable else [])]
+    return [*new, *([folder / ".env"] if any(is_added) else [])]
 
 
 def write_instance(folder: Path) -> None:

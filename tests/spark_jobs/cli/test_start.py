@@ -65,6 +65,29 @@ def test_a_file_that_is_there_stays(stratalog: Stratalog, folder: Path) -> None:
     assert "pipeline.yaml exists already, and is left alone" in ran.err
 
 
+def test_the_dagster_project_is_written_beside_a_file_that_is_there(stratalog: Stratalog, folder: Path) -> None:
+    assert stratalog("init", "--host", "db.internal", "--password-variable", "DB_WORD").status == 0
+    text = (folder / "pipeline.yaml").read_text()
+    ran = stratalog("init", "--dagster")
+    assert (ran.status, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    written = [f"wrote {name}" for name in ("workspace.yaml", "dagster/dagster.yaml", ".gitignore", ".env")]
+    assert lines[:-1] == ["pipeline.yaml: kept", *written, "next: export DB_WORD=…, then stratalog check --connect"]
+    assert lines[-1].startswith(f"Dagster, in {folder}: ")
+    assert (folder / "pipeline.yaml").read_text() == text
+    assert "# DB_WORD=" in (folder / ".env").read_text().splitlines()
+    again = stratalog("init", "--dagster")
+    assert (again.status, again.err) == (0, "")
+    assert again.out.splitlines()[:2] == ["pipeline.yaml: kept", "nothing was written: all files are there"]
+
+
+def test_a_file_that_cannot_be_read_has_no_project_beside_it(stratalog: Stratalog, folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text("sources: [")
+    ran = stratalog("init", "--dagster")
+    assert (ran.status, [path.name for path in folder.iterdir()]) == (2, ["pipeline.yaml"])
+    assert "pipeline.yaml: " in ran.err
+
+
 def test_a_server_that_does_not_answer_leaves_no_file(
     stratalog: Stratalog, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 from dagster._core.instance.config import dagster_instance_config
+from dagster._core.secrets.env_file import get_env_var_dict
 
+from spark_jobs.config.loader import from_keys
 from spark_jobs.config.project_files import add_variable, start_command, write_instance, write_project
 from spark_jobs.errors import ConfigError
+from spark_jobs.operations import catalog
+from spark_jobs.operations.observation import failures, runs
+from spark_jobs.pipeline import iceberg_catalog, iceberg_tables
 from tests.fix_cli import Stratalog
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +30,8 @@ def test_dagster_loads_what_init_wrote(tmp_path: Path, stratalog: Stratalog, mon
     files = ["pipeline.yaml", "workspace.yaml", "dagster/dagster.yaml", ".gitignore", ".env"]
     assert ran.out.splitlines()[:5] == [f"wrote {name}" for name in files]
     assert ran.out.splitlines()[-1].endswith(start_command(Path("pipeline.yaml")))
-    assert (tmp_path / ".env").read_text() == "SHOP_PASSWORD=fill-in\n"
+    assert variables_of(tmp_path) == {}
+    monkeypatch.setenv("SHOP_PASSWORD", "exported-1")
     assert dagster_instance_config(str(tmp_path / "dagster"))[0]["run_monitoring"]["enabled"] is True
     command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"]
     environment = os.environ | {"DAGSTER_HOME": str(tmp_path / "dagster"), "PYTHONPATH": str(ROOT)}
@@ -35,15 +41,62 @@ def test_dagster_loads_what_init_wrote(tmp_path: Path, stratalog: Stratalog, mon
     assert "code location stratalog" in loads, loads
 
 
+def variables_of(folder: Path) -> dict[str, str]:
+    """What Dagster reads of a folder's .env, which counts instead of exported variables."""
+    return get_env_var_dict(str(folder))
+
+
+def test_an_exported_password_counts_until_one_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "exported-1")
+    add_variable(tmp_path / ".env", "SHOP_PASSWORD")
+    text = (tmp_path / ".env").read_text()
+    assert variables_of(tmp_path) == {}
+    assert "exported-1" not in text
+    assert text.splitlines()[1:] == ["# SHOP_PASSWORD="]
+    (tmp_path / ".env").write_text(text.replace("# SHOP_PASSWORD=", "SHOP_PASSWORD=written-1"))
+    assert variables_of(tmp_path) == {"SHOP_PASSWORD": "written-1"}
+
+
+@pytest.mark.parametrize("line", ["SHOP_PASSWORD=p", "export SHOP_PASSWORD=p", "# SHOP_PASSWORD=", "#SHOP_PASSWORD=p"])
+def test_a_variable_that_is_there_is_left_alone(line: str, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(line)
+    assert not add_variable(tmp_path / ".env", "SHOP_PASSWORD")
+    assert (tmp_path / ".env").read_text() == line
+
+
+def test_git_ignores_each_file_that_is_written_beside_a_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    pipeline = from_keys({"lake": "./lake", "sources": {"shop": {"files": "."}}}, path)
+    written = {
+        pipeline.tables_file,
+        pipeline.endpoints_file,
+        runs.runs_file(path),
+        failures.failures_file(path),
+        catalog.catalog_file(path),
+        iceberg_tables.shown_file(path),
+        iceberg_catalog.state_file(path),
+    }
+    write_project(tmp_path / "pipeline.yaml", [])
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    names = [*(file.name for file in written), "lake/x", "reports/x", ".env", "dagster/x"]
+    command = ["git", "-C", tmp_path, "check-ignore", *names]
+    ignored = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert sorted(ignored.stdout.split()) == sorted(names)
+    for name in ("pipeline.yaml", "workspace.yaml", "dagster/dagster.yaml", "package.json"):
+        assert subprocess.run(["git", "-C", tmp_path, "check-ignore", name], check=False).returncode == 1, name
+
+
 def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "workspace.yaml").write_text("mine")
     (tmp_path / ".env").write_text("OTHER=1")
-    files = write_project(tmp_path, "SHOP_PASSWORD")
+    files = write_project(tmp_path / "pipeline.yaml", ["SHOP_PASSWORD"])
     assert [path.name for path in files] == ["dagster.yaml", ".gitignore", ".env"]
     assert (tmp_path / "workspace.yaml").read_text() == "mine"
-    assert (tmp_path / ".env").read_text() == "OTHER=1\nSHOP_PASSWORD=fill-in\n"
-    add_variable(tmp_path / ".env", "SHOP_PASSWORD")
-    assert (tmp_path / ".env").read_text() == "OTHER=1\nSHOP_PASSWORD=fill-in\n"
+    text = (tmp_path / ".env").read_text()
+    assert text.startswith("OTHER=1\n# ")
+    assert variables_of(tmp_path) == {"OTHER": "1"}
+    assert write_project(tmp_path / "pipeline.yaml", ["SHOP_PASSWORD"]) == []
+    assert (tmp_path / ".env").read_text() == text
 
 
 def test_an_instance_that_is_there_is_left_alone(tmp_path: Path) -> None:
@@ -56,13 +109,13 @@ def test_an_instance_that_is_there_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_source_of_files_has_no_password(tmp_path: Path) -> None:
-    assert ".env" not in [path.name for path in write_project(tmp_path, None)]
+    assert ".env" not in [path.name for path in write_project(tmp_path / "pipeline.yaml", [])]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "dagster").touch()
     with pytest.raises(ConfigError, match=f"{tmp_path}/dagster.*: cannot be written: "):
-        write_project(tmp_path, None)
+        write_project(tmp_path / "pipeline.yaml", [])
 
 
 def test_another_file_is_named_to_dagster() -> None:
