@@ -7,7 +7,7 @@ assets there are (lineage.py), or what a materialization says (checkpoint.py).
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -19,8 +19,9 @@ import dagster as dg
 from assets import keys
 from assets.keys import Name
 from assets.steps import Execute
+from spark_jobs.config.known_tables import SeenTable
 from spark_jobs.config.model import Pipeline
-from spark_jobs.config.modes import Modes
+from spark_jobs.config.modes import Mode, Modes
 from spark_jobs.errors import ConfigError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")
@@ -28,6 +29,14 @@ _TAG = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
 _SHORTEST_FRESHNESS = timedelta(minutes=1)
 """Dagster takes no shorter window."""
+_NAMED = 3
+"""Source tables that a description names of each source."""
+_ROWS = {
+    Mode.MIRROR: "Current rows",
+    Mode.SOFT_DELETE: "Current and deleted rows",
+    Mode.APPEND: "Every change",
+    Mode.HISTORY: "Every version of each row",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,8 @@ class AssetCatalog:
     """Patterns of the metadata keys that materializations have; the position is always there."""
     servers: Mapping[str, str] = field(default_factory=dict)
     """Kind of server that wrote the log of each source whose kind a run has found: ``mysql`` or ``mariadb``."""
+    tables: Iterable[SeenTable] = ()
+    """Tables that are in the graph, by which downstream tables say what they come from."""
     _specs: dict[AssetOf, dg.AssetSpec] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -198,13 +209,31 @@ class AssetCatalog:
             "the source still keeps before what is to be read next.",
             "bronze": f"The log of {origin}, byte for byte, as slices of transactions.",
             "silver": f"Net changes of {table}: one row per key and window of the log. Deletes stay as rows.",
-            "downstream": f"{table}, complete up to its checkpoint (binlog/end).",
+            "downstream": self._contents(asset),
             "published": f"The versions of {source}'s tables that belong together. Fails when a table has stopped.",
             "backfill": f"A partition per binlog file of {source}, in bronze or its archive. Materialize files to "
             "replay them through silver and downstream, in one run; unchanged rows are not written.",
             "table_at": f"Tables of {source} as they were, written outside of the lake. The job "
             f"{self.name('table_at')} makes them; each materialization names table, position, rows and target.",
         }[asset.layer]
+
+    def _contents(self, asset: AssetOf) -> str:
+        """Rows of a downstream table: which, of what, and up to where."""
+        mode, parts = self._modes.of(asset.schema, asset.table), []
+        for source, names in self._origins.get((asset.schema, asset.table), {}).items():
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            parts.append(f" of {', '.join(names[:_NAMED])}{more} from source {source}")
+        return f"{_ROWS[mode]}{' and'.join(parts)}; mode: {mode}; complete up to its checkpoint (binlog/end)."
+
+    @cached_property
+    def _origins(self) -> dict[Name, dict[str, list[str]]]:
+        """Source tables by source that the rows of each downstream table come from."""
+        origins: dict[Name, dict[str, list[str]]] = {}
+        for source, schema, table in sorted(self.tables):
+            if source in self.pipeline.sources and self.pipeline.scope.holds(schema, table):
+                for into in self.pipeline.routing.of(source, schema, table):
+                    origins.setdefault(into.name, {}).setdefault(source, []).append(f"{schema}.{table}")
+        return origins
 
     def _origin(self, source: str) -> str:
         settings = self.pipeline.sources[source]

@@ -79,8 +79,8 @@ def build_defs(
     """
     # The graph: tables that runs have seen, and those that the caller knows besides.
     pipeline = config if isinstance(config, Pipeline) else load(config)
-    catalog = _catalog(pipeline, options)
     tables = {*known_tables.read(pipeline.tables_file), *options.get("tables", ())}
+    catalog = _catalog(pipeline, options, tables)
     jobs = Jobs(lineages(pipeline, tables, catalog), catalog, executor or dg.in_process_executor)
     # Each part is definitions of its own, and the whole is what they are merged to.
     resources = {catalog.spark: _sessions(config, pipeline), HANDED_ON: HANDED_ON_IO, **(resources or {})}
@@ -147,7 +147,7 @@ def _watched(jobs: Jobs) -> list[dg.AssetCheckKey]:
     return [*replicating, *audits, *(key for lineage in jobs.graph for key in check_keys(pipeline, lineage))]
 
 
-def _catalog(pipeline: Pipeline, options: PlacementOptions) -> AssetCatalog:
+def _catalog(pipeline: Pipeline, options: PlacementOptions, tables: Iterable[SeenTable]) -> AssetCatalog:
     """The names and placement of the assets by the options. Raises ConfigError, also for an unknown option."""
     # A misspelt option would do nothing without a word.
     unknown = options.keys() - PlacementOptions.__annotations__.keys()
@@ -168,6 +168,7 @@ def _catalog(pipeline: Pipeline, options: PlacementOptions) -> AssetCatalog:
         execute=options.get("execute"),
         include_metadata=options.get("include_metadata", ("*",)),
         servers=known_tables.servers(pipeline.tables_file),
+        tables=tables,
     )
 
 

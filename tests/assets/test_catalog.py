@@ -9,6 +9,7 @@ import pytest
 
 from assets.catalog import AssetCatalog, AssetOf
 from assets.lineage import lineages
+from spark_jobs.config.known_tables import SeenTable
 from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.errors import ConfigError
 
@@ -61,6 +62,46 @@ def test_a_table_that_has_to_change_is_fresh_for_as_long_as_that() -> None:
         "people": None,
     }
     assert catalog.spec(AssetOf("silver", "shop", "shop", "orders")).freshness_policy is None
+
+
+def described(*seen: SeenTable, **keys: Any) -> str | None:
+    """Description of the downstream table shop.orders, of tables that runs have seen."""
+    return AssetCatalog(pipeline(**keys), tables=seen).spec(ORDERS).description
+
+
+AT_CHECKPOINT = "complete up to its checkpoint (binlog/end)."
+
+
+@pytest.mark.parametrize(
+    "mode, rows",
+    [
+        ("mirror", "Current rows"),
+        ("soft_delete", "Current and deleted rows"),
+        ("append", "Every change"),
+        ("history", "Every version of each row"),
+    ],
+)
+def test_a_downstream_table_says_what_it_has_of_which_table(mode: str, rows: str) -> None:
+    rule = {"tables": "shop.*", "mode": mode}
+    text = f"{rows} of shop.orders from source shop; mode: {mode}; {AT_CHECKPOINT}"
+    assert described(*SEEN, downstream=[rule]) == text
+    assert described() == f"Current rows; mode: mirror; {AT_CHECKPOINT}", "no run has seen a table"
+
+
+def test_a_downstream_table_of_several_names_them() -> None:
+    seen = [(source, "shop", f"orders_{part}") for source in ("archive", "shop") for part in range(3)]
+    sources = {"shop": SOURCES["shop"], "archive": SOURCES["shop"]}
+    routed = Pipeline(
+        path=Path("pipeline.yaml"), lake="l", sources=sources, routes=[{"from": "shop.orders_*", "to": "shop.orders"}]
+    )
+    assert AssetCatalog(routed, tables=seen).spec(ORDERS).description == (
+        "Current rows of shop.orders_0, shop.orders_1, shop.orders_2 from source archive and of shop.orders_0, "
+        f"shop.orders_1, shop.orders_2 from source shop; mode: mirror; {AT_CHECKPOINT}"
+    )
+    many = [("shop", "shop", f"orders_{part:02}") for part in range(20)]
+    assert "shop.orders_00, shop.orders_01, shop.orders_02 and 17 more from source shop;" in str(
+        AssetCatalog(routed, tables=many).spec(ORDERS).description
+    )
 
 
 def test_a_table_has_what_it_comes_from_and_where_it_is_made_as_kinds() -> None:

@@ -45,7 +45,7 @@ def tables(eyes: Eyes) -> None:
     eyes.miss("Loading")
     eyes.picture("project_graph")
     eyes.open("/assets/downstream/shop/orders")
-    words = eyes.see("Row count", "decimal(10,2)", "shop.orders, complete up to its checkpoint")
+    words = eyes.see("Row count", "decimal(10,2)", "Current rows of shop.orders from source shop")
     assert re.search(r"^Row count\n2$", words, re.MULTILINE)
     eyes.picture("project_table")
 

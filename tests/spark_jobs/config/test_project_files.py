@@ -79,7 +79,7 @@ def test_git_ignores_each_file_that_is_written_beside_a_configuration(tmp_path: 
     write_project(tmp_path / "pipeline.yaml", [])
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     names = [*(file.name for file in written), "lake/x", "reports/x", ".env", "dagster/x"]
-    command = ["git", "-C", tmp_path, "check-ignore", *names]
+    command = ["git", "-C", str(tmp_path), "check-ignore", *names]
     ignored = subprocess.run(command, capture_output=True, text=True, check=False)
     assert sorted(ignored.stdout.split()) == sorted(names)
     for name in ("pipeline.yaml", "workspace.yaml", "dagster/dagster.yaml", "package.json"):
