@@ -221,8 +221,8 @@ class AssetCatalog:
         """Rows of a downstream table: which, of what, and up to where."""
         mode, parts = self._modes.of(asset.schema, asset.table), []
         for source, names in self._origins.get((asset.schema, asset.table), {}).items():
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            parts.append(f" of {', '.join(names[:_NAMED])}{more} from source {source}")
+            rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            parts.append(f" of {', '.join(names[:_NAMED])}{rest} from source {source}")
         return f"{_ROWS[mode]}{' and'.join(parts)}; mode: {mode}; complete up to its checkpoint (binlog/end)."
 
     @cached_property

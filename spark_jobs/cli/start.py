@@ -98,7 +98,7 @@ def init(  # noqa: PLR0913 - the options of the verb
     if connect and not server["host"]:
         raise click.UsageError("--connect needs --host")
     if path.exists() and dagster:
-        _complete(path)
+        _write_missing(path)
         return
     if path.exists():
         raise ConfigError(f"{path} exists already, and is left alone; write another by -c FILE, or move it away")
@@ -110,11 +110,7 @@ def init(  # noqa: PLR0913 - the options of the verb
     starter = _answered(starter, path) if connect else starter
     # What is written is valid, whatever was typed: a source's name with a slash, for instance.
     from_keys(yaml.safe_load(starter.text()), path, {name: os.environ.get(name, "")})
-    try:
-        path.write_text(starter.text(), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
-    echo(f"wrote {path}")
+    _write_starter(path, starter.text())
     variables = [] if files else [name]
     for file in write_project(path, variables) if dagster else ():
         echo(f"wrote {file}")
@@ -123,7 +119,16 @@ def init(  # noqa: PLR0913 - the options of the verb
     _say_next(path, variables, dagster=dagster)
 
 
-def _complete(path: Path) -> None:
+def _write_starter(path: Path, text: str) -> None:
+    """Write the new configuration. Raises ConfigError."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+    echo(f"wrote {path}")
+
+
+def _write_missing(path: Path) -> None:
     """Write what a Dagster project lacks beside a configuration that is there. Raises ConfigError."""
     variables = password_variables(path)
     echo(f"{path}: kept")

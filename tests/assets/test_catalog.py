@@ -98,9 +98,9 @@ def test_a_downstream_table_of_several_names_them() -> None:
         "Current rows of shop.orders_0, shop.orders_1, shop.orders_2 from source archive and of shop.orders_0, "
         f"shop.orders_1, shop.orders_2 from source shop; mode: mirror; {AT_CHECKPOINT}"
     )
-    many = [("shop", "shop", f"orders_{part:02}") for part in range(20)]
+    twenty = [("shop", "shop", f"orders_{part:02}") for part in range(20)]
     assert "shop.orders_00, shop.orders_01, shop.orders_02 and 17 more from source shop;" in str(
-        AssetCatalog(routed, tables=many).spec(ORDERS).description
+        AssetCatalog(routed, tables=twenty).spec(ORDERS).description
     )
 
 
