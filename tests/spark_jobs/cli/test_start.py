@@ -76,9 +76,9 @@ def test_the_dagster_project_is_written_beside_a_file_that_is_there(stratalog: S
     assert lines[-1].startswith(f"Dagster, in {folder}: ")
     assert (folder / "pipeline.yaml").read_text() == text
     assert "# DB_WORD=" in (folder / ".env").read_text().splitlines()
-    again = stratalog("init", "--dagster")
-    assert (again.status, again.err) == (0, "")
-    assert again.out.splitlines()[:2] == ["pipeline.yaml: kept", "nothing was written: all files are there"]
+    repeated = stratalog("init", "--dagster")
+    assert (repeated.status, repeated.err) == (0, "")
+    assert repeated.out.splitlines()[:2] == ["pipeline.yaml: kept", "nothing was written: all files are there"]
 
 
 def test_a_file_that_cannot_be_read_has_no_project_beside_it(stratalog: Stratalog, folder: Path) -> None:
