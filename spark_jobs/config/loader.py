@@ -65,6 +65,7 @@ def _substituted(value: Any, key: str, environment: Mapping[str, str], problems:
         return [_substituted(v, f"{key}[{i}]", environment, problems) for i, v in enumerate(value)]
     if not isinstance(value, str):
         return value
+    # A missing name is noted and counts as empty, so that the rest of the file is checked too.
     missing = [name for name in VARIABLE.findall(value) if name not in environment]
     if missing:
         exports = " ".join(f"{name}=…" for name in missing)
