@@ -27,7 +27,6 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
 _ICEBERG = "metadata/"
 """Folder of an Iceberg table's metadata (spark_jobs/iceberg)."""
-_HOUR = 3_600
 _SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 
 
@@ -47,10 +46,8 @@ def unnamed_files(snapshot: Snapshot, hours: int, versions: Iterable[Snapshot] =
     kept_files = [*snapshot.files, *recent, *(file for version in versions for file in version.files)]
     live_paths = {str(path) for file in kept_files for path in _paths_of_file(snapshot.path, file)}
     folder = directory(snapshot.path)
-    try:
-        old = [folder / name for name, written_at in walk(folder) if written_at < since and not _is_hidden(name)]
-    except OSError as error:
-        raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
+    files = _files_in(snapshot, folder)
+    old = [folder / name for name, written_at in files if written_at < since and not _is_hidden(name)]
     return [file for file in old if str(file) not in live_paths]
 
 
@@ -78,10 +75,7 @@ def expired_log(snapshot: Snapshot, pinned: Collection[int] = ()) -> list[Stored
     if not seconds:  # for ever, or as long as Spark alone understands
         return []
     log, until = log_directory(snapshot.path), time.time() - seconds
-    try:
-        files = list(walk(log))
-    except OSError as error:
-        raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
+    files = _files_in(snapshot, log)
     last = min([snapshot.version, *pinned])
     checkpoints = (
         int(match[1]) for name, written_at in files if written_at < until and (match := _CHECKPOINT.fullmatch(name))
@@ -99,18 +93,21 @@ def superseded_checkpoints(snapshot: Snapshot) -> list[StoredPath]:
 
     Raises LakeError.
     """
-    log, now = log_directory(snapshot.path), time.time()
+    log, hour = log_directory(snapshot.path), _SECONDS["hour"]
+    # Names of files have their versions in front, with zeros, so that their order is that of the versions.
+    checkpoints = sorted((name, at) for name, at in _files_in(snapshot, log) if _CHECKPOINT.fullmatch(name))
+    newest_by_hour = {at // hour: name for name, at in checkpoints}
+    stays = {*newest_by_hour.values(), *(name for name, _ in checkpoints[:1] + checkpoints[-2:])}
+    until = time.time() - hour
+    return [log / name for name, at in checkpoints if name not in stays and at < until]
+
+
+def _files_in(snapshot: Snapshot, folder: StoredPath) -> list[tuple[str, float]]:
+    """Names of the files in and below a table's folder, and when each was written. Raises LakeError."""
     try:
-        written = {int(match[1]): at for name, at in walk(log) if (match := _CHECKPOINT.fullmatch(name))}
+        return list(walk(folder))
     except OSError as error:
         raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
-    newest_by_hour = {int(at // _HOUR): version for version, at in sorted(written.items())}
-    stays = {*sorted(written)[:1], *sorted(written)[-2:], *newest_by_hour.values()}
-    return [
-        log / f"{version:020}.checkpoint.parquet"
-        for version, at in sorted(written.items())
-        if version not in stays and at < now - _HOUR
-    ]
 
 
 def _seconds(snapshot: Snapshot, key: str, default: str) -> int:
