@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.checks.verify.compare import KeyDifference
 from spark_jobs.checks.verify.lake_rows import LakeRows
 from spark_jobs.checks.verify.named_tables import known_tables, named_tables
@@ -23,7 +24,6 @@ from spark_jobs.checks.verify.server_rows import ServerSession
 from spark_jobs.checks.verify.tables import require_live, verify_source
 from spark_jobs.checks.verify.verdict import FoundKeys, Verdict
 from spark_jobs.config.model import Pipeline
-from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import ConfigError, StratalogError, TableStopped
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
@@ -167,19 +167,14 @@ def mend_source(
         at_server = {TableName(*name) for name in session.tables()}
     require_lock(server, [name for name in names if name in at_server])
     # Which keys: those that are given, or those that a comparison finds.
-    patterns = [Pattern.parse(table) for table in tables]
     work = _Mending(spark, pipeline, source, is_applied=is_applied)
     if keys:
         work.catch_up(None)
         start_session(spark)  # the server has answered; reading keys makes Spark's columns
         results = [work.by_given(TableName(*tables[0].split(".", 1)), keys)]
     else:
-
-        def is_wanted(name: TableName) -> bool:
-            return not patterns or any(pattern.matches(name.schema, name.table) for pattern in patterns)
-
-        verdicts = list(verify_source(spark, pipeline, source, is_wanted))
-        results = [*work.by_verdicts(verdicts, is_named=bool(patterns))]
+        verdicts = list(verify_source(spark, pipeline, source, wanted_tables(tables)))
+        results = [*work.by_verdicts(verdicts, is_named=bool(tables))]
     # Silver has the rows; downstream gets them as in a run.
     outcome = work.merged() if is_applied else None
     if is_applied:

@@ -6,9 +6,9 @@ Put here: which tables there are at the server and in the lake. Not here: compar
 from collections.abc import Iterable, Sequence
 
 from spark_jobs.binlog import TableName
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.checks.verify.server_rows import ServerSession
 from spark_jobs.config.model import Pipeline
-from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError
@@ -40,19 +40,10 @@ def named_tables(names: Sequence[TableName], tables: Sequence[str], owner: str) 
         ConfigError: for a name that no table has.
     """
     # Each name is looked at: what one of them finds does not hide that another one finds nothing.
-    patterns = {table: Pattern.parse(table) for table in tables}
-    wrong = [
-        table
-        for table, pattern in patterns.items()
-        if not any(pattern.matches(name.schema, name.table) for name in names)
-    ]
+    wrong = [table for table in tables if not any(map(wanted_tables([table]), names))]
     if wrong:
         near = "".join(dict.fromkeys(did_you_mean(table, map(str, names)) for table in wrong))
         raise ConfigError(
             {"--table": f"neither {owner} nor the lake has a table like {', '.join(wrong)} in scope{near}"}
         )
-    return [
-        name
-        for name in names
-        if not patterns or any(pattern.matches(name.schema, name.table) for pattern in patterns.values())
-    ]
+    return list(filter(wanted_tables(tables), names))
