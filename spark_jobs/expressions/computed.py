@@ -6,6 +6,7 @@ which tables have such columns (config/filters.py).
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from spark_jobs.errors import ConfigError
@@ -58,6 +59,7 @@ class Computed:
     columns: frozenset[str]
 
     @classmethod
+    @lru_cache(maxsize=4096)  # the rules of a pipeline are asked for by every table
     def parse(cls, name: str, text: str, type_: str) -> Self:
         """The computed column of a name, an expression and a type. Raises ConfigError if no table could have it."""
         from spark_jobs.expressions.terms import Sort, Term

@@ -5,6 +5,7 @@ Put here: the checked condition. Not here: what it may say (compiler.py), or whi
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from spark_jobs.errors import ConfigError
@@ -21,6 +22,7 @@ class Condition:
     columns: frozenset[str]
 
     @classmethod
+    @lru_cache(maxsize=4096)  # the rules of a pipeline are asked for by every table
     def parse(cls, text: str) -> Self:
         """The condition that a text says. Raises ConfigError if no table could have a row for it."""
         from spark_jobs.expressions.compiler import Compiler

@@ -4,6 +4,7 @@ Put here: reading the text. Not here: what a tree may say, or its values (compil
 """
 
 import logging
+from functools import lru_cache
 from itertools import pairwise
 
 import sqlglot
@@ -19,8 +20,9 @@ MOST_LEVELS = 100
 _TOO_DEEP = f"nests more than {MOST_LEVELS} levels deep; write several rules, or IN (...) in the place of ORs"
 
 
+@lru_cache(maxsize=4096)
 def tree_of(text: str) -> exp.Expr:
-    """An expression of MySQL. Raises ConfigError."""
+    """An expression of MySQL: the same tree each time, which nobody changes. Raises ConfigError."""
     try:
         trees = sqlglot.parse(text, read="mysql")
         tokens = sqlglot.tokenize(text, read="mysql")
